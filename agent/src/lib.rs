@@ -1,0 +1,1 @@
+//! The node agent as a library: the binary is a thin `main`.

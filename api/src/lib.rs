@@ -1,0 +1,1 @@
+//! The gRPC contracts of Latchkey and gRPC on smol.

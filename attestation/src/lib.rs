@@ -1,0 +1,1 @@
+//! Evidence: parse, verify, validate.

@@ -1,0 +1,1 @@
+//! Attested TLS: a byte stream whose peer is proven.

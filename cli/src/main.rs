@@ -1,0 +1,3 @@
+//! latchkey, the command line.
+
+fn main() {}

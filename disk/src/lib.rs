@@ -1,0 +1,1 @@
+//! The state disk: LUKS2, the authenticated token, device-mapper.

@@ -1,0 +1,1 @@
+//! Builds unified kernel images.

@@ -1,0 +1,1 @@
+//! Typed, versioned key derivation; secrets that wipe themselves.

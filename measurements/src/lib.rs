@@ -1,0 +1,1 @@
+//! TCG event logs and reference manifests.

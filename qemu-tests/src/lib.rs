@@ -1,0 +1,1 @@
+//! QEMU, swtpm and the real services, as a user sees them.

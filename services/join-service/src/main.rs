@@ -1,0 +1,3 @@
+//! Lets attested nodes into the cluster.
+
+fn main() {}

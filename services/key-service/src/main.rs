@@ -1,0 +1,3 @@
+//! Derives data keys from the master secret.
+
+fn main() {}

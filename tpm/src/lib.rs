@@ -1,0 +1,1 @@
+//! TPM 2.0 structures and commands in safe Rust.
