@@ -1,0 +1,116 @@
+//! The master secret's file: read only when nobody else could have read or written it.
+
+use crate::error::FileFault;
+use crate::{KeyError, MasterSecret};
+use rustix::fs::OFlags;
+use rustix::process::geteuid;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use zeroize::Zeroizing;
+
+/// More than 64 versions in the widest layout an editor makes.
+const MAX_FILE_SIZE: usize = 16 * 1024;
+
+impl MasterSecret {
+    /// Reads the file at `path`. It must be a regular file (not a symbolic link to one), owned by the effective user or
+    /// root, without any access for group and others. All this is checked on the opened descriptor, so the file cannot
+    /// be exchanged between check and use.
+    ///
+    /// # Errors
+    /// [`KeyError::File`] with the path, what is wrong and how to mend it; never with the file's content.
+    pub fn load(path: &Path) -> Result<Self, KeyError> {
+        read(path).and_then(|json| Self::parse(&json)).map_err(|fault| fault.at(path))
+    }
+
+    /// Writes a new file, mode 0600, durable when this returns. An existing file is left alone.
+    ///
+    /// # Errors
+    /// [`KeyError::File`]; no file is left behind then.
+    pub fn write_new(&self, path: &Path) -> Result<(), KeyError> {
+        write_new(path, self.to_json().as_bytes()).map_err(|fault| fault.at(path))
+    }
+
+    /// Replaces the file at `path` by this set, atomically: readers see the old file or the new one, also after a
+    /// power cut. For rotation: `load`, [`rotated`](Self::rotated), `replace`.
+    ///
+    /// # Errors
+    /// [`KeyError::File`]; the old file is unchanged then, unless only the last step, making the new name durable, failed.
+    pub fn replace(&self, path: &Path) -> Result<(), KeyError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = Path::new(&name);
+        write_new(new, self.to_json().as_bytes()).map_err(|fault| fault.at(new))?;
+        fs::rename(new, path)
+            .map_err(|error| {
+                drop(fs::remove_file(new));
+                FileFault::io("rename", &error)
+            })
+            .and_then(|()| sync_directory_of(path))
+            .map_err(|fault| fault.at(path))
+    }
+}
+
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+    // NONBLOCK: opening a pipe must not wait for a writer, it shall be refused.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file =
+        OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
+            Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => FileFault::Symlink,
+            _ => FileFault::io("open", &error),
+        })?;
+    check(&file.metadata().map_err(|error| FileFault::io("stat", &error))?)?;
+    read_bounded(file)
+}
+
+fn check(metadata: &Metadata) -> Result<(), FileFault> {
+    if !metadata.is_file() {
+        return Err(FileFault::NotRegular);
+    }
+    let uid = metadata.uid();
+    if uid != 0 && uid != geteuid().as_raw() {
+        return Err(FileFault::Owner { uid });
+    }
+    let mode = metadata.mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(FileFault::Permissions { mode });
+    }
+    Ok(())
+}
+
+/// Reads into one allocation of final size: a vector that grows would leave copies behind.
+fn read_bounded(mut file: File) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+    let mut buffer = Zeroizing::new(vec![0; MAX_FILE_SIZE + 1]);
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read(rest) {
+            Ok(0) => {
+                buffer.truncate(filled);
+                return Ok(buffer);
+            }
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(FileFault::io("read", &error)),
+        }
+    }
+    Err(FileFault::TooLarge)
+}
+
+fn write_new(path: &Path, text: &[u8]) -> Result<(), FileFault> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists { FileFault::Exists } else { FileFault::io("create", &error) }
+    })?;
+    file.write_all(text)
+        .and_then(|()| file.sync_all())
+        .map_err(|error| FileFault::io("write", &error))
+        .and_then(|()| sync_directory_of(path))
+        .inspect_err(|_| drop(fs::remove_file(path)))
+}
+
+fn sync_directory_of(path: &Path) -> Result<(), FileFault> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)
+        .and_then(|directory| directory.sync_all())
+        .map_err(|error| FileFault::io("sync the directory", &error))
+}

@@ -1,0 +1,195 @@
+//! The master secret's file: who may own it, what it may hold, and that it never leaks.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+use latchkey_keys::{FileFault, KeyError, KeyId, KeyLength, MasterSecret};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+const SECRET: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90";
+
+struct Rig {
+    folder: TempDir,
+}
+
+impl Rig {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn file(&self, text: &str) -> PathBuf {
+        let path = self.path("master.json");
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+}
+
+fn valid() -> String {
+    format!(r#"{{"schema":1,"current":1,"secrets":[{{"version":1,"secret":"{SECRET}"}}]}}"#)
+}
+
+fn fault(path: &Path) -> FileFault {
+    match MasterSecret::load(path) {
+        Err(KeyError::File(error)) => error.fault,
+        other => panic!("expected a refusal of {}, got {other:?}", path.display()),
+    }
+}
+
+#[test]
+fn a_file_that_others_can_read_or_write_is_refused() {
+    let rig = Rig::new();
+    let path = rig.file(&valid());
+    for mode in [0o644, 0o640, 0o660, 0o620, 0o604, 0o601, 0o610, 0o777] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        assert_eq!(fault(&path), FileFault::Permissions { mode }, "{mode:o}");
+    }
+    for mode in [0o600, 0o400] {
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        MasterSecret::load(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_file_of_another_user_is_refused() {
+    let rig = Rig::new();
+    let path = rig.file(&valid());
+    if fs::metadata(&path).unwrap().uid() != 0 {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    chown(&path, Some(4711), None).unwrap();
+    assert_eq!(fault(&path), FileFault::Owner { uid: 4711 });
+}
+
+#[test]
+fn a_symbolic_link_is_refused_even_if_its_target_is_good() {
+    let rig = Rig::new();
+    let target = rig.file(&valid());
+    let link = rig.path("link.json");
+    symlink(target, &link).unwrap();
+    assert_eq!(fault(&link), FileFault::Symlink);
+}
+
+#[test]
+fn directories_devices_and_pipes_are_refused_without_waiting() {
+    let rig = Rig::new();
+    assert_eq!(fault(rig.folder.path()), FileFault::NotRegular);
+    assert_eq!(fault(Path::new("/dev/zero")), FileFault::NotRegular);
+    let pipe = rig.path("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap();
+    assert!(made.success());
+    assert_eq!(fault(&pipe), FileFault::NotRegular);
+}
+
+#[test]
+fn a_missing_file_says_so_with_its_path() {
+    let rig = Rig::new();
+    let error = MasterSecret::load(&rig.path("absent.json")).unwrap_err().to_string();
+    assert!(error.contains("absent.json") && error.contains("No such file"), "{error}");
+}
+
+#[test]
+fn a_giant_file_is_refused_after_a_bounded_read() {
+    let rig = Rig::new();
+    let path = rig.file(&(valid() + &" ".repeat(20_000)));
+    assert_eq!(fault(&path), FileFault::TooLarge);
+}
+
+#[test]
+fn everything_outside_the_schema_is_refused_and_the_message_never_shows_the_text() {
+    let entry = |version: &str, secret: &str| format!(r#"{{"version":{version},"secret":{secret}}}"#);
+    let file = |schema: &str, current: &str, entries: &[String]| {
+        format!(r#"{{"schema":{schema},"current":{current},"secrets":[{}]}}"#, entries.join(","))
+    };
+    let quoted = format!("\"{SECRET}\"");
+    let good = entry("1", &quoted);
+    let syntax = [
+        String::new(),
+        "null".into(),
+        format!("\"{SECRET}\""),
+        valid().replace("\"schema\":1", "\"schema\":1,\"extra\":1"),
+        valid().replace("\"version\":1", "\"version\":1,\"note\":\"x\""),
+        valid().replace("\"schema\":1,", ""),
+        valid() + "x",
+        file("1", "0", std::slice::from_ref(&good)),
+        file("1", &quoted, std::slice::from_ref(&good)),
+        file("1", "-1", std::slice::from_ref(&good)),
+        file("1", "1", &[entry("0", &quoted)]),
+        file("1", "1", &[entry("1", "\"\"")]),
+        file("1", "1", &[entry("1", &format!("\"{SECRET}00\""))]),
+        file("1", "1", &[entry("1", &format!("\"{}\"", &SECRET[1..]))]),
+        file("1", "1", &[entry("1", &format!("\"{}zz\"", &SECRET[2..]))]),
+        file("1", "1", &[entry("1", &format!("\"\\u0061{}\"", &SECRET[1..]))]),
+        file("1", "1", &[entry("1", "12345")]),
+    ];
+    let rig = Rig::new();
+    for text in syntax {
+        let path = rig.file(&text);
+        let error = MasterSecret::load(&path).unwrap_err();
+        assert!(matches!(&error, KeyError::File(file) if matches!(file.fault, FileFault::Syntax { .. })), "{text}");
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains(&SECRET[2..10]) && !told.contains("12345"), "{told}");
+    }
+    let one = std::slice::from_ref(&good);
+    assert_eq!(fault(&rig.file(&file("2", "1", one))), FileFault::Schema { got: 2 });
+    assert_eq!(fault(&rig.file(&file("1", "1", &[]))), FileFault::VersionCount { got: 0 });
+    let many: Vec<_> = (1..=65).map(|version| entry(&version.to_string(), &quoted)).collect();
+    assert_eq!(fault(&rig.file(&file("1", "1", &many))), FileFault::VersionCount { got: 65 });
+    assert!(matches!(fault(&rig.file(&file("1", "1", &[good.clone(), good.clone()]))), FileFault::VersionTwice(_)));
+    assert!(matches!(fault(&rig.file(&file("1", "2", one))), FileFault::CurrentMissing(_)));
+}
+
+#[test]
+fn the_largest_valid_file_still_loads() {
+    let rig = Rig::new();
+    let mut master = MasterSecret::random().unwrap();
+    for _ in 1..64 {
+        master = master.rotated().unwrap();
+    }
+    let path = rig.path("large.json");
+    master.write_new(&path).unwrap();
+    assert_eq!(MasterSecret::load(&path).unwrap().versions().count(), 64);
+    assert!(master.rotated().is_err(), "a set that could not be loaded again must not be made");
+}
+
+#[test]
+fn a_new_file_is_private_and_never_replaces_another() {
+    let rig = Rig::new();
+    let path = rig.path("new.json");
+    let first = MasterSecret::random().unwrap();
+    first.write_new(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+    let refusal = MasterSecret::random().unwrap().write_new(&path).unwrap_err();
+    assert!(matches!(refusal, KeyError::File(error) if error.fault == FileFault::Exists));
+    let id = KeyId::MeasurementSecret;
+    assert_eq!(MasterSecret::load(&path).unwrap().derive_current(&id), first.derive_current(&id));
+}
+
+#[test]
+fn rotation_keeps_the_old_keys_and_gives_new_ones() {
+    let rig = Rig::new();
+    let path = rig.path("master.json");
+    let id = KeyId::MeasurementSecret;
+    let first = MasterSecret::random().unwrap();
+    first.write_new(&path).unwrap();
+    MasterSecret::load(&path).unwrap().rotated().unwrap().replace(&path).unwrap();
+    let both = MasterSecret::load(&path).unwrap();
+    assert_eq!(both.current().number(), 2);
+    assert_eq!(both.derive(&id, 1, KeyLength::DEFAULT), first.derive(&id, 1, KeyLength::DEFAULT));
+    assert_ne!(both.derive_current(&id), first.derive_current(&id));
+    assert!(!rig.path("master.json.new").exists());
+}
+
+#[test]
+fn debug_output_shows_versions_only() {
+    let rig = Rig::new();
+    let master = MasterSecret::load(&rig.file(&valid())).unwrap();
+    assert_eq!(format!("{master:?}"), "MasterSecret(current 1, versions [1], hidden)");
+}
