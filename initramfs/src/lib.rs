@@ -1,1 +1,20 @@
-//! Builds the initramfs reproducibly.
+//! Builds the initramfs reproducibly: the agent, the kernel modules it needs, nothing else.
+//!
+//! The same inputs give the same bytes, whatever the directory, the clock or the user: names are
+//! sorted, inodes counted, every file belongs to root and carries one given time.
+//!
+//! * [`cpio`] writes the archive the kernel unpacks,
+//! * [`elf`] reads what a kernel module says about itself,
+//! * [`modules`] finds modules and what they depend on,
+//! * [`Initramfs`] puts these together in the layout the agent expects.
+
+pub mod cpio;
+pub mod elf;
+pub mod error;
+pub mod layout;
+pub mod modules;
+mod unpack;
+
+pub use error::InitramfsError;
+pub use layout::Initramfs;
+pub use modules::{DEBIAN_CLOUD, Module, ModuleTree, Wanted};

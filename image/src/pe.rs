@@ -1,0 +1,315 @@
+//! A bounded reader of PE32+ files (Microsoft "PE Format", sections 2 to 4; all integers little-endian).
+
+use std::fmt;
+
+/// "The Windows loader limits the number of sections to 96."
+pub const MAX_SECTIONS: usize = 96;
+/// Size of one entry of the section table.
+pub const SECTION_HEADER: usize = 40;
+
+/// At 0x3c of the MS-DOS stub is the offset of the PE signature.
+const SIGNATURE_OFFSET: usize = 0x3c;
+/// "PE\0\0", then the COFF header of 20 bytes.
+const COFF_HEADER: usize = 24;
+/// Magic number of PE32+ (64-bit) in the optional header.
+const PE32_PLUS: u16 = 0x20b;
+/// Fixed part of a PE32+ optional header, before the data directories.
+const OPTIONAL_HEADER: usize = 112;
+/// Index of the attribute certificate table (the signature) among the data directories.
+const CERTIFICATE_TABLE: usize = 4;
+
+/// The processor a PE file is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    /// `IMAGE_FILE_MACHINE_AMD64`
+    X86_64,
+    /// `IMAGE_FILE_MACHINE_ARM64`
+    Aarch64,
+}
+
+/// One entry of the section table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// At most 8 bytes, without the padding.
+    pub name: String,
+    /// Bytes in memory.
+    pub virtual_size: u32,
+    /// Where in memory, from the start of the image.
+    pub virtual_address: u32,
+    /// Bytes in the file.
+    pub raw_size: u32,
+    /// Where in the file.
+    pub raw_offset: u32,
+}
+
+/// A PE file whose headers were found to be consistent. Offsets of fields are kept for who edits it.
+#[derive(Debug)]
+pub struct Image<'a> {
+    bytes: &'a [u8],
+    coff: usize,
+    optional: usize,
+    section_table: usize,
+    /// The processor.
+    pub machine: Machine,
+    /// Granularity of addresses in memory.
+    pub section_alignment: u32,
+    /// Granularity of offsets in the file.
+    pub file_alignment: u32,
+    /// Bytes of all headers, including the room behind the section table.
+    pub headers_size: u32,
+    /// Whether an attribute certificate table is there.
+    pub signed: bool,
+    /// The section table.
+    pub sections: Vec<Section>,
+}
+
+/// Why bytes are not taken for a PE file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeError {
+    /// The file ends before what its headers promise.
+    Truncated,
+    /// No MS-DOS or PE magic, or not PE32+.
+    NotPe,
+    /// For a processor that Latchkey does not run on.
+    UnknownMachine(u16),
+    /// More sections than a loader accepts.
+    TooManySections,
+    /// An alignment is zero, no power of two or absurdly large.
+    BadAlignment,
+    /// A section lies outside the file or wraps around in memory.
+    BadSection,
+}
+
+impl fmt::Display for PeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("the PE file is cut short"),
+            Self::NotPe => f.write_str("not a 64-bit PE file"),
+            Self::UnknownMachine(machine) => write!(f, "a PE file for the unknown machine type {machine:#06x}"),
+            Self::TooManySections => write!(f, "a PE file with more than {MAX_SECTIONS} sections"),
+            Self::BadAlignment => f.write_str("a PE file with an impossible alignment"),
+            Self::BadSection => f.write_str("a PE file with a section that lies outside of it"),
+        }
+    }
+}
+
+impl std::error::Error for PeError {}
+
+impl<'a> Image<'a> {
+    /// Reads the headers of `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PeError> {
+        if !bytes.starts_with(b"MZ") {
+            return Err(PeError::NotPe);
+        }
+        let coff = usize::try_from(u32_at(bytes, SIGNATURE_OFFSET)?).map_err(|_| PeError::Truncated)?;
+        if array_at(bytes, coff)? != *b"PE\0\0" {
+            return Err(PeError::NotPe);
+        }
+        let machine = machine(u16_at(bytes, at(coff, 4)?)?)?;
+        let optional_size = usize::from(u16_at(bytes, at(coff, 20)?)?);
+        let optional = at(coff, COFF_HEADER)?;
+        if optional_size < OPTIONAL_HEADER || u16_at(bytes, optional)? != PE32_PLUS {
+            return Err(PeError::NotPe);
+        }
+        let count = usize::from(u16_at(bytes, at(coff, 6)?)?);
+        if count > MAX_SECTIONS {
+            return Err(PeError::TooManySections);
+        }
+        let section_table = at(optional, optional_size)?;
+        let image = Self {
+            bytes,
+            coff,
+            optional,
+            section_table,
+            machine,
+            section_alignment: alignment(u32_at(bytes, at(optional, 32)?)?)?,
+            file_alignment: alignment(u32_at(bytes, at(optional, 36)?)?)?,
+            headers_size: u32_at(bytes, at(optional, 60)?)?,
+            signed: is_signed(bytes, optional, optional_size)?,
+            sections: sections(bytes, section_table, count)?,
+        };
+        Ok(image)
+    }
+
+    /// The content of the section called `name` as the loader has it in memory, if it is wholly in the file.
+    pub fn section(&self, name: &str) -> Option<&'a [u8]> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        let start = usize::try_from(section.raw_offset).ok()?;
+        let length = usize::try_from(section.virtual_size.min(section.raw_size)).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// Offset of the number of sections (`u16`).
+    pub(crate) fn section_count_field(&self) -> usize {
+        self.coff + 6
+    }
+
+    /// Offset of `SizeOfInitializedData` (`u32`).
+    pub(crate) fn initialized_size_field(&self) -> usize {
+        self.optional + 8
+    }
+
+    /// Offset of `SizeOfImage` (`u32`).
+    pub(crate) fn image_size_field(&self) -> usize {
+        self.optional + 56
+    }
+
+    /// Offset of `CheckSum` (`u32`).
+    pub(crate) fn checksum_field(&self) -> usize {
+        self.optional + 64
+    }
+
+    /// Offset of the section table.
+    pub(crate) fn section_table(&self) -> usize {
+        self.section_table
+    }
+}
+
+fn machine(value: u16) -> Result<Machine, PeError> {
+    match value {
+        0x8664 => Ok(Machine::X86_64),
+        0xaa64 => Ok(Machine::Aarch64),
+        other => Err(PeError::UnknownMachine(other)),
+    }
+}
+
+fn alignment(value: u32) -> Result<u32, PeError> {
+    // "The default is 512": kernels use 32 and less, nothing uses more than 64 KiB.
+    if value.is_power_of_two() && value <= 0x1_0000 { Ok(value) } else { Err(PeError::BadAlignment) }
+}
+
+fn is_signed(bytes: &[u8], optional: usize, optional_size: usize) -> Result<bool, PeError> {
+    let end = OPTIONAL_HEADER + (CERTIFICATE_TABLE + 1) * 8;
+    let directories = u32_at(bytes, at(optional, OPTIONAL_HEADER - 4)?)?;
+    if usize::try_from(directories).is_ok_and(|count| count <= CERTIFICATE_TABLE) || optional_size < end {
+        return Ok(false);
+    }
+    Ok(u32_at(bytes, at(optional, end - 4)?)? != 0)
+}
+
+fn sections(bytes: &[u8], table: usize, count: usize) -> Result<Vec<Section>, PeError> {
+    let end = at(table, count * SECTION_HEADER)?;
+    let headers = bytes.get(table..end).ok_or(PeError::Truncated)?;
+    headers.chunks_exact(SECTION_HEADER).map(|header| section(bytes, header)).collect()
+}
+
+fn section(bytes: &[u8], header: &[u8]) -> Result<Section, PeError> {
+    let name: [u8; 8] = array_at(header, 0)?;
+    let used = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    let section = Section {
+        name: String::from_utf8_lossy(name.get(..used).unwrap_or_default()).into_owned(),
+        virtual_size: u32_at(header, 8)?,
+        virtual_address: u32_at(header, 12)?,
+        raw_size: u32_at(header, 16)?,
+        raw_offset: u32_at(header, 20)?,
+    };
+    let in_file = u64::from(section.raw_offset) + u64::from(section.raw_size);
+    let in_memory = section.virtual_address.checked_add(section.virtual_size);
+    if in_memory.is_none() || (section.raw_size > 0 && usize::try_from(in_file).is_ok_and(|end| end > bytes.len())) {
+        return Err(PeError::BadSection);
+    }
+    Ok(section)
+}
+
+fn at(base: usize, offset: usize) -> Result<usize, PeError> {
+    base.checked_add(offset).ok_or(PeError::Truncated)
+}
+
+fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], PeError> {
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().ok_or(PeError::Truncated)
+}
+
+fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, PeError> {
+    array_at(bytes, offset).map(u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, PeError> {
+    array_at(bytes, offset).map(u32::from_le_bytes)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A stub like systemd's: one section `.text`, room for `room` more in its header.
+    pub(crate) fn stub(room: usize) -> Vec<u8> {
+        const PE: usize = 0x40;
+        const OPTIONAL_SIZE: usize = 240;
+        let table = PE + COFF_HEADER + OPTIONAL_SIZE;
+        let headers = (table + SECTION_HEADER * (1 + room)).next_multiple_of(0x200);
+        let mut bytes = vec![0; headers + 0x200];
+        let mut put = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
+        put(0, b"MZ");
+        put(SIGNATURE_OFFSET, &0x40_u32.to_le_bytes());
+        put(PE, b"PE\0\0\x64\x86\x01\0");
+        put(PE + 20, &240_u16.to_le_bytes());
+        let optional = PE + COFF_HEADER;
+        put(optional, &PE32_PLUS.to_le_bytes());
+        put(optional + 8, &0x200_u32.to_le_bytes());
+        put(optional + 32, &0x1000_u32.to_le_bytes());
+        put(optional + 36, &0x200_u32.to_le_bytes());
+        put(optional + 56, &0x2000_u32.to_le_bytes());
+        let room_end = u32::try_from(table + SECTION_HEADER * (1 + room)).unwrap();
+        put(optional + 60, &room_end.to_le_bytes());
+        put(optional + 64, &0x1234_u32.to_le_bytes());
+        put(optional + 108, &16_u32.to_le_bytes());
+        put(table, b".text\0\0\0");
+        for (field, value) in [(8, 0x123), (12, 0x1000), (16, 0x200), (20, u32::try_from(headers).unwrap())] {
+            put(table + field, &u32::to_le_bytes(value));
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_stub_is_read() {
+        let bytes = stub(4);
+        let image = Image::parse(&bytes).unwrap();
+        assert_eq!((image.machine, image.signed), (Machine::X86_64, false));
+        assert_eq!((image.section_alignment, image.file_alignment), (0x1000, 0x200));
+        assert_eq!(image.section(".text").map(<[u8]>::len), Some(0x123));
+        assert_eq!(image.section(".linux"), None);
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_refused_without_panic() {
+        let whole = stub(4);
+        for length in 0..whole.len() {
+            assert!(Image::parse(&whole[..length]).is_err(), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn every_byte_of_the_headers_may_lie_without_panic() {
+        let whole = stub(4);
+        for position in 0..whole.len() - 0x200 {
+            for value in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[position] = value;
+                if let Ok(image) = Image::parse(&bytes) {
+                    assert!(image.sections.len() <= MAX_SECTIONS);
+                    let _ = image.section(".text");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_lie_has_its_own_reason() {
+        let refused = |offset: usize, value: &[u8]| {
+            let mut bytes = stub(4);
+            bytes[offset..offset + value.len()].copy_from_slice(value);
+            Image::parse(&bytes).err()
+        };
+        assert_eq!(refused(0, b"ZM"), Some(PeError::NotPe));
+        assert_eq!(refused(0x40, b"LE"), Some(PeError::NotPe));
+        assert_eq!(refused(0x3c, &[0xff; 4]), Some(PeError::Truncated));
+        assert_eq!(refused(0x44, &[0x4c, 0x01]), Some(PeError::UnknownMachine(0x14c)));
+        assert_eq!(refused(0x46, &[0xff; 2]), Some(PeError::TooManySections));
+        assert_eq!(refused(0x58, &0x10b_u16.to_le_bytes()), Some(PeError::NotPe));
+        assert_eq!(refused(0x58 + 32, &[0; 4]), Some(PeError::BadAlignment));
+        assert_eq!(refused(0x58 + 36, &[3, 0, 0, 0]), Some(PeError::BadAlignment));
+        let table = 0x58 + 240;
+        assert_eq!(refused(table + 20, &[0xff; 4]), Some(PeError::BadSection));
+        assert_eq!(refused(table + 12, &[0xff; 4]), Some(PeError::BadSection));
+    }
+}
