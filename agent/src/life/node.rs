@@ -1,0 +1,251 @@
+//! Stage 1 as one machine: events in, effects out.
+
+use super::MAX_ATTEMPTS;
+use super::event::{Digest, DiskPhase, Effect, Event, Grant, NodeRole, OfferId, Source, Stop, Verdict};
+use super::states::{AuthenticToken, Disk, Keyed, Left, Locked, Measured, Opened, Waiting};
+
+/// How many offers wait while one key is tried. More are told to come again.
+const QUEUE: usize = 4;
+
+/// A node in stage 1.
+#[derive(Debug)]
+pub struct Node(State);
+
+#[derive(Debug)]
+enum State {
+    Measured(Measured),
+    Waiting(Waiting),
+    Keyed(Keyed),
+    Locked(Locked),
+    Opened(Opened),
+    Left(Left),
+    Ended,
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Node {
+    /// A node whose measured configuration was accepted.
+    pub fn new() -> Self {
+        Self(State::Measured(Measured::default()))
+    }
+
+    /// True once nothing more can happen in this boot.
+    pub fn ended(&self) -> bool {
+        matches!(self.0, State::Left(_) | State::Ended)
+    }
+
+    /// Takes what a driver saw and says what it must do. Events that mean nothing in the present state change nothing: an
+    /// offer is answered, anything else is dropped.
+    pub fn handle(&mut self, event: Event) -> Vec<Effect> {
+        let state = std::mem::replace(&mut self.0, State::Ended);
+        let (next, effects) = step(state, event);
+        self.0 = next;
+        effects
+    }
+}
+
+fn step(state: State, event: Event) -> (State, Vec<Effect>) {
+    match (state, event) {
+        (state @ (State::Left(_) | State::Ended), Event::Offered(grant)) => (state, vec![too_late(grant.id)]),
+        (state @ (State::Left(_) | State::Ended), _) => (state, vec![]),
+        (state, Event::Failed { code, message }) => failed(&state, code, message),
+
+        (State::Measured(measured), Event::DiskFresh { attempts }) => fresh(measured, attempts),
+        (State::Measured(measured), Event::DiskExisting) => {
+            (State::Waiting(measured.existing()), vec![Effect::Start(Source::Rejoin), Effect::Start(Source::Recovery)])
+        }
+
+        (State::Waiting(waiting), Event::Offered(grant)) => offered(waiting, grant),
+        (State::Waiting(waiting), Event::KeyFits { id, phase, role, cluster_id, epoch, attempts }) => {
+            fits(waiting, id, AuthenticToken { phase, role, cluster_id, epoch, attempts })
+        }
+        (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, code),
+
+        (State::Keyed(keyed), Event::Extended { pcr15 }) => extended(keyed, pcr15),
+        (State::Locked(locked), Event::DiskOpened) => {
+            let opened = locked.opened();
+            let grant = opened.keyed().grant();
+            (State::Opened(opened), vec![Effect::HandOver(grant)])
+        }
+        (State::Opened(opened), Event::HandedOver) => {
+            let (left, id, cluster_id) = opened.left();
+            (State::Left(left), vec![Effect::Answer(id, Verdict::Accepted { cluster_id }), Effect::Leave])
+        }
+
+        (state, Event::Offered(grant)) => (state, vec![too_late(grant.id)]),
+        (state, _) => (state, vec![]),
+    }
+}
+
+fn fresh(measured: Measured, attempts: u8) -> (State, Vec<Effect>) {
+    if attempts >= MAX_ATTEMPTS {
+        let message = format!(
+            "{attempts} bootstraps of this disk failed; mend their cause, then wipe the first 16 MiB of the disk"
+        );
+        return failed(&State::Measured(measured), "bootstrap-attempts-exhausted".into(), message);
+    }
+    (State::Waiting(measured.fresh(attempts)), vec![Effect::Start(Source::Init), Effect::Start(Source::Join)])
+}
+
+/// An offer while the node waits. On a fresh disk the first one wins; on an existing one it must first prove itself.
+fn offered(mut waiting: Waiting, grant: Grant) -> (State, Vec<Effect>) {
+    match (waiting.disk, grant.source, grant.cluster_id) {
+        (Disk::Fresh { attempts }, Source::Init | Source::Join, Some(cluster_id)) => {
+            keyed(waiting.granted_fresh(&grant, cluster_id, attempts), other(grant.source))
+        }
+        (Disk::Unfinished { cluster_id }, Source::Join, Some(offered)) if offered == cluster_id => {
+            keyed(waiting.granted_unfinished(&grant, cluster_id), Source::Recovery)
+        }
+        (Disk::Unfinished { .. }, Source::Join, _) => refuse_offer(
+            waiting,
+            grant.id,
+            "wrong-cluster",
+            "the ticket is for another cluster than the one this disk belongs to",
+        ),
+        (Disk::Existing, Source::Rejoin | Source::Recovery, _) => {
+            if waiting.checking.is_none() {
+                let check = Effect::CheckKey(grant.id);
+                waiting.checking = Some(grant);
+                (State::Waiting(waiting), vec![check])
+            } else if waiting.queue.len() < QUEUE {
+                waiting.queue.push(grant);
+                (State::Waiting(waiting), vec![])
+            } else {
+                refuse_offer(waiting, grant.id, "busy", "other keys are being tried; offer this one again")
+            }
+        }
+        _ => refuse_offer(waiting, grant.id, "wrong-flow", "this node's disk does not wait for such an offer"),
+    }
+}
+
+/// The key opens the disk and its token is authentic: what the token says decides.
+fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Effect>) {
+    let Some(grant) = waiting.checking.clone().filter(|grant| grant.id == id) else {
+        return (State::Waiting(waiting), vec![]);
+    };
+    if grant.cluster_id.is_some_and(|id| id != token.cluster_id) {
+        return next_offer(waiting, id, "wrong-cluster", "the secret that came with the key gives another cluster id");
+    }
+    if let Some(recorded) = grant.epoch.filter(|recorded| *recorded > token.epoch) {
+        let found = token.epoch;
+        return refuse_all(
+            waiting,
+            "disk-is-an-old-copy",
+            &format!(
+                "the join service has epoch {recorded} on record and the disk says {found}; attach the current disk"
+            ),
+        );
+    }
+    match (token.phase, token.role) {
+        (DiskPhase::Bootstrapped, _) => {
+            let late = waiting.queue.iter().map(|grant| too_late(grant.id)).collect::<Vec<_>>();
+            let (state, mut effects) = keyed(waiting.granted_existing(&grant, token), other(grant.source));
+            effects.extend(late);
+            (state, effects)
+        }
+        (DiskPhase::Formatted, NodeRole::First) => {
+            let message =
+                "the cluster's first bootstrap never finished; the disk is wiped and waits for `latchkey init`";
+            let mut effects = refusals(&waiting, "bootstrap-unfinished", message);
+            let attempts = token.attempts.saturating_add(1);
+            effects.push(Effect::End(Stop::Reset { code: "bootstrap-unfinished".into(), attempts }));
+            (State::Ended, effects)
+        }
+        (DiskPhase::Formatted, NodeRole::ControlPlane | NodeRole::Worker) => {
+            let cluster_id = token.cluster_id;
+            let mut effects = vec![Effect::Answer(id, Verdict::Accepted { cluster_id })];
+            effects.extend(waiting.queue.iter().map(|grant| too_late(grant.id)));
+            effects.extend([Effect::Stop(Source::Rejoin), Effect::ResumeJoin]);
+            let disk = Disk::Unfinished { cluster_id };
+            (State::Waiting(Waiting { disk, checking: None, queue: vec![] }), effects)
+        }
+    }
+}
+
+fn wrong(waiting: Waiting, id: OfferId, code: String) -> (State, Vec<Effect>) {
+    if waiting.checking.as_ref().is_none_or(|grant| grant.id != id) {
+        return (State::Waiting(waiting), vec![]);
+    }
+    next_offer(waiting, id, &code, "the key does not open this disk; use the master secret of its cluster")
+}
+
+/// Refuses the offer that was being checked and takes the next in the queue.
+fn next_offer(mut waiting: Waiting, id: OfferId, code: &str, message: &str) -> (State, Vec<Effect>) {
+    let mut effects = vec![Effect::Answer(id, Verdict::Refused { code: code.into(), message: message.into() })];
+    waiting.checking = (!waiting.queue.is_empty()).then(|| waiting.queue.remove(0));
+    effects.extend(waiting.checking.iter().map(|grant| Effect::CheckKey(grant.id)));
+    (State::Waiting(waiting), effects)
+}
+
+fn keyed(keyed: Keyed, loser: Source) -> (State, Vec<Effect>) {
+    let effects = vec![Effect::Stop(loser), Effect::Lock(keyed.order())];
+    (State::Keyed(keyed), effects)
+}
+
+fn extended(keyed: Keyed, pcr15: Digest) -> (State, Vec<Effect>) {
+    match keyed.locked(pcr15) {
+        Ok(locked) => {
+            let permit = locked.permit();
+            (State::Locked(locked), vec![Effect::OpenDisk(permit)])
+        }
+        Err(keyed) => failed(
+            &State::Keyed(keyed),
+            "lock-not-clean".into(),
+            "PCR 15 does not read as it must after the lock: something extended it before; \
+             mask every user of PCR 15 in the image and reboot"
+                .into(),
+        ),
+    }
+}
+
+/// Any failure ends the boot. Whoever waits for an answer gets the reason.
+fn failed(state: &State, code: String, message: String) -> (State, Vec<Effect>) {
+    let refused = |id| Effect::Answer(id, Verdict::Refused { code: code.clone(), message: message.clone() });
+    let mut effects = match state {
+        State::Waiting(waiting) => refusals(waiting, &code, &message),
+        State::Keyed(keyed) => vec![refused(keyed.grant())],
+        State::Locked(locked) => vec![refused(locked.keyed().grant())],
+        State::Opened(opened) => vec![refused(opened.keyed().grant())],
+        State::Measured(_) | State::Left(_) | State::Ended => vec![],
+    };
+    effects.push(Effect::End(Stop::Refused { code, message }));
+    (State::Ended, effects)
+}
+
+fn refuse_all(waiting: Waiting, code: &str, message: &str) -> (State, Vec<Effect>) {
+    failed(&State::Waiting(waiting), code.into(), message.into())
+}
+
+fn refusals(waiting: &Waiting, code: &str, message: &str) -> Vec<Effect> {
+    let verdict = || Verdict::Refused { code: code.into(), message: message.into() };
+    waiting.checking.iter().chain(&waiting.queue).map(|grant| Effect::Answer(grant.id, verdict())).collect()
+}
+
+fn refuse_offer(waiting: Waiting, id: OfferId, code: &str, message: &str) -> (State, Vec<Effect>) {
+    let verdict = Verdict::Refused { code: code.into(), message: message.into() };
+    (State::Waiting(waiting), vec![Effect::Answer(id, verdict)])
+}
+
+fn too_late(id: OfferId) -> Effect {
+    Effect::Answer(
+        id,
+        Verdict::Refused {
+            code: "already-activating".into(),
+            message: "the node already took another offer in this boot; look at its console to see which".into(),
+        },
+    )
+}
+
+fn other(source: Source) -> Source {
+    match source {
+        Source::Init => Source::Join,
+        Source::Join => Source::Init,
+        Source::Rejoin => Source::Recovery,
+        Source::Recovery => Source::Rejoin,
+    }
+}
