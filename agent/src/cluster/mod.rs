@@ -1,0 +1,94 @@
+//! The cluster step: what makes a node with an open disk a member of its cluster.
+//!
+//! Two implementations, chosen in the measured configuration: [`Kubeadm`], and [`Hook`], a program of the image for any
+//! other orchestrator, or none.
+
+mod child;
+mod config;
+mod hook;
+mod kubeadm;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_keys::SecretVec;
+
+use crate::life::NodeRole;
+
+pub use hook::Hook;
+pub use kubeadm::Kubeadm;
+
+/// Who the node is, as its cluster knows it.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// RFC 1123 subdomain.
+    pub node_name: String,
+    /// Decided by the join service, or `First`.
+    pub role: NodeRole,
+    /// 64 hex digits.
+    pub cluster_id: String,
+    /// Name of the cluster; empty where the join service did not say.
+    pub cluster_name: String,
+    /// The mapping of the open state disk, e.g. `/dev/mapper/state`.
+    pub disk: String,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Work {
+    /// Make a cluster with this node as its first.
+    Init(ClusterSettings),
+    /// Become a member.
+    Join(ClusterJoin),
+    /// A member's reboot.
+    Start,
+}
+
+/// A step that ended well.
+#[derive(Debug)]
+pub struct Done {
+    /// The operator's credentials, e.g. a kubeconfig; empty unless the work was `Init`.
+    pub admin_config: SecretVec,
+}
+
+/// Receives one line of progress at a time, for the console and whoever follows.
+pub type Progress<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// A running step.
+pub type Running<'a> = Pin<Box<dyn Future<Output = Result<Done, StepError>> + Send + 'a>>;
+
+/// Makes a node a member.
+///
+/// An implementation may be run again after a crash or a failure of the same work, and must then first undo what is half
+/// done. It keeps secrets out of arguments, environment and output.
+pub trait ClusterStep: Send + Sync {
+    /// Does the work. Dropping the future ends every process it started.
+    fn run<'a>(&'a self, member: &'a Member, work: &'a Work, progress: Progress<'a>) -> Running<'a>;
+}
+
+/// Why a step failed.
+#[derive(Debug)]
+pub struct StepError {
+    /// Stable reason code.
+    pub code: &'static str,
+    /// One sentence that names the cause and the fix.
+    pub message: String,
+    /// The last lines that the step's program printed, tokens blotted out.
+    pub log_tail: String,
+}
+
+impl StepError {
+    fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), log_tail: String::new() }
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for StepError {}

@@ -1,0 +1,271 @@
+//! What stage 1 leaves for stage 2: one file in memory that only root reads, gone when stage 2 ends.
+//!
+//! It holds no disk key. What it holds of secrets is the key of the token's MAC, so that stage 2 can say that the
+//! bootstrap is done, the join ticket's cluster material, and the hash of the init secret.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::life::{DiskPhase, NodeRole};
+
+/// Where stage 1 puts it: `/run` is a tmpfs that moves along into the OS.
+pub const PATH: &str = "/run/latchkey/handover.json";
+
+/// The largest hand-over: a ticket's cluster material is at most some hundred KiB.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// The hand-over, version 1.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HandOver {
+    /// Always 1.
+    pub version: u8,
+    /// RFC 1123 subdomain.
+    pub node_name: String,
+    /// What the node is in its cluster.
+    pub role: NodeRole,
+    /// 64 hex digits.
+    pub cluster_id: String,
+    /// Name of the cluster, where known.
+    pub cluster_name: String,
+    /// Lower-case UUID of the LUKS2 header.
+    pub disk_uuid: String,
+    /// What the token says.
+    pub phase: DiskPhase,
+    /// Bootstraps of this disk that failed before.
+    pub attempts: u8,
+    /// The block device below, e.g. `/dev/vda`.
+    pub device: String,
+    /// The open mapping, e.g. `/dev/mapper/state`.
+    pub mapping: String,
+    /// Authenticates the token.
+    pub token_key: SecretText,
+    /// What there is to do.
+    pub task: Task,
+    /// The resolved join services, `host:port`, for the report.
+    pub join_services: Vec<String>,
+    /// Milliseconds since power-on at which stage 1 left.
+    pub left_at_ms: u64,
+}
+
+/// What stage 2 has to do.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Task {
+    /// Make the cluster.
+    Init {
+        /// `latchkey.v1.ClusterSettings`, encoded.
+        settings: SecretText,
+        /// bcrypt; whoever attaches must know the secret.
+        init_secret_hash: String,
+    },
+    /// Become a member.
+    Join {
+        /// `latchkey.v1.ClusterJoin`, encoded.
+        cluster: SecretText,
+    },
+    /// A member's reboot.
+    Start,
+}
+
+/// Bytes that travel as base64 in the file and are wiped when dropped.
+pub struct SecretText(Zeroizing<Vec<u8>>);
+
+impl SecretText {
+    /// Keeps a copy of `bytes`.
+    pub fn new(bytes: &[u8]) -> Self {
+        Self(Zeroizing::new(bytes.to_vec()))
+    }
+
+    /// The bytes.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl core::fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+impl Serialize for SecretText {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&Zeroizing::new(STANDARD.encode(&*self.0)))
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Zeroizing::new(String::deserialize(deserializer)?);
+        let bytes = STANDARD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
+        Ok(Self(Zeroizing::new(bytes)))
+    }
+}
+
+impl core::fmt::Debug for HandOver {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("HandOver").field("node_name", &self.node_name).field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no usable hand-over.
+#[derive(Debug)]
+pub enum HandOverError {
+    /// The file is not there: stage 1 did not run, or stage 2 already ended.
+    Missing,
+    /// The file belongs to somebody else, others may read it, or it is no plain file.
+    Exposed(String),
+    /// Not a hand-over of this version.
+    Malformed(String),
+    /// The file system said no.
+    Io(std::io::Error),
+}
+
+impl core::fmt::Display for HandOverError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Missing => write!(f, "{PATH} is missing: stage 1 did not run in this boot, or stage 2 already ended"),
+            Self::Exposed(why) => write!(f, "{PATH} is not to be trusted: {why}; reboot the node"),
+            Self::Malformed(why) => write!(f, "{PATH} is not a hand-over of this agent: {why}; use one agent for both stages"),
+            Self::Io(error) => write!(f, "{PATH}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HandOverError {}
+
+impl HandOver {
+    /// Writes the file, new and 0600, in a folder that only root enters.
+    pub fn write(&self, path: &Path) -> Result<(), HandOverError> {
+        let text = Zeroizing::new(serde_json::to_vec(self).map_err(|e| HandOverError::Malformed(e.to_string()))?);
+        let write = || {
+            let folder = path.parent().unwrap_or(Path::new("/"));
+            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(&text)
+        };
+        write().map_err(HandOverError::Io)
+    }
+
+    /// Reads the file that only `owner` (a user id; 0 outside tests) may have written.
+    pub fn read(path: &Path, owner: u32) -> Result<Self, HandOverError> {
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(|e| if e.kind() == std::io::ErrorKind::NotFound { HandOverError::Missing } else { HandOverError::Io(e) })?;
+        let about = file.metadata().map_err(HandOverError::Io)?;
+        if !about.is_file() || about.uid() != owner || about.mode() & 0o077 != 0 {
+            let why = format!("owner {}, mode {:o}; it must be a file of user {owner}, mode 600", about.uid(), about.mode());
+            return Err(HandOverError::Exposed(why));
+        }
+        let mut text = Zeroizing::new(Vec::new());
+        file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(HandOverError::Io)?;
+        if text.len() as u64 > MAX_BYTES {
+            return Err(HandOverError::Malformed(format!("longer than {MAX_BYTES} bytes")));
+        }
+        let handover: Self = serde_json::from_slice(&text).map_err(|e| HandOverError::Malformed(e.to_string()))?;
+        if handover.version == 1 {
+            Ok(handover)
+        } else {
+            Err(HandOverError::Malformed(format!("version {}, expected 1", handover.version)))
+        }
+    }
+}
+
+/// Overwrites and removes the file. That it is gone already is success.
+pub fn wipe(path: &Path) -> std::io::Result<()> {
+    let length = match std::fs::symlink_metadata(path) {
+        Ok(about) => about.len(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let mut zeroes = vec![0; usize::try_from(length.min(MAX_BYTES)).unwrap_or(0)];
+    zeroes.zeroize();
+    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?.write_all(&zeroes)?;
+    std::fs::remove_file(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handover() -> HandOver {
+        HandOver {
+            version: 1,
+            node_name: "edge-1".into(),
+            role: NodeRole::Worker,
+            cluster_id: "00".repeat(32),
+            cluster_name: String::new(),
+            disk_uuid: "f81d4fae-7dec-41d0-a765-00a0c91e6bf6".into(),
+            phase: DiskPhase::Formatted,
+            attempts: 0,
+            device: "/dev/vda".into(),
+            mapping: "/dev/mapper/state".into(),
+            token_key: SecretText::new(b"token key"),
+            task: Task::Join { cluster: SecretText::new(b"cluster") },
+            join_services: vec!["10.0.2.2:7000".into()],
+            left_at_ms: 1,
+        }
+    }
+
+    fn folder(name: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("latchkey-handover-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    fn me(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().uid()
+    }
+
+    #[test]
+    fn what_stage_1_writes_stage_2_reads_once() {
+        let folder = folder("once");
+        let path = folder.join("run/handover.json");
+        handover().write(&path).unwrap();
+        assert!(handover().write(&path).is_err(), "an old hand-over is never overwritten");
+        let read = HandOver::read(&path, me(&folder)).unwrap();
+        assert_eq!((read.node_name.as_str(), read.token_key.expose()), ("edge-1", &b"token key"[..]));
+        wipe(&path).unwrap();
+        assert!(matches!(HandOver::read(&path, me(&folder)), Err(HandOverError::Missing)));
+        wipe(&path).unwrap();
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_a_link_and_an_odd_field_are_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = folder("exposed");
+        let path = folder.join("handover.json");
+        handover().write(&path).unwrap();
+        let owner = me(&folder);
+        let link = folder.join("link.json");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(matches!(HandOver::read(&link, owner), Err(HandOverError::Io(_))));
+        assert!(matches!(HandOver::read(&path, owner + 1), Err(HandOverError::Exposed(_))));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(HandOver::read(&path, owner), Err(HandOverError::Exposed(_))));
+        let odd = std::fs::read_to_string(&path).unwrap().replace("\"version\":1", "\"version\":1,\"debug\":true");
+        let odd_path = folder.join("odd.json");
+        std::fs::write(&odd_path, odd).unwrap();
+        std::fs::set_permissions(&odd_path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        assert!(matches!(HandOver::read(&odd_path, owner), Err(HandOverError::Malformed(_))));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn nothing_secret_is_in_its_debug_form() {
+        let shown = format!("{:?} {:?}", handover(), handover().token_key);
+        assert!(!shown.contains("token key") && !shown.contains("dG9rZW4"));
+    }
+}
