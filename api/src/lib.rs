@@ -1,1 +1,16 @@
 //! The gRPC contracts of Latchkey and gRPC on smol.
+//!
+//! [`v1`] holds the messages, service traits, servers and clients made from `api/proto`; [`grpc`] carries them over
+//! any byte stream.
+
+pub mod grpc;
+mod secrets;
+
+/// Package `latchkey.v1`, generated from `api/proto` by `latchkey-api-codegen`. The contracts say what fields mean.
+///
+/// Messages with secrets print `[secret]` for them and wipe them when dropped. They therefore implement `Drop`:
+/// list every field when making one, and move a secret out with its `take_…` method.
+#[allow(missing_docs, clippy::pedantic, reason = "generated; documented in the .proto files")]
+pub mod v1 {
+    include!("generated/latchkey.v1.rs");
+}

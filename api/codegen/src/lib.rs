@@ -1,0 +1,48 @@
+//! Regenerates `api/src/generated/latchkey.v1.rs` from the `.proto` files: message types by prost, service traits and
+//! glue by [`services`]. The result is checked in, so that nobody who builds the agent runs a code generator.
+
+mod services;
+
+use std::{error::Error, path::Path};
+
+/// The proto package, and the name of the file made from it.
+pub const PACKAGE: &str = "latchkey.v1";
+
+/// Every contract, relative to `api/proto`.
+const CONTRACTS: [&str; 3] = ["init.proto", "join.proto", "keys.proto"];
+
+/// Messages with a field that must not be printed. Their `Debug` and `Drop` are written by hand in `api/src/secrets.rs`.
+const SECRET_MESSAGES: [&str; 9] = [
+    "InitRequest",
+    "AttachRequest",
+    "RecoverRequest",
+    "Succeeded",
+    "JoinTicket",
+    "ClusterJoin",
+    "ControlPlaneFile",
+    "RejoinTicket",
+    "GetDataKeyResponse",
+];
+
+const HEADER: &str =
+    "// Made from api/proto by `cargo run -p latchkey-api-codegen`; a test fails when it is out of date.\n";
+
+/// Generates the Rust source of the package from the contracts in `proto_dir`.
+///
+/// # Errors
+/// A contract that cannot be read or does not compile, with the compiler's own words.
+pub fn generate(proto_dir: &Path) -> Result<String, Box<dyn Error>> {
+    let descriptors = protox::Compiler::new([proto_dir])?
+        .include_source_info(true)
+        .include_imports(true)
+        .open_files(CONTRACTS)?
+        .file_descriptor_set();
+    let mut config = prost_build::Config::new();
+    config
+        .service_generator(Box::new(services::Glue))
+        .skip_debug(SECRET_MESSAGES.map(|message| format!(".{PACKAGE}.{message}")));
+    let module = prost_build::Module::from_protobuf_package_name(PACKAGE);
+    let requests = descriptors.file.into_iter().map(|file| (module.clone(), file)).collect();
+    let source = config.generate(requests)?.remove(&module).ok_or("the contracts define nothing")?;
+    Ok(format!("{HEADER}{source}"))
+}
