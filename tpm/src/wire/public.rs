@@ -128,7 +128,7 @@ impl Public {
 
     /// The template an endorsement key was made from.
     pub fn endorsement_template(&self) -> Option<EkTemplate> {
-        EkTemplate::ALL.into_iter().find(|template| self.same_but_unique(&template.public()))
+        EkTemplate::ALL.into_iter().find(|template| self.matches(&template.public()))
     }
 
     /// Checks `signature` over `message` (which is hashed here).
@@ -179,7 +179,8 @@ impl Public {
         Ok(Self { name_alg, attributes, auth_policy, symmetric, scheme, key })
     }
 
-    fn same_but_unique(&self, template: &Self) -> bool {
+    /// Whether this is a key of `template`: everything but the unique part is equal.
+    pub fn matches(&self, template: &Self) -> bool {
         let same_key = match (&self.key, &template.key) {
             (
                 PublicKey::Rsa { bits, exponent, .. },

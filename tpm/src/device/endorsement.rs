@@ -1,0 +1,124 @@
+//! Finding a node's endorsement key and its certificate (*TCG EK Credential Profile* 2.5, section 2.2).
+
+use super::{Hierarchy, Key, Tpm, TpmError};
+use crate::wire::{EkTemplate, Public, PublicKey};
+
+/// Persistent handles reserved for endorsement keys (*TCG Registry of Reserved TPM 2.0 Handles*, section 2.3.1).
+const PERSISTENT: std::ops::RangeInclusive<u32> = 0x8101_0000..=0x8101_ffff;
+/// "EK Certificate Chain" (profile, section 2.2.1.5.1): indices with the certificates of the issuers.
+const CHAIN: std::ops::RangeInclusive<u32> = 0x01c0_0100..=0x01c0_01ff;
+/// Issuers' certificates taken from a TPM.
+const MAX_CHAIN: usize = 4;
+
+/// Which endorsement key a node shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EkPreference {
+    /// The strongest that has a certificate: P-384, then P-256, then RSA 2048; a P-256 key without one if none has.
+    #[default]
+    Certified,
+    /// The key of this template, certified or not.
+    Template(EkTemplate),
+}
+
+/// An endorsement key and, where the TPM holds one, its certificate (DER).
+#[derive(Debug)]
+pub(super) struct Endorsement {
+    pub(super) key: Key,
+    pub(super) certificate: Option<Vec<u8>>,
+}
+
+/// By strength.
+const CERTIFIED: [EkTemplate; 5] =
+    [EkTemplate::P384H3, EkTemplate::P256H2, EkTemplate::P256L2, EkTemplate::RsaH1, EkTemplate::RsaL1];
+
+impl Tpm {
+    pub(super) fn endorsement(&mut self, preference: EkPreference) -> Result<Endorsement, TpmError> {
+        let (candidates, fallback) = match preference {
+            EkPreference::Certified => (CERTIFIED.to_vec(), EkTemplate::P256L2),
+            EkPreference::Template(template) => (vec![template], template),
+        };
+        for template in candidates {
+            let Some(certificate) = self.certificate(template)? else { continue };
+            if let Some(key) = self.certified_key(template, &certificate)? {
+                return Ok(Endorsement { key, certificate: Some(certificate) });
+            }
+        }
+        let key = self.create_primary(Hierarchy::Endorsement, &fallback.public(), None)?;
+        Ok(Endorsement { key, certificate: None })
+    }
+
+    /// Certificates of the endorsement key's issuers that the manufacturer left in the TPM (DER), at most four.
+    pub fn endorsement_chain(&mut self) -> Result<Vec<Vec<u8>>, TpmError> {
+        let mut bytes = Vec::new();
+        for index in self.handles(*CHAIN.start())?.into_iter().filter(|index| CHAIN.contains(index)).take(MAX_CHAIN) {
+            bytes.extend(self.nv_read(index)?.unwrap_or_default());
+        }
+        let mut rest = bytes.as_slice();
+        let mut chain = Vec::new();
+        while let Some((certificate, tail)) = split_der(rest).filter(|_| chain.len() < MAX_CHAIN) {
+            chain.push(certificate.to_vec());
+            rest = tail;
+        }
+        Ok(chain)
+    }
+
+    /// The certificate for `template`, if its index holds something of a certificate's form. Indices may be longer
+    /// than what is in them.
+    fn certificate(&mut self, template: EkTemplate) -> Result<Option<Vec<u8>>, TpmError> {
+        let content = self.nv_read(template.certificate_index())?;
+        Ok(content.as_deref().and_then(split_der).map(|(certificate, _)| certificate.to_vec()))
+    }
+
+    /// The key of `template` that `certificate` is about: a persistent one, or made anew.
+    fn certified_key(&mut self, template: EkTemplate, certificate: &[u8]) -> Result<Option<Key>, TpmError> {
+        for handle in self.handles(*PERSISTENT.start())?.into_iter().filter(|handle| PERSISTENT.contains(handle)) {
+            // Keys of other kinds, which this crate cannot even name, may be there as well.
+            let Ok(key) = self.read_public(handle, None) else { continue };
+            if key.public.endorsement_template() == Some(template) && certifies(certificate, &key.public) {
+                return Ok(Some(key));
+            }
+        }
+        for public in [template.public(), with_other_unique(template)] {
+            let key = match self.create_primary(Hierarchy::Endorsement, &public, None) {
+                Err(TpmError::Refused { .. }) => continue,
+                other => other?,
+            };
+            if certifies(certificate, &key.public) {
+                return Ok(Some(key));
+            }
+            self.flush(key.handle)?;
+        }
+        Ok(None)
+    }
+}
+
+/// Manufacturers disagree on the unique field that a template starts from: zeros of full length, or nothing. The
+/// certificate tells which one was taken.
+fn with_other_unique(template: EkTemplate) -> Public {
+    let mut public = template.public();
+    match &mut public.key {
+        PublicKey::Rsa { modulus, .. } => *modulus = if template.is_high_range() { vec![0; 256] } else { Vec::new() },
+        PublicKey::Ecc { curve, point } => {
+            let len = if template.is_high_range() { curve.size() } else { 0 };
+            point.x = vec![0; len];
+            point.y = vec![0; len];
+        }
+    }
+    public
+}
+
+/// Whether the key's number or point stands in the certificate. This only picks the right one of a node's own keys;
+/// whether the certificate is genuine is for the verifier to say.
+fn certifies(certificate: &[u8], public: &Public) -> bool {
+    let needle = match &public.key {
+        PublicKey::Rsa { modulus, .. } => Some(modulus.clone()),
+        PublicKey::Ecc { curve, point } => point.uncompressed(*curve),
+    };
+    needle.is_some_and(|needle| certificate.windows(needle.len()).any(|window| window == needle))
+}
+
+/// Splits a DER SEQUENCE with a two-byte length, as every certificate is, off the front.
+fn split_der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let [0x30, 0x82, high, low, ..] = bytes else { return None };
+    bytes.split_at_checked(4 + usize::from(u16::from_be_bytes([*high, *low])))
+}

@@ -1,0 +1,28 @@
+//! Commands of a TPM: transports, HMAC sessions, typed commands, and the node's [`Attester`].
+//!
+//! Whatever decides something (PCR values, quotes, extensions, activation) runs in an HMAC session whose key is
+//! derived from a salt encrypted to a key of this TPM, so that somebody on the bus who changes a command or an
+//! answer is noticed. See [`Session`] for what remains.
+
+mod attester;
+mod capability;
+mod command;
+mod endorsement;
+mod error;
+mod keys;
+mod nv;
+mod pcr;
+mod response_code;
+#[cfg(feature = "test-rig")]
+pub mod rig;
+mod session;
+mod transport;
+
+pub use attester::{Attester, Quote};
+pub use command::Tpm;
+pub use endorsement::EkPreference;
+pub use error::TpmError;
+pub use keys::{Hierarchy, Key};
+pub use response_code::{Reason, ResponseCode};
+pub use session::Session;
+pub use transport::{CharDevice, MAX_RESPONSE, Socket, Transport};
