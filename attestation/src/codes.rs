@@ -1,0 +1,194 @@
+//! The table of reason codes. Codes are forever: a code may be added, never renamed, never given another meaning.
+
+use crate::refusal::{Blame, CoarseReason};
+
+macro_rules! reason_codes {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $blame:ident, $coarse:ident, $remedy:literal;)+) => {
+        /// Every reason to refuse, each with a stable kebab-case code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum ReasonCode {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl ReasonCode {
+            /// Every code, in the order of the checks.
+            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+
+            /// The stable kebab-case string.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $code,)+ }
+            }
+
+            /// Who has to act.
+            pub const fn blame(self) -> Blame {
+                match self { $(Self::$variant => Blame::$blame,)+ }
+            }
+
+            /// What the peer may be told.
+            pub const fn coarse(self) -> CoarseReason {
+                match self { $(Self::$variant => CoarseReason::$coarse,)+ }
+            }
+
+            /// One sentence that names the fix.
+            pub const fn remedy(self) -> &'static str {
+                match self { $(Self::$variant => $remedy,)+ }
+            }
+        }
+    };
+}
+
+reason_codes! {
+    // Reading what the peer sent.
+    /// The identity is no JSON of the closed schema, or a field exceeds its size.
+    IdentityMalformed = "identity-malformed", Peer, EvidenceMalformed, "run the same release on both sides";
+    /// The evidence is no JSON of the closed schema, or a field exceeds its size.
+    EvidenceMalformed = "evidence-malformed", Peer, EvidenceMalformed, "run the same release on both sides";
+
+    // The endorsement key.
+    /// The EK public area is no TPMT_PUBLIC.
+    EkMalformed = "ek-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the endorsement key as the TPM returned it";
+    /// The EK public area is none of the TCG's EK templates.
+    EkTemplateUnknown = "ek-template-unknown", Platform, TpmNotTrusted, "create the endorsement key from TCG template L-1, L-2, H-1, H-2 or H-3";
+    /// This verifier cannot make credentials for such an EK.
+    EkAlgorithmUnsupported = "ek-algorithm-unsupported", Platform, TpmNotTrusted, "use the TPM's ECC P-256 or P-384 endorsement key, or a verifier built with RSA support";
+    /// The EK's public point or modulus is not valid.
+    EkKeyInvalid = "ek-key-invalid", Peer, TpmNotTrusted, "replace this TPM: its endorsement key is not a valid public key";
+    /// The policy's deny list names this EK.
+    EkDenied = "ek-denied", Operator, TpmNotTrusted, "remove this EK digest from `denied_ek_sha256` if the machine is to be admitted again";
+    /// The policy pins EKs and this is none of them.
+    EkNotPinned = "ek-not-pinned", Operator, TpmNotTrusted, "add this TPM's EK digest to the policy's `pinned-ek` rule, if the machine is yours";
+
+    // The endorsement key's certificate.
+    /// The policy wants a certificate chain and the peer has no EK certificate.
+    EkCertificateMissing = "ek-certificate-missing", Platform, TpmNotTrusted, "provision an EK certificate in the TPM's NV memory, or pin this TPM's EK digest in the policy";
+    /// The EK certificate, or an intermediate, is not readable X.509.
+    EkCertificateMalformed = "ek-certificate-malformed", Platform, TpmNotTrusted, "provision a well-formed X.509 v3 EK certificate";
+    /// The certificate is for another key than the EK shown.
+    EkCertificateOfAnotherTpm = "ek-certificate-of-another-tpm", Platform, TpmNotTrusted, "send the certificate that belongs to the endorsement key in use (RSA, P-256 and P-384 have one each)";
+    /// The certificate is not marked as an EK certificate.
+    EkCertificateNotForEk = "ek-certificate-not-for-ek", Platform, TpmNotTrusted, "issue EK certificates with the extended key usage 2.23.133.8.1 (tcg-kp-EKCertificate)";
+    /// The EK certificate is not valid yet.
+    EkCertificateNotYetValid = "ek-certificate-not-yet-valid", Platform, TpmNotTrusted, "correct the verifier's clock, or issue the certificate with an earlier notBefore";
+    /// The EK certificate, or one above it, has expired.
+    EkCertificateExpired = "ek-certificate-expired", Platform, TpmNotTrusted, "correct the verifier's clock, renew the EK certificate, or pin this TPM's EK digest";
+    /// No chain to a root of the policy.
+    EkCertificateUntrusted = "ek-certificate-untrusted", Operator, TpmNotTrusted, "add the TPM vendor's root, and any missing intermediate, to the policy's `ek-chain` rule";
+    /// A signature in the chain does not verify.
+    EkCertificateBadSignature = "ek-certificate-bad-signature", Peer, TpmNotTrusted, "provision the EK certificate again: it, or one above it, was altered";
+    /// The chain breaks a rule of X.509 path validation.
+    EkCertificateChainInvalid = "ek-certificate-chain-invalid", Platform, TpmNotTrusted, "issue the chain according to RFC 5280: the detail names the rule that is broken";
+
+    // The attestation key.
+    /// The AK public area is no TPMT_PUBLIC.
+    AkMalformed = "ak-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the attestation key as the TPM returned it";
+    /// The AK may sign data the TPM did not make.
+    AkNotRestricted = "ak-not-restricted", Peer, TpmNotTrusted, "create the attestation key with the attribute `restricted`";
+    /// The AK is not a signing key.
+    AkNotSigning = "ak-not-signing", Peer, TpmNotTrusted, "create the attestation key with the attribute `sign`";
+    /// The AK is a decryption key.
+    AkMayDecrypt = "ak-may-decrypt", Peer, TpmNotTrusted, "create the attestation key without the attribute `decrypt`";
+    /// The AK may leave its TPM.
+    AkNotFixedTpm = "ak-not-fixed-tpm", Peer, TpmNotTrusted, "create the attestation key with the attribute `fixedTPM`";
+    /// The AK may move to another parent.
+    AkNotFixedParent = "ak-not-fixed-parent", Peer, TpmNotTrusted, "create the attestation key with the attribute `fixedParent`";
+    /// The AK was made outside its TPM.
+    AkImported = "ak-imported", Peer, TpmNotTrusted, "let the TPM create the attestation key (`sensitiveDataOrigin`)";
+    /// The AK's algorithm is not one the policy accepts.
+    AkAlgorithmRefused = "ak-algorithm-refused", Peer, TpmNotTrusted, "use an ECDSA P-256 / SHA-256 attestation key, or allow the algorithm in the policy's `ak_algorithms`";
+    /// The peer could not open the credential: EK and AK are not in one TPM, or the TPM is not there.
+    ActivationFailed = "activation-failed", Peer, TpmNotTrusted, "let the TPM that holds the endorsement key hold the attestation key too, and activate the credential of this very connection";
+
+    // The quote.
+    /// The quote is no TPMS_ATTEST, or has bytes left over.
+    QuoteMalformed = "quote-malformed", Peer, EvidenceMalformed, "send the TPMS_ATTEST as the TPM returned it";
+    /// The structure was not made inside a TPM.
+    QuoteNotTpmGenerated = "quote-not-tpm-generated", Peer, EvidenceRejected, "send a quote made by the TPM: this structure does not begin with TPM_GENERATED_VALUE";
+    /// The structure is another attestation than a quote.
+    QuoteWrongType = "quote-wrong-type", Peer, EvidenceRejected, "send the result of TPM2_Quote";
+    /// The quote was made for another session, role, direction or time.
+    QuoteBindingMismatch = "quote-binding-mismatch", Peer, EvidenceRejected, "quote the binding of this very connection: if that was done, something relays or replays evidence";
+    /// The signature is no TPMT_SIGNATURE.
+    SignatureMalformed = "signature-malformed", Peer, EvidenceMalformed, "send the TPMT_SIGNATURE as the TPM returned it";
+    /// The signature's scheme is not the AK's.
+    SignatureAlgorithm = "signature-algorithm", Peer, EvidenceRejected, "sign with the attestation key's own scheme and SHA-256";
+    /// The signature does not verify under the AK.
+    SignatureInvalid = "signature-invalid", Peer, EvidenceRejected, "send quote and signature of one TPM2_Quote by the attestation key of this connection";
+    /// The quote does not cover the SHA-256 bank alone.
+    QuoteBankRefused = "quote-bank-refused", Peer, EvidenceRejected, "quote the SHA-256 bank and no other, and enable it in the firmware if it is off";
+    /// The quote does not cover exactly the policy's PCRs.
+    QuoteSelectionMismatch = "quote-selection-mismatch", Peer, EvidenceRejected, "quote exactly the PCRs of the verifier's challenge";
+    /// A PCR value is missing or not covered by the quote.
+    PcrValuesMismatch = "pcr-values-mismatch", Peer, EvidenceRejected, "send one value for each quoted PCR and no other";
+    /// The PCR values do not hash to the quoted digest.
+    PcrDigestMismatch = "pcr-digest-mismatch", Peer, EvidenceRejected, "read the PCR values again: they changed between reading and quoting, or were altered";
+
+    // Policy: the measurements.
+    /// PCR 0 to 3 or 6.
+    FirmwareDiffers = "firmware-differs", Platform, MeasurementsRefused, "record reference values for this firmware build, or let the policy only warn about PCR 0 to 3 and 6";
+    /// PCR 4.
+    BootLoaderDiffers = "boot-loader-differs", Platform, MeasurementsRefused, "boot a unified kernel image that the reference values name, or add this one to them";
+    /// PCR 5.
+    PartitionTableDiffers = "partition-table-differs", Platform, MeasurementsRefused, "restore the boot disk's partition table, or let the policy only warn about PCR 5";
+    /// PCR 7.
+    SecureBootDiffers = "secure-boot-differs", Platform, MeasurementsRefused, "restore the Secure Boot state and keys of the reference values";
+    /// PCR 8.
+    OtherLoaderDiffers = "other-loader-differs", Platform, MeasurementsRefused, "boot without another boot loader in between";
+    /// PCR 9.
+    CommandLineDiffers = "command-line-differs", Platform, MeasurementsRefused, "boot with the image's own kernel command line and initrd";
+    /// PCR 10.
+    ImaDiffers = "ima-differs", Platform, MeasurementsRefused, "let the policy ignore PCR 10: the kernel's file measurements change with every boot";
+    /// PCR 11.
+    ImageDiffers = "image-differs", Platform, MeasurementsRefused, "boot a unified kernel image that the reference values name, or add this one to them";
+    /// PCR 12.
+    OverridesDiffer = "overrides-differ", Platform, MeasurementsRefused, "remove the command-line override, credentials or add-ons beside the image";
+    /// PCR 13.
+    ExtensionsDiffer = "extensions-differ", Platform, MeasurementsRefused, "remove the system extensions beside the image";
+    /// PCR 14.
+    MokDiffers = "mok-differs", Platform, MeasurementsRefused, "restore shim's machine owner keys, or let the policy only warn about PCR 14";
+    /// PCR 16 to 23.
+    OtherPcrDiffers = "other-pcr-differs", Platform, MeasurementsRefused, "take this PCR out of the policy: nothing of a measured boot is in it";
+    /// The image is known but older than the policy's minimum.
+    ImageVersionTooOld = "image-version-too-old", Platform, MeasurementsRefused, "upgrade the machine to an image of at least the policy's `minimum_version`";
+    /// The image is known but its validity has not begun.
+    ImageNotYetValid = "image-not-yet-valid", Operator, MeasurementsRefused, "wait for the image's `not_before`, or correct the verifier's clock";
+    /// The image is known but its validity has ended.
+    ImageExpired = "image-expired", Platform, MeasurementsRefused, "upgrade the machine to an image that is still valid, or extend `not_after`";
+
+    // Policy: the lock.
+    /// PCR 15 is not zero although the node must not be locked yet.
+    AlreadyLocked = "already-locked", Platform, LockRefused, "reboot the machine: it has already been locked in this boot";
+    /// PCR 15 is zero although the node must be locked.
+    NotLocked = "not-locked", Platform, LockRefused, "let the node join first: it is not locked to any cluster";
+    /// PCR 15 is neither zero nor this cluster's value.
+    LockedToAnotherCluster = "locked-to-another-cluster", Platform, LockRefused, "ask a node of this cluster: that one is locked to another, or something else extended PCR 15";
+
+    // Loading policy and reference values.
+    /// The policy is no JSON of the closed schema, or has a value out of range.
+    PolicyMalformed = "policy-malformed", Operator, VerifierUnavailable, "correct the policy file as the detail says";
+    /// The policy is of another version.
+    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 1, or upgrade this program";
+    /// The policy has no way to trust a TPM, no PCRs, or no reference values.
+    PolicyEmpty = "policy-empty", Operator, VerifierUnavailable, "name at least one trust rule, one enforced PCR and one reference manifest: an empty policy admits nobody";
+    /// A root certificate of the policy is not usable.
+    PolicyRootInvalid = "policy-root-invalid", Operator, VerifierUnavailable, "put each root and intermediate into the policy as one X.509 certificate, PEM or base64 DER";
+    /// The reference values are no JSON of the closed schema, or have a value out of range.
+    ReferenceMalformed = "reference-malformed", Operator, VerifierUnavailable, "correct the reference manifest as the detail says";
+    /// The reference values are of another version.
+    ReferenceVersionUnknown = "reference-version-unknown", Operator, VerifierUnavailable, "write the reference manifest in version 1, or upgrade this program";
+    /// The reference values have no images, or an image enforces nothing.
+    ReferenceEmpty = "reference-empty", Operator, VerifierUnavailable, "list at least one image with at least one enforced PCR: empty reference values admit nobody";
+    /// The policy names a manifest that is not loaded.
+    ReferenceMissing = "reference-missing", Operator, VerifierUnavailable, "provide every reference manifest that the policy names";
+    /// A manifest does not fit the policy's PCRs.
+    ReferenceUnfit = "reference-unfit", Operator, VerifierUnavailable, "give every image a value for each PCR the policy enforces, and enforce none that the policy does not quote";
+
+    // Recorded evidence.
+    /// The recording is no JSON of the closed schema.
+    RecordingMalformed = "recording-malformed", Operator, EvidenceMalformed, "use a file written by this program, unchanged";
+    /// The recording is of another version.
+    RecordingVersionUnknown = "recording-version-unknown", Operator, EvidenceMalformed, "record the evidence again, or upgrade this program";
+
+    // The verifier itself.
+    /// No random numbers, or a primitive failed that cannot fail on valid input.
+    VerifierFault = "verifier-fault", Verifier, VerifierUnavailable, "restart the verifier; report the detail if it happens again";
+}

@@ -1,0 +1,16 @@
+//! Parse: total and bounded. Nothing here is trusted; `verify` and `validate` are where trust comes from.
+
+mod encoding;
+mod evidence;
+mod json;
+mod pcr;
+mod version;
+
+pub use encoding::{Bytes, Digest};
+pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
+pub use pcr::{Component, PcrSet, PcrValues};
+pub use version::ImageVersion;
+
+pub(crate) use evidence::MAX_CREDENTIAL;
+pub(crate) use json::from_json;
+pub(crate) use pcr::by_index;

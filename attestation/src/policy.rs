@@ -1,0 +1,227 @@
+//! What a verifier demands: closed, versioned JSON. Absent and empty refuse; nothing has a permissive default.
+//!
+//! ```json
+//! {
+//!   "version": 1,
+//!   "ak_trust": [
+//!     {"kind": "pinned-ek", "ek_sha256": ["<64 hex digits>"]},
+//!     {"kind": "ek-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": []}
+//!   ],
+//!   "denied_ek_sha256": [],
+//!   "ak_algorithms": ["ecdsa-p256-sha256"],
+//!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
+//!   "lock": "pcr-15",
+//!   "references": [{"manifest": "demo", "minimum_version": "1.0.0"}]
+//! }
+//! ```
+
+mod anchors;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::parse::{ImageVersion, PcrSet, from_json};
+use crate::reference::ManifestName;
+use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::EkDigest;
+
+pub(crate) use anchors::EkChain;
+use anchors::EkChainFile;
+
+/// A loaded policy. Loading is the only way to have one, so every policy admits by at least one rule and enforces at
+/// least one PCR.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    pub(crate) trust: Vec<TrustRule>,
+    pub(crate) denied: BTreeSet<EkDigest>,
+    pub(crate) ak_algorithms: Vec<AkAlgorithm>,
+    pub(crate) enforce: PcrSet,
+    pub(crate) warn: PcrSet,
+    pub(crate) references: Vec<ReferenceRule>,
+}
+
+impl Policy {
+    /// The PCR of the node lock: design section 2, "an event is extended into PCR 15".
+    pub const LOCK_PCR: u8 = 15;
+
+    /// Reads a policy of at most 1 MiB.
+    ///
+    /// # Errors
+    /// `policy-malformed`, `policy-version-unknown`, `policy-empty`, `policy-root-invalid`.
+    pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
+        check_version(json)?;
+        Self::try_from(from_json::<PolicyFile>(json, MAX_JSON, ReasonCode::PolicyMalformed)?)
+    }
+
+    /// The PCRs an attester must quote: those enforced, those warned about, and the lock's.
+    pub fn selection(&self) -> PcrSet {
+        self.enforce.union(self.warn).with(Self::LOCK_PCR).unwrap_or(self.enforce)
+    }
+
+    /// The manifests this policy refers to.
+    pub fn references(&self) -> &[ReferenceRule] {
+        &self.references
+    }
+}
+
+/// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.
+#[derive(Debug, Clone)]
+pub(crate) enum TrustRule {
+    /// The EK's digest is listed.
+    PinnedEk(BTreeSet<EkDigest>),
+    /// The EK's certificate chains to one of the roots.
+    EkChain(EkChain),
+}
+
+/// An algorithm an attestation key may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AkAlgorithm {
+    /// ECDSA on P-256 with SHA-256: what Latchkey's own attester makes.
+    #[serde(rename = "ecdsa-p256-sha256")]
+    EcdsaP256Sha256,
+    /// RSASSA-PKCS1-v1_5, 2048 bits, SHA-256: what some clouds issue.
+    #[serde(rename = "rsassa-2048-sha256")]
+    Rsassa2048Sha256,
+}
+
+/// A manifest whose images are admitted, from which version on.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReferenceRule {
+    /// Name of the manifest.
+    pub manifest: ManifestName,
+    /// Images below it are refused although their measurements are known.
+    pub minimum_version: ImageVersion,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PolicyFile {
+    #[expect(dead_code, reason = "checked before the rest is read")]
+    version: u64,
+    ak_trust: Vec<TrustRuleFile>,
+    #[serde(default)]
+    denied_ek_sha256: Vec<EkDigest>,
+    ak_algorithms: Vec<AkAlgorithm>,
+    pcrs: PcrRules,
+    #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
+    lock: LockRule,
+    references: Vec<ReferenceRule>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+enum TrustRuleFile {
+    PinnedEk { ek_sha256: Vec<EkDigest> },
+    EkChain(EkChainFile),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PcrRules {
+    enforce: PcrSet,
+    warn: PcrSet,
+}
+
+#[derive(Deserialize)]
+enum LockRule {
+    #[serde(rename = "pcr-15")]
+    Pcr15,
+}
+
+/// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u64,
+}
+
+fn check_version(json: &[u8]) -> Result<(), Refusal> {
+    let VersionOnly { version } = from_json(json, MAX_JSON, ReasonCode::PolicyMalformed)?;
+    if version == VERSION {
+        return Ok(());
+    }
+    Err(Refusal::new(ReasonCode::PolicyVersionUnknown, format!("expected policy version {VERSION}, got {version}")))
+}
+
+impl TryFrom<PolicyFile> for Policy {
+    type Error = Refusal;
+
+    fn try_from(file: PolicyFile) -> Result<Self, Refusal> {
+        let PcrRules { enforce, warn } = file.pcrs;
+        check_pcrs(enforce, warn)?;
+        check_references(&file.references)?;
+        if file.ak_algorithms.is_empty() {
+            return Err(empty("`ak_algorithms` lists no algorithm"));
+        }
+        let trust = file.ak_trust.into_iter().map(TrustRule::try_from).collect::<Result<Vec<_>, _>>()?;
+        if trust.is_empty() {
+            return Err(empty("`ak_trust` has no rule"));
+        }
+        Ok(Self {
+            trust,
+            denied: distinct(file.denied_ek_sha256, "denied_ek_sha256")?,
+            ak_algorithms: file.ak_algorithms,
+            enforce,
+            warn,
+            references: file.references,
+        })
+    }
+}
+
+impl TryFrom<TrustRuleFile> for TrustRule {
+    type Error = Refusal;
+
+    fn try_from(file: TrustRuleFile) -> Result<Self, Refusal> {
+        match file {
+            TrustRuleFile::PinnedEk { ek_sha256 } if ek_sha256.is_empty() => {
+                Err(empty("`pinned-ek` lists no endorsement key"))
+            }
+            TrustRuleFile::PinnedEk { ek_sha256 } => Ok(Self::PinnedEk(distinct(ek_sha256, "ek_sha256")?)),
+            TrustRuleFile::EkChain(file) => EkChain::try_from(file).map(Self::EkChain),
+        }
+    }
+}
+
+fn check_pcrs(enforce: PcrSet, warn: PcrSet) -> Result<(), Refusal> {
+    if enforce.is_empty() {
+        return Err(empty("`pcrs.enforce` lists no PCR"));
+    }
+    let both = enforce.intersection(warn);
+    if !both.is_empty() {
+        return Err(malformed(format!("PCRs {both} are both enforced and warned about")));
+    }
+    if enforce.union(warn).contains(Policy::LOCK_PCR) {
+        return Err(malformed("PCR 15 is the lock's: `lock` rules it, `pcrs` must not"));
+    }
+    Ok(())
+}
+
+fn check_references(references: &[ReferenceRule]) -> Result<(), Refusal> {
+    if references.is_empty() {
+        return Err(empty("`references` names no manifest"));
+    }
+    let names: BTreeSet<_> = references.iter().map(|rule| &rule.manifest).collect();
+    if names.len() != references.len() {
+        return Err(malformed("`references` names a manifest twice"));
+    }
+    Ok(())
+}
+
+fn distinct(digests: Vec<EkDigest>, field: &str) -> Result<BTreeSet<EkDigest>, Refusal> {
+    let count = digests.len();
+    let set: BTreeSet<_> = digests.into_iter().collect();
+    if set.len() == count { Ok(set) } else { Err(malformed(format!("`{field}` lists an endorsement key twice"))) }
+}
+
+fn malformed(detail: impl Into<String>) -> Refusal {
+    Refusal::new(ReasonCode::PolicyMalformed, detail)
+}
+
+fn empty(detail: &str) -> Refusal {
+    Refusal::new(ReasonCode::PolicyEmpty, detail)
+}
+
+const VERSION: u64 = 1;
+const MAX_JSON: usize = 1024 * 1024;

@@ -1,0 +1,80 @@
+//! The certificate authorities of TPM makers, as an `ek-chain` rule lists them.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::digest::{SHA256, digest};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, TrustAnchor};
+use serde::Deserialize;
+
+use crate::parse::Digest;
+use crate::refusal::{ReasonCode, Refusal};
+
+/// Roots, and intermediates that attesters need not send.
+#[derive(Debug, Clone)]
+pub(crate) struct EkChain {
+    pub(crate) anchors: Vec<TrustAnchor<'static>>,
+    /// SHA-256 of each root's DER, in the order of `anchors`.
+    pub(crate) root_digests: Vec<Digest>,
+    pub(crate) intermediates: Vec<CertificateDer<'static>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EkChainFile {
+    roots: Vec<String>,
+    #[serde(default)]
+    intermediates: Vec<String>,
+}
+
+impl TryFrom<EkChainFile> for EkChain {
+    type Error = Refusal;
+
+    fn try_from(file: EkChainFile) -> Result<Self, Refusal> {
+        if file.roots.is_empty() {
+            return Err(Refusal::new(ReasonCode::PolicyEmpty, "`ek-chain` lists no root"));
+        }
+        if file.intermediates.len() > MAX_INTERMEDIATES {
+            let detail =
+                format!("`ek-chain` lists {} intermediates, at most {MAX_INTERMEDIATES}", file.intermediates.len());
+            return Err(Refusal::new(ReasonCode::PolicyMalformed, detail));
+        }
+        let roots = file.roots.iter().map(|text| certificate(text)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            anchors: roots.iter().map(anchor).collect::<Result<_, _>>()?,
+            root_digests: roots.iter().map(|root| sha256(root)).collect(),
+            intermediates: file.intermediates.iter().map(|text| certificate(text)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// One certificate, as PEM or as base64 of its DER.
+fn certificate(text: &str) -> Result<CertificateDer<'static>, Refusal> {
+    if !text.contains(PEM_BEGIN) {
+        return STANDARD.decode(text).map(CertificateDer::from).map_err(|_| invalid("neither PEM nor base64 DER"));
+    }
+    if text.matches(PEM_BEGIN).count() != 1 {
+        return Err(invalid("more than one certificate in one entry"));
+    }
+    CertificateDer::from_pem_slice(text.as_bytes()).map_err(|error| invalid(&format!("{error:?}")))
+}
+
+fn anchor(root: &CertificateDer<'_>) -> Result<TrustAnchor<'static>, Refusal> {
+    webpki::anchor_from_trusted_cert(root)
+        .map(|anchor| anchor.to_owned())
+        .map_err(|error| invalid(&format!("not an X.509 certificate: {error}")))
+}
+
+fn invalid(detail: &str) -> Refusal {
+    Refusal::new(ReasonCode::PolicyRootInvalid, detail)
+}
+
+fn sha256(bytes: &[u8]) -> Digest {
+    let mut out = Digest::ZERO;
+    out.0.copy_from_slice(digest(&SHA256, bytes).as_ref());
+    out
+}
+
+const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+/// Each is tried in path building: the bound keeps that cheap.
+const MAX_INTERMEDIATES: usize = 64;

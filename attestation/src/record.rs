@@ -1,0 +1,218 @@
+//! Evidence kept in a file: what one can still prove from it later, and what one cannot.
+//!
+//! A recording has everything but the activated secret. Checked again offline, it proves that a key with an AK's
+//! attributes signed this quote over this binding and that the measurements match. It does *not* prove what the
+//! challenge and the session proved to whoever recorded it: see [`Unproven`]. So checking a recording gives an
+//! [`OfflineFinding`], never an [`Admission`](crate::Admission).
+
+use serde::{Deserialize, Serialize};
+
+use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, TpmEvidence, from_json};
+use crate::policy::Policy;
+use crate::reference::References;
+use crate::refusal::{ReasonCode, Refusal};
+use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, check_lock, match_image};
+use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, check_identity, check_quote};
+
+/// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedEvidence {
+    version: u64,
+    recorded_at: u64,
+    recorded_by: String,
+    binding: Digest,
+    identity: AttesterIdentity,
+    quote: Bytes<1024>,
+    signature: Bytes<1024>,
+    pcrs: PcrValues,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event_log: Option<Bytes<{ 128 * 1024 }>>,
+}
+
+impl RecordedEvidence {
+    /// Keeps the evidence of a session. `verified` is the witness that it was good when it came; `recorded_by` names
+    /// program and place in at most 256 bytes; `recorded_at` is in seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// `recording-malformed` when `recorded_by` is too long, or the parts are not of one session.
+    pub fn new(
+        identity: &AttesterIdentity,
+        evidence: &TpmEvidence,
+        verified: &VerifiedEvidence,
+        recorded_by: &str,
+        recorded_at: u64,
+    ) -> Result<Self, Refusal> {
+        if EkDigest::of_public_area(identity.ek_public())? != verified.ek_digest() || evidence.pcrs() != verified.pcrs()
+        {
+            return Err(malformed("identity and evidence are of different sessions"));
+        }
+        let too_long = || malformed("the evidence is larger than a recording");
+        let recording = Self {
+            version: VERSION,
+            recorded_at,
+            recorded_by: recorded_by.to_owned(),
+            binding: Digest(*verified.binding()),
+            identity: identity.clone(),
+            quote: Bytes::new(evidence.quote().to_vec()).ok_or_else(too_long)?,
+            signature: Bytes::new(evidence.signature().to_vec()).ok_or_else(too_long)?,
+            pcrs: evidence.pcrs().clone(),
+            event_log: evidence.event_log().map(|log| Bytes::new(log.to_vec()).ok_or_else(too_long)).transpose()?,
+        };
+        recording.check()
+    }
+
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// `recording-malformed`, `recording-version-unknown`.
+    pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
+        let VersionOnly { version } = from_json(json, MAX_JSON, ReasonCode::RecordingMalformed)?;
+        if version != VERSION {
+            let detail = format!("expected recording version {VERSION}, got {version}");
+            return Err(Refusal::new(ReasonCode::RecordingVersionUnknown, detail));
+        }
+        from_json::<Self>(json, MAX_JSON, ReasonCode::RecordingMalformed)?.check()
+    }
+
+    /// The JSON form, for a file.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// Program and place that recorded, as they said.
+    pub fn recorded_by(&self) -> &str {
+        &self.recorded_by
+    }
+
+    /// When, in seconds since the Unix epoch, as they said.
+    pub fn recorded_at(&self) -> u64 {
+        self.recorded_at
+    }
+
+    /// The claimed identity.
+    pub fn identity(&self) -> &AttesterIdentity {
+        &self.identity
+    }
+
+    /// The claimed PCR values.
+    pub fn pcrs(&self) -> &PcrValues {
+        &self.pcrs
+    }
+
+    /// The firmware's event log, not covered by the quote.
+    pub fn unverified_event_log(&self) -> Option<&[u8]> {
+        self.event_log.as_ref().map(Bytes::as_slice)
+    }
+
+    /// Checks what can be checked without the attester: keys, certificates at `now`, the quote's signature, binding,
+    /// PCRs, and the policy. `now` is in seconds since the Unix epoch: pass the present to ask whether this machine
+    /// would be admitted today, or [`Self::recorded_at`] to ask about then.
+    ///
+    /// # Errors
+    /// Every code of [`verify`](crate::verify) and [`validate`](crate::validate) but `activation-failed`.
+    pub fn appraise_recorded(
+        &self,
+        policy: &Policy,
+        references: &References,
+        lock: LockExpectation,
+        now: u64,
+    ) -> Result<OfflineFinding, Refusal> {
+        let Claimed { ek, trust, ak } = check_identity(policy, &self.identity, now)?;
+        let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
+        let facts = check_quote(&ak, quote, signature, &self.pcrs, policy.selection(), self.binding.as_bytes())?;
+        let Match { image, warnings } = match_image(policy, &self.pcrs, references, now)?;
+        check_lock(&self.pcrs, lock)?;
+        let QuoteFacts { clock, firmware_version } = facts;
+        Ok(OfflineFinding {
+            recorded_at: self.recorded_at,
+            recorded_by: self.recorded_by.clone(),
+            claimed_ek_sha256: ek.digest,
+            trust,
+            image,
+            locked: matches!(lock, LockExpectation::LockedTo(_)),
+            reset_count: clock.reset_count,
+            restart_count: clock.restart_count,
+            firmware_version,
+            warnings,
+            unproven: Unproven::ALL,
+        })
+    }
+
+    fn check(self) -> Result<Self, Refusal> {
+        if self.recorded_by.len() > MAX_RECORDED_BY {
+            return Err(malformed("`recorded_by` is longer than 256 bytes"));
+        }
+        Ok(self)
+    }
+}
+
+/// What a recording shows. Not a witness: nothing may be released for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OfflineFinding {
+    /// When it was recorded, as the recorder said; seconds since the Unix epoch.
+    pub recorded_at: u64,
+    /// Who recorded, as they said.
+    pub recorded_by: String,
+    /// The EK in the recording. Trusted by the policy, but not proven to be of the TPM that quoted.
+    pub claimed_ek_sha256: EkDigest,
+    /// What makes that EK trusted.
+    pub trust: EkTrust,
+    /// The image whose measurements were quoted.
+    pub image: AdmittedImage,
+    /// Whether the node was locked to the cluster asked for; `false` means not locked to any.
+    pub locked: bool,
+    /// Resets of the TPM since it was cleared.
+    pub reset_count: u32,
+    /// Suspends and resumes since the last reset.
+    pub restart_count: u32,
+    /// The TPM vendor's number of its firmware.
+    pub firmware_version: u64,
+    /// Differences that the policy only warns about.
+    pub warnings: Vec<Warning>,
+    /// What only the live session could prove.
+    pub unproven: &'static [Unproven],
+}
+
+/// What no recording can prove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unproven {
+    /// That AK and EK are in one TPM: only the answer to a fresh credential shows it. Whoever wrote the file could have
+    /// joined a genuine EK certificate with an AK made in software.
+    Activation,
+    /// That the quote is recent and for a session with the recorder: the binding's inputs are gone.
+    Freshness,
+    /// Who recorded, and when: the file is not signed.
+    Provenance,
+}
+
+impl Unproven {
+    /// All of them: they hold for every recording.
+    pub const ALL: &'static [Self] = &[Self::Activation, Self::Freshness, Self::Provenance];
+
+    /// One sentence for a report.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Activation => {
+                "that the attestation key is in the TPM of this endorsement key (needs a live challenge)"
+            }
+            Self::Freshness => "that the quote is recent and was made for this verifier (needs a live session)",
+            Self::Provenance => "who recorded the evidence and when (the file is not signed)",
+        }
+    }
+}
+
+/// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
+#[derive(Deserialize)]
+struct VersionOnly {
+    version: u64,
+}
+
+fn malformed(detail: &str) -> Refusal {
+    Refusal::new(ReasonCode::RecordingMalformed, detail)
+}
+
+const VERSION: u64 = 1;
+const MAX_JSON: usize = 512 * 1024;
+const MAX_RECORDED_BY: usize = 256;

@@ -1,0 +1,156 @@
+//! Validate: what was verified, against what is admitted.
+
+mod measurements;
+
+use serde::Serialize;
+
+use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
+use crate::policy::Policy;
+use crate::reference::{ManifestName, References, Source};
+use crate::refusal::{Difference, ReasonCode, Refusal};
+use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
+
+pub(crate) use measurements::{Match, match_image};
+
+/// How the node lock must stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockExpectation {
+    /// PCR 15 is zero: this boot is not locked yet. For join, rejoin, init and recovery.
+    Open,
+    /// PCR 15 has this cluster's value. For members of the cluster: join services, `verify`, `report`.
+    LockedTo([u8; 32]),
+}
+
+/// The witness that evidence was verified and matches the policy. Only [`Policy::validate`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Admission {
+    ek_sha256: EkDigest,
+    trust: EkTrust,
+    image: AdmittedImage,
+    locked: bool,
+    reset_count: u32,
+    restart_count: u32,
+    warnings: Vec<Warning>,
+}
+
+impl Admission {
+    /// The TPM's stable identity.
+    pub fn ek_digest(&self) -> EkDigest {
+        self.ek_sha256
+    }
+
+    /// What made the TPM trusted.
+    pub fn trust(&self) -> &EkTrust {
+        &self.trust
+    }
+
+    /// The image the node runs.
+    pub fn image(&self) -> &AdmittedImage {
+        &self.image
+    }
+
+    /// Whether the node is locked to the cluster that was asked for; `false` means not locked to any.
+    pub fn locked(&self) -> bool {
+        self.locked
+    }
+
+    /// Resets of the TPM since it was cleared: changes with every boot.
+    pub fn reset_count(&self) -> u32 {
+        self.reset_count
+    }
+
+    /// Suspends and resumes since the last reset.
+    pub fn restart_count(&self) -> u32 {
+        self.restart_count
+    }
+
+    /// Differences that the policy only warns about.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+}
+
+/// The image of the reference values that the evidence matched.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AdmittedImage {
+    /// The manifest it is in.
+    pub manifest: ManifestName,
+    /// Whether that manifest's values were recorded or predicted.
+    pub source: Source,
+    /// Name of the image.
+    pub name: String,
+    /// Version of the image.
+    pub version: ImageVersion,
+}
+
+/// A PCR that differs and is only warned about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// PCR index.
+    pub pcr: u8,
+    /// What is measured into it.
+    pub component: Component,
+    /// The reference value.
+    pub expected: Digest,
+    /// The quoted value.
+    pub got: Digest,
+}
+
+impl Policy {
+    /// Decides on verified evidence: exactly one image must have all enforced values, be recent enough and valid `now`
+    /// (seconds since the Unix epoch), and the lock must stand as `lock` says.
+    ///
+    /// # Errors
+    /// * `…-differs`: no image matches; the refusal's difference names the first PCR that the closest image has
+    ///   otherwise.
+    /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`.
+    /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
+    pub fn validate(
+        &self,
+        evidence: &VerifiedEvidence,
+        references: &References,
+        lock: LockExpectation,
+        now: u64,
+    ) -> Result<Admission, Refusal> {
+        let Match { image, warnings } = match_image(self, evidence.pcrs(), references, now)?;
+        check_lock(evidence.pcrs(), lock)?;
+        Ok(Admission {
+            ek_sha256: evidence.ek_digest(),
+            trust: evidence.trust().clone(),
+            image,
+            locked: matches!(lock, LockExpectation::LockedTo(_)),
+            reset_count: evidence.clock().reset_count,
+            restart_count: evidence.clock().restart_count,
+            warnings,
+        })
+    }
+}
+
+pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), Refusal> {
+    let expected = match lock {
+        LockExpectation::Open => Digest::ZERO,
+        LockExpectation::LockedTo(value) => Digest(value),
+    };
+    let missing = || Refusal::new(ReasonCode::PcrValuesMismatch, "PCR 15 is not quoted");
+    let got = pcrs.value(Policy::LOCK_PCR).ok_or_else(missing)?;
+    let code = match lock {
+        _ if got == expected => return Ok(()),
+        LockExpectation::Open => ReasonCode::AlreadyLocked,
+        LockExpectation::LockedTo(_) if got == Digest::ZERO => ReasonCode::NotLocked,
+        LockExpectation::LockedTo(_) => ReasonCode::LockedToAnotherCluster,
+    };
+    let difference = Difference {
+        pcr: Policy::LOCK_PCR,
+        component: Component::NodeLock,
+        expected: expected.to_string(),
+        got: got.to_string(),
+        image: None,
+        differing: vec![Policy::LOCK_PCR],
+    };
+    Err(Refusal::differing(code, format!("PCR 15 (node lock): expected {expected}, got {got}"), difference))
+}
+
+/// PCRs that must equal the image's values: the stricter of policy and image wins.
+fn enforced(policy: &Policy, image: &crate::reference::Image) -> PcrSet {
+    policy.enforce.union(image.enforced())
+}

@@ -1,0 +1,122 @@
+//! `TPM2_MakeCredential` in software: TPM 2.0 Library Part 1, section 24 (credential protection) and annexes B.10.4
+//! (RSA) and C.6.4 (ECC).
+
+use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use latchkey_tpm::wire::{Credential, Curve, EccPoint, HashAlg, Public, PublicKey, Symmetric, kdf_a, kdf_e};
+use ring::agreement;
+use ring::rand::SecureRandom;
+use zeroize::Zeroizing;
+
+use crate::parse::{Bytes, MAX_CREDENTIAL};
+use crate::refusal::{ReasonCode, Refusal};
+
+/// Wraps `secret` so that only the TPM that holds `ek` can open it, and only if it also holds the object named `name`.
+/// The result is `TPM2B_ID_OBJECT` ‖ `TPM2B_ENCRYPTED_SECRET`.
+pub(super) fn make(
+    ek: &Public,
+    name: &[u8],
+    secret: &[u8],
+    random: &dyn SecureRandom,
+) -> Result<Bytes<MAX_CREDENTIAL>, Refusal> {
+    let hash = ek.name_alg;
+    let bits = digest_bits(hash);
+    let (seed, encrypted_seed) = match &ek.key {
+        PublicKey::Ecc { curve, point } => share_seed(hash, *curve, point, random)?,
+        PublicKey::Rsa { modulus, .. } => rsa::encrypt_seed(hash, modulus, random)?,
+    };
+    // Part 1, section 24.4: the key from KDFa(nameAlg, seed, "STORAGE", name), then CFB with a zero IV.
+    let key = kdf_a(hash, &seed, "STORAGE", name, &[], ek.symmetric.bits());
+    let mut identity = Zeroizing::new(sized(secret)?);
+    encrypt_cfb(ek.symmetric, &key, &mut identity)?;
+    // Part 1, section 24.5: the key from KDFa(nameAlg, seed, "INTEGRITY"), the HMAC over ciphertext and name.
+    let key = kdf_a(hash, &seed, "INTEGRITY", &[], &[], bits);
+    let integrity = hash.hmac(&key, &[&identity, name]).as_ref().to_vec();
+    let credential = Credential { integrity, identity: identity.to_vec(), secret: encrypted_seed };
+    Bytes::new(credential.marshal()).ok_or_else(|| fault("a credential longer than any"))
+}
+
+type Seed = Zeroizing<Vec<u8>>;
+
+/// Annex C.6.4: one-pass Diffie-Hellman with an ephemeral key; the secret that is sent is its public point.
+fn share_seed(
+    hash: HashAlg,
+    curve: Curve,
+    ek: &EccPoint,
+    random: &dyn SecureRandom,
+) -> Result<(Seed, Vec<u8>), Refusal> {
+    let algorithm = match curve {
+        Curve::P256 => &agreement::ECDH_P256,
+        Curve::P384 => &agreement::ECDH_P384,
+    };
+    let ephemeral =
+        agreement::EphemeralPrivateKey::generate(algorithm, random).map_err(|_| fault("no ephemeral key"))?;
+    let public = ephemeral.compute_public_key().map_err(|_| fault("no ephemeral key"))?;
+    let public = EccPoint::from_uncompressed(public.as_ref(), curve).ok_or_else(|| fault("no ephemeral key"))?;
+    let invalid = || Refusal::new(ReasonCode::EkKeyInvalid, "the public point is not on its curve");
+    let peer = agreement::UnparsedPublicKey::new(algorithm, ek.uncompressed(curve).ok_or_else(invalid)?);
+    // Annex C.6.1: KDFe(nameAlg, Z, "IDENTITY", ephemeral.x, ek.x).
+    let seed = agreement::agree_ephemeral(ephemeral, &peer, |z| {
+        kdf_e(hash, z, "IDENTITY", &public.x, &ek.x, digest_bits(hash))
+    });
+    Ok((seed.map_err(|_| invalid())?, public.marshal()))
+}
+
+/// CFB with full blocks and a zero IV, in place.
+fn encrypt_cfb(cipher: Symmetric, key: &[u8], data: &mut [u8]) -> Result<(), Refusal> {
+    match cipher {
+        Symmetric::Aes128Cfb => cfb(&aes::Aes128::new_from_slice(key).map_err(|_| fault("no AES-128 key"))?, data),
+        Symmetric::Aes256Cfb => cfb(&aes::Aes256::new_from_slice(key).map_err(|_| fault("no AES-256 key"))?, data),
+        Symmetric::Null => return Err(fault("an endorsement key without a cipher")),
+    }
+    Ok(())
+}
+
+fn cfb<C>(cipher: &C, data: &mut [u8])
+where
+    C: BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
+{
+    let mut feedback = aes::Block::default();
+    for chunk in data.chunks_mut(feedback.len()) {
+        cipher.encrypt_block(&mut feedback);
+        for (byte, pad) in chunk.iter_mut().zip(feedback.iter_mut()) {
+            *byte ^= *pad;
+            *pad = *byte;
+        }
+    }
+}
+
+/// As `TPM2B_DIGEST`.
+fn sized(secret: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let length = u16::try_from(secret.len()).map_err(|_| fault("a secret longer than any"))?;
+    Ok([&length.to_be_bytes(), secret].concat())
+}
+
+fn digest_bits(hash: HashAlg) -> u16 {
+    match hash {
+        HashAlg::Sha256 => 256,
+        HashAlg::Sha384 => 384,
+        HashAlg::Sha512 => 512,
+    }
+}
+
+fn fault(detail: &str) -> Refusal {
+    Refusal::new(ReasonCode::VerifierFault, detail)
+}
+
+#[cfg(feature = "rsa-ek")]
+#[path = "credential/rsa.rs"]
+mod rsa;
+
+#[cfg(not(feature = "rsa-ek"))]
+mod rsa {
+    //! This build does without RSA: ring has no OAEP.
+
+    use super::{HashAlg, ReasonCode, Refusal, SecureRandom, Seed};
+
+    pub(super) fn encrypt_seed(_: HashAlg, _: &[u8], _: &dyn SecureRandom) -> Result<(Seed, Vec<u8>), Refusal> {
+        Err(Refusal::new(
+            ReasonCode::EkAlgorithmUnsupported,
+            "an RSA endorsement key, for which this build makes no credential",
+        ))
+    }
+}

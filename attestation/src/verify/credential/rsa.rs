@@ -1,0 +1,35 @@
+//! Annex B.10.4: a random seed, sent with RSA-OAEP.
+
+use aws_lc_rs::rsa::{OAEP_SHA256_MGF1SHA256, OaepPublicEncryptingKey, PublicEncryptingKey, PublicKeyComponents};
+use zeroize::Zeroizing;
+
+use super::{HashAlg, ReasonCode, Refusal, SecureRandom, Seed, fault};
+
+pub(super) fn encrypt_seed(
+    hash: HashAlg,
+    modulus: &[u8],
+    random: &dyn SecureRandom,
+) -> Result<(Seed, Vec<u8>), Refusal> {
+    if hash != HashAlg::Sha256 {
+        let detail = "an RSA endorsement key named with another hash than SHA-256";
+        return Err(Refusal::new(ReasonCode::EkAlgorithmUnsupported, detail));
+    }
+    let invalid = || Refusal::new(ReasonCode::EkKeyInvalid, "the modulus is not that of an RSA key");
+    let key = public_key(modulus).ok_or_else(invalid)?;
+    let mut seed = Zeroizing::new(vec![0; hash.size()]);
+    random.fill(&mut seed).map_err(|_| fault("no random numbers"))?;
+    let mut sealed = vec![0; key.ciphertext_size()];
+    key.encrypt(&OAEP_SHA256_MGF1SHA256, &seed, &mut sealed, Some(LABEL)).map_err(|_| invalid())?;
+    Ok((seed, sealed))
+}
+
+fn public_key(modulus: &[u8]) -> Option<OaepPublicEncryptingKey> {
+    let components = PublicKeyComponents { n: modulus, e: &EXPONENT };
+    let key: PublicEncryptingKey = components.try_into().ok()?;
+    OaepPublicEncryptingKey::new(key).ok()
+}
+
+/// The label of Annex B.10.4, with the terminating zero that annex B.4 makes part of it.
+const LABEL: &[u8] = b"IDENTITY\0";
+/// 65537, the exponent of every TCG template.
+const EXPONENT: [u8; 3] = [1, 0, 1];

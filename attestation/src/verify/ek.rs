@@ -1,0 +1,120 @@
+//! The endorsement key: its form, its identity, and why it is trusted.
+
+use std::fmt;
+
+use latchkey_tpm::wire::{EccPoint, HashAlg, Public, PublicKey};
+use serde::{Deserialize, Serialize};
+
+use super::certificate;
+use crate::parse::{AttesterIdentity, Digest};
+use crate::policy::{Policy, TrustRule};
+use crate::refusal::{ReasonCode, Refusal};
+
+/// A TPM's stable identity: SHA-256 of its endorsement key's `TPMT_PUBLIC`, in which coordinates are padded to the
+/// curve's size so that one key has one digest.
+///
+/// The same as `tpm2_readpublic -c HANDLE -f tpmt -o ek.tpmt && sha256sum ek.tpmt`. In JSON and on display 64 lower-case
+/// hexadecimal digits. Policies pin it, node records are kept by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EkDigest(Digest);
+
+impl EkDigest {
+    /// The digest of this endorsement key.
+    ///
+    /// # Errors
+    /// `ek-malformed`, `ek-template-unknown`.
+    pub fn of_public_area(tpmt_public: &[u8]) -> Result<Self, Refusal> {
+        EndorsementKey::parse(tpmt_public).map(|ek| ek.digest)
+    }
+
+    /// Reads 64 lower-case hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        Digest::from_hex(text).map(Self)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        self.0.as_bytes()
+    }
+
+    fn of(canonical: &Public) -> Self {
+        let mut digest = Digest::ZERO;
+        digest.0.copy_from_slice(&HashAlg::Sha256.digest(&[&canonical.marshal()]));
+        Self(digest)
+    }
+}
+
+impl fmt::Display for EkDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// What made an endorsement key trusted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EkTrust {
+    /// The policy lists its digest.
+    PinnedEk,
+    /// Its certificate chains to a root of the policy.
+    EkChain {
+        /// SHA-256 of that root's DER.
+        root_sha256: Digest,
+    },
+}
+
+/// An endorsement key made from one of the TCG's templates.
+#[derive(Debug)]
+pub(crate) struct EndorsementKey {
+    pub(crate) public: Public,
+    pub(crate) digest: EkDigest,
+}
+
+impl EndorsementKey {
+    pub(crate) fn parse(tpmt_public: &[u8]) -> Result<Self, Refusal> {
+        let malformed = |error: latchkey_tpm::wire::WireError| Refusal::new(ReasonCode::EkMalformed, error.to_string());
+        let public = Public::parse(tpmt_public).map_err(malformed)?;
+        if public.endorsement_template().is_none() {
+            let detail = "attributes, policy, cipher and key type together are those of no TCG template";
+            return Err(Refusal::new(ReasonCode::EkTemplateUnknown, detail));
+        }
+        let public = canonical(public)?;
+        let digest = EkDigest::of(&public);
+        Ok(Self { public, digest })
+    }
+
+    /// Tries the policy's rules in their order. The refusal is the last rule's, which says most: pins come first.
+    pub(crate) fn trust(&self, policy: &Policy, identity: &AttesterIdentity, now: u64) -> Result<EkTrust, Refusal> {
+        if policy.denied.contains(&self.digest) {
+            return Err(Refusal::new(ReasonCode::EkDenied, format!("EK {}", self.digest)));
+        }
+        let mut refusal = Refusal::new(ReasonCode::PolicyEmpty, "`ak_trust` has no rule");
+        for rule in &policy.trust {
+            match self.trust_by(rule, identity, now) {
+                Ok(trust) => return Ok(trust),
+                Err(error) => refusal = error,
+            }
+        }
+        Err(refusal)
+    }
+
+    fn trust_by(&self, rule: &TrustRule, identity: &AttesterIdentity, now: u64) -> Result<EkTrust, Refusal> {
+        match rule {
+            TrustRule::PinnedEk(pins) if pins.contains(&self.digest) => Ok(EkTrust::PinnedEk),
+            TrustRule::PinnedEk(_) => Err(Refusal::new(ReasonCode::EkNotPinned, format!("EK {}", self.digest))),
+            TrustRule::EkChain(chain) => certificate::check(chain, &self.public, identity, now)
+                .map(|root_sha256| EkTrust::EkChain { root_sha256 }),
+        }
+    }
+}
+
+/// Pads coordinates to the curve's size: a TPM may leave out leading zeros, and one TPM must not get two identities.
+fn canonical(mut public: Public) -> Result<Public, Refusal> {
+    if let PublicKey::Ecc { curve, point } = &mut public.key {
+        let padded = point.uncompressed(*curve).and_then(|bytes| EccPoint::from_uncompressed(&bytes, *curve));
+        *point =
+            padded.ok_or_else(|| Refusal::new(ReasonCode::EkKeyInvalid, "coordinates are longer than the curve's"))?;
+    }
+    Ok(public)
+}
