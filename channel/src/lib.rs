@@ -1,1 +1,37 @@
 //! Attested TLS: a byte stream whose peer is proven.
+//!
+//! [`connect`] and [`accept`] turn any byte stream into a [`Proven`] one. First TLS 1.3 with a fresh key on both sides
+//! ([`tls`]): a secret channel with somebody. Then five messages ([`message`], [`handshake`]) in which the sides show
+//! evidence bound to this very session ([`binding`]): the somebody becomes a machine with a known TPM and image, the
+//! holder of a pinned key, or remains nobody where the role allows it ([`Role::rule`]).
+//!
+//! What a side shows and demands are its [`Terms`]: a [`Prover`] and an [`Appraiser`]. A server gets them from a
+//! [`Reception`], once per connection.
+//!
+//! What the channel does *not* do: it keeps no record of who came before, limits no rate, and knows no names. It says
+//! what the peer's machine proved; what follows from that is the caller's policy.
+
+pub mod binding;
+mod driver;
+mod error;
+pub mod frame;
+pub mod handshake;
+pub mod message;
+mod nonce;
+mod proof;
+mod proven;
+mod role;
+pub mod tls;
+
+pub use driver::{HANDSHAKE_TIME, accept, connect};
+pub use error::{Blame, Error, Misuse, PeerReason, Refused, Step};
+pub use handshake::{Concluded, Reception};
+pub use nonce::Nonce;
+pub use proof::{
+    Appraisal, AppraisalFailed, Appraiser, AppraiserSet, Claim, LockDemand, NoProof, Observer, PeerProof,
+    PinnedKeyAppraiser, PinnedKeyProver, PinnedPeer, ProofFailed, ProofRequest, Prover, ProverSet, Terms, TpmAppraiser,
+    TpmPeer, TpmProver, UnusableKey,
+};
+pub use proven::Proven;
+pub use role::{Kind, Kinds, LockRule, Role, RoleRule, Side, SideRule, UnknownRole};
+pub use tls::SpkiHash;

@@ -1,0 +1,212 @@
+//! Frames: a big-endian u32 length, then that many bytes of JSON. Nothing is allocated before its bound is checked,
+//! and then only as bytes arrive.
+
+use std::fmt;
+use std::io;
+
+use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::message::Message;
+
+/// The place in the handshake that a frame is for; each has its own bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// The client's hello.
+    Hello,
+    /// The server's challenge.
+    Challenge,
+    /// The client's proof.
+    Proof,
+    /// The server's verdict, with its evidence.
+    ServerVerdict,
+    /// The client's verdict.
+    ClientVerdict,
+}
+
+impl Slot {
+    /// The most bytes of JSON in this slot.
+    pub const fn limit(self) -> usize {
+        match self {
+            // Five certificates of 4 KiB and two public areas of 1 KiB, in base64.
+            Self::Hello => 32 * 1024,
+            // The same and a credential of 1 KiB.
+            Self::Challenge => 34 * 1024,
+            // An event log of 128 KiB in base64, a quote, and a credential.
+            Self::Proof => 192 * 1024,
+            Self::ServerVerdict => 188 * 1024,
+            Self::ClientVerdict => 256,
+        }
+    }
+
+    /// The name for logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hello => "hello",
+            Self::Challenge => "challenge",
+            Self::Proof => "proof",
+            Self::ServerVerdict => "server's verdict",
+            Self::ClientVerdict => "client's verdict",
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a frame could not be read.
+#[derive(Debug)]
+pub enum FrameFault {
+    /// The length is beyond the slot's bound.
+    TooLong {
+        /// The bound, bytes.
+        limit: usize,
+        /// The announced length, bytes.
+        got: u32,
+    },
+    /// The connection ended inside a frame, or where one was due.
+    Truncated,
+    /// Not the JSON of a message.
+    Malformed {
+        /// The parser's sentence, escaped and cut.
+        detail: String,
+    },
+    /// The transport failed.
+    Io(io::Error),
+}
+
+impl FrameFault {
+    /// The stable code.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::TooLong { .. } => "frame-too-long",
+            Self::Truncated => "frame-truncated",
+            Self::Malformed { .. } => "frame-malformed",
+            Self::Io(_) => "transport-failed",
+        }
+    }
+}
+
+impl fmt::Display for FrameFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { limit, got } => write!(f, "expected at most {limit} bytes, {got} were announced"),
+            Self::Truncated => f.write_str("the connection ended before the frame did"),
+            Self::Malformed { detail } => write!(f, "not a message of version {}: {detail}", crate::message::VERSION),
+            Self::Io(error) => write!(f, "the connection failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for FrameFault {}
+
+/// Reads the announced length of a frame for `slot`.
+pub fn announced_len(header: [u8; 4], slot: Slot) -> Result<usize, FrameFault> {
+    let got = u32::from_be_bytes(header);
+    match usize::try_from(got) {
+        Ok(len) if len <= slot.limit() => Ok(len),
+        _ => Err(FrameFault::TooLong { limit: slot.limit(), got }),
+    }
+}
+
+/// Reads a frame's JSON.
+pub fn decode(json: &[u8]) -> Result<Message, FrameFault> {
+    serde_json::from_slice(json).map_err(|error| FrameFault::Malformed { detail: printable(&error.to_string()) })
+}
+
+/// Writes header and JSON of `message`.
+pub fn encode(message: &Message) -> Result<Vec<u8>, EncodeFailed> {
+    let mut frame = vec![0; HEADER];
+    serde_json::to_writer(&mut frame, message).map_err(|_| EncodeFailed)?;
+    let length = u32::try_from(frame.len() - HEADER).map_err(|_| EncodeFailed)?;
+    frame.splice(..HEADER, length.to_be_bytes());
+    Ok(frame)
+}
+
+/// A message that cannot be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncodeFailed;
+
+/// Receives the message for `slot`.
+pub(crate) async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameFault> {
+    let mut header = [0; HEADER];
+    stream.read_exact(&mut header).await.map_err(ended)?;
+    let len = announced_len(header, slot)?;
+    let mut json = Vec::new();
+    let read = (&mut *stream).take(len as u64).read_to_end(&mut json).await.map_err(ended)?;
+    if read < len {
+        return Err(FrameFault::Truncated);
+    }
+    decode(&json)
+}
+
+/// Sends a message.
+pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> io::Result<()> {
+    let frame = encode(message).map_err(|EncodeFailed| io::Error::from(io::ErrorKind::InvalidInput))?;
+    stream.write_all(&frame).await?;
+    stream.flush().await
+}
+
+fn ended(error: io::Error) -> FrameFault {
+    if error.kind() == io::ErrorKind::UnexpectedEof { FrameFault::Truncated } else { FrameFault::Io(error) }
+}
+
+/// The parser quotes what the peer sent: it must not write into our log as it likes.
+fn printable(text: &str) -> String {
+    text.chars().take(MAX_DETAIL).flat_map(char::escape_default).collect()
+}
+
+const HEADER: usize = 4;
+const MAX_DETAIL: usize = 160;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::PeerReason;
+
+    #[test]
+    fn oversized_frames_are_refused_by_their_header_alone() {
+        for slot in [Slot::Hello, Slot::Challenge, Slot::Proof, Slot::ServerVerdict, Slot::ClientVerdict] {
+            let limit = u32::try_from(slot.limit()).unwrap();
+            assert_eq!(announced_len(limit.to_be_bytes(), slot).unwrap(), slot.limit());
+            for got in [limit + 1, u32::MAX] {
+                let fault = announced_len(got.to_be_bytes(), slot).unwrap_err();
+                assert!(matches!(fault, FrameFault::TooLong { got: announced, .. } if announced == got));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let frame = encode(&Message::refused(PeerReason::RoleRefused)).unwrap();
+        assert_eq!(frame, b"\0\0\0\x23{\"refused\":{\"code\":\"role-refused\"}}");
+        assert!(matches!(decode(&frame[4..]).unwrap(), Message::Refused(body) if body.code == PeerReason::RoleRefused));
+    }
+
+    #[test]
+    fn unknown_fields_variants_and_trailing_bytes_are_refused() {
+        for json in [
+            r#"{"refused":{"code":"role-refused","extra":1}}"#,
+            r#"{"refused":{"code":"role-refused"},"admitted":{"evidence":"none"}}"#,
+            r#"{"refused":{"code":"because"}}"#,
+            r#"{"refused":{"code":"role-refused","code":"role-refused"}}"#,
+            r#"{"refused":{}}"#,
+            r#"{"welcome":{}}"#,
+            r#"{"admitted":{"evidence":"none"}} "x""#,
+            r#""hello""#,
+            "",
+            "null",
+        ] {
+            assert!(matches!(decode(json.as_bytes()), Err(FrameFault::Malformed { .. })), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_peer_cannot_write_into_the_log() {
+        let json = format!(r#"{{"\n\u001b[2J{}":1}}"#, "x".repeat(10_000));
+        let Err(FrameFault::Malformed { detail }) = decode(json.as_bytes()) else { panic!("accepted") };
+        assert!(detail.is_ascii() && !detail.contains(['\n', '\x1b']) && detail.len() < 2000);
+    }
+}

@@ -1,0 +1,46 @@
+//! No proof: for a side that proves itself inside the channel, by a secret.
+
+use super::{Appraisal, AppraisalFailed, Appraiser, Claim, PeerProof, ProofFailed, ProofRequest, Prover};
+use crate::binding::Binding;
+use crate::error::Refused;
+use crate::message::{Demand, Evidence, Identity};
+use crate::role::{Kind, Kinds};
+
+/// Shows nothing, and accepts a peer that shows nothing. Where that is allowed, the role table says.
+#[derive(Clone, Copy, Debug)]
+pub struct NoProof;
+
+impl Prover for NoProof {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::None])
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+        Ok(Identity::None)
+    }
+
+    fn prove(&self, _: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        Ok(Evidence::None)
+    }
+}
+
+impl Appraiser for NoProof {
+    fn accepts(&self) -> Kinds {
+        Kinds::of(&[Kind::None])
+    }
+
+    fn begin(&self, _: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+        Ok((Demand::None, Box::new(Nothing)))
+    }
+}
+
+struct Nothing;
+
+impl Appraisal for Nothing {
+    fn conclude(self: Box<Self>, evidence: &Evidence, _: &Binding, _: u64) -> Result<PeerProof, Refused> {
+        match evidence {
+            Evidence::None => Ok(PeerProof::Unproven),
+            other => Err(Refused::KindChanged { expected: Kind::None, got: other.kind() }),
+        }
+    }
+}

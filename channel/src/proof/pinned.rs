@@ -1,0 +1,151 @@
+//! A pinned key: outside a cluster a join service proves itself with a P-256 key whose hash is in the node's measured
+//! command line.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use latchkey_attestation::parse::Bytes;
+
+use super::{Appraisal, AppraisalFailed, Appraiser, Claim, PeerProof, ProofFailed, ProofRequest, Prover};
+use crate::binding::Binding;
+use crate::error::Refused;
+use crate::message::{Demand, Evidence, Identity, KeyEvidence, KeyIdentity};
+use crate::role::{Kind, Kinds};
+use crate::tls::{P256Key, Spki, SpkiHash};
+
+/// Before the binding in what is signed, so that the key's signatures mean nothing elsewhere.
+const SIGNATURE_LABEL: &[u8] = b"latchkey pinned key v1\0";
+
+/// Proves possession of a P-256 key by signing the binding.
+pub struct PinnedKeyProver {
+    key: P256Key,
+    spki: Spki,
+}
+
+impl PinnedKeyProver {
+    /// Reads the key: PKCS #8 in DER, with the public key inside (what `openssl genpkey` writes).
+    pub fn from_pkcs8(der: &[u8]) -> Result<Self, UnusableKey> {
+        Self::new(P256Key::from_pkcs8(der).map_err(|_| UnusableKey)?)
+    }
+
+    /// A fresh key, for tests and tools that print what to pin.
+    pub fn generate() -> Result<Self, UnusableKey> {
+        Self::new(P256Key::generate().map_err(|_| UnusableKey)?)
+    }
+
+    fn new(key: P256Key) -> Result<Self, UnusableKey> {
+        let spki = Spki::from_point(key.point().map_err(|_| UnusableKey)?);
+        Ok(Self { key, spki })
+    }
+
+    /// What the peer has to pin.
+    pub fn hash(&self) -> SpkiHash {
+        self.spki.hash()
+    }
+}
+
+impl fmt::Debug for PinnedKeyProver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedKeyProver").field("hash", &self.hash()).finish_non_exhaustive()
+    }
+}
+
+impl Prover for PinnedKeyProver {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::PinnedKey])
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+        let spki = Bytes::new(self.spki.as_der().to_vec()).ok_or_else(unusable)?;
+        Ok(Identity::PinnedKey(KeyIdentity { spki }))
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        let signature = self.key.sign(&signed_message(request.binding())).map_err(|_| unusable())?;
+        let signature = Bytes::new(signature).ok_or_else(unusable)?;
+        Ok(Evidence::PinnedKey(KeyEvidence { signature }))
+    }
+}
+
+/// Accepts the holder of one of these keys.
+#[derive(Clone, Debug)]
+pub struct PinnedKeyAppraiser {
+    pins: BTreeSet<SpkiHash>,
+}
+
+impl PinnedKeyAppraiser {
+    /// Accepts these keys. Without any it accepts nobody.
+    pub fn new(pins: impl IntoIterator<Item = SpkiHash>) -> Self {
+        Self { pins: pins.into_iter().collect() }
+    }
+}
+
+impl Appraiser for PinnedKeyAppraiser {
+    fn accepts(&self) -> Kinds {
+        Kinds::of(&[Kind::PinnedKey])
+    }
+
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+        let Identity::PinnedKey(claimed) = claim.identity else {
+            return Err(Refused::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
+        };
+        let Some(spki) = Spki::from_der(claimed.spki.as_slice()) else {
+            return Err(Refused::KeyNotPinned { got: None }.into());
+        };
+        if !self.pins.contains(&spki.hash()) {
+            return Err(Refused::KeyNotPinned { got: Some(spki.hash()) }.into());
+        }
+        Ok((Demand::PinnedKey, Box::new(Signature { spki })))
+    }
+}
+
+struct Signature {
+    spki: Spki,
+}
+
+impl Appraisal for Signature {
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, _: u64) -> Result<PeerProof, Refused> {
+        let Evidence::PinnedKey(shown) = evidence else {
+            return Err(Refused::KindChanged { expected: Kind::PinnedKey, got: evidence.kind() });
+        };
+        let key = self.spki.hash();
+        if self.spki.verifies(&signed_message(binding), shown.signature.as_slice()) {
+            Ok(PeerProof::PinnedKey(PinnedPeer { key }))
+        } else {
+            Err(Refused::KeySignature { key })
+        }
+    }
+}
+
+/// Witness: the peer of this session holds this pinned key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PinnedPeer {
+    key: SpkiHash,
+}
+
+impl PinnedPeer {
+    /// The key.
+    pub const fn key(&self) -> SpkiHash {
+        self.key
+    }
+}
+
+/// No usable P-256 key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnusableKey;
+
+impl fmt::Display for UnusableKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a usable P-256 key: expected PKCS #8 in DER with the public key, as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform DER` writes it")
+    }
+}
+
+impl std::error::Error for UnusableKey {}
+
+fn signed_message(binding: &Binding) -> Vec<u8> {
+    [SIGNATURE_LABEL, binding.as_bytes()].concat()
+}
+
+fn unusable() -> ProofFailed {
+    ProofFailed::new(Kind::PinnedKey, UnusableKey)
+}

@@ -1,0 +1,72 @@
+//! rustls set up for one connection: everything that could carry over from another is off.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+
+use super::certificate::self_signed;
+use super::provider::{ConnectionKey, KeyUnusable, P256Key, provider};
+use super::verifier::AnySelfSigned;
+use super::{ALPN, SpkiHash};
+use crate::role::Side;
+
+/// A connection about to begin, and the hash of its fresh key.
+pub(super) fn connection(side: Side) -> Result<(Connection, SpkiHash), SetupFailed> {
+    let key = P256Key::generate()?;
+    let (certificate, spki) = self_signed(&key)?;
+    let signer = Arc::new(ConnectionKey(Arc::new(key)));
+    let certified =
+        Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![CertificateDer::from(certificate)], signer)));
+    let connection = match side {
+        Side::Client => client(certified)?.into(),
+        Side::Server => server(certified)?.into(),
+    };
+    Ok((connection, spki.hash()))
+}
+
+fn client(certified: Arc<SingleCertAndKey>) -> Result<ClientConnection, rustls::Error> {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnySelfSigned))
+        .with_client_cert_resolver(certified);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_early_data = false;
+    // A certificate says nothing about names, so there is none to ask for.
+    config.enable_sni = false;
+    let nobody = ServerName::try_from("latchkey.invalid").map_err(|_| rustls::Error::UnsupportedNameType)?;
+    ClientConnection::new(Arc::new(config), nobody)
+}
+
+fn server(certified: Arc<SingleCertAndKey>) -> Result<ServerConnection, rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(AnySelfSigned))
+        .with_cert_resolver(certified);
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    ServerConnection::new(Arc::new(config))
+}
+
+/// A connection cannot even begin: no randomness.
+#[derive(Debug)]
+pub(super) struct SetupFailed;
+
+impl From<KeyUnusable> for SetupFailed {
+    fn from(KeyUnusable: KeyUnusable) -> Self {
+        Self
+    }
+}
+
+impl From<rustls::Error> for SetupFailed {
+    fn from(_: rustls::Error) -> Self {
+        Self
+    }
+}

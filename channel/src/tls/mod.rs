@@ -1,0 +1,170 @@
+//! The lower half of the channel: TLS 1.3, a fresh key on both sides, nothing to negotiate, nothing remembered.
+//!
+//! After this half the two ends share a secret channel with *somebody*. [`Session`] is what the upper half binds
+//! evidence to, so that the somebody becomes known.
+
+mod certificate;
+mod config;
+mod provider;
+mod stream;
+mod verifier;
+
+use std::fmt;
+use std::io;
+
+use smol::io::{AsyncRead, AsyncWrite};
+use zeroize::Zeroize;
+
+pub use certificate::{BadSpkiHash, CertificateFault, MAX_CERTIFICATE_LEN, Spki, SpkiHash};
+pub use stream::TlsStream;
+
+pub(crate) use certificate::MAX_SIGNATURE_LEN;
+pub(crate) use provider::{P256Key, fill_random};
+pub(crate) use stream::TooMuch;
+
+use crate::role::Side;
+
+/// The one protocol of the channel and its version: both ends must name it (RFC 7301).
+pub const ALPN: &[u8] = b"latchkey/1";
+
+/// RFC 9266 binds to `EXPORTER-Channel-Binding`; evidence here gets a label of its own, so that no other use of
+/// the session's exporter can ever produce or consume what evidence covers.
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-latchkey-attested-channel";
+
+/// What is unique to one TLS session: evidence is bound to all of it.
+///
+/// Equal on both ends if and only if nobody is in the middle.
+pub struct Session {
+    /// Keying material exported under our label, with no context (RFC 8446 section 7.5).
+    pub exporter: [u8; 32],
+    /// The hash of the client's fresh key.
+    pub client_key: SpkiHash,
+    /// The hash of the server's fresh key.
+    pub server_key: SpkiHash,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.exporter.zeroize();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("client_key", &self.client_key)
+            .field("server_key", &self.server_key)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs TLS as `side` over `io`. The peer may send `allowance` raw bytes before the stream is proven.
+pub(crate) async fn establish<S>(io: S, side: Side, allowance: u64) -> Result<(TlsStream<S>, Session), TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (tls, own_key) = config::connection(side).map_err(|_| TlsError::NoKey)?;
+    let mut stream = TlsStream::new(io, tls, allowance);
+    stream.handshake().await.map_err(TlsError::from_io)?;
+    let session = session(stream.tls(), side, own_key)?;
+    Ok((stream, session))
+}
+
+fn session(tls: &rustls::Connection, side: Side, own_key: SpkiHash) -> Result<Session, TlsError> {
+    if tls.alpn_protocol() != Some(ALPN) {
+        return Err(TlsError::Alpn { got: tls.alpn_protocol().map(<[u8]>::to_vec) });
+    }
+    if tls.handshake_kind() != Some(rustls::HandshakeKind::Full) {
+        return Err(TlsError::NotFull);
+    }
+    let peer_key = peer_key(tls)?;
+    let (client_key, server_key) = match side {
+        Side::Client => (own_key, peer_key),
+        Side::Server => (peer_key, own_key),
+    };
+    let mut session = Session { exporter: [0; 32], client_key, server_key };
+    tls.export_keying_material(&mut session.exporter, EXPORTER_LABEL, None).map_err(TlsError::Protocol)?;
+    if client_key == server_key { Err(TlsError::OwnKey) } else { Ok(session) }
+}
+
+fn peer_key(tls: &rustls::Connection) -> Result<SpkiHash, TlsError> {
+    match tls.peer_certificates() {
+        Some([certificate]) => {
+            certificate::read_key(certificate).map(|spki| spki.hash()).map_err(TlsError::Certificate)
+        }
+        others => Err(TlsError::Certificate(CertificateFault::Chain { got: others.map_or(0, <[_]>::len) })),
+    }
+}
+
+/// Why there is no TLS session.
+#[derive(Debug)]
+pub enum TlsError {
+    /// The transport failed or ended.
+    Transport(io::Error),
+    /// rustls refused what the peer sent, or the peer refused us by an alert.
+    Protocol(rustls::Error),
+    /// The peer's certificate is not of the channel.
+    Certificate(CertificateFault),
+    /// The peer named another protocol, or none.
+    Alpn {
+        /// What was agreed upon.
+        got: Option<Vec<u8>>,
+    },
+    /// The session was resumed, where every session must be fresh.
+    NotFull,
+    /// The peer shows our own key.
+    OwnKey,
+    /// The peer sent more than a whole handshake can need.
+    TooMuch,
+    /// No random key could be made here.
+    NoKey,
+}
+
+impl TlsError {
+    pub(crate) fn from_io(error: io::Error) -> Self {
+        let Some(inner) = error.get_ref() else { return Self::Transport(error) };
+        if inner.is::<TooMuch>() {
+            return Self::TooMuch;
+        }
+        match inner.downcast_ref::<rustls::Error>() {
+            Some(protocol) => Self::Protocol(protocol.clone()),
+            None => Self::Transport(error),
+        }
+    }
+}
+
+impl TlsError {
+    /// The stable code.
+    pub(crate) const fn code(&self) -> &'static str {
+        match self {
+            Self::Transport(_) => "transport-failed",
+            Self::Protocol(_) => "tls-refused",
+            Self::Certificate(_) => "tls-certificate-refused",
+            Self::Alpn { .. } => "tls-protocol-name",
+            Self::NotFull => "tls-resumed",
+            Self::OwnKey => "tls-own-key",
+            Self::TooMuch => "handshake-too-long",
+            Self::NoKey => "no-randomness",
+        }
+    }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transport(error) => write!(f, "the connection failed: {error}"),
+            Self::Protocol(error) => write!(f, "{error}"),
+            Self::Certificate(fault) => write!(f, "{fault}"),
+            Self::Alpn { got: None } => f.write_str("expected the protocol latchkey/1, the peer named none"),
+            Self::Alpn { got: Some(got) } => {
+                write!(f, "expected the protocol latchkey/1, got \"{}\"", got.escape_ascii())
+            }
+            Self::NotFull => f.write_str("the session was resumed, expected a full handshake"),
+            Self::OwnKey => f.write_str("the peer shows our own key"),
+            Self::TooMuch => write!(f, "the peer sent {TooMuch}"),
+            Self::NoKey => f.write_str("no random key could be made"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
