@@ -34,10 +34,6 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "?sha256_ssse3",
     "dm_mod",
     "dm_crypt",
-    // The authenticated state disk.
-    "?hmac",
-    "?authenc",
-    "?dm_integrity",
     // The verity root and the file systems it may have.
     "dm_verity",
     "squashfs",

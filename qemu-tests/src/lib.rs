@@ -1,1 +1,32 @@
 //! QEMU, swtpm and the real services, as a user sees them.
+//!
+//! The harness boots real machines: firmware that measures (OVMF), a TPM with an endorsement
+//! certificate (swtpm), a real kernel, our initramfs. It runs as an ordinary user, on loopback only,
+//! with KVM where that works and without where not. Nothing waits for a while: everything waits for
+//! an event, with a deadline.
+//!
+//! * [`run::Run`]: the directory of one test; what is in it ends with the test
+//! * [`kernel::Kernel`]: a kernel package, fetched once
+//! * [`build`]: the project's own binaries, built as they ship
+//! * [`bootimage::BootImage`] and [`rootfs::RootFs`]: what a machine boots, and its operating system
+//! * [`swtpm::Authority`] and [`swtpm::TpmState`]: TPMs that outlive power cycles
+//! * [`vm::Machine`] and [`vm::Vm`]: machines, their consoles, crashes and restarts
+//! * [`service::Service`]: services as processes
+//! * [`doctor`]: what this machine lacks
+
+pub mod accel;
+pub mod bootimage;
+pub mod build;
+pub mod console;
+pub mod doctor;
+pub mod error;
+pub mod kernel;
+pub mod ports;
+pub mod process;
+pub mod rootfs;
+pub mod run;
+pub mod service;
+pub mod swtpm;
+pub mod vm;
+
+pub use error::HarnessError;

@@ -1,0 +1,89 @@
+//! What a test machine boots: the initramfs inside a unified kernel image.
+
+use std::path::{Path, PathBuf};
+
+use latchkey_image::Uki;
+use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, ModuleTree, Wanted};
+
+use crate::error::{HarnessError, io_error};
+use crate::kernel::Kernel;
+use crate::run::Run;
+
+/// systemd's boot stub, which measures the sections of the image.
+const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
+/// What the stub measures as the identity of the operating system.
+const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test image\"\nVERSION_ID=1\n";
+/// Every test machine's console.
+pub const CONSOLE: &str = "console=ttyS0";
+
+/// A boot image in the making.
+#[derive(Debug, Clone)]
+pub struct BootImage {
+    init: Vec<u8>,
+    files: Vec<(String, u32, Vec<u8>)>,
+    command_line: String,
+    os_release: String,
+}
+
+impl BootImage {
+    /// Starts with the program that becomes process 1.
+    pub fn new(init: Vec<u8>) -> Self {
+        let command_line = format!("{CONSOLE} quiet panic=-1");
+        Self { init, files: Vec::new(), command_line, os_release: OS_RELEASE.into() }
+    }
+
+    /// The image that ships: the agent as process 1.
+    pub fn agent() -> Result<Self, HarnessError> {
+        let path = crate::build::agent()?;
+        Ok(Self::new(std::fs::read(&path).map_err(io_error("read", &path))?))
+    }
+
+    /// Adds words to the kernel command line.
+    #[must_use]
+    pub fn words(mut self, words: &str) -> Self {
+        self.command_line.push(' ');
+        self.command_line.push_str(words);
+        self
+    }
+
+    /// Adds a file to the initramfs.
+    #[must_use]
+    pub fn file(mut self, path: &str, permissions: u32, content: Vec<u8>) -> Self {
+        self.files.push((path.into(), permissions, content));
+        self
+    }
+
+    /// Sets the operating system's identity (`os-release`).
+    #[must_use]
+    pub fn os_release(mut self, text: &str) -> Self {
+        self.os_release = text.into();
+        self
+    }
+
+    /// The compressed initramfs.
+    pub fn initramfs(&self, kernel: &Kernel) -> Result<Vec<u8>, HarnessError> {
+        let wanted: Vec<_> = DEBIAN_CLOUD.iter().map(|name| Wanted::parse(name)).collect();
+        let tree = ModuleTree::open(&kernel.modules).map_err(latchkey_initramfs::InitramfsError::from)?;
+        let mut initramfs = Initramfs::new(self.init.clone())?;
+        initramfs.modules(tree.closure(&wanted).map_err(latchkey_initramfs::InitramfsError::from)?)?;
+        for (path, permissions, content) in &self.files {
+            initramfs.file(path, *permissions, content.clone())?;
+        }
+        Ok(initramfs.build(0)?)
+    }
+
+    /// Writes the image to the file `name` in the run's directory.
+    pub fn build(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
+        let kernel = Kernel::provision()?;
+        let read = |path: &Path| std::fs::read(path).map_err(io_error("read", path));
+        let image = Uki {
+            stub: &read(&crate::doctor::need(STUB)?)?,
+            linux: &read(&kernel.image)?,
+            initrd: &self.initramfs(&kernel)?,
+            command_line: &self.command_line,
+            os_release: &self.os_release,
+            uname: Some(&kernel.release),
+        };
+        run.write(name, image.build()?)
+    }
+}

@@ -1,0 +1,90 @@
+//! The project's own binaries, built the way a user builds them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::error::{HarnessError, io_error};
+use crate::process::output;
+
+const MUSL: &str = "x86_64-unknown-linux-musl";
+const GLIBC: &str = "x86_64-unknown-linux-gnu";
+
+/// Where cargo puts what it builds.
+pub fn target_directory() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from)
+}
+
+/// The root of the checkout.
+pub fn workspace() -> PathBuf {
+    let room = Path::new(env!("CARGO_MANIFEST_DIR"));
+    room.parent().unwrap_or(room).into()
+}
+
+/// The agent that ships, built once per process. `LATCHKEY_AGENT` names another one to test.
+pub fn agent() -> Result<PathBuf, HarnessError> {
+    static AGENT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut agent = AGENT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(path) = agent.as_ref() {
+        return Ok(path.clone());
+    }
+    let path = match std::env::var_os("LATCHKEY_AGENT") {
+        Some(path) => path.into(),
+        None if has_musl() => build_agent(&["--target", MUSL])?,
+        None => {
+            eprintln!(
+                "notice: no Rust target {MUSL} (rustup target add {MUSL}); the agent is static glibc, and larger"
+            );
+            let flags = format!("target.{GLIBC}.rustflags=[\"-C\",\"target-feature=+crt-static\"]");
+            build_agent(&["--target", GLIBC, "--config", &flags])?
+        }
+    };
+    Ok(agent.insert(path).clone())
+}
+
+/// A program of the workspace that runs on this machine (a service, the command line).
+pub fn program(package: &str, binary: &str) -> Result<PathBuf, HarnessError> {
+    cargo_build(&["--package", package, "--bin", binary], binary)
+}
+
+fn build_agent(target: &[&str]) -> Result<PathBuf, HarnessError> {
+    let arguments = [&["--release", "--package", "latchkey-agent", "--bin", "latchkey-agent"], target].concat();
+    cargo_build(&arguments, "latchkey-agent")
+}
+
+/// Whether the musl target is there, or rustup could add it.
+fn has_musl() -> bool {
+    static HAS: OnceLock<bool> = OnceLock::new();
+    let installed = || {
+        let mut rustc = Command::new("rustc");
+        rustc.current_dir(workspace()).args(["--print", "target-libdir", "--target", MUSL]);
+        output(&mut rustc).is_ok_and(|path| Path::new(path.trim()).is_dir())
+    };
+    *HAS.get_or_init(|| {
+        let mut rustup = Command::new("rustup");
+        installed() || (output(rustup.current_dir(workspace()).args(["target", "add", MUSL])).is_ok() && installed())
+    })
+}
+
+fn cargo_build(arguments: &[&str], binary: &str) -> Result<PathBuf, HarnessError> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(workspace()).args(["build", "--message-format", "json-render-diagnostics"]).args(arguments);
+    let messages = output(&mut command)?;
+    let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    let path = artifacts.find_map(|artifact| (artifact.target.name == binary).then_some(artifact.executable).flatten());
+    let path = path.ok_or_else(|| HarnessError::Unusable(format!("cargo built no program {binary}")))?;
+    path.canonicalize().map_err(io_error("find", &path))
+}
+
+/// The part of cargo's message "compiler-artifact" that says where a program is.
+#[derive(serde::Deserialize)]
+struct Artifact {
+    target: Target,
+    executable: Option<PathBuf>,
+}
+
+#[derive(serde::Deserialize)]
+struct Target {
+    name: String,
+}

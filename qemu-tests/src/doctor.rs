@@ -1,0 +1,70 @@
+//! What this machine lacks, one line each, with the way to get it.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::HarnessError;
+
+/// The list that `./dev` reads too.
+const TOOLS: &str = include_str!("../tools.txt");
+
+/// Something the harness calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tool {
+    /// A command, or the absolute path of a file.
+    pub name: &'static str,
+    /// The Debian package that brings it.
+    pub package: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// Everything on the list.
+pub fn tools() -> impl Iterator<Item = Tool> {
+    TOOLS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
+        let mut columns = line.split('|').map(str::trim);
+        Some(Tool { name: columns.next()?, package: columns.next()?, purpose: columns.next()? })
+    })
+}
+
+/// What is not there.
+pub fn missing() -> Vec<Tool> {
+    tools().filter(|tool| find(tool.name).is_none()).collect()
+}
+
+/// Where a command or file is.
+pub fn find(name: &str) -> Option<PathBuf> {
+    if name.starts_with('/') {
+        return Path::new(name).exists().then(|| name.into());
+    }
+    // Administrators' tools are not in every user's path.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    places.map(|place| place.join(name)).find(|file| file.is_file())
+}
+
+/// Where a command or file is, or how to get it.
+pub fn need(name: &str) -> Result<PathBuf, HarnessError> {
+    find(name).ok_or_else(|| {
+        let package = tools().find(|tool| tool.name == name).map_or(name, |tool| tool.package);
+        HarnessError::MissingTool { tool: name.into(), package: package.into() }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_of_the_list_has_its_three_columns() {
+        let lines = TOOLS.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(tools().count(), lines);
+        assert!(tools().all(|tool| ![tool.name, tool.package, tool.purpose].contains(&"")));
+    }
+
+    #[test]
+    fn a_missing_tool_is_named_with_its_package() {
+        assert!(need("sh").is_ok());
+        let error = need("/nonexistent/tool").unwrap_err().to_string();
+        assert!(error.contains("apt-get install /nonexistent/tool"), "{error}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The harness proves itself: real machines with a stand-in for the agent that shows what was measured.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latchkey_qemu_tests::bootimage::BootImage;
+use latchkey_qemu_tests::ports::Port;
+use latchkey_qemu_tests::rootfs;
+use latchkey_qemu_tests::run::Run;
+use latchkey_qemu_tests::swtpm::{Authority, TpmState};
+use latchkey_qemu_tests::vm::{HOST, Machine, Vm};
+
+/// A boot takes 6 s without KVM on a quiet machine.
+const BOOT: Duration = Duration::from_mins(2);
+/// Kernel, command line and initramfs; the command line and initramfs again; the image's parts; the lock.
+const PCRS: [u8; 4] = [4, 9, 11, 15];
+
+/// The stand-in: loads the modules as the agent does, prints PCRs, does what the test adds, turns off.
+fn probe(addition: &str) -> BootImage {
+    let script = format!(
+        "#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+while read module; do
+    case $module in '?'*) insmod /lib/modules/${{module#?}} 2>/dev/null;;
+    *) insmod /lib/modules/$module || echo PROBE refused $module;; esac
+done < /lib/modules/order
+for i in 4 9 11 15; do echo PROBE pcr $i $(cat /sys/class/tpm/tpm0/pcr-sha256/$i); done
+{addition}
+echo PROBE done
+poweroff -f
+"
+    );
+    BootImage::new(script.into_bytes()).file("bin/busybox", 0o755, rootfs::busybox().unwrap())
+}
+
+fn image(run: &Run, name: &str, probe: &BootImage) -> PathBuf {
+    probe.build(run, name).unwrap()
+}
+
+fn tpm(run: &Run, name: &str) -> TpmState {
+    Authority::new(run).unwrap().tpm(name).unwrap()
+}
+
+fn finish(mut vm: Vm) -> Vm {
+    vm.expect("PROBE done", BOOT).unwrap();
+    vm.wait_exit(BOOT).unwrap();
+    vm
+}
+
+fn pcrs(vm: &Vm) -> BTreeMap<u8, String> {
+    let read = |index| (index, vm.console().value(&format!("PROBE pcr {index} ")).unwrap());
+    let pcrs: BTreeMap<_, _> = PCRS.into_iter().map(read).collect();
+    assert!(pcrs.values().all(|pcr| pcr.len() == 64), "{pcrs:?}");
+    pcrs
+}
+
+fn measure(run: &Run, name: &str, image: &Path) -> BTreeMap<u8, String> {
+    pcrs(&finish(Machine::new(run, name, image).tpm(&tpm(run, name)).start().unwrap()))
+}
+
+#[test]
+fn same_image_gives_the_same_measurements_on_two_machines() {
+    let run = Run::new("same-image").unwrap();
+    let image = image(&run, "uki.efi", &probe(""));
+    let one = measure(&run, "one", &image);
+    assert_eq!(one, measure(&run, "two", &image));
+    let unused = "0".repeat(64);
+    assert_eq!(one[&15], unused, "nothing but the node lock may use PCR 15");
+    assert!([4, 9, 11].iter().all(|index| one[index] != unused), "{one:?}");
+}
+
+#[test]
+fn changed_command_line_changes_the_measurements() {
+    let run = Run::new("command-line").unwrap();
+    let honest = measure(&run, "honest", &image(&run, "honest.efi", &probe("")));
+    let changed = measure(&run, "changed", &image(&run, "changed.efi", &probe("").words("latchkey.evil=1")));
+    for index in [4, 9, 11] {
+        assert_ne!(honest[&index], changed[&index], "PCR {index}");
+    }
+}
+
+#[test]
+fn changed_initramfs_changes_the_measurements() {
+    let run = Run::new("initramfs").unwrap();
+    let honest = measure(&run, "honest", &image(&run, "honest.efi", &probe("")));
+    let changed = probe("").file("etc/backdoor", 0o644, b"x".to_vec());
+    let changed = measure(&run, "changed", &image(&run, "changed.efi", &changed));
+    for index in [4, 9, 11] {
+        assert_ne!(honest[&index], changed[&index], "PCR {index}");
+    }
+}
+
+#[test]
+fn every_module_loads_in_the_order_given() {
+    let run = Run::new("modules").unwrap();
+    let image = image(&run, "uki.efi", &probe("echo PROBE loaded $(cut -d' ' -f1 /proc/modules)"));
+    let vm = finish(Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).start().unwrap());
+    assert!(!vm.console().contains("PROBE refused"), "{}", vm.console().text());
+    let loaded = vm.console().value("PROBE loaded ").unwrap();
+    for module in ["dm_crypt", "dm_verity", "squashfs", "erofs", "overlay", "virtio_blk", "virtio_net"] {
+        assert!(loaded.split_whitespace().any(|name| name == module), "{module} is not among {loaded}");
+    }
+}
+
+#[test]
+fn disk_and_tpm_survive_a_crash_and_metadata_and_network_arrive() {
+    let run = Run::new("survive").unwrap();
+    let addition = format!(
+        "cat /sys/firmware/qemu_fw_cfg/by_name/opt/latchkey/metadata.json/raw; echo
+echo PROBE disk $(dd if=/dev/vda bs=16 count=1 2>/dev/null) serial $(cat /sys/block/vda/serial)
+ifconfig lo 127.0.0.1; ifconfig eth0 10.0.2.15
+nc {HOST} $(sed 's/.*latchkey.port=//; s/ .*//' /proc/cmdline) < /dev/null
+echo from the guest | nc -l -p 8080 & server=$!
+until netstat -ltn | grep -q :8080; do :; done
+echo PROBE READY
+wait $server
+printf 'written at boot!' | dd of=/dev/vda bs=16 count=1 conv=fsync 2>/dev/null
+echo PROBE wrote
+read forever < /dev/console"
+    );
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let image = image(&run, "uki.efi", &probe(&addition).words(&format!("latchkey.port={port}")));
+    let disk = run.disk("state.img", 16 << 20).unwrap();
+    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).disk(&disk, "state");
+    let metadata = serde_json::json!({"name": "node-1"});
+    let mut vm = machine.forward(Port::choose().unwrap(), 8080).metadata(&metadata).unwrap().start().unwrap();
+
+    for boot in 1..=2 {
+        vm.expect(r#"{"name":"node-1"}"#, BOOT).unwrap();
+        let line = vm.expect("PROBE disk ", BOOT).unwrap().text;
+        assert!(line.ends_with("serial state"), "{line}");
+        assert_eq!(line.contains("written at boot!"), boot == 2, "{line}");
+        listener.accept().unwrap().0.write_all(b"PROBE from the host\n").unwrap();
+        vm.expect("PROBE from the host", BOOT).unwrap();
+        vm.expect("PROBE READY", BOOT).unwrap();
+        let mut stream = std::net::TcpStream::connect(vm.address(8080).unwrap()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut received = String::new();
+        stream.read_to_string(&mut received).unwrap();
+        assert!(received.contains("from the guest"), "{received}");
+        vm.expect("PROBE wrote", BOOT).unwrap();
+        vm.kill();
+        assert!(!vm.is_running());
+        if boot == 1 {
+            vm.restart().unwrap();
+        }
+    }
+}
