@@ -1,0 +1,206 @@
+//! The measured configuration: keys of the kernel command line.
+//!
+//! The command line is measured into a PCR, so what stands here is part of the node's identity. Keys begin with
+//! `latchkey.`; the set is closed: an unknown key, a key given twice or a value out of form refuses the boot, since
+//! guessing what was meant could open a node its owner meant to close. Values are printable ASCII without spaces and
+//! quotes. Other words of the command line are the kernel's and are not looked at.
+//!
+//! | key | value | without it |
+//! |---|---|---|
+//! | `latchkey.root` | where the operating system lies: `partlabel:NAME`, `parttype:GUID`, `device:/dev/NAME` | required in stage 1 |
+//! | `latchkey.root_fs` | its file system: `squashfs`, `erofs`, `ext4` | `squashfs` |
+//! | `latchkey.init` | the program that takes over, a path in that root | `/sbin/init` |
+//! | `latchkey.state_disk` | `auto` or as for `latchkey.root` | `auto` |
+//! | `latchkey.device_timeout` | seconds to wait for a disk, 1–3600 | `30` |
+//! | `latchkey.network` | `dhcp4`, `ipv6-ra`, `none`, `static:ADDRESS/PREFIX[,gw=ADDRESS][,dns=ADDRESS]…` (at most 3 `dns`) | `dhcp4` |
+//! | `latchkey.interface` | the network interface: `auto`, a name, or a MAC address `aa:bb:cc:dd:ee:ff` | `auto` |
+//! | `latchkey.network_timeout` | seconds for the network to come up, 1–3600 | `60` |
+//! | `latchkey.metadata` | where instance metadata comes from: `qemu`, `none` | `none` |
+//! | `latchkey.join_service` | `HOST:PORT[,HOST:PORT]…`, at most 8; IPv6 addresses in brackets | this node can not join by itself |
+//! | `latchkey.join_service_key` | `sha256:` and 64 hex digits: the hash of the service's public key (SPKI) | the service must show TPM evidence |
+//! | `latchkey.ek` | the endorsement key to use: `auto`, `ecc-p256`, `ecc-p384`, `rsa-2048` | `auto` |
+//! | `latchkey.role_hint` | the role to ask for: `control-plane`, `worker` | the join service decides alone |
+//! | `latchkey.listen_port` | where init and recovery listen, 1–65535 | `9000` |
+//! | `latchkey.cluster_step` | what makes the node part of a cluster: `command`, `kubeadm` | `kubeadm` |
+//! | `latchkey.command` | the program of `cluster_step=command`, an absolute path | required with `command` |
+//! | `latchkey.log` | `error`, `warn`, `info`, `debug` | `info` |
+
+mod fault;
+mod value;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use fault::ConfigFault;
+pub use value::{
+    ClusterStep, DiskSelector, EkChoice, Endpoint, Host, Interface, LogLevel, MetadataSource, NetworkSetup, RoleHint,
+    RootFs, SpkiHash, StateDisk, StaticNetwork,
+};
+pub(crate) use value::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
+
+/// The longest command line read. The kernel's own limit on x86 is 2048 (`COMMAND_LINE_SIZE`).
+pub const MAX_COMMAND_LINE: usize = 16 * 1024;
+
+/// The measured configuration of this boot; the module's documentation lists the keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `latchkey.root`. Stage 1 asks with [`Config::root_device`].
+    pub root: Option<DiskSelector>,
+    /// `latchkey.root_fs`
+    pub root_fs: RootFs,
+    /// `latchkey.init`
+    pub init: PathBuf,
+    /// `latchkey.state_disk`
+    pub state_disk: StateDisk,
+    /// `latchkey.device_timeout`
+    pub device_timeout: Duration,
+    /// `latchkey.network`
+    pub network: NetworkSetup,
+    /// `latchkey.interface`
+    pub interface: Interface,
+    /// `latchkey.network_timeout`
+    pub network_timeout: Duration,
+    /// `latchkey.metadata`
+    pub metadata: MetadataSource,
+    /// `latchkey.join_service`; empty if this node can not join by itself.
+    pub join_services: Vec<Endpoint>,
+    /// `latchkey.join_service_key`
+    pub join_service_key: Option<SpkiHash>,
+    /// `latchkey.ek`
+    pub ek: EkChoice,
+    /// `latchkey.role_hint`
+    pub role_hint: Option<RoleHint>,
+    /// `latchkey.listen_port`
+    pub listen_port: u16,
+    /// `latchkey.cluster_step` with `latchkey.command`
+    pub cluster_step: ClusterStep,
+    /// `latchkey.log`
+    pub log: LogLevel,
+}
+
+impl Config {
+    /// Reads the kernel command line of this boot, `/proc/cmdline`.
+    pub fn from_kernel() -> Result<Self, ConfigFault> {
+        let bytes = std::fs::read("/proc/cmdline").map_err(|source| ConfigFault::Unreadable { source })?;
+        Self::parse(&bytes)
+    }
+
+    /// Reads a command line.
+    pub fn parse(command_line: &[u8]) -> Result<Self, ConfigFault> {
+        if command_line.len() > MAX_COMMAND_LINE {
+            return Err(ConfigFault::TooLong);
+        }
+        let mut keys = Keys::default();
+        for word in words::latchkey_words(command_line) {
+            let (key, value) = word?;
+            keys.take(key, value)?;
+        }
+        keys.finish()
+    }
+
+    /// The device of the operating system's root, which stage 1 can not do without.
+    pub fn root_device(&self) -> Result<&DiskSelector, ConfigFault> {
+        self.root.as_ref().ok_or(ConfigFault::Missing { key: "latchkey.root" })
+    }
+}
+
+/// The keys met so far, each at most once.
+#[derive(Default)]
+struct Keys {
+    root: Option<DiskSelector>,
+    root_fs: Option<RootFs>,
+    init: Option<PathBuf>,
+    state_disk: Option<StateDisk>,
+    device_timeout: Option<Duration>,
+    network: Option<NetworkSetup>,
+    interface: Option<Interface>,
+    network_timeout: Option<Duration>,
+    metadata: Option<MetadataSource>,
+    join_services: Option<Vec<Endpoint>>,
+    join_service_key: Option<SpkiHash>,
+    ek: Option<EkChoice>,
+    role_hint: Option<RoleHint>,
+    listen_port: Option<u16>,
+    cluster_step: Option<value::ClusterStepKind>,
+    command: Option<PathBuf>,
+    log: Option<LogLevel>,
+}
+
+impl Keys {
+    fn take(&mut self, key: &str, value: &str) -> Result<(), ConfigFault> {
+        match key.strip_prefix(words::PREFIX).unwrap_or(key) {
+            "root" => once(&mut self.root, key, value, DiskSelector::parse),
+            "root_fs" => once(&mut self.root_fs, key, value, RootFs::parse),
+            "init" => once(&mut self.init, key, value, value::absolute_path),
+            "state_disk" => once(&mut self.state_disk, key, value, StateDisk::parse),
+            "device_timeout" => once(&mut self.device_timeout, key, value, value::timeout),
+            "network" => once(&mut self.network, key, value, NetworkSetup::parse),
+            "interface" => once(&mut self.interface, key, value, Interface::parse),
+            "network_timeout" => once(&mut self.network_timeout, key, value, value::timeout),
+            "metadata" => once(&mut self.metadata, key, value, MetadataSource::parse),
+            "join_service" => once(&mut self.join_services, key, value, value::endpoints),
+            "join_service_key" => once(&mut self.join_service_key, key, value, SpkiHash::parse),
+            "ek" => once(&mut self.ek, key, value, EkChoice::parse),
+            "role_hint" => once(&mut self.role_hint, key, value, RoleHint::parse),
+            "listen_port" => once(&mut self.listen_port, key, value, value::port),
+            "cluster_step" => once(&mut self.cluster_step, key, value, value::ClusterStepKind::parse),
+            "command" => once(&mut self.command, key, value, value::absolute_path),
+            "log" => once(&mut self.log, key, value, LogLevel::parse),
+            _ => Err(ConfigFault::UnknownKey { key: key.to_owned() }),
+        }
+    }
+
+    fn finish(self) -> Result<Config, ConfigFault> {
+        let join_services = self.join_services.unwrap_or_default();
+        if self.join_service_key.is_some() && join_services.is_empty() {
+            return Err(ConfigFault::Lonely { key: "latchkey.join_service_key", needs: "latchkey.join_service" });
+        }
+        Ok(Config {
+            root: self.root,
+            root_fs: self.root_fs.unwrap_or(RootFs::Squashfs),
+            init: self.init.unwrap_or_else(|| PathBuf::from("/sbin/init")),
+            state_disk: self.state_disk.unwrap_or(StateDisk::Auto),
+            device_timeout: self.device_timeout.unwrap_or(Duration::from_secs(30)),
+            network: self.network.unwrap_or(NetworkSetup::Dhcp4),
+            interface: self.interface.unwrap_or(Interface::Auto),
+            network_timeout: self.network_timeout.unwrap_or(Duration::from_secs(60)),
+            metadata: self.metadata.unwrap_or(MetadataSource::None),
+            join_services,
+            join_service_key: self.join_service_key,
+            ek: self.ek.unwrap_or(EkChoice::Auto),
+            role_hint: self.role_hint,
+            listen_port: self.listen_port.unwrap_or(9000),
+            cluster_step: cluster_step(self.cluster_step, self.command)?,
+            log: self.log.unwrap_or(LogLevel::Info),
+        })
+    }
+}
+
+fn once<T>(
+    slot: &mut Option<T>,
+    key: &str,
+    value: &str,
+    parse: impl FnOnce(&str) -> Result<T, &'static str>,
+) -> Result<(), ConfigFault> {
+    if slot.is_some() {
+        return Err(ConfigFault::Duplicate { key: key.to_owned() });
+    }
+    let invalid = |expected| ConfigFault::Value { key: key.to_owned(), value: value.to_owned(), expected };
+    *slot = Some(parse(value).map_err(invalid)?);
+    Ok(())
+}
+
+fn cluster_step(kind: Option<value::ClusterStepKind>, command: Option<PathBuf>) -> Result<ClusterStep, ConfigFault> {
+    match (kind.unwrap_or(value::ClusterStepKind::Kubeadm), command) {
+        (value::ClusterStepKind::Command, Some(path)) => Ok(ClusterStep::Command(path)),
+        (value::ClusterStepKind::Command, None) => Err(ConfigFault::Missing { key: "latchkey.command" }),
+        (value::ClusterStepKind::Kubeadm, None) => Ok(ClusterStep::Kubeadm),
+        (value::ClusterStepKind::Kubeadm, Some(_)) => {
+            Err(ConfigFault::Lonely { key: "latchkey.command", needs: "latchkey.cluster_step=command" })
+        }
+    }
+}

@@ -1,0 +1,221 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn code(line: &str) -> &'static str {
+    Config::parse(line.as_bytes()).expect_err(line).code()
+}
+
+fn parse(line: &str) -> Config {
+    Config::parse(line.as_bytes()).unwrap_or_else(|fault| panic!("{line}: {fault}"))
+}
+
+#[test]
+fn an_ordinary_command_line_has_the_documented_defaults() {
+    let config = parse("console=ttyS0 quiet panic=-1\n");
+    assert_eq!(config.network, NetworkSetup::Dhcp4);
+    assert_eq!(config.state_disk, StateDisk::Auto);
+    assert_eq!(config.listen_port, 9000);
+    assert_eq!(config.cluster_step, ClusterStep::Kubeadm);
+    assert_eq!(config.init, PathBuf::from("/sbin/init"));
+    assert_eq!(config.root_device().unwrap_err().code(), "config-missing-key");
+}
+
+#[test]
+fn every_key_is_read() {
+    let hash = "ab".repeat(32);
+    let config = parse(&format!(
+        "latchkey.root=partlabel:root latchkey.root_fs=erofs latchkey.init=/usr/lib/systemd/systemd \
+         latchkey.state_disk=device:/dev/nvme0n1p3 latchkey.device_timeout=5 \
+         latchkey.network=static:10.0.2.15/24,gw=10.0.2.2,dns=10.0.2.3,dns=9.9.9.9 latchkey.interface=52:54:00:12:34:56 \
+         latchkey.network_timeout=7 latchkey.metadata=qemu latchkey.join_service=join.example:30090,[fd00::1]:1,10.0.2.2:2 \
+         latchkey.join_service_key=sha256:{hash} latchkey.ek=rsa-2048 latchkey.role_hint=worker latchkey.listen_port=9999 \
+         latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.log=debug -- x"
+    ));
+    let address = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    let static_network = StaticNetwork {
+        address: address("10.0.2.15"),
+        prefix: 24,
+        gateway: Some(address("10.0.2.2")),
+        dns: vec![address("10.0.2.3"), address("9.9.9.9")],
+    };
+    let expected = Config {
+        root: Some(DiskSelector::PartLabel("root".into())),
+        root_fs: RootFs::Erofs,
+        init: "/usr/lib/systemd/systemd".into(),
+        state_disk: StateDisk::Selected(DiskSelector::Device("nvme0n1p3".into())),
+        device_timeout: Duration::from_secs(5),
+        network: NetworkSetup::Static(static_network),
+        interface: Interface::Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]),
+        network_timeout: Duration::from_secs(7),
+        metadata: MetadataSource::Qemu,
+        join_services: ["join.example:30090", "[fd00::1]:1", "10.0.2.2:2"].map(|e| Endpoint::parse(e).unwrap()).into(),
+        join_service_key: Some(SpkiHash([0xab; 32])),
+        ek: EkChoice::Rsa2048,
+        role_hint: Some(RoleHint::Worker),
+        listen_port: 9999,
+        cluster_step: ClusterStep::Command("/usr/bin/hook".into()),
+        log: LogLevel::Debug,
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn unknown_and_misspelt_keys_refuse() {
+    for line in [
+        "latchkey.debug=1",
+        "latchkey.join-service=a:1",
+        "Latchkey.log=info",
+        "LATCHKEY.LOG=info",
+        "latchkey.=x",
+        "quiet -- latchkey.shell=1",
+    ] {
+        assert_eq!(code(line), "config-unknown-key", "{line}");
+    }
+}
+
+#[test]
+fn a_key_given_twice_refuses_even_with_the_same_value() {
+    assert_eq!(code("latchkey.log=info quiet latchkey.log=info"), "config-duplicate-key");
+}
+
+#[test]
+fn quoting_can_not_hide_a_key_and_can_not_make_one() {
+    assert_eq!(code("\"latchkey.log=info\""), "config-malformed");
+    assert_eq!(code("latchkey.log=\"info\""), "config-malformed");
+    assert_eq!(code("latchkey.log"), "config-malformed");
+    assert_eq!(code("latchkey.log=inf\u{f6}"), "config-malformed");
+    assert_eq!(parse("dyndbg=\"file x latchkey.log=debug y\" quiet").log, LogLevel::Info);
+    assert_eq!(parse("a=b\tlatchkey.log=debug\nquiet").log, LogLevel::Debug);
+}
+
+#[test]
+fn values_out_of_form_refuse() {
+    let cases = [
+        (
+            "root",
+            &[
+                "",
+                "vda",
+                "device:vda",
+                "device:/dev/../etc/x",
+                "device:/dev/",
+                "device:/dev/a/b",
+                "partlabel:",
+                "parttype:1",
+            ][..],
+        ),
+        ("root", &["partlabel:0123456789012345678901234567890123456"]),
+        ("root_fs", &["", "SQUASHFS", "btrfs"]),
+        ("init", &["", "/", "init", "/a/../b"]),
+        ("device_timeout", &["", "0", "3601", "+5", "05", "5s", "99999999999"]),
+        (
+            "network",
+            &[
+                "",
+                "dhcp",
+                "static:",
+                "static:10.0.2.15",
+                "static:10.0.2.15/33",
+                "static:10.0.2.15/0",
+                "static:fd00::1/129",
+            ],
+        ),
+        (
+            "network",
+            &["static:10.0.2.15/24,", "static:10.0.2.15/24,gw=fd00::1", "static:10.0.2.15/24,gw=10.0.2.2,gw=10.0.2.3"],
+        ),
+        (
+            "network",
+            &[
+                "static:0.0.0.0/8",
+                "static:127.0.0.1/8",
+                "static:224.0.0.1/4",
+                "static:255.255.255.255/8",
+                "static:10.0.2.15/24,mtu=9000",
+            ],
+        ),
+        (
+            "network",
+            &["static:10.0.0.1/24,dns=1.1.1.1,dns=1.1.1.2,dns=1.1.1.3,dns=1.1.1.4", "static:10.0.0.1/24,dns=0.0.0.0"],
+        ),
+        ("interface", &["", "this-name-is-too-long", "-x", ".x", "a/b", "52:54:00:12:34", "52:54:00:12:34:5g"]),
+        (
+            "join_service",
+            &[
+                "",
+                "host",
+                "host:",
+                "host:0",
+                "host:65536",
+                ":1",
+                "a:1,",
+                "a:1,,b:2",
+                "::1:80",
+                "[::1]",
+                "300.1.1.1:1",
+                "a_b:1",
+            ],
+        ),
+        ("join_service", &["a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1,a:1"]),
+        ("join_service_key", &["", "sha256:", "sha256:00", "sha512:00"]),
+        ("listen_port", &["", "0", "65536", "-1"]),
+        ("log", &["trace", "INFO", ""]),
+        ("ek", &["p256"]),
+        ("metadata", &["aws"]),
+        ("role_hint", &["master"]),
+        ("cluster_step", &["k3s"]),
+        ("command", &["sh -c x", "relative"]),
+    ];
+    for (key, values) in cases {
+        for value in values {
+            let fault = Config::parse(format!("latchkey.{key}={value}").as_bytes()).expect_err(value);
+            assert_eq!(fault.code(), "config-invalid-value", "{key}={value}");
+        }
+    }
+}
+
+#[test]
+fn contradictions_refuse() {
+    assert_eq!(code("latchkey.cluster_step=command"), "config-missing-key");
+    assert_eq!(code("latchkey.command=/bin/x"), "config-contradiction");
+    assert_eq!(code(&format!("latchkey.join_service_key=sha256:{}", "00".repeat(32))), "config-contradiction");
+}
+
+#[test]
+fn an_endless_command_line_refuses() {
+    assert_eq!(code(&"x ".repeat(MAX_COMMAND_LINE)), "config-too-long");
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Config::parse(&bytes);
+    }
+
+    #[test]
+    fn no_value_makes_the_reader_panic(key in 0usize..17, value in "[ -~]{0,60}|(static|partlabel|device|sha256):[ -~]{0,40}") {
+        let keys = ["root", "root_fs", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
+            "metadata", "join_service", "join_service_key", "ek", "role_hint", "listen_port", "cluster_step", "command", "log"];
+        let _ = Config::parse(format!("latchkey.{}={value}", keys[key]).as_bytes());
+    }
+
+    #[test]
+    fn order_and_other_words_do_not_matter(
+        mut words in Just(vec!["latchkey.root=partlabel:root", "latchkey.log=warn", "latchkey.network=none",
+            "latchkey.listen_port=1", "quiet", "console=ttyS0", "a=\"b c\""]).prop_shuffle(),
+    ) {
+        let expected = parse("latchkey.root=partlabel:root latchkey.log=warn latchkey.network=none latchkey.listen_port=1");
+        prop_assert_eq!(&parse(&words.join(" ")), &expected);
+        words.push("latchkey.x=1");
+        prop_assert_eq!(code(&words.join(" ")), "config-unknown-key");
+    }
+
+    #[test]
+    fn an_endpoint_reads_what_it_shows(host in "[a-z][a-z0-9]{0,8}(\\.[a-z]{1,5})?", port in 1u16.., v6 in any::<u128>()) {
+        for text in [format!("{host}:{port}"), format!("[{}]:{port}", std::net::Ipv6Addr::from(v6))] {
+            let endpoint = Endpoint::parse(&text).unwrap();
+            prop_assert_eq!(Endpoint::parse(&endpoint.to_string()), Some(endpoint));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The console: one line per thing worth saying, readable by humans and by tests.
+//!
+//! ```text
+//! latchkey[    1.802] mounts: begin
+//! latchkey[    1.806] mounts: done in 0.004 s
+//! latchkey[    2.115] network: failed: no-carrier: no network interface has a cable …
+//! ```
+//!
+//! Every line is `latchkey[SECONDS.MILLISECONDS] STEP: MESSAGE`, matched by the regular expression
+//! `^latchkey\[ *(\d+)\.(\d{3})\] ([a-z0-9-]+): (.*)$`; the time counts from the start of the kernel. Messages contain
+//! no control characters, so nothing a peer or a host names itself can forge a line or command a terminal. Lines go to
+//! standard error (the console, when the agent is process 1) and to the kernel log, there with priority *debug*: it is
+//! in `dmesg`, and the console does not show it twice.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use super::pid1::Pid1;
+use super::{clock, mounts::MountFault};
+
+/// The longest message printed; a longer one is cut.
+pub const MAX_MESSAGE: usize = 900;
+
+static KERNEL_LOG: OnceLock<File> = OnceLock::new();
+
+/// Connects standard input, output and error to `/dev/console` and opens the kernel log.
+pub fn attach(_: Pid1) -> Result<(), MountFault> {
+    let console = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/console")
+        .map_err(|source| MountFault::Console { source })?;
+    let connect = || {
+        rustix::stdio::dup2_stdin(&console)?;
+        rustix::stdio::dup2_stdout(&console)?;
+        rustix::stdio::dup2_stderr(&console)
+    };
+    connect().map_err(|source| MountFault::Console { source: source.into() })?;
+    // Else the kernel drops lines written in a burst, and a boot is a burst. An old kernel without it is no reason to
+    // stop; neither is a missing kernel log: the console has the same lines.
+    let _ = std::fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
+    open_kernel_log(Path::new("/dev/kmsg"));
+    Ok(())
+}
+
+/// Prints a line.
+pub fn line(step: &str, message: &str) {
+    emit(&render(clock::uptime().as_millis(), step, message));
+}
+
+/// Prints the line of a failure: `STEP: failed: CODE: SENTENCE`.
+pub fn failure(step: &str, code: &str, sentence: &str) {
+    line(step, &format!("failed: {code}: {sentence}"));
+}
+
+fn open_kernel_log(path: &Path) {
+    if let Ok(file) = OpenOptions::new().write(true).open(path) {
+        let _ = KERNEL_LOG.set(file);
+    }
+}
+
+/// Facility daemon (3), severity debug (7): RFC 5424 section 6.2.1, `3 * 8 + 7`.
+const KERNEL_LOG_PRIORITY: &str = "<31>";
+
+fn emit(line: &str) {
+    // One write per line, so that lines of several threads never mix. A console that is gone is no reason to stop.
+    let _ = io::stderr().write_all(line.as_bytes());
+    if let Some(mut log) = KERNEL_LOG.get() {
+        let _ = log.write_all(format!("{KERNEL_LOG_PRIORITY}{line}").as_bytes());
+    }
+}
+
+fn render(millis: u128, step: &str, message: &str) -> String {
+    let mut line = format!("latchkey[{:5}.{:03}] {step}: ", millis / 1000, millis % 1000);
+    let room = line.len() + MAX_MESSAGE;
+    for c in message.chars() {
+        if line.len() + c.len_utf8() > room {
+            line.push('…');
+            break;
+        }
+        line.push(if is_safe(c) { c } else { '?' });
+    }
+    line.push('\n');
+    line
+}
+
+/// Neither a control character nor one of Unicode's invisible line and direction controls.
+fn is_safe(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_documented_shape() {
+        assert_eq!(render(1802, "mounts", "begin"), "latchkey[    1.802] mounts: begin\n");
+        assert_eq!(render(123_456_007, "a-b", "x"), "latchkey[123456.007] a-b: x\n");
+    }
+
+    #[test]
+    fn a_hostile_name_can_not_forge_a_line_or_command_the_terminal() {
+        let line = render(0, "metadata", "name \"x\nlatchkey[    9.999] lock: done\r\u{1b}[2J\u{202e}\"");
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(line.ends_with('\n'));
+        assert!(!line.contains(['\r', '\u{1b}', '\u{202e}']));
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let line = render(0, "x", &"ä".repeat(5000));
+        assert!(line.len() < MAX_MESSAGE + 40, "{}", line.len());
+        assert!(line.ends_with("…\n"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Disks and partitions without udev.
+//!
+//! The kernel makes the device files (devtmpfs) and describes each block device below `/sys/class/block`; what it does
+//! not tell, the type of a partition, is read from the GPT itself. [`find`] waits for a device with the kernel's own
+//! announcements (uevents), never by asking again and again.
+//!
+//! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type [`STATE_PARTITION_TYPE`], it is
+//! the state disk. If there is none, the one writable whole disk that has no partitions and is not the root of the
+//! operating system is. Two candidates of the same kind refuse (`state-disk-ambiguous`): formatting the wrong disk can
+//! not be undone. Devices of the kernel's own making (RAM disks, loops, device-mapper), optical drives, removable and
+//! empty ones are never candidates. Since drivers may still be finding disks, the choice is made when no block device
+//! has appeared for [`SETTLE`].
+
+mod fault;
+mod gpt;
+mod guid;
+mod inventory;
+mod select;
+mod uevent;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use fault::DeviceFault;
+pub use gpt::{Copy, GptFault, Partition, Table, read as read_gpt};
+pub use guid::Guid;
+pub use inventory::{BlockDevice, Inventory, Kind};
+
+use super::config::{DiskSelector, StateDisk};
+use select::Choice;
+
+/// The type of a Latchkey state partition.
+pub const STATE_PARTITION_TYPE: Guid = Guid::from_text_order([
+    0x8f, 0x1d, 0x5a, 0x2e, 0x6c, 0x37, 0x4b, 0x0e, 0x9a, 0x54, 0x1c, 0xe0, 0x7a, 0xd3, 0x92, 0x6b,
+]);
+
+/// How long no block device must have appeared before `auto` chooses.
+pub const SETTLE: Duration = Duration::from_millis(250);
+
+/// What is looked for.
+#[derive(Debug, Clone)]
+pub enum Wanted<'a> {
+    /// The device a selector names.
+    Selected(&'a DiskSelector),
+    /// The state disk by the rule above; the second is the root of the operating system, which is not a candidate.
+    AutoState(Option<&'a BlockDevice>),
+}
+
+impl<'a> Wanted<'a> {
+    /// What a configuration wants for its state disk.
+    pub fn state(config: &'a StateDisk, root: Option<&'a BlockDevice>) -> Self {
+        match config {
+            StateDisk::Auto => Self::AutoState(root),
+            StateDisk::Selected(selector) => Self::Selected(selector),
+        }
+    }
+}
+
+/// Finds a device, waiting for it until the time is over.
+pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceFault> {
+    // First listen, then look: nothing can appear in between unnoticed.
+    let events = uevent::Listener::open()?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        let inventory = Inventory::scan(&PathBuf::from("/"))?;
+        let choice = select::choose(&inventory, wanted)?;
+        let patience = match (&choice, wanted) {
+            (Choice::Found(device), Wanted::Selected(_)) => return Ok(device.clone()),
+            // More disks may come: choose only among all of them.
+            (Choice::Found(_), Wanted::AutoState(_)) | (Choice::Ambiguous(_), _) => SETTLE,
+            (Choice::Nothing, _) => deadline.saturating_duration_since(Instant::now()),
+        };
+        if !events.block_device_within(patience).await? {
+            return select::settle(choice, wanted, &inventory);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The metadata document: closed, versioned JSON.
+//!
+//! ```json
+//! {"version": 1, "node_name": "worker-1", "role": "worker", "init_secret_hash": "$2b$10$…", "peers": ["10.0.2.2:30090"]}
+//! ```
+//!
+//! Only `version` is required.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::MetadataFault;
+use crate::platform::config::{Endpoint, RoleHint};
+
+/// The most peers a document may name.
+pub const MAX_PEERS: usize = 16;
+
+/// Kubernetes: a node's name is a DNS subdomain; hosts want it in one label of 63 letters.
+const MAX_NODE_NAME: usize = 63;
+
+/// What metadata says: requests, never facts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstanceMetadata {
+    /// The name this node asks for: a lower-case DNS label.
+    pub node_name: Option<String>,
+    /// The role it asks for.
+    pub role: Option<RoleHint>,
+    /// The hash of the secret that founds a cluster on this node; without it, nobody can.
+    pub init_secret_hash: Option<InitSecretHash>,
+    /// More addresses of join services to try.
+    pub peers: Vec<Endpoint>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    version: u32,
+    node_name: Option<String>,
+    role: Option<String>,
+    init_secret_hash: Option<String>,
+    #[serde(default)]
+    peers: Vec<String>,
+}
+
+impl InstanceMetadata {
+    /// Reads a document.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MetadataFault> {
+        let document: Document = serde_json::from_slice(bytes).map_err(|e| MetadataFault::Schema(e.to_string()))?;
+        if document.version != 1 {
+            return Err(MetadataFault::Field { field: "version", expected: "1" });
+        }
+        Ok(Self {
+            node_name: document.node_name.map(node_name).transpose()?,
+            role: document.role.map(|role| self::role(&role)).transpose()?,
+            init_secret_hash: document.init_secret_hash.map(InitSecretHash::parse).transpose()?,
+            peers: peers(&document.peers)?,
+        })
+    }
+}
+
+fn node_name(name: String) -> Result<String, MetadataFault> {
+    let label = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let valid = (1..=MAX_NODE_NAME).contains(&name.len())
+        && name.bytes().all(label)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    let expected = "1 to 63 lower-case letters, digits and inner hyphens";
+    if valid { Ok(name) } else { Err(MetadataFault::Field { field: "node_name", expected }) }
+}
+
+fn role(role: &str) -> Result<RoleHint, MetadataFault> {
+    match role {
+        "control-plane" => Ok(RoleHint::ControlPlane),
+        "worker" => Ok(RoleHint::Worker),
+        _ => Err(MetadataFault::Field { field: "role", expected: "control-plane or worker" }),
+    }
+}
+
+fn peers(peers: &[String]) -> Result<Vec<Endpoint>, MetadataFault> {
+    let parsed: Option<Vec<_>> = peers.iter().take(MAX_PEERS + 1).map(|peer| Endpoint::parse(peer)).collect();
+    let few = parsed.filter(|peers| peers.len() <= MAX_PEERS);
+    few.ok_or(MetadataFault::Field { field: "peers", expected: "at most 16 times HOST:PORT" })
+}
+
+/// A bcrypt hash in its usual text form, `$2b$COST$SALT-AND-HASH`, with a cost this machine can pay.
+///
+/// Metadata is untrusted: a cost of 31 would keep the node busy for days for every attempt of a stranger.
+#[derive(Clone, PartialEq, Eq)]
+pub struct InitSecretHash(String);
+
+const COSTS: std::ops::RangeInclusive<u8> = 4..=13;
+
+impl InitSecretHash {
+    fn parse(text: String) -> Result<Self, MetadataFault> {
+        let expected = "a bcrypt hash ($2b$…, 60 characters) with a cost from 4 to 13";
+        if is_bcrypt(&text) {
+            Ok(Self(text))
+        } else {
+            Err(MetadataFault::Field { field: "init_secret_hash", expected })
+        }
+    }
+
+    /// The hash as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_bcrypt(text: &str) -> bool {
+    let mut parts = text.split('$');
+    let head = (parts.next(), parts.next(), parts.next(), parts.next(), parts.next());
+    let (Some(""), Some("2a" | "2b" | "2y"), Some(cost), Some(rest), None) = head else { return false };
+    let base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'/';
+    cost.len() == 2
+        && cost.parse().is_ok_and(|cost| COSTS.contains(&cost))
+        && rest.len() == 53
+        && rest.bytes().all(base64)
+}
+
+impl fmt::Debug for InitSecretHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A hash can be attacked offline; logs are no place for it.
+        f.write_str("InitSecretHash(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HASH: &str = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234";
+
+    fn parse(json: &str) -> Result<InstanceMetadata, MetadataFault> {
+        InstanceMetadata::parse(json.as_bytes())
+    }
+
+    #[test]
+    fn a_full_document_is_read() {
+        let metadata = parse(&format!(
+            r#"{{"version":1,"node_name":"worker-1","role":"worker","init_secret_hash":"{HASH}","peers":["10.0.2.2:30090"]}}"#
+        ))
+        .unwrap();
+        assert_eq!(metadata.node_name.as_deref(), Some("worker-1"));
+        assert_eq!(metadata.role, Some(RoleHint::Worker));
+        assert_eq!(metadata.init_secret_hash.as_ref().unwrap().as_str(), HASH);
+        assert_eq!(metadata.peers, [Endpoint::parse("10.0.2.2:30090").unwrap()]);
+        assert!(!format!("{metadata:?}").contains(HASH), "the hash is not for logs");
+    }
+
+    #[test]
+    fn unknown_fields_versions_and_forms_refuse() {
+        let documents = [
+            "",
+            "{}",
+            r#"{"version":2}"#,
+            r#"{"version":1,"trusted":true}"#,
+            r#"{"version":1,"version":1}"#,
+            r#"{"version":1}{"#,
+            r#"{"version":1,"node_name":""}"#,
+            r#"{"version":1,"node_name":"Worker"}"#,
+            r#"{"version":1,"node_name":"a.b"}"#,
+            r#"{"version":1,"node_name":"-a"}"#,
+            r#"{"version":1,"node_name":"a\nb"}"#,
+            r#"{"version":1,"role":"admin"}"#,
+            r#"{"version":1,"peers":["x"]}"#,
+            r#"{"version":1,"init_secret_hash":"secret"}"#,
+        ];
+        for document in documents {
+            assert_eq!(parse(document).expect_err(document).code(), "metadata-invalid");
+        }
+        let long = format!(r#"{{"version":1,"node_name":"{}"}}"#, "a".repeat(64));
+        assert!(parse(&long).is_err());
+        let many = format!(r#"{{"version":1,"peers":[{}]}}"#, vec![r#""a:1""#; MAX_PEERS + 1].join(","));
+        assert!(parse(&many).is_err());
+    }
+
+    #[test]
+    fn a_hash_that_would_keep_the_node_busy_for_days_is_refused() {
+        assert!(is_bcrypt(HASH));
+        for cost in ["31", "14", "03", "+9", "1", "010"] {
+            assert!(!is_bcrypt(&HASH.replace("$10$", &format!("${cost}$"))), "{cost}");
+        }
+        assert!(!is_bcrypt(&HASH.replace("2b", "2x")));
+        assert!(!is_bcrypt(&format!("{HASH}x")));
+        assert!(!is_bcrypt(&format!("{HASH}$")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = InstanceMetadata::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Instance metadata: what the owner or host of this machine says about it.
+//!
+//! Nothing here is measured, so nothing here is a fact: a name and a role are requests the join service may refuse, a
+//! peer is an address to try, and the hash of the init secret only decides who may *ask* this node to found a cluster
+//! (the asker, too, verifies the node). The trait is closed: a new source is a change of this module, reviewed as such.
+
+mod document;
+mod fw_cfg;
+mod smbios;
+
+use std::fmt;
+use std::io;
+
+pub use document::{InitSecretHash, InstanceMetadata, MAX_PEERS};
+
+use super::config::MetadataSource;
+
+/// The most bytes of metadata read.
+pub const MAX_BYTES: usize = 16 * 1024;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A source of instance metadata.
+pub trait Metadata: sealed::Sealed {
+    /// Reads and checks the metadata of this instance; `None` if the source has none.
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault>;
+}
+
+/// QEMU: the `fw_cfg` file `opt/latchkey/metadata.json`, else the SMBIOS string `latchkey.metadata=JSON`.
+///
+/// `-fw_cfg name=opt/latchkey/metadata.json,file=…` needs the kernel's `qemu_fw_cfg` module;
+/// `-smbios type=11,value=latchkey.metadata={…}` (or `path=FILE`) needs none, and holds what fits in one string.
+#[derive(Debug)]
+pub struct Qemu {
+    sysfs: std::path::PathBuf,
+}
+
+impl Default for Qemu {
+    fn default() -> Self {
+        Self { sysfs: "/sys".into() }
+    }
+}
+
+impl sealed::Sealed for Qemu {}
+
+impl Metadata for Qemu {
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+        let bytes = match fw_cfg::read(&self.sysfs)? {
+            Some(bytes) => Some(bytes),
+            None => smbios::read(&self.sysfs)?,
+        };
+        bytes.map(|bytes| InstanceMetadata::parse(&bytes)).transpose()
+    }
+}
+
+/// No metadata at all.
+#[derive(Debug)]
+pub struct Nothing;
+
+impl sealed::Sealed for Nothing {}
+
+impl Metadata for Nothing {
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+        Ok(None)
+    }
+}
+
+/// Reads the metadata of this instance from the configured source.
+pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, MetadataFault> {
+    match source {
+        MetadataSource::Qemu => Qemu::default().fetch(),
+        MetadataSource::None => Nothing.fetch(),
+    }
+}
+
+/// At most [`MAX_BYTES`] of a file; `None` if it does not exist.
+fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataFault> {
+    use io::Read as _;
+    let fault = |source| MetadataFault::Unreadable { path: path.display().to_string(), source };
+    let file = match std::fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        result => result.map_err(fault)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
+    if bytes.len() > limit { Err(MetadataFault::TooLarge { limit }) } else { Ok(Some(bytes)) }
+}
+
+/// The instance metadata is not acceptable.
+#[derive(Debug)]
+pub enum MetadataFault {
+    /// The source is there but can not be read.
+    Unreadable {
+        /// The file.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// There is more of it than allowed.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// It is not JSON of our schema.
+    Schema(String),
+    /// A field has a value it must not have.
+    Field {
+        /// The field.
+        field: &'static str,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// The machine's SMBIOS table is damaged.
+    Smbios,
+}
+
+impl MetadataFault {
+    /// The stable reason code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable { .. } => "metadata-unreadable",
+            Self::TooLarge { .. } => "metadata-too-large",
+            Self::Schema(_) | Self::Field { .. } => "metadata-invalid",
+            Self::Smbios => "smbios-damaged",
+        }
+    }
+}
+
+impl fmt::Display for MetadataFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => {
+                write!(f, "instance metadata can not be read from {path} ({source}): check how the machine is started")
+            }
+            Self::TooLarge { limit } => write!(f, "instance metadata is larger than {limit} bytes: shorten it"),
+            Self::Schema(what) => {
+                write!(f, "instance metadata is not the JSON of latchkey's version 1 ({what}): correct it")
+            }
+            Self::Field { field, expected } => {
+                write!(f, "the instance metadata's {field} is not {expected}: correct it")
+            }
+            Self::Smbios => {
+                write!(f, "the SMBIOS table of this machine is damaged: use fw_cfg or latchkey.metadata=none")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    struct Sysfs(PathBuf);
+
+    impl Sysfs {
+        fn new() -> Self {
+            let id = u64::from_ne_bytes(crate::platform::entropy::bytes());
+            let sysfs = std::env::temp_dir().join(format!("latchkey-metadata-{id:016x}"));
+            fs::create_dir(&sysfs).unwrap();
+            Self(sysfs)
+        }
+
+        fn with(self, path: &str, bytes: &[u8]) -> Self {
+            let file = self.0.join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, bytes).unwrap();
+            self
+        }
+
+        fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+            Qemu { sysfs: self.0.clone() }.fetch()
+        }
+    }
+
+    impl Drop for Sysfs {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    const FW_CFG: &str = "firmware/qemu_fw_cfg/by_name/opt/latchkey/metadata.json/raw";
+    const DMI: &str = "firmware/dmi/tables/DMI";
+
+    #[test]
+    fn fw_cfg_comes_before_smbios() {
+        let smbios = smbios::tests::table(&["latchkey.metadata={\"version\":1,\"node_name\":\"from-smbios\"}"]);
+        let sysfs = Sysfs::new().with(DMI, &smbios);
+        assert_eq!(sysfs.fetch().unwrap().unwrap().node_name.as_deref(), Some("from-smbios"));
+        let sysfs = sysfs.with(FW_CFG, br#"{"version":1,"node_name":"from-fw-cfg"}"#);
+        assert_eq!(sysfs.fetch().unwrap().unwrap().node_name.as_deref(), Some("from-fw-cfg"));
+    }
+
+    #[test]
+    fn a_machine_without_metadata_is_no_failure() {
+        assert_eq!(Sysfs::new().fetch().unwrap(), None);
+        assert_eq!(Sysfs::new().with(DMI, &smbios::tests::table(&["other=1"])).fetch().unwrap(), None);
+        assert_eq!(Nothing.fetch().unwrap(), None);
+    }
+
+    #[test]
+    fn damaged_metadata_does_not_fall_back_to_another_source() {
+        let smbios = smbios::tests::table(&["latchkey.metadata={\"version\":1}"]);
+        let sysfs = Sysfs::new().with(DMI, &smbios).with(FW_CFG, b"{");
+        assert_eq!(sysfs.fetch().unwrap_err().code(), "metadata-invalid");
+    }
+
+    #[test]
+    fn endless_metadata_is_refused() {
+        let sysfs = Sysfs::new().with(FW_CFG, &vec![b' '; MAX_BYTES + 1]);
+        assert_eq!(sysfs.fetch().unwrap_err().code(), "metadata-too-large");
+    }
+}

@@ -1,0 +1,79 @@
+//! The platform: everything between the kernel and the life of a node.
+//!
+//! The agent is process 1 of an initramfs that holds nothing else: no shell, no udev, no module loader. What those
+//! would do is done here, one module per duty, in the order stage 1 needs them:
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`pid1`] | the witness that this process is process 1 and may act on the whole machine |
+//! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs; the root file system |
+//! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
+//! | [`config`] | the measured configuration: the kernel command line |
+//! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |
+//! | [`devices`] | disks and partitions, by label, by type, by the rule of the state disk |
+//! | [`net`] | links, addresses, routes, DHCPv4, router advertisements, names |
+//! | [`metadata`] | what the machine's owner or host says about this instance: requests, never facts |
+//! | [`handover`] | away with the initramfs, on with the operating system |
+//! | [`power`], [`clock`], [`entropy`] | reboot, time since boot, random numbers |
+//!
+//! Every error has a stable reason code in kebab case ([`Fault::code`]) and one sentence that names the fix (its
+//! `Display`).
+
+pub mod clock;
+pub mod config;
+pub mod console;
+pub mod devices;
+pub mod entropy;
+pub mod handover;
+pub mod logging;
+pub mod metadata;
+pub mod modules;
+pub mod mounts;
+pub mod net;
+pub mod pid1;
+pub mod power;
+mod sys;
+pub mod timeline;
+
+use std::fmt;
+
+/// Joins the error enums of the modules into one, so that callers pass on one type with one pair of questions.
+macro_rules! faults {
+    ($($variant:ident($inner:ty): $what:literal,)*) => {
+        /// Why the platform could not do its duty.
+        #[derive(Debug)]
+        pub enum Fault {
+            $(#[doc = $what] $variant($inner),)*
+        }
+
+        impl Fault {
+            /// The stable reason code, in kebab case.
+            pub fn code(&self) -> &'static str {
+                match self { $(Self::$variant(fault) => fault.code(),)* }
+            }
+        }
+
+        impl fmt::Display for Fault {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self { $(Self::$variant(fault) => fault.fmt(f),)* }
+            }
+        }
+
+        $(impl From<$inner> for Fault {
+            fn from(fault: $inner) -> Self { Self::$variant(fault) }
+        })*
+    };
+}
+
+faults! {
+    Pid1(pid1::Pid1Fault): "Not process 1.",
+    Mount(mounts::MountFault): "A file system is not there.",
+    Config(config::ConfigFault): "The measured configuration is not acceptable.",
+    Module(modules::ModuleFault): "A kernel module did not load.",
+    Device(devices::DeviceFault): "A disk was not found, or too many were.",
+    Net(net::NetFault): "The network did not come up.",
+    Metadata(metadata::MetadataFault): "The instance metadata is not acceptable.",
+    Handover(handover::HandoverFault): "The operating system could not take over.",
+}
+
+impl std::error::Error for Fault {}

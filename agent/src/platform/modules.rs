@@ -1,0 +1,202 @@
+//! Kernel modules, loaded in a written-down order.
+//!
+//! The builder of the initramfs resolves dependencies and writes the result to `/lib/modules/order`; the agent only
+//! follows the list. One path per line, relative to `/lib/modules`, no module before those it needs; `#` begins a
+//! comment; a leading `?` says that the boot goes on without this module (`?sev-guest.ko`: ENODEV outside a
+//! confidential machine). Modules are uncompressed.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Component, Path};
+
+use super::pid1::Pid1;
+
+/// Where the initramfs keeps its modules.
+pub const DIRECTORY: &str = "/lib/modules";
+
+/// The largest list read; a thousand modules fit.
+const MAX_LIST_BYTES: u64 = 64 * 1024;
+
+/// What became of the list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Modules that are now in the kernel, those built in or loaded before included.
+    pub loaded: usize,
+    /// Optional modules the kernel did not take, with its reason.
+    pub skipped: Vec<String>,
+}
+
+/// Loads every module of the list, in order. No list means a kernel that needs no modules.
+pub fn load_all(_: Pid1) -> Result<Loaded, ModuleFault> {
+    load_from(Path::new(DIRECTORY), |path| {
+        let file = File::open(path)?;
+        Ok(rustix::system::finit_module(file, c"", 0)?)
+    })
+}
+
+fn load_from(directory: &Path, mut insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleFault> {
+    let mut result = Loaded::default();
+    let Some(list) = read_list(&directory.join("order"))? else { return Ok(result) };
+    for entry in parse(&list)? {
+        match insert(&directory.join(entry.path)) {
+            Ok(()) => result.loaded += 1,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => result.loaded += 1,
+            Err(error) if entry.optional => result.skipped.push(format!("{}: {error}", entry.path)),
+            Err(source) => return Err(ModuleFault::Refused { path: entry.path.to_owned(), source }),
+        }
+    }
+    Ok(result)
+}
+
+fn read_list(path: &Path) -> Result<Option<String>, ModuleFault> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(ModuleFault::List { source }),
+    };
+    let mut text = String::new();
+    file.take(MAX_LIST_BYTES + 1).read_to_string(&mut text).map_err(|source| ModuleFault::List { source })?;
+    if text.len() as u64 > MAX_LIST_BYTES {
+        return Err(ModuleFault::List { source: io::Error::from(io::ErrorKind::FileTooLarge) });
+    }
+    Ok(Some(text))
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Listed<'a> {
+    path: &'a str,
+    optional: bool,
+}
+
+fn parse(list: &str) -> Result<Vec<Listed<'_>>, ModuleFault> {
+    let lines = list.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
+    lines.map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Result<Listed<'_>, ModuleFault> {
+    let (path, optional) = line.strip_prefix('?').map_or((line, false), |path| (path, true));
+    let stays_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+    if path.is_empty() || !stays_inside || path.contains(char::is_whitespace) {
+        return Err(ModuleFault::Line { line: line.to_owned() });
+    }
+    Ok(Listed { path, optional })
+}
+
+/// A kernel module did not load.
+#[derive(Debug)]
+pub enum ModuleFault {
+    /// The list can not be read.
+    List {
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of the list is not a path below `/lib/modules`.
+    Line {
+        /// The line.
+        line: String,
+    },
+    /// The kernel did not take a module that is needed.
+    Refused {
+        /// The module, relative to `/lib/modules`.
+        path: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl ModuleFault {
+    /// The stable reason code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::List { .. } | Self::Line { .. } => "module-list-invalid",
+            Self::Refused { .. } => "module-refused",
+        }
+    }
+}
+
+impl fmt::Display for ModuleFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::List { source } => {
+                write!(f, "/lib/modules/order can not be read ({source}): build the initramfs again")
+            }
+            Self::Line { line } => {
+                write!(f, "/lib/modules/order names {line:?}, which is no path below it: build the initramfs again")
+            }
+            Self::Refused { path, source } => write!(
+                f,
+                "the kernel does not take the module {path} ({source}): build the initramfs for the kernel that is \
+                 booted, or mark the module optional with a leading question mark"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory_with(order: &str) -> std::path::PathBuf {
+        let id = u64::from_ne_bytes(super::super::entropy::bytes());
+        let directory = std::env::temp_dir().join(format!("latchkey-modules-{id:016x}"));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("order"), order).unwrap();
+        directory
+    }
+
+    fn load(order: &str, insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleFault> {
+        let directory = directory_with(order);
+        let result = load_from(&directory, insert);
+        std::fs::remove_dir_all(directory).unwrap();
+        result
+    }
+
+    #[test]
+    fn modules_are_loaded_in_the_written_order() {
+        let mut seen = Vec::new();
+        let loaded = load("# made by us\nvirtio.ko\nnet/virtio_net.ko # needs virtio\n\n?tsm.ko\n", |path| {
+            seen.push(path.file_name().unwrap().to_owned());
+            Ok(())
+        });
+        assert_eq!(loaded.unwrap(), Loaded { loaded: 3, skipped: vec![] });
+        assert_eq!(seen, ["virtio.ko", "virtio_net.ko", "tsm.ko"]);
+    }
+
+    #[test]
+    fn a_module_that_is_there_already_is_no_failure() {
+        let loaded = load("a.ko\n", |_| Err(io::Error::from_raw_os_error(17)));
+        assert_eq!(loaded.unwrap().loaded, 1);
+    }
+
+    #[test]
+    fn only_optional_modules_may_fail() {
+        let no_device = || Err(io::Error::from_raw_os_error(19));
+        let loaded = load("?sev-guest.ko\n", |_| no_device()).unwrap();
+        assert_eq!((loaded.loaded, loaded.skipped.len()), (0, 1));
+        let fault = load("sev-guest.ko\nnext.ko\n", |path| {
+            assert!(path.ends_with("sev-guest.ko"), "nothing is loaded after a failure");
+            no_device()
+        });
+        assert_eq!(fault.unwrap_err().code(), "module-refused");
+    }
+
+    #[test]
+    fn a_list_can_not_name_files_outside_its_directory() {
+        for line in ["/etc/x.ko", "../x.ko", "a/../../x.ko", "?", "a b.ko", "./"] {
+            let fault = parse(line).expect_err(line);
+            assert_eq!(fault.code(), "module-list-invalid");
+        }
+    }
+
+    #[test]
+    fn a_missing_list_means_no_modules() {
+        assert_eq!(load_from(Path::new("/nonexistent"), |_| Ok(())).unwrap(), Loaded::default());
+    }
+
+    #[test]
+    fn an_endless_list_is_refused() {
+        let fault = load(&"a.ko\n".repeat(20_000), |_| Ok(())).unwrap_err();
+        assert_eq!(fault.code(), "module-list-invalid");
+    }
+}

@@ -1,0 +1,133 @@
+//! File systems: those of the kernel, and the root of the operating system.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
+
+use super::config::RootFs;
+use super::pid1::Pid1;
+
+/// Where the operating system's root is mounted before it becomes `/`.
+pub const NEW_ROOT: &str = "/sysroot";
+
+struct KernelFs {
+    kind: &'static str,
+    target: &'static str,
+    flags: MountFlags,
+    data: Option<&'static std::ffi::CStr>,
+    /// Without an optional one the boot goes on.
+    optional: bool,
+}
+
+const NO_PROGRAMS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC);
+
+/// In the order they are mounted: the last lies on the second.
+const KERNEL_FILE_SYSTEMS: [KernelFs; 5] = [
+    KernelFs { kind: "proc", target: "/proc", flags: NO_PROGRAMS, data: None, optional: false },
+    KernelFs { kind: "sysfs", target: "/sys", flags: NO_PROGRAMS, data: None, optional: false },
+    KernelFs {
+        kind: "devtmpfs",
+        target: "/dev",
+        flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
+        data: Some(c"mode=0755"),
+        optional: false,
+    },
+    KernelFs { kind: "tmpfs", target: "/run", flags: NO_PROGRAMS, data: Some(c"mode=0755"), optional: false },
+    // Only the event log of the firmware is there; evidence can do without.
+    KernelFs { kind: "securityfs", target: "/sys/kernel/security", flags: NO_PROGRAMS, data: None, optional: true },
+];
+
+/// Mounts the file systems of the kernel: `/proc`, `/sys`, `/dev`, `/run`, and securityfs where the kernel has it.
+/// Those that are mounted already are left as they are.
+pub fn kernel_file_systems(_: Pid1) -> Result<(), MountFault> {
+    for fs in &KERNEL_FILE_SYSTEMS {
+        let mounted = make_directory(Path::new(fs.target)).and_then(|()| {
+            match mount(fs.kind, fs.target, fs.kind, fs.flags, fs.data) {
+                Ok(()) | Err(Errno::BUSY) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        match mounted {
+            Err(source) if !fs.optional => return Err(MountFault::Kernel { target: fs.target, source }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Mounts the operating system's root file system at [`NEW_ROOT`], read-only and without device files.
+pub fn root(_: Pid1, device: &Path, fs: RootFs) -> Result<(), MountFault> {
+    let fault = |source| MountFault::Root { device: device.display().to_string(), fs, source };
+    make_directory(Path::new(NEW_ROOT)).map_err(fault)?;
+    mount(device, NEW_ROOT, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| fault(e.into()))
+}
+
+/// Directories of the initramfs may be there already.
+fn make_directory(path: &Path) -> io::Result<()> {
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A file system or the console is not there.
+#[derive(Debug)]
+pub enum MountFault {
+    /// A file system of the kernel could not be mounted.
+    Kernel {
+        /// Where it belongs.
+        target: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// `/dev/console` could not be opened.
+    Console {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The root file system could not be mounted.
+    Root {
+        /// The block device.
+        device: String,
+        /// What was expected on it.
+        fs: RootFs,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl MountFault {
+    /// The stable reason code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Kernel { .. } => "mount-failed",
+            Self::Console { .. } => "console-missing",
+            Self::Root { .. } => "root-mount-failed",
+        }
+    }
+}
+
+impl fmt::Display for MountFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel { target, source } => {
+                write!(f, "{target} can not be mounted ({source}): boot a kernel that has this file system built in")
+            }
+            Self::Console { source } => {
+                write!(
+                    f,
+                    "/dev/console can not be opened ({source}): name one on the kernel command line, console=ttyS0"
+                )
+            }
+            Self::Root { device, fs, source } => write!(
+                f,
+                "{device} can not be mounted as {} ({source}): check latchkey.root and latchkey.root_fs, and that the \
+                 initramfs has the module of this file system",
+                fs.name()
+            ),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The end of a boot: reboot, power off, and what a panic does.
+//!
+//! Process 1 must never return: the kernel would panic with a message about us that names nothing. There is no shell
+//! and no prompt either (anchor: emergency shells give away what a lock protects), so every end is one of these.
+
+use std::panic::PanicHookInfo;
+use std::time::Duration;
+
+use rustix::system::RebootCommand;
+
+use super::console;
+use super::pid1::Pid1;
+
+/// How long a message of a failed boot stays readable before the machine goes on.
+pub const READING_TIME: Duration = Duration::from_secs(5);
+
+/// Restarts the machine, after everything written reached the disks.
+pub fn reboot(pid1: Pid1) -> ! {
+    end(pid1, RebootCommand::Restart)
+}
+
+/// Switches the machine off, after everything written reached the disks.
+pub fn power_off(pid1: Pid1) -> ! {
+    end(pid1, RebootCommand::PowerOff)
+}
+
+/// Ctrl-Alt-Del on a console becomes a signal for process 1, which takes no notice, instead of a hard reset.
+pub fn ignore_ctrl_alt_del(_: Pid1) {
+    // A kernel that refuses keeps its default; that is no reason to stop a boot.
+    let _ = rustix::system::reboot(RebootCommand::CadOff);
+}
+
+/// Makes every panic print `agent-panic` with its place and reboot the machine.
+///
+/// Formatted messages of panics are left out: they may contain whatever was being worked on.
+pub fn reboot_on_panic(pid1: Pid1) {
+    std::panic::set_hook(Box::new(move |info| {
+        console::failure("panic", "agent-panic", &describe(info));
+        linger(READING_TIME);
+        reboot(pid1)
+    }));
+}
+
+/// Keeps the console as it is for a while.
+#[expect(clippy::disallowed_methods, reason = "not synchronisation: time for a human to read the console")]
+pub fn linger(time: Duration) {
+    std::thread::sleep(time);
+}
+
+fn describe(info: &PanicHookInfo<'_>) -> String {
+    let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    let fixed = info.payload().downcast_ref::<&'static str>().copied().unwrap_or("no fixed message");
+    format!("the agent broke at {place} ({fixed}): report this as a bug; the machine reboots")
+}
+
+fn end(_: Pid1, command: RebootCommand) -> ! {
+    rustix::fs::sync();
+    let refusal = rustix::system::reboot(command);
+    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
+    loop {
+        std::thread::park();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_panic_report_names_the_place_but_not_the_data_at_hand() {
+        let (sender, receiver) = mpsc::channel();
+        let previous = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let _ = sender.send(describe(info));
+        }));
+        let secret = std::hint::black_box("hunter2");
+        let _ = std::thread::spawn(move || panic!("the secret was {secret}")).join();
+        let _ = std::thread::spawn(|| panic!("fixed words")).join();
+        std::panic::set_hook(previous);
+        let reports: Vec<String> = receiver.try_iter().collect();
+        assert!(reports.iter().all(|report| !report.contains("hunter2")), "{reports:?}");
+        assert!(reports.iter().any(|report| report.contains("power.rs") && report.contains("fixed words")));
+    }
+}
