@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// The crate's public error.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyError {
     /// The id of a key, disk or cluster does not parse. The asker's fault.
     Id(IdError),
@@ -31,7 +31,7 @@ pub enum KeyError {
     },
     /// The kernel gave no random bytes.
     Random,
-    /// The master secret's file is not usable.
+    /// A file with a secret is not usable.
     File(FileError),
 }
 
@@ -57,7 +57,7 @@ pub enum IdError {
 }
 
 /// A file, and what is wrong with it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
@@ -65,8 +65,8 @@ pub struct FileError {
     pub fault: FileFault,
 }
 
-/// Why a master secret's file is refused.
-#[derive(Debug, PartialEq, Eq)]
+/// Why a file with a secret is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileFault {
     /// A system call failed.
     Io {
@@ -172,7 +172,7 @@ const FORMS: &str = "use `state-disk/<uuid>` or `measurement-secret`";
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Master secret file {}: {}", self.path.display(), self.fault)
+        write!(f, "Secret file {}: {}", self.path.display(), self.fault)
     }
 }
 

@@ -1,7 +1,7 @@
-//! The master secret's file: read only when nobody else could have read or written it.
+//! Files with secrets: read only when nobody else could have read or written them.
 
 use crate::error::FileFault;
-use crate::{KeyError, MasterSecret};
+use crate::{KeyError, MasterSecret, SecretVec};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -21,7 +21,7 @@ impl MasterSecret {
     /// # Errors
     /// [`KeyError::File`] with the path, what is wrong and how to mend it; never with the file's content.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
-        read(path).and_then(|json| Self::parse(&json)).map_err(|fault| fault.at(path))
+        read(path, MAX_FILE_SIZE).and_then(|json| Self::parse(&json)).map_err(|fault| fault.at(path))
     }
 
     /// Writes a new file, mode 0600, durable when this returns. An existing file is left alone.
@@ -52,7 +52,16 @@ impl MasterSecret {
     }
 }
 
-fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+/// Reads any other file that holds a secret, such as a TLS key, under the conditions of [`MasterSecret::load`]. `limit` is
+/// the largest size accepted, in bytes.
+///
+/// # Errors
+/// [`KeyError::File`] with the path, what is wrong and how to mend it.
+pub fn read_private_file(path: &Path, limit: usize) -> Result<SecretVec, KeyError> {
+    read(path, limit).map(SecretVec::from).map_err(|fault| fault.at(path))
+}
+
+fn read(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, FileFault> {
     // NONBLOCK: opening a pipe must not wait for a writer, it shall be refused.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file =
@@ -61,7 +70,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
             _ => FileFault::io("open", &error),
         })?;
     check(&file.metadata().map_err(|error| FileFault::io("stat", &error))?)?;
-    read_bounded(file)
+    read_bounded(file, limit)
 }
 
 fn check(metadata: &Metadata) -> Result<(), FileFault> {
@@ -80,8 +89,8 @@ fn check(metadata: &Metadata) -> Result<(), FileFault> {
 }
 
 /// Reads into one allocation of final size: a vector that grows would leave copies behind.
-fn read_bounded(mut file: File) -> Result<Zeroizing<Vec<u8>>, FileFault> {
-    let mut buffer = Zeroizing::new(vec![0; MAX_FILE_SIZE + 1]);
+fn read_bounded(mut file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+    let mut buffer = Zeroizing::new(vec![0; limit.saturating_add(1)]);
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.read(rest) {

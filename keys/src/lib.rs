@@ -23,6 +23,7 @@ mod uuid;
 pub use cluster::ClusterId;
 pub use derive::{DerivedKey, KeyLength};
 pub use error::{FileError, FileFault, IdError, KeyError};
+pub use file::read_private_file;
 pub use id::{KeyClass, KeyId};
 pub use master::{KeyVersion, MasterSecret};
 pub use secret::{Secret, SecretVec};

@@ -1,3 +1,7 @@
-//! Derives data keys from the master secret.
+//! `latchkey-key-service`: see the library for everything, and `--help` for the rest.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchkey_key_service::run(std::env::args_os())
+}

@@ -1,0 +1,303 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use latchkey_keys::KeyClass;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use crate::callers::CallerName;
+
+/// Far more than thousands of callers need.
+const MAX_FILE_SIZE: u64 = 1024 * 1024;
+
+/// The schema this program knows.
+const SCHEMA: u32 = 1;
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's folder.
+///
+/// ```json
+/// {
+///   "schema": 1,
+///   "listen": "10.0.0.5:9000",
+///   "admin_listen": "127.0.0.1:9001",
+///   "master_secret": "master.json",
+///   "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "clients.pem" },
+///   "callers": [
+///     { "name": "join-service.latchkey.internal", "key_classes": ["state-disk", "measurement-secret"] }
+///   ]
+/// }
+/// ```
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Schema of this file: 1.
+    pub schema: u32,
+    /// Address and port of the gRPC service. Port 0 lets the kernel choose; the log says what it chose.
+    pub listen: SocketAddr,
+    /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
+    pub admin_listen: SocketAddr,
+    /// The master secret's file; see [`latchkey_keys::MasterSecret`] for format and required permissions.
+    pub master_secret: PathBuf,
+    /// Files of mutual TLS.
+    pub tls: TlsFiles,
+    /// Who may ask for what. Empty: nobody for anything.
+    pub callers: Vec<CallerRule>,
+    /// Bounds on what peers can take; each has a default.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// PEM files.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The service's certificate, then its intermediates.
+    pub certificate: PathBuf,
+    /// Its private key (PKCS#8, SEC1 or PKCS#1), under the same conditions as the master secret: a regular file, owned by
+    /// the service's user or root, no access for others.
+    pub private_key: PathBuf,
+    /// The authorities that callers' certificates come from. Not the system's: whoever is signed by these gets as far as
+    /// the rules below.
+    pub client_ca: PathBuf,
+}
+
+/// What one caller may do.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallerRule {
+    /// A subject alternative name of the caller's certificate: a DNS name in lower case, or a URI such as a SPIFFE id.
+    pub name: CallerName,
+    /// The classes of keys it may have: `state-disk`, `measurement-secret`. Empty: none.
+    pub key_classes: BTreeSet<KeyClass>,
+    /// Sustained rate; default 600.
+    #[serde(default = "CallerRule::default_requests_per_minute")]
+    pub requests_per_minute: u32,
+    /// How many requests may come at once after a pause; default 100.
+    #[serde(default = "CallerRule::default_burst")]
+    pub burst: u32,
+}
+
+impl CallerRule {
+    const fn default_requests_per_minute() -> u32 {
+        600
+    }
+
+    const fn default_burst() -> u32 {
+        100
+    }
+}
+
+/// Bounds on what peers can take.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time, handshaking ones included; more are closed at once. Default 256.
+    pub connections: u32,
+    /// The same from one IP address, so that one host cannot take all. Default 64.
+    pub connections_per_address: u32,
+    /// Seconds from the TCP connection to the end of the TLS handshake. Default 10.
+    pub handshake_seconds: u32,
+    /// Seconds that running calls get to end after SIGTERM or SIGINT. Default 10.
+    pub shutdown_seconds: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { connections: 256, connections_per_address: 64, handshake_seconds: 10, shutdown_seconds: 10 }
+    }
+}
+
+/// Why a configuration is refused. The operator's fault, all of them.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// The file is larger than any sensible one.
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Not JSON of this schema; the message names line, column and field.
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// What the parser found.
+        source: serde_json::Error,
+    },
+    /// A schema this program does not know.
+    Schema {
+        /// What the file says.
+        got: u32,
+    },
+    /// Metrics would be open to the network.
+    AdminNotLoopback {
+        /// What the file says.
+        got: SocketAddr,
+    },
+    /// Two rules for one name: which one counts would depend on their order.
+    CallerTwice {
+        /// The name.
+        name: CallerName,
+    },
+    /// A number that would switch a protection off, or the service.
+    OutOfRange {
+        /// The field.
+        field: &'static str,
+        /// Smallest and largest value.
+        range: (u32, u32),
+        /// What the file says.
+        got: u32,
+    },
+}
+
+impl Config {
+    /// Reads, parses and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text = read(path)?;
+        let mut config: Self =
+            serde_json::from_slice(&text).map_err(|source| ConfigError::Syntax { path: path.to_owned(), source })?;
+        config.check()?;
+        config.resolve_paths(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.schema != SCHEMA {
+            return Err(ConfigError::Schema { got: self.schema });
+        }
+        if !self.admin_listen.ip().is_loopback() {
+            return Err(ConfigError::AdminNotLoopback { got: self.admin_listen });
+        }
+        let Limits { connections, connections_per_address, handshake_seconds, shutdown_seconds } = self.limits;
+        in_range("limits.connections", connections, (1, 10_000))?;
+        in_range("limits.connections_per_address", connections_per_address, (1, 10_000))?;
+        in_range("limits.handshake_seconds", handshake_seconds, (1, 60))?;
+        in_range("limits.shutdown_seconds", shutdown_seconds, (1, 300))?;
+        let mut names = BTreeSet::new();
+        for rule in &self.callers {
+            in_range("callers[].requests_per_minute", rule.requests_per_minute, (1, 1_000_000))?;
+            in_range("callers[].burst", rule.burst, (1, 100_000))?;
+            if !names.insert(&rule.name) {
+                return Err(ConfigError::CallerTwice { name: rule.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_paths(&mut self, folder: &Path) {
+        let TlsFiles { certificate, private_key, client_ca } = &mut self.tls;
+        for path in [&mut self.master_secret, certificate, private_key, client_ca] {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    File::open(path).map_err(failed)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_FILE_SIZE {
+        return Err(ConfigError::TooLarge { path: path.to_owned() });
+    }
+    Ok(text)
+}
+
+fn in_range(field: &'static str, got: u32, range: (u32, u32)) -> Result<(), ConfigError> {
+    if (range.0..=range.1).contains(&got) { Ok(()) } else { Err(ConfigError::OutOfRange { field, range, got }) }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read { path, source } => write!(f, "Cannot read {}: {source}", path.display()),
+            Self::TooLarge { path } => write!(f, "{} is larger than {MAX_FILE_SIZE} bytes", path.display()),
+            Self::Syntax { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Schema { got } => write!(f, "`schema` is {got}; this program knows schema {SCHEMA}"),
+            Self::AdminNotLoopback { got } => {
+                write!(f, "`admin_listen` is {got}, which is not a loopback address; use 127.0.0.1 or [::1]")
+            }
+            Self::CallerTwice { name } => write!(f, "`callers` has two rules for {name}; join them into one"),
+            Self::OutOfRange { field, range: (low, high), got } => {
+                write!(f, "`{field}` is {got}; it must be between {low} and {high}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALID: &str = r#"{
+        "schema": 1, "listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "master_secret": "master.json",
+        "tls": { "certificate": "server.pem", "private_key": "/etc/server.key", "client_ca": "ca.pem" },
+        "callers": [{ "name": "join.example", "key_classes": ["state-disk"] }]
+    }"#;
+
+    fn load(text: &str) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path)
+    }
+
+    #[test]
+    fn relative_paths_are_relative_to_the_file() {
+        let config = load(VALID).unwrap();
+        assert!(config.master_secret.is_absolute() && config.master_secret.ends_with("master.json"));
+        assert_eq!(config.tls.private_key, Path::new("/etc/server.key"));
+    }
+
+    #[test]
+    fn an_unknown_or_missing_field_is_refused_by_name() {
+        for (from, to, expected) in [
+            ("\"schema\": 1", "\"schema\": 1, \"debug\": true", "unknown field `debug`"),
+            ("\"client_ca\"", "\"ca\"", "unknown field `ca`"),
+            ("\"key_classes\"", "\"classes\"", "unknown field `classes`"),
+            (", \"key_classes\": [\"state-disk\"]", "", "missing field `key_classes`"),
+            ("\"schema\": 1,", "", "missing field `schema`"),
+            ("[\"state-disk\"]", "[\"*\"]", "unknown variant `*`"),
+            ("join.example", "*.example", "DNS name"),
+            ("join.example", "", "DNS name"),
+        ] {
+            let error = load(&VALID.replace(from, to)).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_that_switch_a_protection_off_are_refused() {
+        let with_limits =
+            |limits: &str| VALID.replace("\"callers\"", &format!("\"limits\": {{{limits}}}, \"callers\""));
+        let rule = |more: &str| VALID.replace("\"name\"", &format!("{more}, \"name\""));
+        for text in [
+            VALID.replace("\"schema\": 1", "\"schema\": 2"),
+            VALID.replace("\"admin_listen\": \"127.0.0.1:0\"", "\"admin_listen\": \"0.0.0.0:9001\""),
+            with_limits("\"connections\": 0"),
+            with_limits("\"connections_per_address\": 10001"),
+            with_limits("\"handshake_seconds\": 0"),
+            with_limits("\"shutdown_seconds\": 301"),
+            rule("\"burst\": 0"),
+            rule("\"requests_per_minute\": 4294967295"),
+        ] {
+            assert!(load(&text).is_err(), "{text}");
+        }
+        let twice = "{ \"name\": \"join.example\", \"key_classes\": [] }, { \"name\"";
+        let error = load(&VALID.replace("{ \"name\"", twice)).unwrap_err();
+        assert!(matches!(error, ConfigError::CallerTwice { .. }), "{error}");
+    }
+}

@@ -1,0 +1,128 @@
+//! `GetDataKey` as gRPC sees it: asks the gate, writes the audit line, answers.
+
+use crate::callers::{Caller, CallerName};
+use crate::decision::{Asked, Decision, Gate, Refusal};
+use crate::metrics::Metrics;
+use latchkey_api::grpc::{Request, Status};
+use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
+use ring::rand::{SecureRandom, SystemRandom};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What is known about a connection's other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) address: SocketAddr,
+    pub(crate) caller: Caller,
+    /// For the audit line: the rule's name, or what the certificate says when no rule matches.
+    pub(crate) label: String,
+}
+
+impl Peer {
+    /// Names kept of a certificate that no single rule matches.
+    const NAMES_IN_LOG: usize = 4;
+
+    pub(crate) fn new(address: SocketAddr, caller: Caller, known: Option<&CallerName>, names: &[CallerName]) -> Self {
+        let label = known.map_or_else(
+            || {
+                let shown =
+                    names.iter().take(Self::NAMES_IN_LOG).map(|name| name.to_string().escape_debug().to_string());
+                format!("unknown({})", shown.collect::<Vec<_>>().join(" "))
+            },
+            ToString::to_string,
+        );
+        Self { address, caller, label }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct KeyService {
+    gate: Mutex<Gate>,
+    metrics: Arc<Metrics>,
+    ids: RequestIds,
+    started: Instant,
+}
+
+impl KeyService {
+    pub(crate) fn new(gate: Gate, metrics: Arc<Metrics>) -> Self {
+        Self { gate: Mutex::new(gate), metrics, ids: RequestIds::new(), started: Instant::now() }
+    }
+
+    fn decide(&self, peer: &Peer, asked: Asked<'_>) -> Decision {
+        // A panic elsewhere cannot leave the gate half-changed: it holds counters and the secret, which never changes.
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.handle(peer.caller, asked, self.started.elapsed())
+    }
+}
+
+impl Keys<Peer> for KeyService {
+    async fn get_data_key(&self, request: Request<Peer, GetDataKeyRequest>) -> Result<GetDataKeyResponse, Status> {
+        let begun = Instant::now();
+        let GetDataKeyRequest { key_id, length, version } = &request.message;
+        let asked = Asked { key_id, length: *length, version: *version };
+        let decision = self.decide(&request.context, asked);
+        let request_id = self.ids.next();
+        audit(&request_id, &request.context, asked, &decision);
+        self.metrics.call(decision.outcome.as_ref().err(), begun.elapsed());
+        match decision.outcome {
+            Ok(derived) => {
+                Ok(GetDataKeyResponse { data_key: derived.key.expose().to_vec(), version: derived.version.number() })
+            }
+            Err(refusal) => Err(status(&refusal, &request_id)),
+        }
+    }
+}
+
+/// One line per call, on the target `audit`. Neither the key nor anything the peer wrote goes into it.
+fn audit(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision) {
+    let Asked { length, version, .. } = asked;
+    let key_id = decision.key_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let class = decision.key_id.map_or("-", |id| id.class().name());
+    let Peer { address, label, .. } = peer;
+    match &decision.outcome {
+        Ok(derived) => tracing::info!(
+            target: "audit", request_id, caller = %label, peer = %address, class, key_id, length,
+            version = derived.version.number(), outcome = "granted", "Data key request"
+        ),
+        Err(refusal) => tracing::warn!(
+            target: "audit", request_id, caller = %label, peer = %address, class, key_id, length, version,
+            outcome = refusal.code(), "Data key request"
+        ),
+    }
+}
+
+fn status(refusal: &Refusal, request_id: &str) -> Status {
+    let message = format!("{refusal} [{}, request {request_id}]", refusal.code());
+    match refusal {
+        Refusal::RateLimited => Status::resource_exhausted(message),
+        Refusal::UnknownCaller | Refusal::AmbiguousCaller | Refusal::ClassDenied(_) => {
+            Status::permission_denied(message)
+        }
+        Refusal::BadKeyId(_) | Refusal::BadLength(_) => Status::invalid_argument(message),
+        Refusal::UnknownVersion(_) => Status::not_found(message),
+        Refusal::Internal => Status::internal(message),
+    }
+}
+
+/// Unique over restarts: a random prefix for the process, then a counter.
+#[derive(Debug)]
+struct RequestIds {
+    prefix: u32,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    fn new() -> Self {
+        let mut prefix = [0; 4];
+        // Only uniqueness in logs hangs on this; the process id does when there is no randomness.
+        let random = SystemRandom::new().fill(&mut prefix);
+        let prefix = random.map_or_else(|_| std::process::id(), |()| u32::from_be_bytes(prefix));
+        Self { prefix, next: AtomicU64::new(1) }
+    }
+
+    fn next(&self) -> String {
+        format!("{:08x}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}

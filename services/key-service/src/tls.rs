@@ -1,0 +1,107 @@
+//! Mutual TLS 1.3: what the service shows, what it demands, and whose certificate it saw.
+
+use crate::callers::CallerName;
+use crate::config::TlsFiles;
+use futures_rustls::TlsAcceptor;
+use latchkey_keys::{KeyError, read_private_file};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Largest private key file, bytes.
+const MAX_KEY_FILE: usize = 64 * 1024;
+
+/// gRPC needs HTTP/2, and ALPN keeps any other protocol's bytes away from it.
+const ALPN: &[u8] = b"h2";
+
+/// Why the TLS files are refused. The operator's fault, all of them.
+#[derive(Debug)]
+pub(crate) enum TlsError {
+    /// The private key's file is unsafe or unreadable.
+    KeyFile(KeyError),
+    /// A PEM file cannot be read or holds nothing usable.
+    Pem {
+        /// The file.
+        path: PathBuf,
+        /// What is missing or wrong.
+        fault: String,
+    },
+    /// The client authorities make no verifier.
+    Verifier(VerifierBuilderError),
+    /// Certificate and key do not belong together, or are of a kind that TLS 1.3 cannot use.
+    Identity(rustls::Error),
+}
+
+/// Loads the files. The result takes TLS 1.3 from clients with a certificate by one of the authorities, and nothing else:
+/// no resumption, so that every connection shows its certificate, and no early data.
+///
+/// # Errors
+/// [`TlsError`].
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(authorities(&files.client_ca)?, provider.clone())
+        .build()
+        .map_err(TlsError::Verifier)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(TlsError::Identity)?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .map_err(TlsError::Identity)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// The names in the client's certificate. rustls has verified it by now; without one there are no names.
+pub(crate) fn peer_names(connection: &ServerConnection) -> Vec<CallerName> {
+    let Some(leaf) = connection.peer_certificates().and_then(<[_]>::first) else { return Vec::new() };
+    let Ok(certificate) = webpki::EndEntityCert::try_from(leaf) else { return Vec::new() };
+    let dns = certificate.valid_dns_names().map(|name| CallerName::Dns(name.to_ascii_lowercase()));
+    let uris = certificate.valid_uri_names().map(|name| CallerName::Uri(name.to_owned()));
+    dns.chain(uris).collect()
+}
+
+fn authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(path)? {
+        store.add(certificate).map_err(|error| pem(path, &error))?;
+    }
+    Ok(Arc::new(store))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    match found {
+        Ok(found) if found.is_empty() => Err(pem(path, &"no certificate in PEM form")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(pem(path, &error)),
+    }
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let text = read_private_file(path, MAX_KEY_FILE).map_err(TlsError::KeyFile)?;
+    PrivateKeyDer::from_pem_slice(text.expose()).map_err(|_| pem(path, &"no private key in PEM form"))
+}
+
+fn pem(path: &Path, fault: &dyn fmt::Display) -> TlsError {
+    TlsError::Pem { path: path.to_owned(), fault: fault.to_string() }
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyFile(error) => error.fmt(f),
+            Self::Pem { path, fault } => write!(f, "{}: {fault}", path.display()),
+            Self::Verifier(error) => write!(f, "`tls.client_ca` cannot be used: {error}"),
+            Self::Identity(error) => write!(f, "`tls.certificate` and `tls.private_key` cannot be used: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}

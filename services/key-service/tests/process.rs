@@ -1,0 +1,175 @@
+//! The binary as its operator and its network see it: arguments, checks, limits, the end.
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+mod rig;
+
+use rig::{DISKS, JOIN, Rig};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs::{self, Permissions};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Exit code, stdout and stderr.
+fn outcome(output: &std::process::Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn check_says_what_the_service_would_do() {
+    let rig = Rig::new();
+    let (code, stdout, stderr) = outcome(&rig.check());
+    assert_eq!((code, stderr.as_str()), (Some(0), ""));
+    for part in ["version 2 of the master secret (1, 2 held)", JOIN, DISKS, "state-disk and measurement-secret"] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+}
+
+#[test]
+fn an_empty_list_of_callers_means_nobody() {
+    let mut rig = Rig::new();
+    rig.config["callers"] = json!([]);
+    let (code, stdout, _) = outcome(&rig.check());
+    assert_eq!(code, Some(0));
+    assert!(stdout.contains("nobody"), "{stdout}");
+}
+
+/// A good key that belongs to no certificate here.
+fn other_key() -> String {
+    rcgen::KeyPair::generate().unwrap().serialize_pem()
+}
+
+#[test]
+fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
+    type Spoil = fn(&mut Rig);
+    let table: [(Spoil, &str); 10] = [
+        (|rig| rig.config["debug"] = true.into(), "unknown field `debug`"),
+        (|rig| rig.config["schema"] = 2.into(), "schema 1"),
+        (|rig| rig.config["admin_listen"] = "0.0.0.0:9001".into(), "loopback"),
+        (|rig| rig.config["master_secret"] = "absent.json".into(), "absent.json"),
+        (|rig| fs::set_permissions(rig.path("master.json"), Permissions::from_mode(0o644)).unwrap(), "chmod"),
+        (|rig| fs::set_permissions(rig.path("server.key"), Permissions::from_mode(0o640)).unwrap(), "chmod"),
+        (|rig| fs::write(rig.path("clients-ca.pem"), "").unwrap(), "no certificate"),
+        (|rig| fs::rename(rig.path("clients-ca.pem"), rig.path("server.pem")).unwrap(), "clients-ca.pem"),
+        (|rig| rig::pki::write_private(&rig.path("server.key"), &other_key()), "`tls.private_key`"),
+        (|rig| rig::pki::write_private(&rig.path("server.key"), "not a key"), "no private key"),
+    ];
+    for (spoil, fix) in table {
+        let mut rig = Rig::new();
+        spoil(&mut rig);
+        let (code, _, stderr) = outcome(&rig.check());
+        assert_eq!(code, Some(2), "{stderr}");
+        assert!(stderr.contains(fix), "{fix}: {stderr}");
+        let (code, _, stderr) = outcome(&rig.command().output().unwrap());
+        assert_eq!(code, Some(2), "without --check: {stderr}");
+    }
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_a_taken_port_with_1() {
+    let binary = env!("CARGO_BIN_EXE_latchkey-key-service");
+    let (code, _, stderr) = outcome(&Command::new(binary).arg("--frobnicate").output().unwrap());
+    assert_eq!(code, Some(2), "{stderr}");
+    let (code, stdout, _) = outcome(&Command::new(binary).arg("--version").output().unwrap());
+    assert_eq!((code, stdout.as_str()), (Some(0), concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")));
+    let mut rig = Rig::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    rig.config["listen"] = taken.local_addr().unwrap().to_string().into();
+    let (code, _, stderr) = outcome(&rig.command().output().unwrap());
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(stderr.contains("Cannot listen on 127.0.0.1:"), "{stderr}");
+}
+
+#[test]
+fn sigterm_ends_it_with_0_even_while_a_peer_hangs_in_its_handshake() {
+    let rig = Rig::new();
+    let service = rig.start();
+    let _hanging = TcpStream::connect(service.address()).unwrap();
+    assert_eq!(service.page("/healthz"), ("HTTP/1.1 200 OK".to_owned(), "ok\n".to_owned()));
+    let (status, log) = service.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    assert!(log.contains("Stopped"), "{log}");
+}
+
+#[test]
+fn a_peer_that_never_finishes_its_handshake_is_cut_off() {
+    let mut rig = Rig::new();
+    rig.config["limits"] = json!({ "handshake_seconds": 1 });
+    let mut service = rig.start();
+    let mut slow = TcpStream::connect(service.address()).unwrap();
+    slow.write_all(b"\x16\x03\x01").unwrap();
+    let mut rest = Vec::new();
+    // Ends only because the service closes; a reset is as good as an end of file.
+    drop(slow.read_to_end(&mut rest));
+    service.next_line("timed out");
+    let page = service.page("/metrics").1;
+    assert!(page.contains("reason=\"handshake-timeout\"} 1"), "{page}");
+}
+
+#[test]
+fn one_host_cannot_take_more_than_its_share_of_connections() {
+    let mut rig = Rig::new();
+    rig.config["limits"] = json!({ "connections_per_address": 2, "handshake_seconds": 60 });
+    let service = rig.start();
+    let _held = [TcpStream::connect(service.address()).unwrap(), TcpStream::connect(service.address()).unwrap()];
+    let mut third = TcpStream::connect(service.address()).unwrap();
+    let mut rest = Vec::new();
+    drop(third.read_to_end(&mut rest));
+    let page = service.page("/metrics").1;
+    assert!(page.contains("reason=\"full\"} 1"), "{page}");
+}
+
+#[test]
+fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: there is no python3 here, so OpenSSL cannot be tried");
+        return;
+    }
+    let rig = Rig::new();
+    let mut service = rig.start();
+    let join = rig.client("join", &[JOIN]);
+    let address = service.address();
+    let handshake = |version: &str| -> Value {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls.py");
+        let mut command = Command::new("python3");
+        command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string());
+        command.arg(rig.servers.certificate()).args([&join.certificate, &join.key]).arg(version);
+        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+    };
+    let refused = handshake("TLSv1_2");
+    assert_eq!(refused, json!({ "refused": "TLSV1_ALERT_PROTOCOL_VERSION" }));
+    let line = service.next_line("TLS handshake failed");
+    assert!(line.contains("SupportedVersions") || line.contains("TLS"), "{line}");
+    let accepted = handshake("TLSv1_3");
+    assert_eq!(accepted["version"], "TLSv1.3", "{accepted}");
+    assert_eq!(accepted["ticket"], false, "{accepted}");
+    assert_ne!(accepted["first"], "", "the service spoke HTTP/2: {accepted}");
+}
+
+/// The same command in a shell that asks for core files, in a folder of its own.
+fn asking_for_cores(command: &Command, folder: &Path) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -c unlimited && exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
+    shell.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn a_crash_leaves_no_core_file_with_the_master_secret_in_it() {
+    let rig = Rig::new();
+    let aborting = "ulimit -c unlimited && kill -ABRT $$";
+    let other = Command::new("sh").args(["-c", aborting]).current_dir(rig.folder.path()).status().unwrap();
+    if !other.core_dumped() {
+        eprintln!("SKIPPED: this system writes no core files at all");
+        return;
+    }
+    let service = Rig::start_by(asking_for_cores(&rig.command(), rig.folder.path()));
+    let (status, log) = service.end_by(Signal::ABORT);
+    assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{log}");
+    assert!(!status.core_dumped());
+}

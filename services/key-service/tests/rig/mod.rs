@@ -1,0 +1,170 @@
+//! The real binary with a configuration, certificates and a master secret of its own.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test binary uses its part; a rig that fails shall fail there"
+)]
+
+pub mod pki;
+pub mod python;
+
+use latchkey_keys::MasterSecret;
+use pki::{Authority, Identity, Kind};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use tempfile::TempDir;
+
+/// May have state-disk keys and the measurement secret.
+pub const JOIN: &str = "join.latchkey.test";
+/// May have state-disk keys only; known by a URI.
+pub const DISKS: &str = "spiffe://latchkey.test/disks";
+
+/// Files, before anything runs.
+pub struct Rig {
+    pub folder: TempDir,
+    pub config: Value,
+    pub master: MasterSecret,
+    pub clients: Authority,
+    pub servers: Authority,
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let clients = Authority::new(folder.path(), "clients-ca");
+        let servers = Authority::new(folder.path(), "servers-ca");
+        servers.issue("server", &["127.0.0.1"], Kind::Server);
+        let master = MasterSecret::random().unwrap().rotated().unwrap();
+        master.write_new(&folder.path().join("master.json")).unwrap();
+        let config = json!({
+            "schema": 1,
+            "listen": "127.0.0.1:0",
+            "admin_listen": "127.0.0.1:0",
+            "master_secret": "master.json",
+            "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "clients-ca.pem" },
+            "callers": [
+                { "name": JOIN, "key_classes": ["state-disk", "measurement-secret"] },
+                { "name": DISKS, "key_classes": ["state-disk"] },
+            ],
+        });
+        Self { folder, config, master, clients, servers }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn client(&self, file: &str, names: &[&str]) -> Identity {
+        self.clients.issue(file, names, Kind::Client)
+    }
+
+    /// Writes the configuration and prepares the command.
+    pub fn command(&self) -> Command {
+        let file = self.path("config.json");
+        fs::write(&file, self.config.to_string()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey-key-service"));
+        command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs `--check`.
+    pub fn check(&self) -> Output {
+        self.command().arg("--check").output().unwrap()
+    }
+
+    /// Starts the service and waits until it serves.
+    pub fn start(&self) -> Service {
+        Self::start_by(self.command())
+    }
+
+    /// Starts the service by a command of the test's own and waits until it serves.
+    pub fn start_by(mut command: Command) -> Service {
+        let mut process = command.spawn().unwrap();
+        let stderr = process.stderr.take().unwrap();
+        let (send, lines) = channel();
+        let reader = std::thread::spawn(move || {
+            BufReader::new(stderr)
+                .lines()
+                .map_while(Result::ok)
+                .take_while(|line| send.send(line.clone()).is_ok())
+                .count()
+        });
+        let mut service = Service { process, lines, log: Vec::new(), reader: Some(reader), address: None, admin: None };
+        let serving = service.next_line("Serving");
+        let field = |name: &str| {
+            let value = serving.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+            value.unwrap().parse().unwrap()
+        };
+        service.address = Some(field("address"));
+        service.admin = Some(field("admin"));
+        service
+    }
+}
+
+/// The running binary; killed when dropped.
+pub struct Service {
+    pub process: Child,
+    lines: Receiver<String>,
+    log: Vec<String>,
+    reader: Option<JoinHandle<usize>>,
+    address: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+}
+
+impl Service {
+    pub fn address(&self) -> SocketAddr {
+        self.address.unwrap()
+    }
+
+    /// Blocks until the log gets a line with this text, not counting lines seen by earlier calls; fails when the service
+    /// ends before.
+    pub fn next_line(&mut self, text: &str) -> String {
+        while let Ok(line) = self.lines.recv() {
+            self.log.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("the service ended without `{text}`:\n{}", self.log.join("\n"));
+    }
+
+    /// SIGTERM, then everything it logged and how it ended.
+    pub fn stop(self) -> (ExitStatus, String) {
+        self.end_by(Signal::TERM)
+    }
+
+    /// A signal, then everything it logged and how it ended.
+    pub fn end_by(mut self, signal: Signal) -> (ExitStatus, String) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        let status = self.process.wait().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        self.log.extend(self.lines.try_iter());
+        (status, self.log.join("\n"))
+    }
+
+    /// The body of a page on the admin port, behind its status line.
+    pub fn page(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(self.admin.unwrap()).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Already gone after `stop`.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
