@@ -45,7 +45,7 @@ reason_codes! {
     EvidenceMalformed = "evidence-malformed", Peer, EvidenceMalformed, "run the same release on both sides";
 
     // The endorsement key.
-    /// The EK public area is no TPMT_PUBLIC.
+    /// The EK public area is no `TPMT_PUBLIC`.
     EkMalformed = "ek-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the endorsement key as the TPM returned it";
     /// The EK public area is none of the TCG's EK templates.
     EkTemplateUnknown = "ek-template-unknown", Platform, TpmNotTrusted, "create the endorsement key from TCG template L-1, L-2, H-1, H-2 or H-3";
@@ -79,7 +79,7 @@ reason_codes! {
     EkCertificateChainInvalid = "ek-certificate-chain-invalid", Platform, TpmNotTrusted, "issue the chain according to RFC 5280: the detail names the rule that is broken";
 
     // The attestation key.
-    /// The AK public area is no TPMT_PUBLIC.
+    /// The AK public area is no `TPMT_PUBLIC`.
     AkMalformed = "ak-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the attestation key as the TPM returned it";
     /// The AK may sign data the TPM did not make.
     AkNotRestricted = "ak-not-restricted", Peer, TpmNotTrusted, "create the attestation key with the attribute `restricted`";
@@ -99,15 +99,15 @@ reason_codes! {
     ActivationFailed = "activation-failed", Peer, TpmNotTrusted, "let the TPM that holds the endorsement key hold the attestation key too, and activate the credential of this very connection";
 
     // The quote.
-    /// The quote is no TPMS_ATTEST, or has bytes left over.
+    /// The quote is no `TPMS_ATTEST`, or has bytes left over.
     QuoteMalformed = "quote-malformed", Peer, EvidenceMalformed, "send the TPMS_ATTEST as the TPM returned it";
     /// The structure was not made inside a TPM.
     QuoteNotTpmGenerated = "quote-not-tpm-generated", Peer, EvidenceRejected, "send a quote made by the TPM: this structure does not begin with TPM_GENERATED_VALUE";
     /// The structure is another attestation than a quote.
-    QuoteWrongType = "quote-wrong-type", Peer, EvidenceRejected, "send the result of TPM2_Quote";
+    QuoteWrongType = "quote-wrong-type", Peer, EvidenceRejected, "send the result of TPM2_Quote and of no other attestation command";
     /// The quote was made for another session, role, direction or time.
     QuoteBindingMismatch = "quote-binding-mismatch", Peer, EvidenceRejected, "quote the binding of this very connection: if that was done, something relays or replays evidence";
-    /// The signature is no TPMT_SIGNATURE.
+    /// The signature is no `TPMT_SIGNATURE`.
     SignatureMalformed = "signature-malformed", Peer, EvidenceMalformed, "send the TPMT_SIGNATURE as the TPM returned it";
     /// The signature's scheme is not the AK's.
     SignatureAlgorithm = "signature-algorithm", Peer, EvidenceRejected, "sign with the attestation key's own scheme and SHA-256";

@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod codes;
+#[cfg(feature = "fake-tpm")]
+pub mod fake_tpm;
 pub mod parse;
 pub mod policy;
 pub mod record;

@@ -6,6 +6,7 @@
 
 mod ak;
 mod certificate;
+pub(crate) mod cfb;
 mod credential;
 mod ek;
 mod quote;

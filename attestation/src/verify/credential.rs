@@ -1,12 +1,12 @@
 //! `TPM2_MakeCredential` in software: TPM 2.0 Library Part 1, section 24 (credential protection) and annexes B.10.4
 //! (RSA) and C.6.4 (ECC).
 
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
-use latchkey_tpm::wire::{Credential, Curve, EccPoint, HashAlg, Public, PublicKey, Symmetric, kdf_a, kdf_e};
+use latchkey_tpm::wire::{Credential, Curve, EccPoint, HashAlg, Public, PublicKey, kdf_a, kdf_e};
 use ring::agreement;
 use ring::rand::SecureRandom;
 use zeroize::Zeroizing;
 
+use super::cfb;
 use crate::parse::{Bytes, MAX_CREDENTIAL};
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -27,7 +27,7 @@ pub(super) fn make(
     // Part 1, section 24.4: the key from KDFa(nameAlg, seed, "STORAGE", name), then CFB with a zero IV.
     let key = kdf_a(hash, &seed, "STORAGE", name, &[], ek.symmetric.bits());
     let mut identity = Zeroizing::new(sized(secret)?);
-    encrypt_cfb(ek.symmetric, &key, &mut identity)?;
+    cfb::encrypt(ek.symmetric, &key, &mut identity).ok_or_else(|| fault("no cipher for this endorsement key"))?;
     // Part 1, section 24.5: the key from KDFa(nameAlg, seed, "INTEGRITY"), the HMAC over ciphertext and name.
     let key = kdf_a(hash, &seed, "INTEGRITY", &[], &[], bits);
     let integrity = hash.hmac(&key, &[&identity, name]).as_ref().to_vec();
@@ -59,30 +59,6 @@ fn share_seed(
         kdf_e(hash, z, "IDENTITY", &public.x, &ek.x, digest_bits(hash))
     });
     Ok((seed.map_err(|_| invalid())?, public.marshal()))
-}
-
-/// CFB with full blocks and a zero IV, in place.
-fn encrypt_cfb(cipher: Symmetric, key: &[u8], data: &mut [u8]) -> Result<(), Refusal> {
-    match cipher {
-        Symmetric::Aes128Cfb => cfb(&aes::Aes128::new_from_slice(key).map_err(|_| fault("no AES-128 key"))?, data),
-        Symmetric::Aes256Cfb => cfb(&aes::Aes256::new_from_slice(key).map_err(|_| fault("no AES-256 key"))?, data),
-        Symmetric::Null => return Err(fault("an endorsement key without a cipher")),
-    }
-    Ok(())
-}
-
-fn cfb<C>(cipher: &C, data: &mut [u8])
-where
-    C: BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
-{
-    let mut feedback = aes::Block::default();
-    for chunk in data.chunks_mut(feedback.len()) {
-        cipher.encrypt_block(&mut feedback);
-        for (byte, pad) in chunk.iter_mut().zip(feedback.iter_mut()) {
-            *byte ^= *pad;
-            *pad = *byte;
-        }
-    }
 }
 
 /// As `TPM2B_DIGEST`.

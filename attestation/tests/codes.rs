@@ -1,0 +1,67 @@
+//! Reason codes are an interface: operators search for them, dashboards count them.
+
+use std::collections::BTreeSet;
+
+use latchkey_attestation::refusal::{CoarseReason, ReasonCode, Refusal};
+
+#[test]
+fn codes_are_never_renamed_or_removed() {
+    let known: BTreeSet<&str> = include_str!("fixtures/reason-codes.txt").lines().collect();
+    let now: BTreeSet<&str> = ReasonCode::ALL.iter().map(|code| code.as_str()).collect();
+    let gone: Vec<_> = known.difference(&now).collect();
+    assert!(gone.is_empty(), "these codes are published and must stay: {gone:?}");
+    let new: Vec<_> = now.difference(&known).collect();
+    assert!(new.is_empty(), "add the new codes to tests/fixtures/reason-codes.txt: {new:?}");
+}
+
+#[test]
+fn codes_are_distinct_kebab_case_and_read_back() {
+    let mut seen = BTreeSet::new();
+    for &code in ReasonCode::ALL {
+        let text = code.as_str();
+        assert!(seen.insert(text), "{text} is there twice");
+        assert!(text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'), "{text}");
+        assert_eq!(text.parse(), Ok(code));
+        let json = serde_json::to_string(&code).unwrap();
+        assert_eq!(json, format!("\"{text}\""));
+        assert_eq!(serde_json::from_str::<ReasonCode>(&json).unwrap(), code);
+    }
+    assert!("no-such-code".parse::<ReasonCode>().is_err());
+}
+
+#[test]
+fn every_remedy_is_a_sentence_that_names_something_to_do() {
+    for &code in ReasonCode::ALL {
+        let remedy = code.remedy();
+        let words = remedy.split(' ').count();
+        assert!(words >= 6, "{code}: {remedy}");
+        assert!(!remedy.ends_with('.') && remedy.starts_with(char::is_lowercase), "{code}: {remedy}");
+        assert!(code.coarse().remedy().split(' ').count() >= 6);
+    }
+}
+
+#[test]
+fn a_refusal_reads_as_code_detail_and_remedy() {
+    let refusal = Refusal::new(ReasonCode::EkNotPinned, "EK 00ff");
+    assert_eq!(
+        refusal.to_string(),
+        "ek-not-pinned: EK 00ff (add this TPM's EK digest to the policy's `pinned-ek` rule, if the machine is yours)"
+    );
+    let json = serde_json::to_value(&refusal).unwrap();
+    assert_eq!(json, serde_json::json!({"code": "ek-not-pinned", "detail": "EK 00ff"}));
+    assert_eq!(refusal.coarse(), CoarseReason::TpmNotTrusted);
+}
+
+#[test]
+fn coarse_reasons_are_the_words_on_the_wire() {
+    for &code in ReasonCode::ALL {
+        let coarse = code.coarse();
+        assert_eq!(serde_json::to_string(&coarse).unwrap(), format!("\"{coarse}\""));
+    }
+}
+
+#[test]
+fn a_detail_is_cut_at_a_character() {
+    let refusal = Refusal::new(ReasonCode::EkNotPinned, "é".repeat(1000));
+    assert_eq!(refusal.detail().len(), 1024);
+}

@@ -1,0 +1,238 @@
+//! Policies and reference values fail closed when they are loaded: what is missing, empty, unknown or contradictory.
+
+mod support;
+
+use latchkey_attestation::refusal::{ReasonCode, Refusal};
+use latchkey_attestation::{EkDigest, Policy, ReferenceValues, References};
+use serde_json::{Value, json};
+use support::{image_json, pinned, policy, policy_json, reference_json, reference_values};
+
+fn sample() -> Value {
+    policy_json(pinned(&[digest(1)]))
+}
+
+fn digest(number: u8) -> EkDigest {
+    EkDigest::from_hex(&support::value(number)).unwrap()
+}
+
+fn load(json: &Value) -> Result<Policy, Refusal> {
+    Policy::from_json(json.to_string().as_bytes())
+}
+
+fn load_references(json: &Value) -> Result<ReferenceValues, Refusal> {
+    ReferenceValues::from_json(json.to_string().as_bytes())
+}
+
+/// `json` with the value at `pointer` replaced, or removed.
+fn with(json: &Value, pointer: &str, new: Option<Value>) -> Value {
+    let mut json = json.clone();
+    match new {
+        Some(value) => match json.pointer_mut(pointer) {
+            Some(place) => *place = value,
+            None => insert(&mut json, pointer, value),
+        },
+        None => {
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            json.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap();
+        }
+    }
+    json
+}
+
+fn insert(json: &mut Value, pointer: &str, value: Value) {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    json.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.to_owned(), value);
+}
+
+#[test]
+fn the_sample_policy_is_accepted() {
+    let policy = load(&sample()).unwrap();
+    assert_eq!(policy.selection().iter().collect::<Vec<_>>(), [0, 4, 7, 9, 11, 12, 13, 15]);
+}
+
+#[test]
+fn an_empty_policy_is_refused() {
+    let cases = [
+        ("/ak_trust", json!([])),
+        ("/ak_trust/0/ek_sha256", json!([])),
+        ("/ak_trust/0", json!({"kind": "ek-chain", "roots": []})),
+        ("/ak_algorithms", json!([])),
+        ("/pcrs/enforce", json!([])),
+        ("/references", json!([])),
+    ];
+    for (pointer, value) in cases {
+        let refusal = load(&with(&sample(), pointer, Some(value))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyEmpty, "{pointer}");
+    }
+    assert_eq!(load(&json!({})).unwrap_err().code(), ReasonCode::PolicyMalformed);
+    assert_eq!(Policy::from_json(b"").unwrap_err().code(), ReasonCode::PolicyMalformed);
+}
+
+#[test]
+fn a_policy_that_lacks_a_field_is_refused() {
+    for field in ["ak_trust", "ak_algorithms", "pcrs", "lock", "references", "version"] {
+        let refusal = load(&with(&sample(), &format!("/{field}"), None)).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{field}");
+    }
+    for field in ["/pcrs/enforce", "/pcrs/warn", "/references/0/minimum_version", "/ak_trust/0/ek_sha256"] {
+        let refusal = load(&with(&sample(), field, None)).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{field}");
+    }
+}
+
+#[test]
+fn an_unknown_field_of_a_policy_is_refused_at_every_level() {
+    for place in ["/extra", "/ak_trust/0/extra", "/pcrs/extra", "/references/0/extra"] {
+        let refusal = load(&with(&sample(), place, Some(json!(1)))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{place}");
+        assert!(refusal.detail().contains("extra"), "{refusal}");
+    }
+}
+
+#[test]
+fn an_unknown_policy_version_is_refused_as_such() {
+    for version in [0, 2, u64::MAX] {
+        let newer = with(&sample(), "/version", Some(json!(version)));
+        let newer = with(&newer, "/something_new", Some(json!(true)));
+        assert_eq!(load(&newer).unwrap_err().code(), ReasonCode::PolicyVersionUnknown);
+    }
+}
+
+#[test]
+fn there_is_no_trust_rule_none() {
+    for kind in ["none", "any", "tofu", "ak-certificate"] {
+        let json = with(&sample(), "/ak_trust/0", Some(json!({"kind": kind})));
+        assert_eq!(load(&json).unwrap_err().code(), ReasonCode::PolicyMalformed);
+    }
+}
+
+#[test]
+fn contradictory_and_duplicate_pcrs_are_refused() {
+    let cases = [
+        ("/pcrs/enforce", json!([4, 4])),
+        ("/pcrs/enforce", json!([7, 4])),
+        ("/pcrs/enforce", json!([24])),
+        ("/pcrs/enforce", json!([4, 15])),
+        ("/pcrs/warn", json!([4])),
+        ("/pcrs/warn", json!([15])),
+        ("/lock", json!("none")),
+        ("/lock", json!("pcr-14")),
+        ("/ak_algorithms", json!(["rsassa-2048-sha1"])),
+        ("/references/0/minimum_version", json!("1.0")),
+        ("/references/0/manifest", json!("../etc/passwd")),
+        ("/ak_trust/0/ek_sha256", json!([digest(1), digest(1)])),
+        ("/denied_ek_sha256", json!([digest(1), digest(1)])),
+        ("/ak_trust/0/ek_sha256", json!(["AB"])),
+    ];
+    for (pointer, value) in cases {
+        let refusal = load(&with(&sample(), pointer, Some(value.clone()))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{pointer} = {value}");
+    }
+    let twice = json!([{"manifest": "a", "minimum_version": "1.0.0"}, {"manifest": "a", "minimum_version": "2.0.0"}]);
+    assert_eq!(load(&with(&sample(), "/references", Some(twice))).unwrap_err().code(), ReasonCode::PolicyMalformed);
+}
+
+#[test]
+fn duplicate_keys_are_refused() {
+    let json = sample().to_string();
+    let twice = json.replacen("\"lock\":\"pcr-15\"", "\"lock\":\"pcr-15\",\"lock\":\"pcr-15\"", 1);
+    assert_ne!(json, twice);
+    assert_eq!(Policy::from_json(twice.as_bytes()).unwrap_err().code(), ReasonCode::PolicyMalformed);
+}
+
+#[test]
+fn unusable_roots_are_refused() {
+    let pem = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for root in ["", "AAAA", "no base64!", pem, "-----BEGIN CERTIFICATE-----\n", &pem.repeat(2)] {
+        let rule = json!({"kind": "ek-chain", "roots": [root]});
+        let refusal = load(&with(&sample(), "/ak_trust/0", Some(rule))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyRootInvalid, "{root:?}");
+    }
+}
+
+#[test]
+fn giant_files_are_refused_before_they_are_read() {
+    let giant = vec![b' '; 1024 * 1024 + 1];
+    assert_eq!(Policy::from_json(&giant).unwrap_err().code(), ReasonCode::PolicyMalformed);
+    assert_eq!(ReferenceValues::from_json(&giant).unwrap_err().code(), ReasonCode::ReferenceMalformed);
+    let deep = "[".repeat(100_000);
+    assert_eq!(Policy::from_json(deep.as_bytes()).unwrap_err().code(), ReasonCode::PolicyMalformed);
+}
+
+#[test]
+fn empty_reference_values_are_refused() {
+    let none = reference_json(&[]);
+    assert_eq!(load_references(&none).unwrap_err().code(), ReasonCode::ReferenceEmpty);
+    let enforces_nothing = with(&image_json(1), "/pcrs", Some(json!({})));
+    assert_eq!(load_references(&reference_json(&[enforces_nothing])).unwrap_err().code(), ReasonCode::ReferenceEmpty);
+    let only_warns = json!({"0": {"value": support::value(1), "rule": "warn"}});
+    let only_warns = with(&image_json(1), "/pcrs", Some(only_warns));
+    assert_eq!(load_references(&reference_json(&[only_warns])).unwrap_err().code(), ReasonCode::ReferenceEmpty);
+}
+
+#[test]
+fn malformed_reference_values_are_refused() {
+    let good = reference_json(&[image_json(1)]);
+    let value = support::value(1);
+    let cases = [
+        ("/name", json!("")),
+        ("/name", json!("a/b")),
+        ("/source", json!("guessed")),
+        ("/extra", json!(1)),
+        ("/images/0/extra", json!(1)),
+        ("/images/0/version", json!("one")),
+        ("/images/0/name", json!("Upper Case")),
+        ("/images/0/pcrs/04", json!({"value": value, "rule": "enforce"})),
+        ("/images/0/pcrs/24", json!({"value": value, "rule": "enforce"})),
+        ("/images/0/pcrs/15", json!({"value": value, "rule": "enforce"})),
+        ("/images/0/pcrs/4/rule", json!("ignore")),
+        ("/images/0/pcrs/4/value", json!("00")),
+        ("/images/0/pcrs/4/extra", json!(1)),
+        ("/provenance/by", json!("x".repeat(257))),
+        ("/provenance/extra", json!(1)),
+    ];
+    for (pointer, value) in cases {
+        let refusal = load_references(&with(&good, pointer, Some(value.clone()))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::ReferenceMalformed, "{pointer} = {value}");
+    }
+    for field in ["/name", "/source", "/provenance", "/images", "/version", "/images/0/pcrs", "/images/0/version"] {
+        assert_eq!(
+            load_references(&with(&good, field, None)).unwrap_err().code(),
+            ReasonCode::ReferenceMalformed,
+            "{field}"
+        );
+    }
+    let reversed = with(&image_json(1), "/not_before", Some(json!(2)));
+    let reversed = with(&reversed, "/not_after", Some(json!(1)));
+    let twice = reference_json(&[image_json(1), image_json(1)]);
+    for json in [reference_json(&[reversed]), twice] {
+        assert_eq!(load_references(&json).unwrap_err().code(), ReasonCode::ReferenceMalformed);
+    }
+    let newer = with(&good, "/version", Some(json!(2)));
+    assert_eq!(load_references(&newer).unwrap_err().code(), ReasonCode::ReferenceVersionUnknown);
+}
+
+#[test]
+fn reference_values_survive_a_round_trip() {
+    let values = reference_values(&reference_json(&[image_json(1), image_json(2)]));
+    assert_eq!(ReferenceValues::from_json(values.to_json().as_bytes()).unwrap(), values);
+}
+
+#[test]
+fn manifests_that_do_not_fit_the_policy_are_refused_when_loaded() {
+    let policy = policy(&sample());
+    let manifest = |image: Value| reference_values(&reference_json(&[image]));
+    let lacks_11 = with(&image_json(1), "/pcrs/11", None);
+    let unquoted = with(&image_json(1), "/pcrs/1", Some(json!({"value": support::value(1), "rule": "enforce"})));
+    for image in [lacks_11, unquoted] {
+        let refusal = References::new(&policy, vec![manifest(image)]).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::ReferenceUnfit);
+    }
+    assert_eq!(References::new(&policy, vec![]).unwrap_err().code(), ReasonCode::ReferenceMissing);
+    let good = manifest(image_json(1));
+    let twice = References::new(&policy, vec![good.clone(), good.clone()]).unwrap_err();
+    assert_eq!(twice.code(), ReasonCode::ReferenceMalformed);
+    let stranger = reference_values(&with(&reference_json(&[image_json(1)]), "/name", Some(json!("stranger"))));
+    let strange = References::new(&policy, vec![good, stranger]).unwrap_err();
+    assert_eq!(strange.code(), ReasonCode::ReferenceMalformed);
+}

@@ -1,0 +1,115 @@
+//! What the tests share: a policy, reference values, and the way through an appraisal.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_attestation::refusal::{ReasonCode, Refusal};
+use latchkey_attestation::{
+    Admission, Appraisal, AttesterIdentity, EkDigest, LockExpectation, Policy, ReferenceValues, References, TrustedAk,
+    VerifiedEvidence,
+};
+use ring::rand::SystemRandom;
+use serde_json::{Value, json};
+
+pub const NOW: u64 = 1_795_000_000;
+pub const BINDING: [u8; 32] = [0xb1; 32];
+/// The PCRs that the tests' policy enforces.
+pub const ENFORCED: [u8; 6] = [4, 7, 9, 11, 12, 13];
+
+pub fn policy_json(trust: Value) -> Value {
+    json!({
+        "version": 1,
+        "ak_trust": [trust],
+        "denied_ek_sha256": [],
+        "ak_algorithms": ["ecdsa-p256-sha256"],
+        "pcrs": {"enforce": ENFORCED, "warn": [0]},
+        "lock": "pcr-15",
+        "references": [{"manifest": "test", "minimum_version": "1.0.0"}],
+    })
+}
+
+pub fn pinned(digests: &[EkDigest]) -> Value {
+    json!({"kind": "pinned-ek", "ek_sha256": digests})
+}
+
+pub fn policy(json: &Value) -> Policy {
+    Policy::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+pub fn digest_of(tpm: &FakeTpm) -> EkDigest {
+    EkDigest::of_public_area(&tpm.ek_public().marshal()).unwrap()
+}
+
+/// A policy that pins this TPM.
+pub fn policy_for(tpm: &FakeTpm) -> Policy {
+    policy(&policy_json(pinned(&[digest_of(tpm)])))
+}
+
+/// The value that all enforced PCRs of `image 1.<number>.0` have: the number, repeated.
+pub fn value(number: u8) -> String {
+    format!("{number:02x}").repeat(32)
+}
+
+pub fn image_json(number: u8) -> Value {
+    let mut pcrs = serde_json::Map::new();
+    for index in ENFORCED {
+        pcrs.insert(index.to_string(), json!({"value": value(number), "rule": "enforce"}));
+    }
+    pcrs.insert("0".into(), json!({"value": value(number), "rule": "warn"}));
+    json!({"name": "image", "version": format!("1.{number}.0"), "pcrs": pcrs})
+}
+
+pub fn reference_json(images: &[Value]) -> Value {
+    json!({
+        "version": 1,
+        "name": "test",
+        "source": "recorded",
+        "provenance": {"by": "tests", "at": NOW},
+        "images": images,
+    })
+}
+
+pub fn reference_values(json: &Value) -> ReferenceValues {
+    ReferenceValues::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+pub fn references(policy: &Policy, images: &[Value]) -> References {
+    References::new(policy, vec![reference_values(&reference_json(images))]).unwrap()
+}
+
+/// A fake TPM that booted image `number`.
+pub fn booted(number: u8) -> FakeTpm {
+    let mut tpm = FakeTpm::generate();
+    boot(&mut tpm, number);
+    tpm
+}
+
+pub fn boot(tpm: &mut FakeTpm, number: u8) {
+    for index in ENFORCED.into_iter().chain([0]) {
+        tpm.set_pcr(index, [number; 32]);
+    }
+}
+
+/// As far as a trusted AK, honestly.
+pub fn trusted_ak(policy: &Policy, tpm: &FakeTpm) -> Result<TrustedAk, Refusal> {
+    let (challenge, pending) = Appraisal::begin(policy, &tpm.identity(), NOW, &SystemRandom::new())?;
+    pending.confirm(&tpm.activate(challenge.credential()).unwrap_or_default())
+}
+
+/// As far as verified evidence, honestly.
+pub fn verified(policy: &Policy, tpm: &FakeTpm) -> Result<VerifiedEvidence, Refusal> {
+    let (challenge, pending) = Appraisal::begin(policy, &tpm.identity(), NOW, &SystemRandom::new())?;
+    let evidence = tpm.evidence(&challenge, &BINDING).unwrap();
+    pending.confirm(evidence.activated_secret())?.verify(&evidence, &BINDING)
+}
+
+/// All the way, honestly, against image 1.1.0.
+pub fn admitted(tpm: &FakeTpm, lock: LockExpectation) -> Result<Admission, Refusal> {
+    let policy = policy_for(tpm);
+    let references = references(&policy, &[image_json(1)]);
+    policy.validate(&verified(&policy, tpm)?, &references, lock, NOW)
+}
+
+pub fn begin_code(policy: &Policy, identity: &AttesterIdentity) -> Option<ReasonCode> {
+    Appraisal::begin(policy, identity, NOW, &SystemRandom::new()).err().map(|refusal| refusal.code())
+}
