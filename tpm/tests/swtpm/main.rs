@@ -1,0 +1,8 @@
+//! The device module against swtpm, with tpm2-tools and the `tpm2-protocol` crate as second opinions. Tests skip, and
+//! say so, where swtpm is not installed.
+
+mod attester;
+mod commands;
+mod interposer;
+mod support;
+mod tools;

@@ -1,0 +1,99 @@
+//! Templates, policies and names against published and recorded values.
+
+use latchkey_tpm::wire::{
+    Attributes, Curve, EccPoint, EkTemplate, HashAlg, KeyScheme, Public, PublicKey, Signature, attestation_key,
+    policy_a, policy_b, salt_key,
+};
+
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).expect("hex")).collect()
+}
+
+/// The P-384 endorsement key of a swtpm, as `tpm2_readpublic` printed it.
+fn recorded() -> Public {
+    let mut public = EkTemplate::P384H3.public();
+    let x = hex("858890b88def578c42ebf35f5a8aa93eef016ab180d1a1ddc4820bd7acda70e9d17a7ea8489fc5e56343be4f693ef0cf");
+    let y = hex("400bed6333918524d322ab6cd0f429fb6edbd775256fe5cd427d60ae1d54be8c22b992e76ca19f5d7e89761877ab2f19");
+    public.key = PublicKey::Ecc { curve: Curve::P384, point: EccPoint { x, y } };
+    public
+}
+
+/// A key of the attestation-key template.
+fn attestation() -> Public {
+    let mut public = attestation_key();
+    public.key = PublicKey::Ecc { curve: Curve::P256, point: EccPoint { x: vec![1; 32], y: vec![2; 32] } };
+    public
+}
+
+#[test]
+fn policies_are_those_of_the_profile() {
+    assert_eq!(policy_a(HashAlg::Sha256), hex("837197674484b3f81a90cc8d46a5d724fd52d76e06520b64f2a1da1b331469aa"));
+    assert_eq!(policy_b(HashAlg::Sha256), hex("ca3d0a99a2b93906f7a3342414efcfb3a385d44cd1fd459089d19b5071c0b7a0"));
+    let b384 = "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12";
+    assert_eq!(policy_b(HashAlg::Sha384), hex(b384));
+}
+
+#[test]
+fn templates_have_the_attributes_of_the_profile() {
+    for template in EkTemplate::ALL {
+        let expected = if template.is_high_range() { 0x0003_00f2 } else { 0x0003_00b2 };
+        assert_eq!(template.public().attributes.bits(), expected, "{template:?}");
+        assert_eq!(template.public().endorsement_template(), Some(template));
+    }
+    assert_eq!(attestation_key().attributes.bits(), 0x0005_0472);
+}
+
+#[test]
+fn the_name_is_what_tpm2_tools_say() {
+    let name = "000c3e07fab8e2e690998074ffd41bd8c2d0743376b027e9681f9fd36cd2f6f3dddabda806ac5d3fc2e1426c8e71af6148db";
+    assert_eq!(recorded().name(), hex(name));
+    assert!(recorded().is_endorsement_key());
+}
+
+#[test]
+fn a_key_that_can_leave_or_sign_anything_is_no_attestation_key() {
+    assert!(attestation().is_restricted_signing_key());
+    let with = |bits: u32| Public { attributes: Attributes::from_bits(bits).expect("bits"), ..attestation() };
+    let needed = [
+        Attributes::RESTRICTED,
+        Attributes::SIGN,
+        Attributes::FIXED_TPM,
+        Attributes::FIXED_PARENT,
+        Attributes::SENSITIVE_DATA_ORIGIN,
+    ];
+    for attribute in needed {
+        let without = with(attestation().attributes.bits() & !attribute.bits());
+        assert!(!without.is_restricted_signing_key(), "{attribute:?}");
+    }
+    for attribute in [Attributes::DECRYPT, Attributes::X509_SIGN] {
+        assert!(!with((attestation().attributes | attribute).bits()).is_restricted_signing_key(), "{attribute:?}");
+    }
+    assert!(!Public { scheme: KeyScheme::Null, ..attestation() }.is_restricted_signing_key());
+}
+
+#[test]
+fn a_key_that_differs_from_every_template_is_no_endorsement_key() {
+    assert!(!attestation().is_endorsement_key());
+    assert!(!salt_key().is_endorsement_key());
+    let no_policy = Public { auth_policy: Vec::new(), ..recorded() };
+    assert!(!no_policy.is_endorsement_key(), "anybody who may use it could activate");
+    let movable = Attributes::from_bits(recorded().attributes.bits() & !Attributes::FIXED_TPM.bits()).expect("bits");
+    assert!(!Public { attributes: movable, ..recorded() }.is_endorsement_key());
+}
+
+#[test]
+fn reserved_attributes_are_refused() {
+    assert!(Attributes::from_bits(1).is_err());
+    assert!(Attributes::from_bits(1 << 31).is_err());
+}
+
+#[test]
+fn a_point_off_the_curve_verifies_nothing() {
+    let signature = Signature::Ecdsa { hash: HashAlg::Sha256, r: vec![1; 32], s: vec![1; 32] };
+    assert!(attestation().verify(b"message", &signature).is_err());
+    // A scalar of zero and a point of zeros: the usual way to fool a verifier that does not check.
+    let mut zero = attestation();
+    zero.key = PublicKey::Ecc { curve: Curve::P256, point: EccPoint { x: vec![0; 32], y: vec![0; 32] } };
+    let signature = Signature::Ecdsa { hash: HashAlg::Sha256, r: vec![0; 32], s: vec![0; 32] };
+    assert!(zero.verify(b"message", &signature).is_err());
+}
