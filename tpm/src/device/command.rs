@@ -4,6 +4,7 @@ use super::session::{Grant, Session};
 use super::{MAX_RESPONSE, Reason, ResponseCode, TpmError, Transport};
 use crate::wire::{HashAlg, Reader, WireError, Writer};
 use std::fmt;
+use zeroize::Zeroizing;
 
 const ST_NO_SESSIONS: u16 = 0x8001;
 const ST_SESSIONS: u16 = 0x8002;
@@ -39,10 +40,9 @@ pub(super) enum Auth<'a> {
 }
 
 /// The answer to a command that succeeded.
-#[derive(Debug)]
 pub(super) struct Response {
     pub(super) handle: Option<u32>,
-    pub(super) parameters: Vec<u8>,
+    pub(super) parameters: Zeroizing<Vec<u8>>,
 }
 
 impl Tpm {
@@ -55,7 +55,8 @@ impl Tpm {
     /// answer's HMACs.
     pub(super) fn run(&mut self, command: &Command<'_>, auths: &mut [Auth<'_>]) -> Result<Response, TpmError> {
         let (bytes, grants) = command.build(auths)?;
-        let mut answer = Vec::new();
+        // Some answers are secrets.
+        let mut answer = Zeroizing::new(Vec::new());
         let mut attempt = 1;
         loop {
             self.transport.transmit(&bytes, &mut answer)?;
@@ -178,10 +179,10 @@ impl Command<'_> {
         let fault = |error| self.malformed(error);
         let handle = if self.returns_handle { Some(reader.u32().map_err(fault)?) } else { None };
         if auths.is_empty() {
-            return Ok(Response { handle, parameters: reader.rest().to_vec() });
+            return Ok(Response { handle, parameters: Zeroizing::new(reader.rest().to_vec()) });
         }
         let size = reader.u32().map_err(fault)?;
-        let parameters = reader.bytes(size as usize).map_err(fault)?.to_vec();
+        let parameters = Zeroizing::new(reader.bytes(size as usize).map_err(fault)?.to_vec());
         let rp_hash = self.rp_hash(&parameters);
         for (auth, grant) in auths.iter_mut().zip(grants) {
             let nonce = reader.sized("session nonce", HashAlg::MAX_SIZE).map_err(fault)?;

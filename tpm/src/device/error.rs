@@ -1,6 +1,6 @@
 //! The error of everything in this module.
 
-use super::ResponseCode;
+use super::{Reason, ResponseCode};
 use crate::wire::WireError;
 use std::{fmt, io};
 
@@ -44,6 +44,34 @@ pub enum TpmError {
     Argument(WireError),
     /// The system's random source failed.
     Random,
+}
+
+impl TpmError {
+    /// A stable name of the kind of error, for logs and reports.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Io(_) => "tpm-unreachable",
+            Self::Refused { code, .. } => match code.reason() {
+                Reason::Lockout => "tpm-lockout",
+                Reason::AuthFail => "tpm-authorisation",
+                Reason::PolicyFail => "tpm-policy",
+                Reason::Integrity => "tpm-credential-not-ours",
+                Reason::Handle => "tpm-handle",
+                Reason::Memory => "tpm-full",
+                Reason::Hierarchy => "tpm-hierarchy-disabled",
+                Reason::NotStarted | Reason::Failure => "tpm-not-working",
+                Reason::Algorithm | Reason::CommandCode => "tpm-not-capable",
+                Reason::Repeat | Reason::NvUnavailable => "tpm-busy",
+                Reason::Value | Reason::NvUninitialized | Reason::NvDenied | Reason::Other => "tpm-refused",
+            },
+            Self::Malformed { .. } | Self::Unexpected { .. } => "tpm-answer",
+            Self::Tampered { .. } => "tpm-tampered",
+            Self::PcrRaced => "tpm-pcr-raced",
+            Self::SaltKey => "tpm-salt-key",
+            Self::Argument(_) => "tpm-argument",
+            Self::Random => "no-randomness",
+        }
+    }
 }
 
 impl fmt::Display for TpmError {

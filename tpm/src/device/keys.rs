@@ -3,7 +3,7 @@
 use super::command::{Auth, Command};
 use super::{Session, Tpm, TpmError};
 use crate::wire::{Credential, HashAlg, Public, Reader, WireError, Writer};
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 /// The seed a primary key comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,12 +169,10 @@ impl Tpm {
             parameters: &parameters,
             returns_handle: false,
         };
-        let mut response = self.run(&command, &mut [Auth::Hmac(session), Auth::Policy(policy)])?;
-        let secret = Reader::all(&response.parameters, |reader| reader.sized("activated secret", HashAlg::MAX_SIZE))
+        let response = self.run(&command, &mut [Auth::Hmac(session), Auth::Policy(policy)])?;
+        Reader::all(&response.parameters, |reader| reader.sized("activated secret", HashAlg::MAX_SIZE))
             .map(|secret| Zeroizing::new(secret.to_vec()))
-            .map_err(|error| command.malformed(error));
-        response.parameters.zeroize();
-        secret
+            .map_err(|error| command.malformed(error))
     }
 }
 

@@ -72,7 +72,9 @@ impl ResponseCode {
 
     fn warning(code: u32) -> Reason {
         match code {
-            0x02..=0x06 | 0x10..=0x16 => Reason::Memory,
+            0x02..=0x06 => Reason::Memory,
+            // A handle or session that is not loaded any more: the TPM was reset behind our back.
+            0x10..=0x16 | 0x18..=0x1e => Reason::Handle,
             0x08 | 0x0a | 0x22 => Reason::Repeat,
             0x20 | 0x23 => Reason::NvUnavailable,
             0x21 => Reason::Lockout,

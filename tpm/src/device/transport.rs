@@ -43,9 +43,15 @@ impl Transport for CharDevice {
         }
         response.clear();
         response.resize(MAX_RESPONSE, 0);
-        let len = self.file.read(response)?;
-        response.truncate(len);
-        Ok(())
+        loop {
+            match self.file.read(response) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => {
+                    response.truncate(other?);
+                    return Ok(());
+                }
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, session, through};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference, Hierarchy, Reason, TpmError, Transport};
+use latchkey_tpm::device::{Attester, EkPreference, Hierarchy, Reason, Session, Socket, Tpm, TpmError, Transport};
 use latchkey_tpm::wire::{PcrSelection, attestation_key, extended};
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// Flips one bit in every byte of the answer to `target`, one byte per run of `ask`, until all were flipped. Each flip
 /// must make `ask` fail.
-fn every_byte_of_the_answer(
-    target: u32,
-    mut ask: impl FnMut(&mut latchkey_tpm::device::Tpm, &mut latchkey_tpm::device::Session) -> Result<(), TpmError>,
-) {
+fn every_byte_of_the_answer(target: u32, mut ask: impl FnMut(&mut Tpm, &mut Session) -> Result<(), TpmError>) {
     let Some(swtpm) = Swtpm::start() else { return };
     let byte = Arc::new(AtomicUsize::new(usize::MAX));
     let len = Arc::new(AtomicUsize::new(0));
@@ -211,4 +208,28 @@ fn a_transport_that_fails_is_an_error_and_dropping_still_ends() {
     let mut attester = Attester::new(tpm, EkPreference::Certified).expect("attester");
     broken.store(true, Ordering::Relaxed);
     assert!(matches!(attester.read_pcr(0), Err(TpmError::Io(_))));
+}
+
+#[test]
+fn a_tpm_reset_while_the_machine_runs_on_is_noticed() {
+    let Some(mut swtpm) = Swtpm::start() else { return };
+    let reset = Arc::new(AtomicBool::new(false));
+    let flag = reset.clone();
+    let path = swtpm.socket_path();
+    // As /dev/tpmrm0 does, the way to the TPM outlives the reset.
+    let tpm = through(&swtpm, move |tpm, command, response| {
+        if flag.swap(false, Ordering::Relaxed) {
+            *tpm = Socket::connect(&path)?;
+        }
+        tpm.transmit(command, response)
+    });
+    let mut attester = Attester::new(tpm, EkPreference::Certified).expect("attester");
+    attester.extend_event(15, b"lock").expect("locked");
+    swtpm.restart().expect("restarts");
+    reset.store(true, Ordering::Relaxed);
+    // PCR 15 is zero again: a node that went on could be let in a second time.
+    let selection = PcrSelection::new([15]).expect("selection");
+    let refused = attester.quote(&selection, &[0; 32]).expect_err("reset");
+    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::Handle), "{refused}");
+    assert!(attester.extend_event(15, b"lock").is_err());
 }

@@ -109,3 +109,24 @@ fn the_certificate_is_the_keys_own_whether_persistent_or_made_anew() {
     assert_eq!(made.ek_public(), &persistent);
     assert!(made.ek_certificate().is_some());
 }
+
+#[test]
+fn unclean_power_cuts_never_lock_a_node_out() {
+    let Some(mut swtpm) = Swtpm::start() else { return };
+    let secret = b"thirty-two bytes of some secret.";
+    fs::write(swtpm.folder().join("secret"), secret).expect("written");
+    let identity = attester(witnessed(&swtpm), EkTemplate::P384H3);
+    write_public(&swtpm, "ek.pub", identity.ek_public());
+    let name = hex(&identity.ak_public().name());
+    drop(identity);
+    let arguments = ["-T", "none", "-u", "ek.pub", "-s", "secret", "-n", &name, "-o", "credential"];
+    let Some(_) = swtpm.tool("tpm2_makecredential", &arguments) else { return };
+    let credential = fs::read(swtpm.folder().join("credential")).expect("read");
+    // swtpm locks after three failures, and counts every kill after use of a protected object as one.
+    for cut in 0..6 {
+        let mut attester = attester(witnessed(&swtpm), EkTemplate::P384H3);
+        assert_eq!(attester.activate(&credential[8..]).expect("activated").as_slice(), secret, "after {cut} cuts");
+        attester.extend_event(15, b"lock").expect("extended");
+        swtpm.restart().expect("restarts");
+    }
+}
