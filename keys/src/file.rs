@@ -1,10 +1,10 @@
 //! Files with secrets: read only when nobody else could have read or written them.
 
 use crate::error::FileFault;
-use crate::{KeyError, MasterSecret, SecretVec};
+use crate::{KeyError, MasterSecret, SecretVec, acl};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -15,7 +15,8 @@ const MAX_FILE_SIZE: usize = 16 * 1024;
 
 impl MasterSecret {
     /// Reads the file at `path`. It must be a regular file (not a symbolic link to one), owned by the effective user or
-    /// root, without any access for group and others. All this is checked on the opened descriptor, so the file cannot
+    /// root, without any access for group and others; an access list may let in the effective user, as systemd's
+    /// credentials do. All this is checked on the opened descriptor, so the file cannot
     /// be exchanged between check and use.
     ///
     /// # Errors
@@ -69,23 +70,23 @@ fn read(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, FileFault> {
             Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => FileFault::Symlink,
             _ => FileFault::io("open", &error),
         })?;
-    check(&file.metadata().map_err(|error| FileFault::io("stat", &error))?)?;
+    check(&file)?;
     read_bounded(file, limit)
 }
 
-fn check(metadata: &Metadata) -> Result<(), FileFault> {
+fn check(file: &File) -> Result<(), FileFault> {
+    let metadata = file.metadata().map_err(|error| FileFault::io("stat", &error))?;
     if !metadata.is_file() {
         return Err(FileFault::NotRegular);
     }
-    let uid = metadata.uid();
-    if uid != 0 && uid != geteuid().as_raw() {
+    let (uid, user) = (metadata.uid(), geteuid().as_raw());
+    if uid != 0 && uid != user {
         return Err(FileFault::Owner { uid });
     }
     let mode = metadata.mode() & 0o7777;
-    if mode & 0o077 != 0 {
-        return Err(FileFault::Permissions { mode });
-    }
-    Ok(())
+    let others = mode & 0o007 != 0;
+    let group = mode & 0o070 != 0 && !acl::admits_only(file, user);
+    if others || group { Err(FileFault::Permissions { mode }) } else { Ok(()) }
 }
 
 /// Reads into one allocation of final size: a vector that grows would leave copies behind.

@@ -10,6 +10,7 @@
 //! Secrets live in [`Secret`] and [`SecretVec`]: on the heap, wiped on drop, without `Clone` and without a `Debug`
 //! that shows them.
 
+mod acl;
 mod cluster;
 mod derive;
 mod error;

@@ -217,3 +217,45 @@ impl<'de> Deserialize<'de> for HexSecret {
         deserializer.deserialize_str(Digits)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(rotations in 0..5_usize) {
+            let mut master = MasterSecret::random().unwrap();
+            for _ in 0..rotations {
+                master = master.rotated().unwrap();
+            }
+            let read = MasterSecret::parse(master.to_json().as_bytes()).unwrap();
+            prop_assert_eq!((read.current, read.versions), (master.current, master.versions));
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic(json: Vec<u8>) {
+            let _ = MasterSecret::parse(&json);
+        }
+
+        #[test]
+        fn a_damaged_file_never_panics(at in 0..150_usize, byte: u8) {
+            let mut json = MasterSecret::random().unwrap().to_json().as_bytes().to_vec();
+            if let Some(damaged) = json.get_mut(at) {
+                *damaged = byte;
+            }
+            let _ = MasterSecret::parse(&json);
+        }
+    }
+
+    #[test]
+    fn writing_never_outgrows_its_one_allocation() {
+        let mut master = MasterSecret::random().unwrap();
+        while let Ok(more) = MasterSecret::parse(master.to_json().as_bytes()).unwrap().rotated() {
+            master = more;
+        }
+        assert_eq!(master.versions.len(), MAX_VERSIONS);
+        assert!(master.to_json().len() <= TEXT_PER_VERSION * (1 + MAX_VERSIONS));
+    }
+}

@@ -57,6 +57,34 @@ fn a_file_that_others_can_read_or_write_is_refused() {
 }
 
 #[test]
+fn a_systemd_credential_is_accepted_and_any_other_access_list_is_not() {
+    let rig = Rig::new();
+    let path = rig.file(&valid());
+    let user = fs::metadata(&path).unwrap().uid();
+    let list = |reader: u32| {
+        let entry = |tag: u16, rights: u16, id: u32| {
+            [tag.to_le_bytes(), rights.to_le_bytes()].concat().into_iter().chain(id.to_le_bytes())
+        };
+        let nobody = u32::MAX;
+        let entries =
+            [entry(1, 4, nobody), entry(2, 4, reader), entry(4, 0, nobody), entry(16, 4, nobody), entry(32, 0, nobody)];
+        2_u32.to_le_bytes().into_iter().chain(entries.into_iter().flatten()).collect::<Vec<u8>>()
+    };
+    let file = fs::File::open(&path).unwrap();
+    for (reader, accepted) in [(user, true), (user + 1, false)] {
+        let set =
+            rustix::fs::fsetxattr(&file, "system.posix_acl_access", &list(reader), rustix::fs::XattrFlags::empty());
+        if set == Err(rustix::io::Errno::OPNOTSUPP) {
+            eprintln!("SKIPPED: this file system has no access lists");
+            return;
+        }
+        set.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o440, "the mask shows as group bits");
+        assert_eq!(MasterSecret::load(&path).is_ok(), accepted, "readable by user {reader}");
+    }
+}
+
+#[test]
 fn a_file_of_another_user_is_refused() {
     let rig = Rig::new();
     let path = rig.file(&valid());

@@ -4,7 +4,7 @@
 mod rig;
 
 use rig::{DISKS, JOIN, Rig};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::io::{Read, Write};
