@@ -1,0 +1,114 @@
+//! The two derivations of LUKS2: PBKDF2-HMAC-SHA256, and the anti-forensic splitter with SHA-256.
+
+use crate::random::{NoRandom, Random};
+use core::convert::Infallible;
+use core::num::NonZeroU32;
+use latchkey_keys::Secret;
+use ring::digest::{Context, SHA256};
+use ring::pbkdf2;
+use zeroize::Zeroizing;
+
+/// Stripes of the anti-forensic splitter. "LUKS2 on-disk format 1.1, section 3.2.1": stripes are always 4000.
+pub(crate) const STRIPES: usize = 4000;
+
+/// Bytes of a volume key, and so of one stripe.
+pub(crate) const VOLUME_KEY: usize = 64;
+
+/// Bytes of split key material.
+pub(crate) const SPLIT: usize = STRIPES * VOLUME_KEY;
+
+const HASH: usize = 32;
+
+/// Salt and rounds of one PBKDF2-HMAC-SHA256.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pbkdf2 {
+    /// Checked to lie inside the closed list's bounds.
+    pub(crate) iterations: NonZeroU32,
+    /// Always 32 bytes, as cryptsetup makes it.
+    pub(crate) salt: [u8; 32],
+}
+
+impl Pbkdf2 {
+    /// Stretches `secret` to `N` bytes.
+    pub(crate) fn derive<const N: usize>(&self, secret: &[u8]) -> Secret<N> {
+        let Ok(key) = Secret::fill_with(|key| {
+            pbkdf2::derive(pbkdf2::PBKDF2_HMAC_SHA256, self.iterations, &self.salt, secret, key);
+            Ok::<_, Infallible>(())
+        });
+        key
+    }
+}
+
+/// Spreads `key` over [`SPLIT`] bytes so that losing any of them loses the key.
+///
+/// # Errors
+/// When the random source gives none.
+pub(crate) fn split(key: &Secret<VOLUME_KEY>, random: &mut impl Random) -> Result<Zeroizing<Vec<u8>>, NoRandom> {
+    let mut stripes = Zeroizing::new(vec![0; SPLIT]);
+    let (noise, last) = stripes.split_at_mut(SPLIT - VOLUME_KEY);
+    random.fill(noise)?;
+    let mut sum = Zeroizing::new([0; VOLUME_KEY]);
+    fold(noise, &mut sum);
+    last.copy_from_slice(&*sum);
+    xor(last, key.expose());
+    Ok(stripes)
+}
+
+/// Gets the key back out of [`SPLIT`] bytes of stripes.
+pub(crate) fn merge(stripes: &[u8]) -> Secret<VOLUME_KEY> {
+    let (noise, last) = stripes.split_at(stripes.len().saturating_sub(VOLUME_KEY));
+    let Ok(key) = Secret::fill_with(|key| {
+        fold(noise, key);
+        xor(key, last);
+        Ok::<_, Infallible>(())
+    });
+    key
+}
+
+/// Diffuses all stripes but the last into `sum`, which begins as zeros.
+fn fold(noise: &[u8], sum: &mut [u8; VOLUME_KEY]) {
+    for stripe in noise.chunks_exact(VOLUME_KEY) {
+        xor(sum, stripe);
+        diffuse(sum);
+    }
+}
+
+/// Replaces each hash-sized block by the hash of its big-endian number and itself.
+fn diffuse(block: &mut [u8; VOLUME_KEY]) {
+    for (part, number) in block.chunks_exact_mut(HASH).zip(0_u32..) {
+        let mut hash = Context::new(&SHA256);
+        hash.update(&number.to_be_bytes());
+        hash.update(part);
+        part.copy_from_slice(hash.finish().as_ref());
+    }
+}
+
+fn xor(into: &mut [u8], with: &[u8]) {
+    for (byte, other) in into.iter_mut().zip(with) {
+        *byte ^= other;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::fixed::Counting;
+
+    #[test]
+    fn split_then_merge_gives_the_key_back() {
+        let key = Secret::from_slice(&[0x5a; VOLUME_KEY]).unwrap();
+        let stripes = split(&key, &mut Counting::new(1)).unwrap();
+        assert_eq!(stripes.len(), 256_000);
+        assert_eq!(merge(&stripes), key);
+    }
+
+    #[test]
+    fn one_lost_bit_loses_the_whole_key() {
+        let key = Secret::from_slice(&[0x5a; VOLUME_KEY]).unwrap();
+        let mut stripes = split(&key, &mut Counting::new(2)).unwrap();
+        stripes[0] ^= 1;
+        let merged = merge(&stripes);
+        let same = merged.expose().iter().zip(key.expose()).filter(|(a, b)| a == b).count();
+        assert!(same < 8, "{same} of 64 bytes survived");
+    }
+}

@@ -1,0 +1,161 @@
+//! An unlocked disk: the volume key, the authenticated node state, and where the data lies.
+
+use super::volume::{SECTOR, Volume};
+use super::{NodeState, Phase, SegmentMode, TokenKey};
+use crate::reset::ResetPermit;
+use core::fmt;
+use latchkey_keys::{Secret, Uuid};
+use subtle::ConstantTimeEq;
+
+/// The key of the data: two AES-256 keys for XTS. Exists only after its digest was checked, or freshly made.
+#[derive(PartialEq, Eq)]
+pub struct VolumeKey(Secret<64>);
+
+impl VolumeKey {
+    /// Checks the digest (specification, 3.4) in constant time.
+    pub(super) fn verify(key: Secret<64>, volume: &Volume) -> Result<Self, UnlockError> {
+        let digest = Self::digest(&key, volume);
+        if bool::from(digest.ct_eq(&volume.digest)) { Ok(Self(key)) } else { Err(UnlockError::WrongKey) }
+    }
+
+    pub(super) const fn fresh(key: Secret<64>) -> Self {
+        Self(key)
+    }
+
+    pub(super) fn digest(key: &Secret<64>, volume: &Volume) -> [u8; 32] {
+        *volume.digest_kdf.derive::<32>(key.expose()).expose()
+    }
+
+    /// The 64 bytes, for the kernel's keyring.
+    pub fn expose(&self) -> &[u8; 64] {
+        self.0.expose()
+    }
+}
+
+impl fmt::Debug for VolumeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VolumeKey(hidden)")
+    }
+}
+
+/// A disk whose key was right and whose header is authentic; the witness that it may be mapped.
+pub struct UnlockedDisk {
+    volume_key: VolumeKey,
+    token_key: TokenKey,
+    state: NodeState,
+    uuid: Uuid,
+    mode: SegmentMode,
+    data_offset: u64,
+    data_length: u64,
+}
+
+impl UnlockedDisk {
+    pub(super) fn new(
+        volume_key: VolumeKey,
+        token_key: TokenKey,
+        state: NodeState,
+        volume: &Volume,
+        device_size: u64,
+    ) -> Self {
+        let data_length = device_size.saturating_sub(volume.data_offset);
+        Self {
+            volume_key,
+            token_key,
+            state,
+            uuid: volume.uuid,
+            mode: volume.mode,
+            data_offset: volume.data_offset,
+            data_length: data_length - data_length % SECTOR,
+        }
+    }
+
+    /// The disk's UUID.
+    pub const fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The authenticated node state.
+    pub const fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// How the data is protected.
+    pub const fn segment_mode(&self) -> SegmentMode {
+        self.mode
+    }
+
+    /// Where the data begins, in bytes.
+    pub const fn data_offset(&self) -> u64 {
+        self.data_offset
+    }
+
+    /// How long the data is, in bytes: whole sectors up to the device's end.
+    pub const fn data_length(&self) -> u64 {
+        self.data_length
+    }
+
+    /// The key of the data.
+    pub const fn volume_key(&self) -> &VolumeKey {
+        &self.volume_key
+    }
+
+    /// The key with which the OS stage writes the next node state.
+    pub const fn token_key(&self) -> &TokenKey {
+        &self.token_key
+    }
+
+    /// Wipes the volume key and keeps what the hand-over needs.
+    pub fn into_token_key(self) -> TokenKey {
+        self.token_key
+    }
+
+    /// Permission to reset this disk, if its first bootstrap was never finished.
+    pub fn reset_permit(&self) -> Option<ResetPermit> {
+        (self.state.phase == Phase::Formatted).then(ResetPermit::granted)
+    }
+}
+
+impl fmt::Debug for UnlockedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnlockedDisk").field("uuid", &self.uuid).field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Why a well-formed header does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnlockError {
+    /// The key does not open the key slot, or the key slot is damaged.
+    WrongKey,
+    /// There is no `latchkey` token: the key is right, but the header was not made here.
+    TokenMissing,
+    /// The MAC is wrong: state or header were changed by somebody without the key.
+    TokenForged,
+}
+
+impl UnlockError {
+    /// The stable, kebab-case code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::WrongKey => "disk-wrong-key",
+            Self::TokenMissing => "disk-token-missing",
+            Self::TokenForged => "disk-token-forged",
+        }
+    }
+}
+
+impl fmt::Display for UnlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::WrongKey => {
+                "the key does not open the key slot; check that it is this disk's, by UUID, and of the right master secret version"
+            }
+            Self::TokenMissing => "the header carries no Latchkey token; give the node a disk that it formatted itself",
+            Self::TokenForged => {
+                "the header's MAC is wrong: it was changed outside Latchkey; restore its backup or reset the disk"
+            }
+        };
+        write!(f, "State disk not opened ({}): {text}", self.code())
+    }
+}
+
+impl std::error::Error for UnlockError {}

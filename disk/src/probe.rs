@@ -1,0 +1,181 @@
+//! Looks at a device once and says what it is. Nothing that could be somebody's data is ever called fresh.
+
+use crate::block::BlockDevice;
+use crate::bytes::{is_zero, window};
+use crate::error::{DiskError, io};
+use crate::foreign::{self, Foreign};
+use crate::luks2::{self, HEADER_SIZES, MAGIC_PRIMARY, MAGIC_SECONDARY, MIB, NodeState, UncheckedHeader, UnlockedDisk};
+use crate::marker::{Marker, Reading, ResetMarker, Step};
+use crate::random::Random;
+use crate::reset::ResetPermit;
+use core::fmt;
+use latchkey_keys::{Secret, Uuid};
+
+/// What is read from the beginning, and looked at at the end: room for every header of the closed list, and for the
+/// signatures of all common file systems, partition tables and RAIDs, which stand in the first or last 128 KiB.
+const REGION: u64 = MIB;
+
+/// Smaller devices are refused: a header, a backup partition table's place and some data must fit.
+pub const MIN_SIZE: u64 = 4 * MIB;
+
+/// What a device is.
+#[derive(Debug)]
+pub enum Probe {
+    /// Blank, or marked by us as holding nothing worth keeping. May be formatted.
+    Fresh(Fresh),
+    /// Carries a LUKS2 magic. Whether it is acceptable says [`UncheckedHeader::check`].
+    Existing(UncheckedHeader),
+    /// Anything else: never touched.
+    Refused(DiskRefusal),
+}
+
+/// The witness that a device may be formatted. Only [`probe`] makes it.
+#[derive(Debug)]
+pub struct Fresh {
+    marker: Option<Marker>,
+}
+
+impl Fresh {
+    /// How often the disk was reset and why, if it was. Unauthenticated advice.
+    pub fn reset_marker(&self) -> Option<&ResetMarker> {
+        self.marker.as_ref().map(|marker| &marker.reset).filter(|reset| **reset != ResetMarker::default())
+    }
+
+    /// Whether a reset was cut off before it had wiped everything. Format anyway, or [`crate::reset()`] again.
+    pub fn unfinished_reset(&self) -> Option<ResetPermit> {
+        self.marker.as_ref().filter(|marker| marker.step == Step::Resetting).map(|_| ResetPermit::granted())
+    }
+
+    /// Formats the device: a new volume key, its key slot under `key`, the header with `state` under its MAC.
+    ///
+    /// A power cut leaves the device fresh (with the same reset marker) or formatted; see `format` for the order.
+    ///
+    /// # Errors
+    /// I/O, no random bytes, or a state whose phase is not `formatted`.
+    pub fn format(
+        self,
+        device: &mut impl BlockDevice,
+        uuid: Uuid,
+        key: &Secret<32>,
+        state: NodeState,
+        random: &mut impl Random,
+    ) -> Result<UnlockedDisk, DiskError> {
+        let reset = self.marker.map(|marker| marker.reset).unwrap_or_default();
+        luks2::format(device, uuid, key, state, &Marker { step: Step::Formatting, reset }, random)
+    }
+}
+
+/// Reads the device's beginning once, and its end, and decides.
+///
+/// # Errors
+/// [`DiskError::Io`] only; what is wrong with the content is [`Probe::Refused`].
+pub fn probe(device: &impl BlockDevice) -> Result<Probe, DiskError> {
+    let size = device.size().map_err(io("ask for the disk's size"))?;
+    if size < MIN_SIZE {
+        return Ok(Probe::Refused(DiskRefusal::TooSmall { size }));
+    }
+    let region = read(device, 0)?;
+    match Marker::read(&region) {
+        Reading::Present(marker) => return Ok(Probe::Fresh(Fresh { marker: Some(marker) })),
+        Reading::Damaged => return Ok(Probe::Refused(DiskRefusal::MarkerDamaged)),
+        Reading::Absent => {}
+    }
+    if has_luks_magic(&region) {
+        return Ok(Probe::Existing(UncheckedHeader::from_bytes(region, size)));
+    }
+    if !is_zero(&region) {
+        return Ok(Probe::Refused(DiskRefusal::Foreign(foreign::recognise(&region))));
+    }
+    // A partition table or RAID may have its last copy at the end only.
+    if !is_zero(&read(device, size - REGION)?) {
+        return Ok(Probe::Refused(DiskRefusal::EndNotBlank));
+    }
+    Ok(Probe::Fresh(Fresh { marker: None }))
+}
+
+/// The header of a device that must have one.
+pub(crate) fn existing(device: &impl BlockDevice) -> Result<UncheckedHeader, DiskError> {
+    match probe(device)? {
+        Probe::Existing(header) => Ok(header),
+        Probe::Fresh(_) => Err(DiskRefusal::NoHeader.into()),
+        Probe::Refused(refusal) => Err(refusal.into()),
+    }
+}
+
+fn read(device: &impl BlockDevice, offset: u64) -> Result<Vec<u8>, DiskError> {
+    #[expect(clippy::cast_possible_truncation, reason = "1 MiB fits any usize")]
+    let mut region = vec![0; REGION as usize];
+    device.read_at(offset, &mut region).map_err(io("read the disk's header"))?;
+    Ok(region)
+}
+
+/// Whether either copy's magic is in a place where the specification allows it.
+fn has_luks_magic(region: &[u8]) -> bool {
+    let magic_at = |offset: u64, magic: [u8; 6]| {
+        usize::try_from(offset).is_ok_and(|offset| window(region, offset, 6) == Some(&magic[..]))
+    };
+    magic_at(0, MAGIC_PRIMARY) || HEADER_SIZES.iter().any(|&offset| magic_at(offset, MAGIC_SECONDARY))
+}
+
+/// Why a device is neither fresh nor ours. Nothing was written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskRefusal {
+    /// Too small to hold header and data.
+    TooSmall {
+        /// Bytes it has.
+        size: u64,
+    },
+    /// Sector 0 begins like our marker but is not one.
+    MarkerDamaged,
+    /// Something else is on it.
+    Foreign(Foreign),
+    /// The beginning is blank, the end is not.
+    EndNotBlank,
+    /// A header was expected, and there is none.
+    NoHeader,
+}
+
+impl DiskRefusal {
+    /// The stable, kebab-case code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::TooSmall { .. } => "disk-too-small",
+            Self::MarkerDamaged => "disk-marker-damaged",
+            Self::Foreign(_) => "disk-foreign-data",
+            Self::EndNotBlank => "disk-end-not-blank",
+            Self::NoHeader => "disk-no-header",
+        }
+    }
+}
+
+impl fmt::Display for DiskRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.code();
+        match self {
+            Self::TooSmall { size } => write!(
+                f,
+                "State disk refused ({code}): it has {size} bytes and needs {MIN_SIZE}; give the node a larger one"
+            ),
+            Self::MarkerDamaged => write!(
+                f,
+                "State disk refused ({code}): its reset marker is damaged; zero its first MiB if nothing on it is needed"
+            ),
+            Self::Foreign(what) => write!(
+                f,
+                "State disk refused ({code}): it holds {what}; give the node another disk, or zero this one's first and last MiB if nothing on it is needed"
+            ),
+            Self::EndNotBlank => write!(
+                f,
+                "State disk refused ({code}): its first MiB is blank and its last is not; zero that too if nothing on it is needed"
+            ),
+            Self::NoHeader => {
+                write!(
+                    f,
+                    "State disk refused ({code}): it has no header; it was reset or exchanged, so reboot the node"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for DiskRefusal {}

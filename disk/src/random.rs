@@ -1,0 +1,60 @@
+//! Where random bytes come from: the kernel, or in tests a counter.
+
+use core::fmt;
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// A source of random bytes. Production code uses [`KernelRandom`]; tests need runs that repeat.
+pub trait Random {
+    /// Fills `out` completely.
+    ///
+    /// # Errors
+    /// [`NoRandom`] if that is impossible; `out` must not be used then.
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom>;
+}
+
+/// getrandom(2).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KernelRandom;
+
+impl Random for KernelRandom {
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom> {
+        SystemRandom::new().fill(out).map_err(|_| NoRandom)
+    }
+}
+
+/// The source of random bytes gave none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRandom;
+
+impl fmt::Display for NoRandom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("The kernel gave no random bytes: check that getrandom(2) works here")
+    }
+}
+
+impl std::error::Error for NoRandom {}
+
+#[cfg(test)]
+pub(crate) mod fixed {
+    use super::*;
+    use ring::digest::{SHA256, digest};
+
+    /// A fake source whose bytes are the hashes of a counter: the same seed, the same disk.
+    pub(crate) struct Counting(u64);
+
+    impl Counting {
+        pub(crate) fn new(seed: u64) -> Self {
+            Self(seed << 32)
+        }
+    }
+
+    impl Random for Counting {
+        fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom> {
+            for chunk in out.chunks_mut(32) {
+                self.0 += 1;
+                chunk.copy_from_slice(&digest(&SHA256, &self.0.to_be_bytes()).as_ref()[..chunk.len()]);
+            }
+            Ok(())
+        }
+    }
+}
