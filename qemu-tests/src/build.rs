@@ -1,7 +1,7 @@
 //! The project's own binaries, built the way a user builds them.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::{HarnessError, io_error};
@@ -67,11 +67,21 @@ fn has_musl() -> bool {
 }
 
 fn cargo_build(arguments: &[&str], binary: &str) -> Result<PathBuf, HarnessError> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace()).args(["build", "--message-format", "json-render-diagnostics"]).args(arguments);
-    let messages = output(&mut command)?;
-    let mut artifacts = messages.lines().filter_map(|line| serde_json::from_str::<Artifact>(line).ok());
+    // What cargo told *this* program about itself would make build scripts run again (ring's looks at it).
+    let about_us = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(about_us)) {
+        command.env_remove(name);
+    }
+    let failed = |source| HarnessError::Io { what: "run cargo".into(), source };
+    let built = command.stdin(Stdio::null()).output().map_err(failed)?;
+    if !built.status.success() {
+        let output = String::from_utf8_lossy(&built.stderr).into_owned();
+        return Err(HarnessError::Command { command: format!("cargo build {}", arguments.join(" ")), output });
+    }
+    let messages = built.stdout.split(|byte| *byte == b'\n');
+    let mut artifacts = messages.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());
     let path = artifacts.find_map(|artifact| (artifact.target.name == binary).then_some(artifact.executable).flatten());
     let path = path.ok_or_else(|| HarnessError::Unusable(format!("cargo built no program {binary}")))?;
     path.canonicalize().map_err(io_error("find", &path))

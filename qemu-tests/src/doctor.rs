@@ -1,6 +1,7 @@
 //! What this machine lacks, one line each, with the way to get it.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::error::HarnessError;
 
@@ -10,7 +11,7 @@ const TOOLS: &str = include_str!("../tools.txt");
 /// Something the harness calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
-    /// A command, or the absolute path of a file.
+    /// A command, the absolute path of a file, or `python3:MODULE`.
     pub name: &'static str,
     /// The Debian package that brings it.
     pub package: &'static str,
@@ -31,8 +32,13 @@ pub fn missing() -> Vec<Tool> {
     tools().filter(|tool| find(tool.name).is_none()).collect()
 }
 
-/// Where a command or file is.
+/// Where a command or file is; for a Python module, where its interpreter is.
 pub fn find(name: &str) -> Option<PathBuf> {
+    if let Some(module) = name.strip_prefix("python3:") {
+        let python = find("python3")?;
+        let found = crate::process::output(Command::new(&python).args(["-c", &format!("import {module}")])).is_ok();
+        return found.then_some(python);
+    }
     if name.starts_with('/') {
         return Path::new(name).exists().then(|| name.into());
     }

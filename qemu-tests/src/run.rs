@@ -1,8 +1,8 @@
 //! The directory of one test. It goes away with its last user; logs stay if the test failed.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use crate::error::{HarnessError, io_error};
 
@@ -19,6 +19,7 @@ pub struct Run {
 struct Directory {
     name: String,
     path: PathBuf,
+    slot: OnceLock<Slot>,
 }
 
 impl Run {
@@ -29,7 +30,12 @@ impl Run {
         let unique = format!("lk-{short}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(unique);
         std::fs::create_dir(&path).map_err(io_error("make", &path))?;
-        Ok(Self { directory: Arc::new(Directory { name: name.into(), path }) })
+        Ok(Self { directory: Arc::new(Directory { name: name.into(), path, slot: OnceLock::new() }) })
+    }
+
+    /// Waits until the run may have machines, which it then may until its end.
+    pub(crate) fn wait_for_turn(&self) {
+        self.directory.slot.get_or_init(Slot::take);
     }
 
     /// The directory.
@@ -62,6 +68,37 @@ impl Run {
         let file = std::fs::File::create(&path).map_err(io_error("make", &path))?;
         file.set_len(size).map_err(io_error("grow", &path))?;
         Ok(path)
+    }
+}
+
+/// Machines want a processor each. So only as many runs as there are processors have machines at a
+/// time; the others wait for their turn before they start any, and their deadlines with them.
+#[derive(Debug)]
+struct Slot;
+
+static USED: Mutex<usize> = Mutex::new(0);
+static FREED: Condvar = Condvar::new();
+
+impl Slot {
+    /// Fewer would be slow where waiting dominates, more would need too much memory.
+    const RANGE: (usize, usize) = (2, 6);
+
+    fn take() -> Self {
+        let (least, most) = Self::RANGE;
+        let slots = std::thread::available_parallelism().map_or(least, |cores| cores.get().clamp(least, most));
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        while *used >= slots {
+            used = FREED.wait(used).unwrap_or_else(PoisonError::into_inner);
+        }
+        *used += 1;
+        Self
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *USED.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        FREED.notify_one();
     }
 }
 
@@ -104,6 +141,16 @@ mod tests {
         assert!(path.exists());
         drop(other);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn only_so_many_runs_have_machines_at_a_time() {
+        let slots: Vec<_> = (0..Slot::RANGE.0).map(|_| Slot::take()).collect();
+        let first = *USED.lock().unwrap();
+        assert!(first >= slots.len());
+        let waiter = std::thread::spawn(|| (0..Slot::RANGE.1).map(|_| drop(Slot::take())).count());
+        drop(slots);
+        assert_eq!(waiter.join().unwrap(), Slot::RANGE.1);
     }
 
     #[test]

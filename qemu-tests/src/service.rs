@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn a_service_is_ready_when_it_says_so_and_stops_when_asked() {
         let run = Run::new("service").unwrap();
-        let script = "trap 'echo bye; exit 3' TERM; echo READY >&2; while :; do read line; done < /dev/zero";
+        let script = "trap 'echo bye; kill $!; exit 3' TERM; tail -f /dev/null & echo READY >&2; wait";
         let service = shell(&run, script).unwrap();
         let console = service.console().clone();
         assert_eq!(service.stop().unwrap().code(), Some(3));

@@ -127,6 +127,7 @@ impl Machine {
 
     /// Turns the power on.
     pub fn start(mut self) -> Result<Vm, HarnessError> {
+        self.run.wait_for_turn();
         let power = self.boot()?;
         Ok(Vm { power, machine: self })
     }

@@ -1,0 +1,43 @@
+# Lists the recipes
+default:
+    @just --list
+
+# The life of a cluster of two machines and an impostor, live
+demo *arguments:
+    ./dev demo {{arguments}}
+
+# All tests, the ones with real machines too
+test *arguments:
+    ./dev test {{arguments}}
+
+# All benchmarks
+bench *arguments:
+    ./dev bench {{arguments}}
+
+# Bytes and crates of what ships
+size:
+    ./dev size
+
+# Formatting, lints and all tests
+presubmit:
+    ./dev presubmit
+
+# What this machine lacks, and how to get it
+doctor:
+    ./dev doctor
+
+# The tests of one file with real machines, for example `just e2e measured_boot`
+e2e name *arguments:
+    cargo test --package latchkey-qemu-tests --test {{name}} -- {{arguments}}
+
+# Real machines boot and are measured
+e2e-boot:
+    just e2e measured_boot
+
+# Regenerates the checked-in protobuf types, without protoc
+codegen:
+    cargo run --package latchkey-api-codegen
+
+# Every fuzz target for a while
+fuzz seconds="60":
+    ./dev fuzz {{seconds}}

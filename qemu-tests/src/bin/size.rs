@@ -1,0 +1,54 @@
+//! `size`: bytes and crates of what ships, beside what SPECIFICATION.md promises.
+
+use std::collections::BTreeSet;
+use std::process::{Command, ExitCode};
+
+use latchkey_qemu_tests::bootimage::BootImage;
+use latchkey_qemu_tests::kernel::Kernel;
+use latchkey_qemu_tests::{HarnessError, build, process};
+
+const AGENT_BYTES: usize = 2_500_000;
+const AGENT_CRATES: usize = 110;
+const INITRAMFS_BYTES: usize = 6_000_000;
+
+fn main() -> ExitCode {
+    match report() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => {
+            eprintln!("size: a promise is not kept");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("size: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn report() -> Result<bool, HarnessError> {
+    let agent = build::agent()?;
+    let bytes = std::fs::metadata(&agent).map_err(|source| HarnessError::Io { what: "agent".into(), source })?.len();
+    let kernel = Kernel::provision()?;
+    let initramfs = BootImage::agent()?.initramfs(&kernel)?.len();
+    println!("{:<28}{:>12}{:>12}", "", "is", "at most");
+    let lines = [
+        ("agent, bytes", usize::try_from(bytes).unwrap_or(usize::MAX), AGENT_BYTES),
+        ("agent, crates", crates("latchkey-agent")?, AGENT_CRATES),
+        ("initramfs, bytes", initramfs, INITRAMFS_BYTES),
+    ];
+    for (what, is, promised) in lines {
+        println!("{what:<28}{is:>12}{promised:>12}");
+    }
+    println!("agent:  {}\nkernel: {}", agent.display(), kernel.release);
+    Ok(lines.iter().all(|(_, is, promised)| is <= promised))
+}
+
+/// How many crates a package is made of, itself and the compiler's plug-ins included.
+fn crates(package: &str) -> Result<usize, HarnessError> {
+    let mut command = Command::new("cargo");
+    command.current_dir(build::workspace()).args(["tree", "--package", package, "--edges", "normal"]);
+    command.args(["--prefix", "none", "--format", "{p}", "--target", "x86_64-unknown-linux-musl"]);
+    let listing = process::output(&mut command)?;
+    // `name vVERSION (where from)`
+    Ok(listing.lines().filter_map(|line| line.split(" (").next()).collect::<BTreeSet<_>>().len())
+}
