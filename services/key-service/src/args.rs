@@ -9,7 +9,7 @@ latchkey-key-service --config FILE [--check]
 Derives data keys from a master secret for callers that its configuration names,
 over gRPC with mutual TLS 1.3.
 
-  --config FILE   the configuration, JSON; see the documentation of Config
+  --config FILE   the configuration, JSON; key-service.example.json shows every field
   --check         read and check everything the service needs, say what it would
                   do, and exit without listening
   --version       print the version

@@ -18,19 +18,7 @@ const MAX_FILE_SIZE: u64 = 1024 * 1024;
 const SCHEMA: u32 = 1;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's folder.
-///
-/// ```json
-/// {
-///   "schema": 1,
-///   "listen": "10.0.0.5:9000",
-///   "admin_listen": "127.0.0.1:9001",
-///   "master_secret": "master.json",
-///   "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "clients.pem" },
-///   "callers": [
-///     { "name": "join-service.latchkey.internal", "key_classes": ["state-disk", "measurement-secret"] }
-///   ]
-/// }
-/// ```
+/// `key-service.example.json` shows every field.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -253,6 +241,15 @@ mod tests {
         let path = folder.path().join("config.json");
         std::fs::write(&path, text).unwrap();
         Config::load(&path)
+    }
+
+    #[test]
+    fn the_example_is_accepted_and_shows_the_defaults() {
+        let config = load(include_str!("../key-service.example.json")).unwrap();
+        let defaults = Limits::default();
+        assert_eq!(format!("{:?}", config.limits), format!("{defaults:?}"));
+        assert_eq!((config.callers[0].requests_per_minute, config.callers[0].burst), (600, 100));
+        assert_eq!((config.callers[1].requests_per_minute, config.callers[1].burst), (600, 100));
     }
 
     #[test]
