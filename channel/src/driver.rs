@@ -61,7 +61,7 @@ where
     tls::establish(io, side, allowance(side)).await.map_err(Error::Tls)
 }
 
-async fn drive_client<S>(
+pub(crate) async fn drive_client<S>(
     stream: &mut TlsStream<S>,
     session: Session,
     role: Role,
@@ -125,7 +125,7 @@ where
 }
 
 /// Hands the stream over, or tells the peer why not.
-async fn finish<S>(mut stream: TlsStream<S>, result: Result<Concluded, Error>) -> Result<Proven<S>, Error>
+pub(crate) async fn finish<S>(mut stream: TlsStream<S>, result: Result<Concluded, Error>) -> Result<Proven<S>, Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -217,10 +217,10 @@ async fn within<T>(
 }
 
 /// How far a handshake has come, for the error of the one that takes too long.
-struct Progress(AtomicU8);
+pub(crate) struct Progress(AtomicU8);
 
 impl Progress {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicU8::new(Step::Tls as u8))
     }
 

@@ -20,6 +20,8 @@ pub mod message;
 mod nonce;
 mod proof;
 mod proven;
+#[cfg(feature = "test-rig")]
+pub mod rig;
 mod role;
 pub mod tls;
 

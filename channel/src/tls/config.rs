@@ -11,21 +11,25 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 use super::certificate::self_signed;
 use super::provider::{ConnectionKey, KeyUnusable, P256Key, provider};
 use super::verifier::AnySelfSigned;
-use super::{ALPN, SpkiHash};
+use super::{ALPN, Spki, SpkiHash};
 use crate::role::Side;
 
-/// A connection about to begin, and the hash of its fresh key.
-pub(super) fn connection(side: Side) -> Result<(Connection, SpkiHash), SetupFailed> {
-    let key = P256Key::generate()?;
-    let (certificate, spki) = self_signed(&key)?;
-    let signer = Arc::new(ConnectionKey(Arc::new(key)));
-    let certified =
-        Arc::new(SingleCertAndKey::from(CertifiedKey::new(vec![CertificateDer::from(certificate)], signer)));
+/// A connection about to begin with this key, and the key's hash.
+pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHash), SetupFailed> {
+    let (certified, spki) = certified(key)?;
+    let certified = Arc::new(SingleCertAndKey::from(certified));
     let connection = match side {
         Side::Client => client(certified)?.into(),
         Side::Server => server(certified)?.into(),
     };
     Ok((connection, spki.hash()))
+}
+
+/// The key with its self-signed certificate.
+pub(super) fn certified(key: P256Key) -> Result<(CertifiedKey, Spki), SetupFailed> {
+    let (certificate, spki) = self_signed(&key)?;
+    let signer = Arc::new(ConnectionKey(Arc::new(key)));
+    Ok((CertifiedKey::new(vec![CertificateDer::from(certificate)], signer), spki))
 }
 
 fn client(certified: Arc<SingleCertAndKey>) -> Result<ClientConnection, rustls::Error> {

@@ -31,6 +31,9 @@ pub const ALPN: &[u8] = b"latchkey/1";
 /// the session's exporter can ever produce or consume what evidence covers.
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-latchkey-attested-channel";
 
+#[cfg(feature = "test-rig")]
+pub(crate) use provider::provider as crypto_provider;
+
 /// What is unique to one TLS session: evidence is bound to all of it.
 ///
 /// Equal on both ends if and only if nobody is in the middle.
@@ -63,11 +66,31 @@ pub(crate) async fn establish<S>(io: S, side: Side, allowance: u64) -> Result<(T
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let (tls, own_key) = config::connection(side).map_err(|_| TlsError::NoKey)?;
+    let key = P256Key::generate().map_err(|_| TlsError::NoKey)?;
+    establish_with(key, io, side, allowance).await
+}
+
+/// As [`establish`], with a key that somebody else may have too.
+pub(crate) async fn establish_with<S>(
+    key: P256Key,
+    io: S,
+    side: Side,
+    allowance: u64,
+) -> Result<(TlsStream<S>, Session), TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let (tls, own_key) = config::connection(side, key).map_err(|_| TlsError::NoKey)?;
     let mut stream = TlsStream::new(io, tls, allowance);
     stream.handshake().await.map_err(TlsError::from_io)?;
     let session = session(stream.tls(), side, own_key)?;
     Ok((stream, session))
+}
+
+/// A key with its certificate, as rustls takes it.
+#[cfg(feature = "test-rig")]
+pub(crate) fn certified(key: P256Key) -> Option<rustls::sign::CertifiedKey> {
+    config::certified(key).ok().map(|(certified, _)| certified)
 }
 
 fn session(tls: &rustls::Connection, side: Side, own_key: SpkiHash) -> Result<Session, TlsError> {

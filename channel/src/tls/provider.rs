@@ -26,7 +26,7 @@ use super::certificate::P256_POINT_LEN;
 pub(super) const SCHEME: SignatureScheme = SignatureScheme::ECDSA_NISTP256_SHA256;
 
 /// The one provider.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| {
         Arc::new(CryptoProvider {
             cipher_suites: vec![TLS13_AES_128_GCM_SHA256],

@@ -1,0 +1,80 @@
+//! Ends of the channel that do not follow the protocol, for tests that attack it. Behind the feature `test-rig`, for
+//! dev-dependencies only; no release enables it.
+
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use smol::io::{AsyncRead, AsyncWrite};
+
+use crate::driver::{self, Progress};
+use crate::error::Error;
+use crate::frame::{self, FrameFault, Slot};
+use crate::message::Message;
+use crate::proof::Terms;
+use crate::proven::Proven;
+use crate::role::{Role, Side};
+use crate::tls::{self, P256Key, Session, TlsError, TlsStream};
+
+/// A TLS key that can be in two hands.
+#[derive(Debug)]
+pub struct SharedKey(Vec<u8>);
+
+impl SharedKey {
+    /// A fresh key.
+    ///
+    /// # Panics
+    /// Without randomness.
+    #[expect(clippy::new_without_default, reason = "each is another")]
+    pub fn new() -> Self {
+        let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        Self(pkcs8.expect("randomness").as_ref().to_vec())
+    }
+
+    fn take(&self) -> P256Key {
+        P256Key::from_pkcs8(&self.0).expect("made by new")
+    }
+
+    /// The key's certificate of the channel's form (DER), and the key as rustls takes it.
+    ///
+    /// # Panics
+    /// Without randomness.
+    pub fn for_rustls(&self) -> rustls::sign::CertifiedKey {
+        tls::certified(self.take()).expect("randomness")
+    }
+}
+
+/// The channel's cryptography, for a rustls end of the test's own.
+pub fn provider() -> std::sync::Arc<rustls::crypto::CryptoProvider> {
+    tls::crypto_provider()
+}
+
+/// Only TLS, with this key: what follows is up to the attacker.
+pub async fn unproven<S>(key: &SharedKey, io: S, side: Side) -> Result<(TlsStream<S>, Session), TlsError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    tls::establish_with(key.take(), io, side, u64::MAX).await
+}
+
+/// The honest rest of the handshake of a client whose TLS is established.
+pub async fn prove_as_client<S>(
+    mut stream: TlsStream<S>,
+    session: Session,
+    role: Role,
+    terms: Terms,
+) -> Result<Proven<S>, Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let result = driver::drive_client(&mut stream, session, role, terms, &Progress::new()).await;
+    driver::finish(stream, result).await
+}
+
+/// Sends one message.
+pub async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> std::io::Result<()> {
+    frame::send(stream, message).await
+}
+
+/// Receives one message, bounded as for `slot`.
+pub async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameFault> {
+    frame::receive(stream, slot).await
+}

@@ -1,0 +1,138 @@
+//! What must work, so that the attacks fail for the right reason.
+
+use latchkey_channel::{
+    AppraiserSet, Kind, LockDemand, NoProof, PeerProof, PinnedKeyAppraiser, PinnedKeyProver, ProverSet, Role,
+};
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+use std::sync::Arc;
+
+use crate::support::world::{CLUSTER, demand, fresh_node, init_terms, join_terms, locked_node, meet, policy, terms};
+
+#[test]
+fn a_node_and_a_join_service_with_a_pinned_key_admit_each_other() {
+    for role in [Role::Join, Role::Rejoin] {
+        let (client, server) = join_terms();
+        let (node, service) = meet(role, client, server);
+        let (node, service) = (node.unwrap(), service.unwrap());
+        assert!(matches!(node.peer(), PeerProof::PinnedKey(_)));
+        assert!(!service.peer().admission().unwrap().locked());
+        assert_eq!(node.role(), role);
+        assert_eq!(node.bindings(), service.bindings());
+        assert_eq!(node.audit_id(), service.audit_id());
+    }
+}
+
+#[test]
+fn two_nodes_admit_each_other_by_their_tpms() {
+    let (node, service) = (fresh_node(), locked_node(CLUSTER));
+    let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Open));
+    let (node, service) = meet(Role::Join, terms(node, of_service), terms(service, of_node));
+    let PeerProof::Tpm(peer) = node.as_ref().unwrap().peer() else { panic!("no TPM") };
+    assert_eq!(peer.lock().map(|lock| lock.0), Some(CLUSTER));
+    assert_eq!(peer.verified().binding(), node.as_ref().unwrap().bindings().server.as_bytes());
+    let PeerProof::Tpm(peer) = service.as_ref().unwrap().peer() else { panic!("no TPM") };
+    assert_eq!(peer.lock(), None);
+}
+
+#[test]
+fn a_command_verifies_a_node_without_showing_anything() {
+    for role in [Role::Init, Role::Recover] {
+        let (client, server) = init_terms();
+        let (command, node) = meet(role, client, server);
+        assert_eq!(command.unwrap().peer().kind(), Kind::Tpm);
+        assert_eq!(node.unwrap().peer().kind(), Kind::None);
+    }
+    for (role, lock, node) in [
+        (Role::Attach, LockDemand::LockedTo(CLUSTER), locked_node(CLUSTER)),
+        (Role::Verify, LockDemand::Either, locked_node(CLUSTER)),
+        (Role::Verify, LockDemand::Either, fresh_node()),
+        (Role::Verify, LockDemand::Open, fresh_node()),
+    ] {
+        let of_node = demand(&[&node], lock);
+        let (command, _) = meet(role, terms(NoProof, of_node), terms(node, NoProof));
+        assert_eq!(command.unwrap().peer().kind(), Kind::Tpm, "{role}");
+    }
+}
+
+#[test]
+fn a_node_takes_a_pinned_key_or_a_tpm_whichever_the_service_has() {
+    let (node, service_tpm, service_key) = (fresh_node(), locked_node(CLUSTER), PinnedKeyProver::generate().unwrap());
+    let either = AppraiserSet(vec![
+        Arc::new(PinnedKeyAppraiser::new([service_key.hash()])),
+        Arc::new(demand(&[&service_tpm], LockDemand::LockedTo(CLUSTER))),
+    ]);
+    let of_node = demand(&[&node], LockDemand::Open);
+    let (node, service_key): (Arc<dyn latchkey_channel::Prover>, Arc<dyn latchkey_channel::Prover>) =
+        (Arc::new(node), Arc::new(service_key));
+
+    let both = ProverSet(vec![service_key.clone(), Arc::new(service_tpm)]);
+    for (shown, service) in [(Kind::PinnedKey, ProverSet(vec![service_key])), (Kind::Tpm, both)] {
+        let client = terms(ProverSet(vec![node.clone()]), either.clone());
+        let (node, service) = meet(Role::Join, client, terms(service, of_node.clone()));
+        assert_eq!(node.unwrap().peer().kind(), shown);
+        service.unwrap();
+    }
+}
+
+#[test]
+fn evidence_is_observed_once_verified_even_if_the_policy_refuses_it() {
+    let node = fresh_node();
+    let (policy, references) = policy(&[&node]);
+    let (seen, seen_by) = (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(std::sync::Mutex::new(0)));
+    let (sink, count) = (seen.clone(), seen_by.clone());
+    let demanded = latchkey_channel::TpmAppraiser::new(policy, references, LockDemand::LockedToAny).observed_by(
+        Arc::new(move |_, _, verified| {
+            sink.lock().unwrap().push(verified.pcrs().clone());
+            *count.lock().unwrap() += 1;
+        }),
+    );
+    let (command, _) = meet(Role::Verify, terms(NoProof, demanded), terms(node, NoProof));
+    assert_eq!(command.unwrap_err().code(), "not-locked");
+    assert_eq!(*seen_by.lock().unwrap(), 1);
+    assert_eq!(seen.lock().unwrap()[0].value(15).unwrap().0, [0; 32]);
+}
+
+#[test]
+fn bytes_pass_both_ways_and_each_direction_ends_by_itself() {
+    let (client, server) = join_terms();
+    let (node, service) = meet(Role::Join, client, server);
+    let (mut node, mut service) = (node.unwrap(), service.unwrap());
+    let sent: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let expected = sent.clone();
+    let asking = async {
+        node.write_all(&sent).await.unwrap();
+        node.close().await.unwrap();
+        // Our direction is closed, the other is not.
+        let mut answer = String::new();
+        node.read_to_string(&mut answer).await.unwrap();
+        assert!(node.write_all(b"more").await.is_err());
+        answer
+    };
+    let answering = async {
+        let mut asked = Vec::new();
+        service.read_to_end(&mut asked).await.unwrap();
+        service.write_all(b"that was all of it").await.unwrap();
+        service.close().await.unwrap();
+        asked
+    };
+    let (answer, asked) = smol::block_on(smol::future::zip(asking, answering));
+    assert!(asked == expected);
+    assert_eq!(answer, "that was all of it");
+}
+
+#[test]
+fn truncation_is_an_error_and_not_an_end() {
+    let (client, server) = join_terms();
+    let (node, service) = meet(Role::Join, client, server);
+    let (mut node, mut service) = (node.unwrap(), service.unwrap());
+    smol::block_on(async {
+        node.write_all(b"half a sent").await.unwrap();
+        node.flush().await.unwrap();
+        // The transport ends without close_notify, as an attacker on the path would end it.
+        drop(node);
+        let mut received = Vec::new();
+        let error = service.read_to_end(&mut received).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+        assert_eq!(received, b"half a sent");
+    });
+}

@@ -1,0 +1,14 @@
+//! The channel under attack. Each test is named after the attack it stops, or the promise it proves.
+//!
+//! Machines are fakes in software (see `support`) where the test needs a TPM in a state of its choice; `real_tpm` runs
+//! against swtpm.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod frames;
+mod honest;
+mod real_tpm;
+mod relay;
+mod tls;
+mod wrong_evidence;

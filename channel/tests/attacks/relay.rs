@@ -1,0 +1,276 @@
+//! Somebody in the middle: evidence is genuine, but of another session, side, role or time.
+//!
+//! The middle has a TLS session of its own to each end and passes every message on (CVE-2026-33697 and its kin). It
+//! reads and writes all messages, so TLS protects nothing here; the binding must.
+
+use latchkey_channel::frame::Slot;
+use latchkey_channel::message::{Demand, Evidence, Hello, Identity, Message, Proof};
+use latchkey_channel::rig::{self, SharedKey};
+use latchkey_channel::tls::TlsStream;
+use latchkey_channel::{
+    Error, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Role, Side, Terms,
+    accept, connect,
+};
+use smol::future::zip;
+use smol::net::unix::UnixStream;
+
+use crate::support::world::{
+    CLUSTER, TIME, demand, fresh_node, independent_binding, init_terms, join_terms, locked_node, meet, terms, wire,
+};
+
+/// The middle's two ends.
+struct Middle {
+    to_client: TlsStream<UnixStream>,
+    to_server: TlsStream<UnixStream>,
+}
+
+impl Middle {
+    /// Plays server towards one, with `key` client towards the other.
+    async fn between(client: UnixStream, server: UnixStream, key: &SharedKey) -> Self {
+        let own = SharedKey::new();
+        let (to_client, to_server) =
+            zip(rig::unproven(&own, client, Side::Server), rig::unproven(key, server, Side::Client)).await;
+        Self { to_client: to_client.unwrap().0, to_server: to_server.unwrap().0 }
+    }
+
+    async fn pass_up(&mut self, slot: Slot) -> Option<Message> {
+        let message = rig::receive(&mut self.to_client, slot).await.ok()?;
+        rig::send(&mut self.to_server, &message).await.ok()?;
+        Some(message)
+    }
+
+    async fn pass_down(&mut self, slot: Slot) -> Option<Message> {
+        let message = rig::receive(&mut self.to_server, slot).await.ok()?;
+        rig::send(&mut self.to_client, &message).await.ok()?;
+        Some(message)
+    }
+
+    /// Passes the whole handshake on, as far as it goes.
+    async fn relay(mut self) -> Option<()> {
+        self.pass_up(Slot::Hello).await?;
+        self.pass_down(Slot::Challenge).await?;
+        self.pass_up(Slot::Proof).await?;
+        self.pass_down(Slot::ServerVerdict).await?;
+        self.pass_up(Slot::ClientVerdict).await.map(drop)
+    }
+}
+
+fn relayed(role: Role, client: Terms, server: Terms) -> (Error, Error) {
+    let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
+    let reception = move |_| Some(server.clone());
+    let key = SharedKey::new();
+    let middle = async { Middle::between(middle_up, middle_down, &key).await.relay().await };
+    let ends = zip(connect(client_end, role, client, TIME), accept(server_end, &reception, TIME));
+    let ((client, server), _) = smol::block_on(zip(ends, middle));
+    (client.unwrap_err(), server.unwrap_err())
+}
+
+#[test]
+fn relayed_evidence_of_a_node_is_refused_by_the_service() {
+    let (client, server) = join_terms();
+    let (node, service) = relayed(Role::Join, client, server);
+    assert_eq!(service.code(), "quote-binding-mismatch");
+    assert!(matches!(node, Error::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
+}
+
+#[test]
+fn relayed_evidence_of_a_node_is_refused_by_the_command() {
+    let (client, server) = init_terms();
+    let (command, node) = relayed(Role::Init, client, server);
+    assert_eq!(command.code(), "quote-binding-mismatch");
+    assert!(matches!(node, Error::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
+}
+
+/// The middle is let through by the service, because it has a machine of its own that the policy admits. The node must
+/// still find out that the signature with the pinned key is for another session.
+#[test]
+fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
+    let (node, insider, service) = (fresh_node(), fresh_node(), PinnedKeyProver::generate().unwrap());
+    let pin = PinnedKeyAppraiser::new([service.hash()]);
+    let of_node = demand(&[&node, &insider], LockDemand::Open);
+    let ((node_end, middle_up), (middle_down, service_end)) = (wire(), wire());
+    let (client, server) = (terms(node, pin), terms(service, of_node));
+    let reception = move |_| Some(server.clone());
+
+    let key = SharedKey::new();
+    let middle = async {
+        let own = SharedKey::new();
+        let (up, down) =
+            zip(rig::unproven(&own, middle_up, Side::Server), rig::unproven(&key, middle_down, Side::Client)).await;
+        let ((mut up, _), (mut down, session)) = (up.unwrap(), down.unwrap());
+
+        // Towards the service with the insider's TPM; towards the node with the service's own words.
+        let Ok(Message::Hello(hello)) = rig::receive(&mut up, Slot::Hello).await else { panic!("no hello") };
+        let identity = Identity::Tpm(insider.identity());
+        let hello = Hello { identity, nonce: hello.nonce, accepts: hello.accepts, ..*hello };
+        let client_nonce = hello.nonce;
+        rig::send(&mut down, &Message::Hello(Box::new(hello))).await.unwrap();
+        let challenge = rig::receive(&mut down, Slot::Challenge).await.unwrap();
+        let Message::Challenge(ref inner) = challenge else { panic!("no challenge") };
+        let Demand::Tpm(for_insider) = inner.demand.clone() else { panic!("no TPM demanded") };
+        let binding = independent_binding(&session, Role::Join, Side::Client, client_nonce, inner.nonce);
+        let evidence = Evidence::Tpm(Box::new(insider.evidence(&for_insider, &binding)));
+        rig::send(&mut up, &challenge).await.unwrap();
+        let Ok(Message::Proof(_)) = rig::receive(&mut up, Slot::Proof).await else { panic!("no proof") };
+        let proof = Message::Proof(Box::new(Proof { evidence, demand: Demand::PinnedKey }));
+        rig::send(&mut down, &proof).await.unwrap();
+        let admitted = rig::receive(&mut down, Slot::ServerVerdict).await.unwrap();
+        assert!(matches!(admitted, Message::Admitted(_)), "the insider is admitted: {admitted:?}");
+        rig::send(&mut up, &admitted).await.unwrap();
+        drop(rig::receive(&mut up, Slot::ClientVerdict).await);
+    };
+    let node = connect(node_end, Role::Join, client, TIME);
+    let (node, _) = smol::block_on(zip(node, zip(accept(service_end, &reception, TIME), middle)));
+    assert_eq!(node.unwrap_err().code(), "key-signature-invalid");
+}
+
+/// The middle has the private key of the node's own TLS certificate, and uses it towards the service.
+#[test]
+fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
+    let (client, server) = join_terms();
+    let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
+    let reception = move |_| Some(server.clone());
+    let stolen = SharedKey::new();
+    let middle = async { Middle::between(middle_up, middle_down, &stolen).await.relay().await };
+    let node = async {
+        let (stream, session) = rig::unproven(&stolen, client_end, Side::Client).await.unwrap();
+        rig::prove_as_client(stream, session, Role::Join, client).await
+    };
+    let ((node, service), _) = smol::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
+    assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
+    assert!(node.is_err());
+}
+
+/// The attacker claims to be the very node it talks to, and lets that node answer its own challenge on a second
+/// connection, where the node proves itself to anybody.
+#[test]
+fn reflected_evidence_is_refused_by_its_maker() {
+    let victim = std::sync::Arc::new(locked_node(CLUSTER));
+    let of_nodes = demand(&[&victim], LockDemand::LockedTo(CLUSTER));
+    let prover = latchkey_channel::ProverSet(vec![victim.clone()]);
+    let reception = move |role| match role {
+        Role::Report => Some(terms(prover.clone(), of_nodes.clone())),
+        Role::Verify => Some(terms(prover.clone(), NoProof)),
+        _ => None,
+    };
+    let ((near, far), (near_too, far_too)) = (wire(), wire());
+    let key = SharedKey::new();
+    let attacker = async {
+        let (mut target, _) = rig::unproven(&key, near, Side::Client).await.unwrap();
+        let (mut oracle, _) = rig::unproven(&key, near_too, Side::Client).await.unwrap();
+        let hello = |role, identity| {
+            let nonce = latchkey_channel::Nonce::from_bytes([7; 32]);
+            Message::Hello(Box::new(Hello { version: 1, role, nonce, identity, accepts: Kinds::of(&[Kind::Tpm]) }))
+        };
+        rig::send(&mut target, &hello(Role::Report, Identity::Tpm(victim.identity()))).await.unwrap();
+        let Ok(Message::Challenge(challenge)) = rig::receive(&mut target, Slot::Challenge).await else { panic!() };
+
+        rig::send(&mut oracle, &hello(Role::Verify, Identity::None)).await.unwrap();
+        let Ok(Message::Challenge(_)) = rig::receive(&mut oracle, Slot::Challenge).await else { panic!() };
+        let proof = Proof { evidence: Evidence::None, demand: challenge.demand.clone() };
+        rig::send(&mut oracle, &Message::Proof(Box::new(proof))).await.unwrap();
+        let Ok(Message::Admitted(admitted)) = rig::receive(&mut oracle, Slot::ServerVerdict).await else { panic!() };
+        assert_eq!(admitted.evidence.kind(), Kind::Tpm, "the oracle answered the target's credential");
+
+        let proof = Proof { evidence: admitted.evidence, demand: challenge.demand };
+        rig::send(&mut target, &Message::Proof(Box::new(proof))).await.unwrap();
+        let Ok(Message::Refused(body)) = rig::receive(&mut target, Slot::ServerVerdict).await else { panic!() };
+        assert_eq!(body.code, PeerReason::EvidenceRejected);
+    };
+    let targets = zip(accept(far, &reception, TIME), accept(far_too, &reception, TIME));
+    let ((target, _), ()) = smol::block_on(zip(targets, attacker));
+    assert_eq!(target.unwrap_err().code(), "quote-binding-mismatch");
+}
+
+/// What a node once proved is sent again on a new connection.
+#[test]
+fn replayed_proof_is_refused() {
+    let (client, server) = join_terms();
+    let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
+    let (recorded, replayed) = wire();
+    let reception = move |_| Some(server.clone());
+    let key = SharedKey::new();
+    let attacker = async {
+        let mut middle = Middle::between(middle_up, middle_down, &key).await;
+        let hello = middle.pass_up(Slot::Hello).await.unwrap();
+        middle.pass_down(Slot::Challenge).await.unwrap();
+        let proof = middle.pass_up(Slot::Proof).await.unwrap();
+        drop(middle);
+
+        let (mut again, _) = rig::unproven(&key, recorded, Side::Client).await.unwrap();
+        rig::send(&mut again, &hello).await.unwrap();
+        assert!(matches!(rig::receive(&mut again, Slot::Challenge).await, Ok(Message::Challenge(_))));
+        rig::send(&mut again, &proof).await.unwrap();
+        let Ok(Message::Refused(body)) = rig::receive(&mut again, Slot::ServerVerdict).await else { panic!() };
+        assert_eq!(body.code, PeerReason::TpmNotTrusted);
+    };
+    let node = connect(client_end, Role::Join, client, TIME);
+    let services = zip(accept(server_end, &reception, TIME), accept(replayed, &reception, TIME));
+    let ((_, (_, service)), ()) = smol::block_on(zip(zip(node, services), attacker));
+    assert_eq!(service.unwrap_err().code(), "activation-failed");
+}
+
+/// A server repeats an old nonce and an old challenge, hoping for the old evidence: the client's own nonce is new.
+#[test]
+fn an_old_nonce_gets_no_old_evidence() {
+    let node = std::sync::Arc::new(fresh_node());
+    let of_node = demand(&[&node], LockDemand::Open);
+    let service = PinnedKeyProver::generate().unwrap();
+    let client = terms(latchkey_channel::ProverSet(vec![node]), PinnedKeyAppraiser::new([service.hash()]));
+    let server = terms(service, of_node);
+    let mut seen = std::collections::HashSet::new();
+    let mut repeated: Option<Message> = None;
+    for _ in 0..2 {
+        let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
+        let (server, key) = (server.clone(), SharedKey::new());
+        let reception = move |_| Some(server.clone());
+        let attacker = async {
+            let mut middle = Middle::between(middle_up, middle_down, &key).await;
+            middle.pass_up(Slot::Hello).await.unwrap();
+            let fresh = rig::receive(&mut middle.to_server, Slot::Challenge).await.unwrap();
+            let challenge = repeated.take().unwrap_or(fresh);
+            rig::send(&mut middle.to_client, &challenge).await.unwrap();
+            let Ok(Message::Proof(proof)) = rig::receive(&mut middle.to_client, Slot::Proof).await else { panic!() };
+            let Evidence::Tpm(evidence) = proof.evidence else { panic!("no TPM evidence") };
+            let quote = latchkey_tpm::wire::Attest::parse(evidence.quote()).unwrap();
+            (challenge, quote.extra_data)
+        };
+        let ends = zip(connect(client_end, Role::Join, client.clone(), TIME), accept(server_end, &reception, TIME));
+        let (_, (challenge, binding)) = smol::block_on(zip(ends, attacker));
+        repeated = Some(challenge);
+        assert!(seen.insert(binding), "two connections, one binding");
+    }
+}
+
+/// A genuine node of the same make, but of another cluster, is in the way of the one that is meant.
+#[test]
+fn a_diverted_connection_ends_at_another_cluster_and_is_refused() {
+    let elsewhere = locked_node([0xc2; 32]);
+    let of_service = demand(&[&elsewhere], LockDemand::LockedTo(CLUSTER));
+    let node = fresh_node();
+    let of_node = demand(&[&node], LockDemand::Open);
+    let (node, service) = meet(Role::Rejoin, terms(node, of_service), terms(elsewhere, of_node));
+    assert_eq!(node.unwrap_err().code(), "locked-to-another-cluster");
+    assert!(matches!(service.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+}
+
+/// The middle turns a rejoin into a join: the node's evidence says what it was made for.
+#[test]
+fn evidence_diverted_to_another_role_is_refused() {
+    let (client, server) = join_terms();
+    let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
+    let reception = move |_| Some(server.clone());
+    let key = SharedKey::new();
+    let attacker = async {
+        let mut middle = Middle::between(middle_up, middle_down, &key).await;
+        let Ok(Message::Hello(hello)) = rig::receive(&mut middle.to_client, Slot::Hello).await else { panic!() };
+        let hello = Hello { role: Role::Join, ..*hello };
+        rig::send(&mut middle.to_server, &Message::Hello(Box::new(hello))).await.unwrap();
+        middle.pass_down(Slot::Challenge).await;
+        middle.pass_up(Slot::Proof).await;
+        middle.pass_down(Slot::ServerVerdict).await;
+    };
+    let ends = zip(connect(client_end, Role::Rejoin, client, TIME), accept(server_end, &reception, TIME));
+    let ((_, service), ()) = smol::block_on(zip(ends, attacker));
+    assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
+}
