@@ -4,7 +4,8 @@ use super::{EkPreference, Hierarchy, Key, Session, Tpm, TpmError};
 use crate::wire::{Credential, PcrSelection, PcrValues, Public, PublicKey, attestation_key, salt_key};
 use zeroize::Zeroizing;
 
-/// The TPM as what proves this node.
+/// The TPM as what proves this node. After [`TpmError::Tampered`] its session is lost and every further call fails:
+/// there is nothing left to trust but a reboot.
 #[derive(Debug)]
 pub struct Attester {
     tpm: Tpm,

@@ -78,7 +78,7 @@ impl Tpm {
                 return Ok(Some(key));
             }
         }
-        for public in [template.public(), with_other_unique(template)] {
+        for public in self.starting_points(template)? {
             let key = match self.create_primary(Hierarchy::Endorsement, &public, None) {
                 Err(TpmError::Refused { .. }) => continue,
                 other => other?,
@@ -90,18 +90,36 @@ impl Tpm {
         }
         Ok(None)
     }
+
+    /// What a manufacturer may have made the key of `template` from. They disagree on the unique field: zeros of full
+    /// length or nothing, and before either a nonce from NV (profile, section 2.2.1.4). The certificate tells which
+    /// one was taken.
+    fn starting_points(&mut self, template: EkTemplate) -> Result<Vec<Public>, TpmError> {
+        let full = match template.public().key {
+            PublicKey::Rsa { bits, .. } => usize::from(bits / 8),
+            PublicKey::Ecc { curve, .. } => curve.size(),
+        };
+        let nonce = match template.nonce_index() {
+            Some(index) => self.nv_read(index)?.filter(|nonce| nonce.len() <= full),
+            None => None,
+        };
+        let padded = nonce.map(|mut nonce| {
+            nonce.resize(full, 0);
+            with_unique(template, nonce)
+        });
+        let other = with_unique(template, if template.is_high_range() { vec![0; full] } else { Vec::new() });
+        Ok(padded.into_iter().chain([template.public(), other]).collect())
+    }
 }
 
-/// Manufacturers disagree on the unique field that a template starts from: zeros of full length, or nothing. The
-/// certificate tells which one was taken.
-fn with_other_unique(template: EkTemplate) -> Public {
+/// `template` with `unique` in its unique field.
+fn with_unique(template: EkTemplate, unique: Vec<u8>) -> Public {
     let mut public = template.public();
     match &mut public.key {
-        PublicKey::Rsa { modulus, .. } => *modulus = if template.is_high_range() { vec![0; 256] } else { Vec::new() },
-        PublicKey::Ecc { curve, point } => {
-            let len = if template.is_high_range() { curve.size() } else { 0 };
-            point.x = vec![0; len];
-            point.y = vec![0; len];
+        PublicKey::Rsa { modulus, .. } => *modulus = unique,
+        PublicKey::Ecc { point, .. } => {
+            point.y = vec![0; unique.len()];
+            point.x = unique;
         }
     }
     public

@@ -16,7 +16,8 @@ const MAX_BANKS: u32 = 16;
 const MAX_READS: u32 = 3;
 
 impl Tpm {
-    /// The values of the registers in `selection`, all of one moment. Authenticated.
+    /// The values of the registers in `selection`, all of one moment. Authenticated. The TPM's update counter, which
+    /// tells, does not move with the registers anybody may reset (16 and 23): those may be of another moment.
     pub fn pcr_read(&mut self, selection: PcrSelection, session: &mut Session) -> Result<PcrValues, TpmError> {
         for _ in 0..MAX_READS {
             if let Some(values) = self.pcr_read_once(selection, session)? {

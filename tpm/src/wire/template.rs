@@ -59,6 +59,11 @@ impl EkTemplate {
         }
     }
 
+    /// NV index of the nonce that a manufacturer may have put into the unique field; the low range only.
+    pub const fn nonce_index(self) -> Option<u32> {
+        if self.is_high_range() { None } else { Some(self.certificate_index() + 1) }
+    }
+
     /// Whether the key's policy is `PolicyB`, an OR whose first branch is `PolicyA`.
     pub const fn is_high_range(self) -> bool {
         matches!(self, Self::RsaH1 | Self::P256H2 | Self::P384H3)

@@ -1,6 +1,6 @@
 //! The attester as a whole.
 
-use crate::support::{QUOTE, assert_empty, attester, code, through, witnessed};
+use crate::support::{QUOTE, assert_empty, attester, code, event, through, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Attester, EkPreference, Reason, TpmError, Transport};
 use latchkey_tpm::wire::{
@@ -102,16 +102,12 @@ fn a_forged_credential_is_refused_and_leaves_nothing_behind() {
     assert_empty(&swtpm);
 }
 
-/// `TPM2_PCR_Event` of one byte into PCR 16 with an empty password, by somebody else.
-const FOREIGN_EVENT: &[u8] =
-    &[0x80, 0x02, 0, 0, 0, 30, 0, 0, 0x01, 0x3c, 0, 0, 0, 16, 0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0, 0, 1, 0xaa];
-
 #[test]
 fn values_and_quote_agree_when_an_extension_comes_between() {
     let Some(swtpm) = Swtpm::start() else { return };
     let tpm = through(&swtpm, |tpm, command, response| {
         if code(command) == QUOTE {
-            tpm.transmit(FOREIGN_EVENT, response)?;
+            tpm.transmit(&event(16), response)?;
         }
         tpm.transmit(command, response)
     });
@@ -126,9 +122,9 @@ fn registers_that_never_hold_still_are_an_error() {
     let Some(swtpm) = Swtpm::start() else { return };
     let tpm = through(&swtpm, |tpm, command, response| {
         if code(command) == QUOTE {
-            tpm.transmit(FOREIGN_EVENT, response)?;
+            tpm.transmit(&event(16), response)?;
             tpm.transmit(command, response)?;
-            return tpm.transmit(FOREIGN_EVENT, &mut Vec::new());
+            return tpm.transmit(&event(16), &mut Vec::new());
         }
         tpm.transmit(command, response)
     });
@@ -142,7 +138,7 @@ fn an_event_that_is_not_the_only_one_is_an_error() {
     let Some(swtpm) = Swtpm::start() else { return };
     let tpm = through(&swtpm, |tpm, command, response| {
         if code(command) == crate::support::PCR_EVENT {
-            tpm.transmit(FOREIGN_EVENT, response)?;
+            tpm.transmit(&event(16), response)?;
         }
         tpm.transmit(command, response)
     });

@@ -1,6 +1,6 @@
 //! Somebody on the bus changes commands and answers.
 
-use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, session, through};
+use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, event, session, through};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Attester, EkPreference, Hierarchy, Reason, Session, Socket, Tpm, TpmError, Transport};
 use latchkey_tpm::wire::{PcrSelection, attestation_key, extended};
@@ -107,16 +107,13 @@ fn an_event_changed_on_its_way_is_refused_by_the_tpm() {
     assert_eq!(attester.read_pcr(15).expect("read"), [0; 32], "nothing was extended");
 }
 
-/// `TPM2_PCR_Event` of 0xaa into PCR 15 under an empty password, which the TPM allows to everybody.
-const FOREIGN: &[u8] =
-    &[0x80, 0x02, 0, 0, 0, 30, 0, 0, 0x01, 0x3c, 0, 0, 0, 15, 0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0, 0, 1, 0xaa];
-
 #[test]
 fn a_command_stripped_of_its_session_is_noticed() {
     let Some(swtpm) = Swtpm::start() else { return };
     // Somebody on the bus extends an event of its own and hands its answer back in place of the one to the node's.
-    let tpm = through(&swtpm, |tpm, command, response| {
-        tpm.transmit(if code(command) == PCR_EVENT { FOREIGN } else { command }, response)
+    let foreign = event(15);
+    let tpm = through(&swtpm, move |tpm, command, response| {
+        tpm.transmit(if code(command) == PCR_EVENT { &foreign } else { command }, response)
     });
     let mut attester = Attester::new(tpm, EkPreference::Certified).expect("attester");
     let refused = attester.extend_event(15, &[0xaa]).expect_err("no HMAC");
@@ -232,4 +229,24 @@ fn a_tpm_reset_while_the_machine_runs_on_is_noticed() {
     let refused = attester.quote(&selection, &[0; 32]).expect_err("reset");
     assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::Handle), "{refused}");
     assert!(attester.extend_event(15, b"lock").is_err());
+}
+
+#[test]
+fn registers_read_in_parts_are_all_of_one_moment() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let all = PcrSelection::new(0..24).expect("selection");
+    for (disturbances, works) in [(2, true), (u32::MAX, false)] {
+        let mut left = disturbances;
+        let mut tpm = through(&swtpm, move |tpm, command, response| {
+            tpm.transmit(command, response)?;
+            if code(command) == PCR_READ && left > 0 {
+                left -= 1;
+                tpm.transmit(&event(10), &mut Vec::new())?;
+            }
+            Ok(())
+        });
+        let mut session = session(&mut tpm);
+        let result = tpm.pcr_read(all, &mut session);
+        assert_eq!(result.is_ok(), works, "{result:?}");
+    }
 }

@@ -2,7 +2,9 @@
 //! say so, where swtpm is not installed.
 
 mod attester;
+mod bounds;
 mod commands;
+mod endorsement;
 mod interposer;
 mod support;
 mod tools;

@@ -64,6 +64,13 @@ pub(crate) fn attester(tpm: Tpm, template: EkTemplate) -> Attester {
     Attester::new(tpm, EkPreference::Template(template)).expect("attester")
 }
 
+/// `TPM2_PCR_Event` of the byte 0xaa under an empty password, as anybody on the bus may send it.
+pub(crate) fn event(pcr: u8) -> Vec<u8> {
+    let handle = [0, 0, 0, pcr];
+    let password = [0, 0, 0, 9, 0x40, 0, 0, 9, 0, 0, 0, 0, 0];
+    [&[0x80, 0x02, 0, 0, 0, 30, 0, 0, 0x01, 0x3c][..], &handle, &password, &[0, 1, 0xaa]].concat()
+}
+
 /// Nothing of ours is left in the TPM's three slots.
 pub(crate) fn assert_empty(swtpm: &Swtpm) {
     let mut tpm = swtpm.connect().expect("connects");
