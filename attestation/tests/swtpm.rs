@@ -284,19 +284,21 @@ fn an_rsa_attestation_key_is_refused_where_the_policy_does_not_list_it() {
 #[ignore = "writes the fixtures that recordings.rs reads"]
 fn record_fixtures() {
     let swtpm = Swtpm::start().expect("swtpm is installed");
-    for (name, template) in [
-        ("ek-p384-chain", EkTemplate::P384H3),
-        ("ek-rsa-chain", EkTemplate::RsaL1),
-        ("ek-p256-pinned", EkTemplate::P256L2),
+    // Of another TPM, so that parts of one recording are not those of another.
+    let second = Swtpm::start_distinct("second").expect("swtpm is installed");
+    for (name, swtpm, template) in [
+        ("ek-p384-chain", &swtpm, EkTemplate::P384H3),
+        ("ek-rsa-chain", &second, EkTemplate::RsaL1),
+        ("ek-p256-pinned", &second, EkTemplate::P256L2),
     ] {
-        let mut attester = attester(&swtpm, EkPreference::Template(template));
+        let mut attester = attester(swtpm, EkPreference::Template(template));
         if template == EkTemplate::P384H3 {
             // Something to tell the PCRs apart by.
             for pcr in support::ENFORCED {
                 attester.extend_event(pcr, &[pcr]).unwrap();
             }
         }
-        let trust = if attester.ek_certificate().is_some() { chain(&swtpm) } else { pinned(&[digest(&attester)]) };
+        let trust = if attester.ek_certificate().is_some() { chain(swtpm) } else { pinned(&[digest(&attester)]) };
         let json = policy_json(trust);
         let (evidence, verified) = verify(&policy(&json), &mut attester).unwrap();
         write_fixture(name, &json, &identity(&attester), &evidence, &verified);
