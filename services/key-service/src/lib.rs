@@ -16,6 +16,7 @@ pub mod callers;
 pub mod config;
 pub mod decision;
 mod metrics;
+mod noise;
 mod rate;
 mod run;
 mod server;

@@ -50,6 +50,10 @@ impl Metrics {
         }
     }
 
+    fn calls(&self) -> u64 {
+        self.refused.iter().chain([&self.granted]).map(|counter| counter.load(Relaxed)).sum()
+    }
+
     /// The page.
     pub(crate) fn render(&self) -> String {
         let mut page = Page(String::with_capacity(2048));
@@ -60,9 +64,10 @@ impl Metrics {
         for (code, counter) in Refusal::CODES.iter().zip(&self.refused) {
             page.line("requests_total", &format!("{{outcome=\"{code}\"}}"), counter.load(Relaxed));
         }
-        page.family("decision_duration_seconds_total", "counter", "Time spent deciding and deriving");
+        page.family("decision_duration_seconds", "summary", "Time spent deciding and deriving");
         let spent = Duration::from_nanos(self.deciding_nanoseconds.load(Relaxed)).as_secs_f64();
-        page.line("decision_duration_seconds_total", "", spent);
+        page.line("decision_duration_seconds_sum", "", spent);
+        page.line("decision_duration_seconds_count", "", self.calls());
         page.family("connections_total", "counter", "Connections that passed TLS");
         page.line("connections_total", "", self.connections.load(Relaxed));
         page.family("connections", "gauge", "Open connections that passed TLS");
@@ -120,7 +125,8 @@ mod tests {
             "latchkey_key_service_requests_total{outcome=\"granted\"} 1",
             "latchkey_key_service_requests_total{outcome=\"rate-limited\"} 2",
             "latchkey_key_service_requests_total{outcome=\"class-denied\"} 0",
-            "latchkey_key_service_decision_duration_seconds_total 0.002",
+            "latchkey_key_service_decision_duration_seconds_sum 0.002",
+            "latchkey_key_service_decision_duration_seconds_count 3",
             "latchkey_key_service_connections_total 1",
             "latchkey_key_service_connections 0",
             "latchkey_key_service_connections_refused_total{reason=\"handshake-failed\"} 1",

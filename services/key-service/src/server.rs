@@ -5,6 +5,7 @@ use crate::callers::Caller;
 use crate::config::{CallerRule, Config, Limits};
 use crate::decision::Gate;
 use crate::metrics::{Metrics, Turned};
+use crate::noise::Noise;
 use crate::service::{KeyService, Peer};
 use crate::slots::{Slot, Slots};
 use crate::tls;
@@ -56,6 +57,7 @@ struct Shared {
     limits: Limits,
     server: Server<Peer>,
     metrics: Arc<Metrics>,
+    noise: Noise,
 }
 
 impl Bound {
@@ -73,6 +75,7 @@ impl Bound {
             limits,
             server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)),
             metrics,
+            noise: Noise::new(),
         };
         let slots = Slots::new(limits.connections, limits.connections_per_address);
         Ok(Self { grpc, admin, shared: Arc::new(shared), slots })
@@ -202,7 +205,9 @@ impl Connection {
             Ok(stream) => Some(stream),
             Err((how, error)) => {
                 self.shared.metrics.turned_away(how);
-                tracing::warn!(peer = %address, %error, "TLS handshake failed");
+                if let Some(left_out) = self.shared.noise.write_now() {
+                    tracing::warn!(peer = %address, %error, left_out, "TLS handshake failed");
+                }
                 None
             }
         }

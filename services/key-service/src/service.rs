@@ -3,6 +3,7 @@
 use crate::callers::{Caller, CallerName};
 use crate::decision::{Asked, Decision, Gate, Refusal};
 use crate::metrics::Metrics;
+use crate::noise::Noise;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -42,18 +43,30 @@ pub(crate) struct KeyService {
     gate: Mutex<Gate>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
+    noise: Noise,
     started: Instant,
 }
 
 impl KeyService {
     pub(crate) fn new(gate: Gate, metrics: Arc<Metrics>) -> Self {
-        Self { gate: Mutex::new(gate), metrics, ids: RequestIds::new(), started: Instant::now() }
+        Self { gate: Mutex::new(gate), metrics, ids: RequestIds::new(), noise: Noise::new(), started: Instant::now() }
     }
 
     fn decide(&self, peer: &Peer, asked: Asked<'_>) -> Decision {
         // A panic elsewhere cannot leave the gate half-changed: it holds counters and the secret, which never changes.
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
         gate.handle(peer.caller, asked, self.started.elapsed())
+    }
+
+    /// One line per call; calls above their rate are told about in fewer lines, which say how many they stand for.
+    fn audit(&self, request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision) {
+        let line = match decision.outcome {
+            Err(Refusal::RateLimited) => self.noise.write_now(),
+            _ => Some(0),
+        };
+        if let Some(left_out) = line {
+            write_audit_line(request_id, peer, asked, decision, left_out);
+        }
     }
 }
 
@@ -64,7 +77,7 @@ impl Keys<Peer> for KeyService {
         let asked = Asked { key_id, length: *length, version: *version };
         let decision = self.decide(&request.context, asked);
         let request_id = self.ids.next();
-        audit(&request_id, &request.context, asked, &decision);
+        self.audit(&request_id, &request.context, asked, &decision);
         self.metrics.call(decision.outcome.as_ref().err(), begun.elapsed());
         match decision.outcome {
             Ok(derived) => {
@@ -75,8 +88,8 @@ impl Keys<Peer> for KeyService {
     }
 }
 
-/// One line per call, on the target `audit`. Neither the key nor anything the peer wrote goes into it.
-fn audit(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision) {
+/// On the target `audit`. Neither the key nor any text of the request goes into it.
+fn write_audit_line(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision, left_out: u64) {
     let Asked { length, version, .. } = asked;
     let key_id = decision.key_id.map_or_else(|| "-".to_owned(), |id| id.to_string());
     let class = decision.key_id.map_or("-", |id| id.class().name());
@@ -88,7 +101,7 @@ fn audit(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision) {
         ),
         Err(refusal) => tracing::warn!(
             target: "audit", request_id, caller = %label, peer = %address, class, key_id, length, version,
-            outcome = refusal.code(), "Data key request"
+            outcome = refusal.code(), left_out, "Data key request"
         ),
     }
 }
