@@ -17,13 +17,15 @@ pub fn wait() -> Duration {
 }
 
 /// `N` random bytes, for jitter, transaction numbers and the like; keys come from the key crate.
+///
+/// # Panics
+/// If the kernel has no `getrandom`, which is older than anything that could boot this.
 pub fn bytes<const N: usize>() -> [u8; N] {
     let mut buffer = [0; N];
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match getrandom(rest, GetRandomFlags::empty()) {
             Ok(count) => filled += count,
-            // Only an interruption by a signal is possible here; the system call exists since Linux 3.17.
             Err(error) => assert!(error == rustix::io::Errno::INTR, "getrandom: {error}"),
         }
     }

@@ -75,7 +75,7 @@ fn check_new_root(root: &OwnedFd, new: &OwnedFd, init: &Path) -> Result<(), Hand
 }
 
 fn check_initramfs(root: &OwnedFd) -> Result<(), HandoverFault> {
-    let magic = fstatfs(root).map(|fs| fs.f_type.cast_unsigned()).unwrap_or(0);
+    let magic = fstatfs(root).map_or(0, |fs| fs.f_type.cast_unsigned());
     let has_init = statat(root, "init", AtFlags::SYMLINK_NOFOLLOW).is_ok();
     if has_init && matches!(magic, RAMFS_MAGIC | TMPFS_MAGIC) {
         Ok(())

@@ -51,7 +51,7 @@ impl Timeline {
         entries.push(Entry { step, begin, end: None });
         drop(entries);
         console::line(step, "begin");
-        Step { timeline: self, index, step, begin }
+        Step { timeline: self, index, name: step, begin }
     }
 
     /// A copy of all entries so far.
@@ -83,27 +83,27 @@ impl Timeline {
 pub struct Step<'a> {
     timeline: &'a Timeline,
     index: usize,
-    step: &'static str,
+    name: &'static str,
     begin: Duration,
 }
 
 impl Step<'_> {
     /// Says something on the way.
     pub fn note(&self, message: impl fmt::Display) {
-        console::line(self.step, &message.to_string());
+        console::line(self.name, &message.to_string());
     }
 
     /// The step reached its goal.
     pub fn done(self) {
         let took = self.took();
         self.timeline.end(self.index, Outcome::Done, took);
-        console::line(self.step, &format!("done in {} s", seconds(took)));
+        console::line(self.name, &format!("done in {} s", seconds(took)));
     }
 
     /// The step failed, with its reason code and the sentence that names the fix.
     pub fn failed(self, code: &'static str, sentence: impl fmt::Display) {
         self.timeline.end(self.index, Outcome::Failed(code), self.took());
-        console::failure(self.step, code, &sentence.to_string());
+        console::failure(self.name, code, &sentence.to_string());
     }
 
     fn took(&self) -> Duration {

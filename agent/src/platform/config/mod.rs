@@ -167,7 +167,7 @@ impl Keys {
             device_timeout: self.device_timeout.unwrap_or(Duration::from_secs(30)),
             network: self.network.unwrap_or(NetworkSetup::Dhcp4),
             interface: self.interface.unwrap_or(Interface::Auto),
-            network_timeout: self.network_timeout.unwrap_or(Duration::from_secs(60)),
+            network_timeout: self.network_timeout.unwrap_or(Duration::from_mins(1)),
             metadata: self.metadata.unwrap_or(MetadataSource::None),
             join_services,
             join_service_key: self.join_service_key,

@@ -98,7 +98,7 @@ macro_rules! words {
 words! {
     /// The file system of the operating system's root.
     pub enum RootFs, "squashfs, erofs or ext4" {
-        /// SquashFS.
+        /// `SquashFS`.
         Squashfs = "squashfs",
         /// EROFS.
         Erofs = "erofs",
@@ -368,7 +368,7 @@ pub(super) fn endpoints(value: &str) -> Parsed<Vec<Endpoint>> {
     few.ok_or("HOST:PORT, separated by commas, at most eight, IPv6 addresses in brackets")
 }
 
-/// The SHA-256 of a service's SubjectPublicKeyInfo.
+/// The SHA-256 of a service's `SubjectPublicKeyInfo`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpkiHash(pub [u8; 32]);
 

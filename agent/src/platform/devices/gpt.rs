@@ -239,4 +239,4 @@ impl fmt::Display for GptFault {
 
 #[cfg(test)]
 #[path = "gpt_tests.rs"]
-mod tests;
+pub(super) mod tests;

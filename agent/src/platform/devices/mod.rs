@@ -75,3 +75,6 @@ pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

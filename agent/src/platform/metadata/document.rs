@@ -113,6 +113,7 @@ fn is_bcrypt(text: &str) -> bool {
     let (Some(""), Some("2a" | "2b" | "2y"), Some(cost), Some(rest), None) = head else { return false };
     let base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'.' || b == b'/';
     cost.len() == 2
+        && cost.bytes().all(|b| b.is_ascii_digit())
         && cost.parse().is_ok_and(|cost| COSTS.contains(&cost))
         && rest.len() == 53
         && rest.bytes().all(base64)

@@ -20,6 +20,7 @@ mod route;
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use fault::NetFault;
@@ -88,6 +89,11 @@ impl fmt::Display for Network {
 
 /// Brings the network up as configured, within `latchkey.network_timeout`.
 pub async fn up(config: &Config) -> Result<Network, NetFault> {
+    up_below(config, Path::new("/")).await
+}
+
+/// The same with `etc/resolv.conf` below another root than `/`.
+pub async fn up_below(config: &Config, root: &Path) -> Result<Network, NetFault> {
     let deadline = Instant::now() + config.network_timeout;
     // First listen: what the kernel announces from now on is not missed.
     let mut events = Events::open()?;
@@ -102,7 +108,7 @@ pub async fn up(config: &Config) -> Result<Network, NetFault> {
         NetworkSetup::Ipv6Ra => advertisement::wait(&mut routing, &mut events, link, deadline).await?,
         NetworkSetup::Dhcp4 | NetworkSetup::None => by_dhcp(&mut routing, link, deadline).await?,
     };
-    resolver::write_configuration(&network)?;
+    resolver::write_configuration(root, &network)?;
     Ok(network)
 }
 

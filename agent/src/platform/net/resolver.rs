@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use super::{NetFault, Network, before, seconds};
 use crate::platform::config::{Endpoint, Host, MAX_NAME_SERVERS};
 
-/// Writes `/etc/resolv.conf`.
-pub(super) fn write_configuration(network: &Network) -> Result<(), NetFault> {
-    write_below(Path::new("/"), network).map_err(|source| NetFault::Resolver { source })
-}
-
-fn write_below(root: &Path, network: &Network) -> std::io::Result<()> {
-    std::fs::create_dir_all(root.join("etc"))?;
-    std::fs::write(root.join("etc/resolv.conf"), render(network))
+/// Writes `etc/resolv.conf` below this root.
+pub(super) fn write_configuration(root: &Path, network: &Network) -> Result<(), NetFault> {
+    let write = || {
+        std::fs::create_dir_all(root.join("etc"))?;
+        std::fs::write(root.join("etc/resolv.conf"), render(network))
+    };
+    write().map_err(|source| NetFault::Resolver { source })
 }
 
 fn render(network: &Network) -> String {

@@ -41,7 +41,7 @@ fn requesting(now: Duration) -> (Client, Vec<u8>) {
 fn bound(now: Duration) -> Client {
     let (mut client, request) = requesting(now);
     client.receive(&reply(ACK, xid(&request), ADDRESS, &[]), now).unwrap();
-    assert!(matches!(client.poll(now), Action::Bound(lease) if lease.address == ADDRESS.into()));
+    assert!(matches!(client.poll(now), Action::Bound(lease) if lease.address.octets() == ADDRESS));
     client
 }
 
@@ -58,7 +58,7 @@ fn a_silent_network_is_asked_again_with_jittered_doubling_waits() {
     let first = xid(&sent(client.poll(now)));
     for _ in 0..8 {
         let Action::Wait(until) = client.poll(now) else { panic!("a second message at once") };
-        waits.push(until - now);
+        waits.push(until.saturating_sub(now));
         now = until;
         assert_eq!(xid(&sent(client.poll(now))), first, "a retransmission keeps its number");
     }
@@ -142,7 +142,7 @@ fn a_lease_is_renewed_at_half_its_time_and_lost_at_its_end() {
             Action::Wait(until) => now = until.max(now + secs(600)),
             Action::Send(bytes) => assert_eq!(message_type(&bytes), 3),
             Action::Lost => break,
-            action => panic!("{action:?}"),
+            action @ Action::Bound(_) => panic!("{action:?}"),
         }
     }
     assert!((secs(129_600)..secs(131_000)).contains(&now), "{now:?}");

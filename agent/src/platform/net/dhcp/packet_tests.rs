@@ -50,8 +50,8 @@ fn an_ordinary_offer_is_read() {
         host_name: Some("node-1".into()),
         domain: Some("example.org".into()),
         server: [10, 0, 2, 2].into(),
-        time: Duration::from_secs(86_400),
-        renew: Duration::from_secs(43_200),
+        time: Duration::from_hours(24),
+        renew: Duration::from_hours(12),
     };
     assert_eq!(lease, expected);
 }

@@ -1,0 +1,176 @@
+//! The rule of the state disk on a made-up `/sys` and `/dev`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use super::gpt::tests::{SECTORS, entry, image_with};
+use super::select::{Choice, choose, settle};
+use super::*;
+
+/// A root with the files of sysfs and devtmpfs that are looked at.
+struct Machine(PathBuf);
+
+impl Machine {
+    fn new() -> Self {
+        let id = u64::from_ne_bytes(crate::platform::entropy::bytes());
+        let root = std::env::temp_dir().join(format!("latchkey-devices-{id:016x}"));
+        fs::create_dir_all(root.join("sys/class/block")).unwrap();
+        fs::create_dir_all(root.join("dev")).unwrap();
+        Self(root)
+    }
+
+    fn write(&self, path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
+        let path = self.0.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn device(&self, name: &str, place: &str, sectors: u64) {
+        self.write(format!("sys/devices/{place}/size"), format!("{sectors}\n"));
+        self.write(format!("sys/devices/{place}/ro"), "0\n");
+        symlink(format!("../../devices/{place}"), self.0.join("sys/class/block").join(name)).unwrap();
+    }
+
+    fn disk(self, name: &str, content: &[u8]) -> Self {
+        self.device(name, &format!("pci/block/{name}"), (content.len() / 512) as u64);
+        self.write(format!("sys/devices/pci/block/{name}/queue/logical_block_size"), "512\n");
+        self.write(format!("sys/devices/pci/block/{name}/serial"), format!("serial-{name}\n"));
+        self.write(format!("dev/{name}"), content);
+        self
+    }
+
+    fn partition(self, disk: &str, number: u32, label: &str, start: u64) -> Self {
+        let name = format!("{disk}{number}");
+        self.device(&name, &format!("pci/block/{disk}/{name}"), 8);
+        let at = |file: &str| format!("sys/devices/pci/block/{disk}/{name}/{file}");
+        self.write(at("partition"), format!("{number}\n"));
+        self.write(at("start"), format!("{start}\n"));
+        self.write(at("uevent"), format!("MAJOR=8\nDEVTYPE=partition\nPARTN={number}\nPARTNAME={label}\n"));
+        self
+    }
+
+    fn set(self, name: &str, file: &str, text: &str) -> Self {
+        self.write(format!("sys/devices/pci/block/{name}/{file}"), text);
+        self
+    }
+
+    /// What is found when nothing more comes.
+    fn find(&self, wanted: &Wanted<'_>) -> Result<String, &'static str> {
+        let inventory = Inventory::scan(&self.0).unwrap();
+        let choice = choose(&inventory, wanted).map_err(|fault| fault.code())?;
+        settle(choice, wanted, &inventory).map(|device| device.name).map_err(|fault| fault.code())
+    }
+
+    fn auto(&self) -> Result<String, &'static str> {
+        self.find(&Wanted::AutoState(None))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn blank() -> Vec<u8> {
+    vec![0; SECTORS * 512]
+}
+
+fn with_state() -> Vec<u8> {
+    image_with(&[entry(Guid::from_text_order([1; 16]), 40, 47, "esp"), entry(STATE_PARTITION_TYPE, 48, 99, "state")])
+}
+
+#[test]
+fn the_only_disk_without_partitions_is_the_state_disk() {
+    let machine = Machine::new()
+        .disk("vda", &blank())
+        .disk("vdb", &image_with(&[entry(Guid::from_text_order([1; 16]), 40, 47, "esp")]))
+        .partition("vdb", 1, "esp", 40);
+    assert_eq!(machine.auto(), Ok("vda".into()));
+    assert_eq!(Machine::new().auto(), Err("device-missing"));
+}
+
+#[test]
+fn two_blank_disks_refuse_rather_than_format_the_wrong_one() {
+    assert_eq!(Machine::new().disk("vda", &blank()).disk("vdb", &blank()).auto(), Err("state-disk-ambiguous"));
+}
+
+#[test]
+fn a_state_partition_comes_before_blank_disks_and_two_refuse() {
+    let one = |machine: Machine, disk| {
+        machine.disk(disk, &with_state()).partition(disk, 1, "esp", 40).partition(disk, 2, "state", 48)
+    };
+    let machine = one(Machine::new().disk("sda", &blank()), "nvme0n1p");
+    assert_eq!(machine.auto(), Ok("nvme0n1p2".into()));
+    assert_eq!(one(machine, "vdz").auto(), Err("state-disk-ambiguous"));
+}
+
+#[test]
+fn devices_that_hold_no_state_are_no_candidates() {
+    let machine = Machine::new()
+        .disk("vda", &blank())
+        .set("vda", "ro", "1\n")
+        .disk("sda", &blank())
+        .set("sda", "removable", "1\n")
+        .disk("sr0", &blank())
+        .disk("vdb", b"");
+    machine.device("loop0", "virtual/block/loop0", 2048);
+    machine.device("dm-0", "virtual/block/dm-0", 2048);
+    assert_eq!(machine.auto(), Err("device-missing"));
+}
+
+#[test]
+fn the_root_of_the_operating_system_is_no_candidate() {
+    let machine = Machine::new().disk("vda", &blank()).disk("vdb", &blank());
+    let inventory = Inventory::scan(&machine.0).unwrap();
+    let root = inventory.devices.iter().find(|device| device.name == "vda");
+    assert_eq!(machine.find(&Wanted::AutoState(root)), Ok("vdb".into()));
+}
+
+#[test]
+fn selectors_find_by_name_label_and_type() {
+    let machine =
+        Machine::new().disk("vda", &with_state()).partition("vda", 1, "esp", 40).partition("vda", 2, "state", 48);
+    let find = |selector| machine.find(&Wanted::Selected(&selector));
+    assert_eq!(find(DiskSelector::Device("vda".into())), Ok("vda".into()));
+    assert_eq!(find(DiskSelector::PartLabel("state".into())), Ok("vda2".into()));
+    assert_eq!(find(DiskSelector::PartType(STATE_PARTITION_TYPE)), Ok("vda2".into()));
+    assert_eq!(find(DiskSelector::PartLabel("stat".into())), Err("device-missing"));
+    let machine = machine.disk("vdb", &blank()).partition("vdb", 1, "state", 48);
+    assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::PartLabel("state".into()))), Err("device-ambiguous"));
+}
+
+#[test]
+fn a_partition_must_lie_where_the_table_says() {
+    let machine = Machine::new().disk("vda", &with_state()).partition("vda", 2, "state", 56);
+    assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::PartType(STATE_PARTITION_TYPE))), Err("device-missing"));
+}
+
+#[test]
+fn a_table_damaged_in_both_copies_is_named() {
+    let mut image = with_state();
+    let last = image.len() - 512;
+    (image[512 + 60], image[last + 60]) = (1, 1);
+    let machine = Machine::new().disk("vda", &image).partition("vda", 2, "state", 48);
+    assert_eq!(machine.auto(), Err("partition-table-damaged"));
+}
+
+#[test]
+fn a_description_for_logs_has_size_label_and_serial() {
+    let machine =
+        Machine::new().disk("vda", &with_state()).partition("vda", 2, "state", 48).set("vda/vda2", "ro", "1\n");
+    let inventory = Inventory::scan(&machine.0).unwrap();
+    let shown: Vec<_> = inventory.devices.iter().map(ToString::to_string).collect();
+    let partition = "/dev/vda2 (0 MiB, label \"state\", serial \"serial-vda\", read-only)";
+    assert_eq!(shown, ["/dev/vda (1 MiB, serial \"serial-vda\")", partition]);
+    assert_eq!(inventory.devices[1].disk(), "vda");
+}
+
+#[test]
+fn waiting_for_a_disk_ends_at_its_time() {
+    let selector = DiskSelector::Device("there-is-none".into());
+    let fault = smol::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
+    assert_eq!(fault.code(), "device-missing");
+    assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(None)), Ok(Choice::Nothing)));
+}
