@@ -56,7 +56,7 @@ pub struct HandOver {
 }
 
 /// What stage 2 has to do.
-#[derive(Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Task {
     /// Make the cluster.
@@ -134,7 +134,9 @@ impl core::fmt::Display for HandOverError {
         match self {
             Self::Missing => write!(f, "{PATH} is missing: stage 1 did not run in this boot, or stage 2 already ended"),
             Self::Exposed(why) => write!(f, "{PATH} is not to be trusted: {why}; reboot the node"),
-            Self::Malformed(why) => write!(f, "{PATH} is not a hand-over of this agent: {why}; use one agent for both stages"),
+            Self::Malformed(why) => {
+                write!(f, "{PATH} is not a hand-over of this agent: {why}; use one agent for both stages")
+            }
             Self::Io(error) => write!(f, "{PATH}: {error}"),
         }
     }
@@ -157,14 +159,13 @@ impl HandOver {
 
     /// Reads the file that only `owner` (a user id; 0 outside tests) may have written.
     pub fn read(path: &Path, owner: u32) -> Result<Self, HandOverError> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(|e| if e.kind() == std::io::ErrorKind::NotFound { HandOverError::Missing } else { HandOverError::Io(e) })?;
+        let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(|e| {
+            if e.kind() == std::io::ErrorKind::NotFound { HandOverError::Missing } else { HandOverError::Io(e) }
+        })?;
         let about = file.metadata().map_err(HandOverError::Io)?;
         if !about.is_file() || about.uid() != owner || about.mode() & 0o077 != 0 {
-            let why = format!("owner {}, mode {:o}; it must be a file of user {owner}, mode 600", about.uid(), about.mode());
+            let why =
+                format!("owner {}, mode {:o}; it must be a file of user {owner}, mode 600", about.uid(), about.mode());
             return Err(HandOverError::Exposed(why));
         }
         let mut text = Zeroizing::new(Vec::new());

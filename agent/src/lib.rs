@@ -1,4 +1,9 @@
 //! The node agent as a library: the binary is a thin `main`.
 
+pub mod cluster;
+mod flows;
+pub mod handover;
 pub mod life;
 pub mod platform;
+pub mod stage1;
+pub mod stage2;

@@ -1,3 +1,40 @@
-//! Brings a machine from power-on to an attested, encrypted cluster node, and leaves.
+//! `latchkey-agent`: process 1 of the initramfs (stage 1), or `latchkey-agent stage2` in the OS.
 
-fn main() {}
+use std::process::ExitCode;
+
+use latchkey_agent::platform::pid1::Pid1;
+use latchkey_agent::{stage1, stage2};
+
+const USAGE: &str = "\
+latchkey-agent, the node agent
+
+  as process 1 of the initramfs   stage 1: attest, obtain the key, lock, open the disk, start the OS
+  latchkey-agent stage2           stage 2, a oneshot of the OS: make the node a member, report, exit
+  latchkey-agent --version
+
+Its configuration is the measured kernel command line (latchkey.*); there are no other options.
+";
+
+fn main() -> ExitCode {
+    // Process 1 gets words of the kernel command line as arguments: they are not for us.
+    if let Ok(pid1) = Pid1::claim() {
+        stage1::run(pid1);
+    }
+    let mut arguments = std::env::args_os().skip(1);
+    let (first, more) = (arguments.next(), arguments.next().is_some());
+    match first.as_ref().and_then(|first| first.to_str()) {
+        Some("stage2") if !more => stage2::run(),
+        Some("--version") if !more => {
+            println!("latchkey-agent {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Some("--help" | "-h") if !more => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprint!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

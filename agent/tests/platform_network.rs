@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::net::{NetFault, Network, up_below};
-use netns::{Side, ip};
+use netns::{Side, ip, ip_each};
 
 /// Brings the network up with these words of a command line.
 fn up(words: &str) -> Result<(Network, String), NetFault> {
@@ -46,7 +46,7 @@ fn a_lease_gives_address_route_and_name_server() {
     match netns::side("a_lease_gives_address_route_and_name_server") {
         Side::Outside => {}
         Side::Other(mut other) => {
-            other.configure(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up", "route add 255.255.255.255 dev lk1"]);
+            ip_each(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up", "route add 255.255.255.255 dev lk1"]);
             let server = UdpSocket::bind("0.0.0.0:67").unwrap();
             server.set_broadcast(true).unwrap();
             let listener = TcpListener::bind("10.77.0.1:7777").unwrap();
@@ -71,7 +71,7 @@ fn a_fixed_address_needs_no_server() {
     match netns::side("a_fixed_address_needs_no_server") {
         Side::Outside => {}
         Side::Other(mut other) => {
-            other.configure(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up"]);
+            ip_each(&["addr add 10.77.0.1/24 dev lk1", "link set lk1 up"]);
             let listener = TcpListener::bind("10.77.0.1:7777").unwrap();
             other.ready();
             greet(&listener);
@@ -93,11 +93,7 @@ fn a_router_advertisement_gives_address_route_and_name_server() {
         Side::Outside => {}
         Side::Other(mut other) => {
             // The router's own address comes without duplicate detection, so that it can speak at once.
-            other.configure(&[
-                "link set lk1 addrgenmode none",
-                "link set lk1 up",
-                "-6 addr add fe80::1/64 dev lk1 nodad",
-            ]);
+            ip_each(&["link set lk1 addrgenmode none", "link set lk1 up", "-6 addr add fe80::1/64 dev lk1 nodad"]);
             let socket = netns::router_socket("lk1");
             other.ready();
             netns::answer_solicitation(&socket, "lk1", &advertisement());
@@ -120,7 +116,7 @@ fn silence_ends_at_the_deadline_with_a_reason() {
     match netns::side("silence_ends_at_the_deadline_with_a_reason") {
         Side::Outside => {}
         Side::Other(mut other) => {
-            other.configure(&["link set lk1 up"]);
+            ip_each(&["link set lk1 up"]);
             other.ready();
             other.wait_for_end();
         }

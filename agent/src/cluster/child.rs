@@ -37,7 +37,9 @@ pub(super) async fn run(
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .map_err(|e| StepError::new("step-not-started", format!("{program} cannot be started: {e}; put it into the image")))?;
+        .map_err(|e| {
+            StepError::new("step-not-started", format!("{program} cannot be started: {e}; put it into the image"))
+        })?;
     let (Some(mut input), Some(output), Some(errors)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
         return Err(StepError::new("step-not-started", format!("{program} has no pipes")));
@@ -131,9 +133,9 @@ pub(super) fn without_tokens(line: &str) -> String {
             Some((last, c)) if !is_part(c) && c != '.' => word.split_at(last),
             _ => (word, ""),
         };
-        let token = text
-            .split_once('.')
-            .is_some_and(|(id, secret)| id.len() == 6 && secret.len() == 16 && (id.to_owned() + secret).chars().all(is_part));
+        let token = text.split_once('.').is_some_and(|(id, secret)| {
+            id.len() == 6 && secret.len() == 16 && (id.to_owned() + secret).chars().all(is_part)
+        });
         shown.push_str(if token { "<token>" } else { text });
         shown.push_str(end);
     }

@@ -30,7 +30,8 @@ struct Init<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Cluster<'a> {
-    cluster_name: &'a str,
+    #[serde(rename = "clusterName")]
+    name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     kubernetes_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -99,11 +100,11 @@ fn registration(member: &Member) -> Registration<'_> {
     }
 }
 
-/// InitConfiguration and ClusterConfiguration.
+/// `InitConfiguration` and `ClusterConfiguration`.
 pub(super) fn init(member: &Member, settings: &ClusterSettings) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let init = Init { node_registration: registration(member) };
     let cluster = Cluster {
-        cluster_name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
+        name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
         kubernetes_version: &settings.kubernetes_version,
         control_plane_endpoint: &settings.control_plane_endpoint,
         api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans },
@@ -115,7 +116,7 @@ pub(super) fn init(member: &Member, settings: &ClusterSettings) -> Result<Zeroiz
     Ok(text)
 }
 
-/// JoinConfiguration. A ticket without token or CA pin is refused: kubeadm would then trust whoever answers.
+/// `JoinConfiguration`. A ticket without token or CA pin is refused: kubeadm would then trust whoever answers.
 pub(super) fn join(member: &Member, ticket: &ClusterJoin) -> Result<Zeroizing<Vec<u8>>, StepError> {
     if ticket.bootstrap_token.is_empty() || ticket.api_server_endpoint.is_empty() || ticket.ca_cert_hashes.is_empty() {
         return Err(StepError::new(
@@ -164,12 +165,11 @@ mod tests {
     }
 
     fn ticket() -> ClusterJoin {
-        ClusterJoin {
-            api_server_endpoint: "10.0.0.1:6443".into(),
-            bootstrap_token: "abcdef.0123456789abcdef".into(),
-            ca_cert_hashes: vec![format!("sha256:{}", "ab".repeat(32))],
-            ..ClusterJoin::default()
-        }
+        let mut ticket = ClusterJoin::default();
+        ticket.api_server_endpoint = "10.0.0.1:6443".into();
+        ticket.bootstrap_token = "abcdef.0123456789abcdef".into();
+        ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
+        ticket
     }
 
     #[test]
@@ -187,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_worker_joins_as_a_worker_and_a_control_plane_uses_the_files_of_its_ticket() {
-        let worker: serde_json::Value = serde_json::from_slice(&join(&member(NodeRole::Worker), &ticket()).unwrap()).unwrap();
+        let worker: serde_json::Value =
+            serde_json::from_slice(&join(&member(NodeRole::Worker), &ticket()).unwrap()).unwrap();
         assert!(worker.get("controlPlane").is_none() && worker.get("skipPhases").is_none());
         let control: serde_json::Value =
             serde_json::from_slice(&join(&member(NodeRole::ControlPlane), &ticket()).unwrap()).unwrap();
@@ -197,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_ticket_without_a_ca_pin_is_refused() {
-        let ticket = ClusterJoin { ca_cert_hashes: vec![], ..ticket() };
+        let mut ticket = ticket();
+        ticket.ca_cert_hashes.clear();
         assert_eq!(join(&member(NodeRole::Worker), &ticket).unwrap_err().code, "ticket-incomplete");
     }
 }

@@ -17,7 +17,7 @@ use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work};
 use crate::life::NodeRole;
 
 /// How long the program may take.
-const LIMIT: Duration = Duration::from_secs(30 * 60);
+const LIMIT: Duration = Duration::from_mins(30);
 
 /// Runs the program named in the measured configuration (`latchkey.command`).
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Input<'a> {
     cluster_name: &'a str,
     disk: &'a str,
     /// Base64 of the join service's payload; empty unless the work is `join`.
-    payload: Zeroizing<String>,
+    payload: &'a str,
 }
 
 impl ClusterStep for Hook {
@@ -47,6 +47,7 @@ impl ClusterStep for Hook {
                 Work::Join(cluster) => ("join", &cluster.payload[..]),
                 Work::Start => ("start", &[][..]),
             };
+            let payload = Zeroizing::new(STANDARD.encode(payload));
             let input = Zeroizing::new(
                 serde_json::to_vec(&Input {
                     version: 1,
@@ -55,7 +56,7 @@ impl ClusterStep for Hook {
                     cluster_id: &member.cluster_id,
                     cluster_name: &member.cluster_name,
                     disk: &member.disk,
-                    payload: Zeroizing::new(STANDARD.encode(payload)),
+                    payload: &payload,
                 })
                 .map_err(|e| StepError::new("step-input", e.to_string()))?,
             );

@@ -16,16 +16,8 @@ const TRIES: u32 = 3;
 
 /// The files of a control plane, relative to kubeadm's certificate folder. Source: Kubernetes, "Certificates and
 /// requirements"; nothing else is written, whatever the ticket says.
-const CONTROL_PLANE_FILES: [&str; 8] = [
-    "ca.crt",
-    "ca.key",
-    "sa.key",
-    "sa.pub",
-    "front-proxy-ca.crt",
-    "front-proxy-ca.key",
-    "etcd/ca.crt",
-    "etcd/ca.key",
-];
+const CONTROL_PLANE_FILES: [&str; 8] =
+    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
 
 /// Runs the image's kubeadm.
 #[derive(Debug)]
@@ -49,7 +41,7 @@ impl Default for Kubeadm {
             systemctl: "/usr/bin/systemctl".into(),
             folder: "/etc/kubernetes".into(),
             run: "/run/latchkey".into(),
-            limit: Duration::from_secs(15 * 60),
+            limit: Duration::from_mins(15),
         }
     }
 }

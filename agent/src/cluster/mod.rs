@@ -80,7 +80,7 @@ pub struct StepError {
 }
 
 impl StepError {
-    fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), log_tail: String::new() }
     }
 }

@@ -142,13 +142,13 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
         }
         (State::Starting, Event::StepDone) => (State::Wiping(Ending::Well), vec![Effect::Wipe]),
         // A member that does not start keeps its data: an operator or the next boot mends it.
-        (State::Starting, Event::StepFailed { code, message }) => report(Ending::Badly, code, message),
+        (State::Starting, Event::StepFailed { code, message })
+        | (State::Marking, Event::MarkFailed { code, message }) => report(Ending::Badly, code, message),
         (State::Running { .. }, Event::StepDone) => (State::Marking, vec![Effect::Mark]),
         (State::Running { attempts }, Event::StepFailed { code, message }) => {
             report(Ending::Reset { attempts: attempts.saturating_add(1) }, code, message)
         }
         (State::Marking, Event::Marked) => (State::Reporting(Ending::Well), vec![Effect::Report(Outcome::Succeeded)]),
-        (State::Marking, Event::MarkFailed { code, message }) => report(Ending::Badly, code, message),
         (State::Reporting(Ending::Reset { attempts }), Event::Reported) => {
             (State::Resetting, vec![Effect::ResetDisk { attempts }])
         }

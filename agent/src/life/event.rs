@@ -98,6 +98,12 @@ pub enum Event {
     },
     /// The state disk carries a header that passed every check that needs no key.
     DiskExisting,
+    /// The header says that the first bootstrap of a cluster began on this disk and never finished. Its own,
+    /// unauthenticated word; whoever can write it could as well have overwritten the disk.
+    DiskAbandoned {
+        /// From the header: bootstraps that failed before this one.
+        attempts: u8,
+    },
     /// A flow brought a key from a peer that is proven and authorised.
     Offered(Grant),
     /// The offered key opens the disk's key slot and its token's MAC is right.

@@ -60,11 +60,17 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
             (State::Waiting(measured.existing()), vec![Effect::Start(Source::Rejoin), Effect::Start(Source::Recovery)])
         }
 
+        // The key of such a disk is known to the operator only, and nothing on it is of value yet.
+        (State::Measured(_), Event::DiskAbandoned { attempts }) => {
+            let attempts = attempts.saturating_add(1);
+            (State::Ended, vec![Effect::End(Stop::Reset { code: "bootstrap-unfinished".into(), attempts })])
+        }
+
         (State::Waiting(waiting), Event::Offered(grant)) => offered(waiting, grant),
         (State::Waiting(waiting), Event::KeyFits { id, phase, role, cluster_id, epoch, attempts }) => {
             fits(waiting, id, AuthenticToken { phase, role, cluster_id, epoch, attempts })
         }
-        (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, code),
+        (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, &code),
 
         (State::Keyed(keyed), Event::Extended { pcr15 }) => extended(keyed, pcr15),
         (State::Locked(locked), Event::DiskOpened) => {
@@ -167,11 +173,11 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
     }
 }
 
-fn wrong(waiting: Waiting, id: OfferId, code: String) -> (State, Vec<Effect>) {
+fn wrong(waiting: Waiting, id: OfferId, code: &str) -> (State, Vec<Effect>) {
     if waiting.checking.as_ref().is_none_or(|grant| grant.id != id) {
         return (State::Waiting(waiting), vec![]);
     }
-    next_offer(waiting, id, &code, "the key does not open this disk; use the master secret of its cluster")
+    next_offer(waiting, id, code, "the key does not open this disk; use the master secret of its cluster")
 }
 
 /// Refuses the offer that was being checked and takes the next in the queue.

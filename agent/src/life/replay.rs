@@ -22,7 +22,7 @@ pub enum Record {
 
 impl Record {
     /// Introduces a record on a console line.
-    pub const MARK: &str = "life ";
+    pub const MARK: &str = "life: ";
 }
 
 /// A replay that agreed with its record.
@@ -98,11 +98,11 @@ mod tests {
 
     const BOOT: &str = r#"
 [    0.1] some kernel line
-agent 120 life {"saw":{"disk-fresh":{"attempts":0}}}
-agent 120 life {"did":"start-init"}
-agent 120 life {"did":"start-join"}
-agent 900 life {"saw":{"failed":{"code":"network-down","message":"no carrier"}}}
-agent 900 life {"did":"end-refused network-down"}
+latchkey[    0.120] life: {"saw":{"disk-fresh":{"attempts":0}}}
+latchkey[    0.120] life: {"did":"start-init"}
+latchkey[    0.120] life: {"did":"start-join"}
+latchkey[    0.900] life: {"saw":{"failed":{"code":"network-down","message":"no carrier"}}}
+latchkey[    0.900] life: {"did":"end-refused network-down"}
 "#;
 
     #[test]
@@ -115,7 +115,7 @@ agent 900 life {"did":"end-refused network-down"}
     fn a_record_of_something_the_machine_does_not_allow_is_named() {
         let forged = BOOT.replace("start-join", "open-disk");
         assert_eq!(replay(&forged), Err(ReplayError::Differs(5, "open-disk".into(), "start-join".into())));
-        let skipped = BOOT.replace("agent 120 life {\"did\":\"start-join\"}\n", "");
+        let skipped = BOOT.replace("latchkey[    0.120] life: {\"did\":\"start-join\"}\n", "");
         assert!(matches!(replay(&skipped), Err(ReplayError::Differs(5, _, _))));
     }
 

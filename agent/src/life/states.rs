@@ -1,5 +1,7 @@
 //! One struct per state of stage 1. Transitions consume the state; the next needs the witness of the last check.
 
+#![expect(clippy::unused_self, reason = "a transition consumes the state it leaves")]
+
 use sha2::{Digest as _, Sha256};
 
 use super::event::{Digest, DiskPhase, Grant, NodeRole, OfferId};

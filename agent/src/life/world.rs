@@ -78,7 +78,7 @@ struct World {
     broken_steps: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Action {
     Work(usize),
     Deliver(usize),
@@ -119,6 +119,9 @@ impl Machine {
         self.proposed = uuid;
         let seen = match &self.disk {
             Disk::Blank { attempts } => Event::DiskFresh { attempts: *attempts },
+            Disk::Formatted { phase: DiskPhase::Formatted, role: NodeRole::First, attempts, .. } => {
+                Event::DiskAbandoned { attempts: *attempts }
+            }
             Disk::Formatted { .. } => Event::DiskExisting,
         };
         self.saw(seen);

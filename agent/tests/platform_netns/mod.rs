@@ -1,6 +1,6 @@
 //! Two network namespaces for a test: the test program starts itself again, once per side.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Stdin, Stdout, Write as _};
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -47,6 +47,13 @@ fn again(test: &str, role: &str) -> Command {
     command
 }
 
+/// Runs `ip` in this namespace, once for each of these.
+pub(crate) fn ip_each(commands: &[&str]) {
+    for command in commands {
+        ip(command);
+    }
+}
+
 /// Runs `ip` in this namespace.
 pub(crate) fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
@@ -90,31 +97,37 @@ impl Peer {
 }
 
 /// The other side, seen from itself.
-pub(crate) struct Other(());
+pub(crate) struct Other {
+    input: Stdin,
+    output: Stdout,
+}
 
 impl Other {
     fn begin() -> Self {
-        println!("\ninside");
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line).unwrap();
-        assert_eq!(line, "go\n");
-        Self(())
-    }
-
-    /// Runs `ip` several times.
-    pub(crate) fn configure(&mut self, commands: &[&str]) {
-        commands.iter().for_each(|command| ip(command));
+        let mut other = Self { input: std::io::stdin(), output: std::io::stdout() };
+        other.say("\ninside");
+        assert_eq!(other.hear(), "go\n");
+        other
     }
 
     /// Lets the agent's side begin.
-    pub(crate) fn ready(&self) {
-        println!("ready");
+    pub(crate) fn ready(&mut self) {
+        self.say("ready");
     }
 
     /// Waits until the agent's side is content.
-    pub(crate) fn wait_for_end(&self) {
+    pub(crate) fn wait_for_end(&mut self) {
+        assert_eq!(self.hear(), "");
+    }
+
+    fn say(&mut self, word: &str) {
+        writeln!(self.output, "{word}").unwrap();
+    }
+
+    fn hear(&mut self) -> String {
         let mut line = String::new();
-        assert_eq!(std::io::stdin().read_line(&mut line).unwrap(), 0);
+        self.input.read_line(&mut line).unwrap();
+        line
     }
 }
 

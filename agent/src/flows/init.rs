@@ -1,0 +1,165 @@
+//! The init flow: an operator makes this node the first of a cluster.
+
+use std::sync::Arc;
+
+use latchkey_api::grpc::{Replies, Request, Status};
+use latchkey_api::v1::{
+    AttachRequest, ClusterSettings, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, Locked,
+    NodeStage, init_event,
+};
+use latchkey_channel::Role;
+use latchkey_keys::{ClusterId, Secret};
+use prost::Message as _;
+
+use super::door::Visitor;
+use super::gate::{Gate, KnowsInitSecret, Shut};
+use super::progress::Broadcast;
+use super::{Membership, Node, Terms, parse};
+use crate::handover::{SecretText, Task};
+use crate::life::{NodeRole, Source, Verdict};
+use crate::platform::clock;
+
+/// The most names an API server's certificate gets.
+const MAX_SANS: usize = 32;
+
+/// Serves `Init` in stage 1.
+pub(crate) struct InitFlow {
+    node: Node,
+    gate: Option<Arc<Gate>>,
+    hash: String,
+    progress: Broadcast,
+}
+
+impl InitFlow {
+    /// Without a gate, because metadata has no hash, nobody can initialise this node; it can still be described.
+    pub(crate) fn new(node: Node, gate: Option<(Gate, String)>, progress: Broadcast) -> Self {
+        let (gate, hash) = gate.map(|(gate, hash)| (Arc::new(gate), hash)).unzip();
+        Self { node, gate, hash: hash.unwrap_or_default(), progress }
+    }
+}
+
+impl Init<Visitor> for InitFlow {
+    async fn describe(&self, request: Request<Visitor, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        request.context.expect(&[Role::Init, Role::Verify])?;
+        Ok(description(&self.node, NodeStage::Fresh))
+    }
+
+    async fn init(
+        &self,
+        request: Request<Visitor, InitRequest>,
+        mut replies: Replies<InitEvent>,
+    ) -> Result<(), Status> {
+        request.context.expect(&[Role::Init])?;
+        let mut message = request.message;
+        let secret = message.take_init_secret();
+        let knows = check(self.gate.as_ref(), secret).await?;
+        let (disk_key, measurement_secret, membership) = self.membership(message, &knows)?;
+
+        let follow = self.progress.follow().ok_or_else(|| Status::resource_exhausted("too many follow this node"))?;
+        let offer = self.node.offer(Source::Init, disk_key, measurement_secret, Terms::Member(Box::new(membership)));
+        match super::door::follow_until(offer, &follow, &mut replies).await? {
+            Some(Verdict::Accepted { cluster_id }) => {
+                let event = init_event::Event::Locked(Locked { cluster_id: cluster_id.0.to_vec() });
+                replies.send(&InitEvent { event: Some(event) }).await
+            }
+            Some(Verdict::Refused { code, message }) if code == "already-activating" => {
+                Err(Status::failed_precondition(message))
+            }
+            Some(Verdict::Refused { code, message }) => {
+                let failed = Failed { code, message, log_tail: Vec::new(), disk_reset: false };
+                replies.send(&InitEvent { event: Some(init_event::Event::Failed(failed)) }).await
+            }
+            None => Err(Status::unavailable("the node is about to reboot; look at its console")),
+        }
+    }
+
+    async fn attach(&self, request: Request<Visitor, AttachRequest>, _: Replies<InitEvent>) -> Result<(), Status> {
+        request.context.expect(&[Role::Attach])?;
+        Err(Status::failed_precondition("this node is still in stage 1; call Init"))
+    }
+}
+
+impl InitFlow {
+    /// Reads the request of a peer that knew the secret.
+    fn membership(
+        &self,
+        mut message: InitRequest,
+        _: &KnowsInitSecret,
+    ) -> Result<(Secret<32>, Secret<32>, Membership), Status> {
+        parse::same_disk(&message.disk_uuid, self.node.disk_uuid)?;
+        let disk_key = parse::key("state_disk_key", &message.take_state_disk_key())?;
+        let measurement_secret = parse::key("measurement_secret", &message.take_measurement_secret())?;
+        let measurement_salt = parse::salt("measurement_salt", &message.measurement_salt)?;
+        let cluster_name = parse::node_name(&message.cluster_name)
+            .map_err(|why| Status::invalid_argument(format!("cluster_name: {why}")))?;
+        let settings = message.settings.take().unwrap_or_default();
+        check_settings(&settings)?;
+        let cluster_id = ClusterId::derive(&measurement_secret, &measurement_salt)
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let membership = Membership {
+            cluster_id,
+            measurement_salt,
+            cluster_name,
+            node_name: self.node.name.clone(),
+            role: NodeRole::First,
+            epoch: 1,
+            task: Task::Init {
+                settings: SecretText::new(&settings.encode_to_vec()),
+                init_secret_hash: self.hash.clone(),
+            },
+        };
+        Ok((disk_key, measurement_secret, membership))
+    }
+}
+
+/// What a node says of itself.
+pub(crate) fn description(node: &Node, stage: NodeStage) -> DescribeResponse {
+    DescribeResponse {
+        node_name: node.name.clone(),
+        disk_uuid: node.disk_uuid.to_string(),
+        stage: stage.into(),
+        agent_version: env!("CARGO_PKG_VERSION").into(),
+        cluster_id: String::new(),
+    }
+}
+
+/// Checks the init secret off the executor.
+pub(crate) async fn check(
+    gate: Option<&Arc<Gate>>,
+    secret: impl AsRef<[u8]> + Send + 'static,
+) -> Result<KnowsInitSecret, Status> {
+    let gate = gate.cloned().ok_or_else(|| {
+        Status::failed_precondition(
+            "this node's metadata has no init secret hash, so nobody can initialise it; add one",
+        )
+    })?;
+    smol::unblock(move || gate.check(secret.as_ref(), millis(clock::uptime()))).await.map_err(|shut| match shut {
+        Shut::WrongSecret => Status::permission_denied("wrong init secret"),
+        Shut::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
+        Shut::TooManyTries { wait_ms } => Status::resource_exhausted(format!(
+            "too many wrong init secrets; try again in {} s",
+            wait_ms.div_ceil(1000)
+        )),
+    })
+}
+
+/// Milliseconds, as the gate counts them.
+pub(crate) fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
+    let ClusterSettings { kubernetes_version, control_plane_endpoint, apiserver_cert_sans, pod_cidr, service_cidr } =
+        settings;
+    let texts = [kubernetes_version, control_plane_endpoint, pod_cidr, service_cidr];
+    let fine = |text: &String| text.len() <= 256 && text.chars().all(|c| c.is_ascii_graphic());
+    if apiserver_cert_sans.len() > MAX_SANS {
+        let count = apiserver_cert_sans.len();
+        return Err(Status::invalid_argument(format!("{count} apiserver_cert_sans, at most {MAX_SANS} are allowed")));
+    }
+    if texts.into_iter().chain(apiserver_cert_sans).all(fine) {
+        Ok(())
+    } else {
+        Err(Status::invalid_argument("settings are printable ASCII without spaces, at most 256 bytes each"))
+    }
+}

@@ -1,0 +1,95 @@
+//! The flows: what brings a key to a waiting node, and what serves whoever asks it.
+//!
+//! | flow | listens or asks | on a disk that is | file |
+//! |---|---|---|---|
+//! | init | listens | fresh | [`init`] |
+//! | join | asks | fresh, or unfinished | [`ticket`] |
+//! | rejoin | asks | existing | [`ticket`] |
+//! | recovery | listens | existing | [`recovery`] |
+//!
+//! A flow only ever offers: it sends an [`Offer`] and waits for the verdict of the life machine. It can't open a disk
+//! or extend a register.
+
+pub(crate) mod door;
+pub(crate) mod gate;
+pub(crate) mod init;
+mod parse;
+pub(crate) mod progress;
+pub(crate) mod recovery;
+pub(crate) mod ticket;
+
+use latchkey_keys::{ClusterId, Secret, Uuid};
+use smol::channel::{Receiver, Sender, bounded};
+
+use crate::handover::Task;
+use crate::life::{NodeRole, Source, Verdict};
+
+/// A key that a proven and authorised peer offers.
+pub(crate) struct Offer {
+    /// Who.
+    pub(crate) source: Source,
+    /// Opens the disk.
+    pub(crate) disk_key: Secret<32>,
+    /// Gives the cluster id, with the salt.
+    pub(crate) measurement_secret: Secret<32>,
+    /// What came with it.
+    pub(crate) terms: Terms,
+    /// Where the verdict goes. A flow that is gone does not care.
+    pub(crate) answer: Sender<Verdict>,
+}
+
+/// What an offer says beyond the key.
+pub(crate) enum Terms {
+    /// For a fresh disk, or one whose bootstrap never finished: membership.
+    Member(Box<Membership>),
+    /// For an existing disk: its own token says the rest. The epoch that is on record, where there is a record.
+    Known {
+        /// Counts the first joins of this TPM.
+        epoch: Option<u64>,
+    },
+}
+
+/// A place in a cluster.
+pub(crate) struct Membership {
+    /// Derived from the secret and the salt.
+    pub(crate) cluster_id: ClusterId,
+    /// For the disk's token.
+    pub(crate) measurement_salt: [u8; 32],
+    /// Name of the cluster; empty where the ticket does not say.
+    pub(crate) cluster_name: String,
+    /// Decided by the join service, or by metadata on the first node.
+    pub(crate) node_name: String,
+    /// Decided by the join service.
+    pub(crate) role: NodeRole,
+    /// Counts the first joins of this TPM.
+    pub(crate) epoch: u64,
+    /// What stage 2 has to do.
+    pub(crate) task: Task,
+}
+
+/// What every flow knows of its node.
+#[derive(Clone)]
+pub(crate) struct Node {
+    /// The name asked for in metadata, or made from the endorsement key.
+    pub(crate) name: String,
+    /// Of the header that is or will be on the disk.
+    pub(crate) disk_uuid: Uuid,
+    /// To the driver.
+    pub(crate) offers: Sender<Box<Offer>>,
+}
+
+impl Node {
+    /// Offers a key and waits for the verdict; `None` when the driver is gone.
+    pub(crate) async fn offer(
+        &self,
+        source: Source,
+        disk_key: Secret<32>,
+        measurement_secret: Secret<32>,
+        terms: Terms,
+    ) -> Option<Verdict> {
+        let (answer, verdict): (_, Receiver<Verdict>) = bounded(1);
+        let offer = Offer { source, disk_key, measurement_secret, terms, answer };
+        self.offers.send(Box::new(offer)).await.ok()?;
+        verdict.recv().await.ok()
+    }
+}

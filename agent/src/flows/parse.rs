@@ -1,0 +1,57 @@
+//! Fields of messages, checked before anything uses them.
+
+use latchkey_api::grpc::Status;
+use latchkey_keys::{Secret, Uuid};
+
+/// The longest DNS name (RFC 1035, section 2.3.4), which bounds a node's name (RFC 1123 subdomain).
+const MAX_NAME: usize = 253;
+
+/// Exactly 32 secret bytes.
+pub(super) fn key(field: &str, bytes: &[u8]) -> Result<Secret<32>, Status> {
+    Secret::from_slice(bytes)
+        .map_err(|_| Status::invalid_argument(format!("{field} has {} bytes, expected 32", bytes.len())))
+}
+
+/// Exactly 32 public bytes.
+pub(super) fn salt(field: &str, bytes: &[u8]) -> Result<[u8; 32], Status> {
+    bytes.try_into().map_err(|_| Status::invalid_argument(format!("{field} has {} bytes, expected 32", bytes.len())))
+}
+
+/// The UUID of the disk that waits here.
+pub(super) fn same_disk(text: &str, disk: Uuid) -> Result<(), Status> {
+    if text.parse::<Uuid>().is_ok_and(|uuid| uuid == disk) {
+        Ok(())
+    } else {
+        Err(Status::failed_precondition(format!(
+            "disk_uuid is not that of this node's disk, {disk}; ask Describe again: the node may have rebooted"
+        )))
+    }
+}
+
+/// An RFC 1123 subdomain: labels of lower-case letters, digits and `-`, joined by dots.
+pub(super) fn node_name(name: &str) -> Result<String, String> {
+    let label = |label: &str| {
+        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        (1..=63).contains(&label.len()) && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if name.len() <= MAX_NAME && name.split('.').all(label) {
+        Ok(name.into())
+    } else {
+        Err("a name is made of lower-case letters, digits, `-` and dots, at most 253 characters (RFC 1123)".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dotted_names_are_names_and_others_are_not() {
+        for good in ["edge-1", "edge-1.plant.example", "a", &"a".repeat(63)] {
+            assert!(node_name(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "a.", "-a", "a-", "A", "a_b", "a b", &"a".repeat(64), &["a"; 130].join(".")] {
+            assert!(node_name(bad).is_err(), "{bad}");
+        }
+    }
+}

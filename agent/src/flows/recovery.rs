@@ -1,0 +1,52 @@
+//! The recovery flow: an operator pushes the key of a disk whose node reaches no join service.
+//!
+//! No other secret is asked for: that the key opens the disk and the measurement secret gives the cluster id in the disk's
+//! authenticated token proves that the caller knows the master secret. A wrong key costs one key check and changes nothing.
+
+use latchkey_api::grpc::{Request, Status};
+use latchkey_api::v1::{DescribeRequest, DescribeResponse, NodeStage, RecoverRequest, RecoverResponse, Recovery};
+use latchkey_channel::Role;
+
+use super::door::Visitor;
+use super::init::description;
+use super::{Node, Terms, parse};
+use crate::life::{Source, Verdict};
+
+/// Serves `Recovery` in stage 1.
+pub(crate) struct RecoveryFlow {
+    node: Node,
+}
+
+impl RecoveryFlow {
+    /// For the disk of `node`.
+    pub(crate) fn new(node: Node) -> Self {
+        Self { node }
+    }
+}
+
+impl Recovery<Visitor> for RecoveryFlow {
+    async fn describe(&self, request: Request<Visitor, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        request.context.expect(&[Role::Recover, Role::Verify])?;
+        Ok(description(&self.node, NodeStage::Existing))
+    }
+
+    async fn recover(&self, request: Request<Visitor, RecoverRequest>) -> Result<RecoverResponse, Status> {
+        request.context.expect(&[Role::Recover])?;
+        let mut message = request.message;
+        parse::same_disk(&message.disk_uuid, self.node.disk_uuid)?;
+        let disk_key = parse::key("state_disk_key", &message.take_state_disk_key())?;
+        let measurement_secret = parse::key("measurement_secret", &message.take_measurement_secret())?;
+        let offer = self.node.offer(Source::Recovery, disk_key, measurement_secret, Terms::Known { epoch: None });
+        match offer.await {
+            Some(Verdict::Accepted { cluster_id }) => Ok(RecoverResponse { cluster_id: cluster_id.0.to_vec() }),
+            Some(Verdict::Refused { code, message }) => Err(match code.as_str() {
+                "busy" => Status::resource_exhausted(message),
+                "already-activating" | "bootstrap-unfinished" => {
+                    Status::failed_precondition(format!("{code}: {message}"))
+                }
+                _ => Status::invalid_argument(format!("{code}: {message}")),
+            }),
+            None => Err(Status::unavailable("the node is about to reboot; look at its console")),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The state disk in stage 1: one look, one header copy, one opening.
+
+use std::fmt;
+
+use latchkey_disk::{
+    CheckedHeader, Control, Disk, Fresh, KernelRandom, Mapping, MappingName, NodeState, Phase, Probe, ResetMarker,
+    ResetPermit, Role, TokenKey, UnlockedDisk, probe, reset,
+};
+use latchkey_keys::{ClusterId, Uuid};
+
+use super::Failure;
+use crate::flows::{Membership, Offer};
+use crate::life::{self, DiskPhase, NodeRole, OpenPermit};
+use crate::platform::devices::BlockDevice;
+
+/// The mapping's name below `/dev/mapper`.
+const MAPPING: &str = "state";
+
+/// The device, open for nobody else, and what is known of it.
+pub(super) struct StateDisk {
+    device: BlockDevice,
+    disk: Disk,
+    content: Content,
+}
+
+enum Content {
+    Fresh {
+        fresh: Fresh,
+        uuid: Uuid,
+        attempts: u8,
+    },
+    Checked(Box<CheckedHeader>),
+    /// A key fitted: `unlocked` is made of the same header copy.
+    Unlocked(Box<UnlockedDisk>),
+    Open,
+}
+
+/// An open disk, for the hand-over.
+pub(super) struct OpenDisk {
+    pub(super) device: String,
+    pub(super) mapping: String,
+    pub(super) token_key: TokenKey,
+    pub(super) uuid: Uuid,
+    pub(super) state: NodeState,
+}
+
+impl StateDisk {
+    /// Reads the header region once. Anything that is neither blank nor ours refuses the boot, untouched.
+    pub(super) fn look(device: BlockDevice) -> Result<Self, Failure> {
+        let path = device.path();
+        let failed = |message: String| Failure::new("look-at-disk", "state-disk-unreadable", &message);
+        let disk = Disk::open_exclusive(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
+        let content = match probe(&disk).map_err(|e| Failure::new("look-at-disk", e.code(), &e))? {
+            Probe::Fresh(fresh) => {
+                let attempts = fresh.reset_marker().map_or(0, |marker| saturate(marker.attempts));
+                let uuid = Uuid::random().map_err(|e| failed(e.to_string()))?;
+                Content::Fresh { fresh, uuid, attempts }
+            }
+            Probe::Existing(header) => {
+                let header = header.check().map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
+                Content::Checked(Box::new(header))
+            }
+            Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),
+        };
+        Ok(Self { device, disk, content })
+    }
+
+    /// Of the header that is or will be on the disk.
+    pub(super) fn uuid(&self) -> Uuid {
+        match &self.content {
+            Content::Fresh { uuid, .. } => *uuid,
+            Content::Checked(header) => header.uuid(),
+            Content::Unlocked(unlocked) => unlocked.uuid(),
+            Content::Open => unreachable!("the disk is asked for its uuid before it is opened"),
+        }
+    }
+
+    /// What the life machine is told first.
+    pub(super) fn event(&self) -> life::Event {
+        match &self.content {
+            Content::Fresh { attempts, .. } => life::Event::DiskFresh { attempts: *attempts },
+            Content::Checked(header) => match header.claimed_state() {
+                Some(NodeState { role: Role::First, phase: Phase::Formatted, attempt, .. }) => {
+                    life::Event::DiskAbandoned { attempts: saturate(*attempt) }
+                }
+                _ => life::Event::DiskExisting,
+            },
+            Content::Unlocked(_) | Content::Open => life::Event::DiskExisting,
+        }
+    }
+
+    /// Tries an offered key on the header copy, and the offered secret on the token's cluster id.
+    pub(super) fn check(&mut self, id: life::OfferId, offer: &Offer) -> life::Event {
+        let wrong = |code: &str| life::Event::KeyWrong { id, code: code.into() };
+        let Content::Checked(header) = &self.content else { return wrong("no-header") };
+        let unlocked = match header.unlock(&offer.disk_key) {
+            Ok(unlocked) => unlocked,
+            Err(error) => return wrong(error.code()),
+        };
+        let state = unlocked.state().clone();
+        if ClusterId::derive(&offer.measurement_secret, &state.measurement_salt).ok() != Some(state.cluster_id) {
+            return wrong("wrong-cluster");
+        }
+        self.content = Content::Unlocked(Box::new(unlocked));
+        life::Event::KeyFits {
+            id,
+            phase: phase(state.phase),
+            role: role(state.role),
+            cluster_id: life::Digest(*state.cluster_id.as_bytes()),
+            epoch: state.epoch,
+            attempts: saturate(state.attempt),
+        }
+    }
+
+    /// Opens the disk, and formats it first if the permit says so. The permit exists only after the lock.
+    pub(super) fn open(
+        &mut self,
+        permit: &OpenPermit,
+        offer: &Offer,
+        membership: Option<&Membership>,
+    ) -> Result<OpenDisk, Failure> {
+        let failed = |error: latchkey_disk::DiskError| Failure::new("open-disk", error.code(), &error);
+        let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.format(), membership) {
+            (Content::Fresh { fresh, uuid, .. }, Some(attempts), Some(membership)) => {
+                let state = new_state(membership, attempts)?;
+                fresh.format(&mut self.disk, uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
+            }
+            (Content::Unlocked(unlocked), None, _) => *unlocked,
+            _ => return Err(Failure::new("open-disk", "agent-bug", "the permit does not fit the disk; report this")),
+        };
+        let (uuid, state) = (unlocked.uuid(), unlocked.state().clone());
+        let io = |error: std::io::Error| {
+            Failure::new("open-disk", "device-mapper", &format!("/dev/mapper/control: {error}"))
+        };
+        let control = Control::open().map_err(io)?;
+        let name = MAPPING.parse::<MappingName>().map_err(|e| Failure::new("open-disk", "agent-bug", &e))?;
+        let (mapping, token_key) = Mapping::open(&control, &self.disk, unlocked, name).map_err(failed)?;
+        Ok(OpenDisk {
+            device: self.device.path().display().to_string(),
+            mapping: mapping.path().display().to_string(),
+            token_key,
+            uuid,
+            state,
+        })
+    }
+
+    /// Gives the disk back after a bootstrap that never finished.
+    pub(super) fn reset(&mut self, code: &str, attempts: u8) -> Result<(), Failure> {
+        let permit: Option<ResetPermit> = match &self.content {
+            Content::Checked(header) => header.claims_unfinished_bootstrap(),
+            Content::Unlocked(unlocked) => unlocked.reset_permit(),
+            Content::Fresh { .. } | Content::Open => None,
+        };
+        let permit =
+            permit.ok_or_else(|| Failure::new("reset", "agent-bug", "this disk may not be reset; report this"))?;
+        let marker = ResetMarker { attempts: attempts.into(), reason: code.parse().unwrap_or_default() };
+        reset(&mut self.disk, permit, &marker).map_err(|error| Failure::new("reset", error.code(), &error))
+    }
+}
+
+impl fmt::Display for StateDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.device.path();
+        match &self.content {
+            Content::Fresh { attempts: 0, .. } => write!(f, "{} is blank", path.display()),
+            Content::Fresh { attempts, .. } => write!(f, "{} was reset {attempts} times", path.display()),
+            Content::Checked(header) => write!(f, "{} is formatted, {}", path.display(), header.uuid()),
+            Content::Unlocked(_) | Content::Open => write!(f, "{} is open", path.display()),
+        }
+    }
+}
+
+fn new_state(membership: &Membership, attempts: u8) -> Result<NodeState, Failure> {
+    Ok(NodeState {
+        role: match membership.role {
+            NodeRole::First => Role::First,
+            NodeRole::ControlPlane => Role::ControlPlane,
+            NodeRole::Worker => Role::Worker,
+        },
+        node_name: membership.node_name.parse().map_err(|e| Failure::new("open-disk", "node-name", &e))?,
+        cluster_id: membership.cluster_id,
+        measurement_salt: membership.measurement_salt,
+        phase: Phase::Formatted,
+        epoch: membership.epoch,
+        attempt: attempts.into(),
+    })
+}
+
+/// As the life machine calls it.
+pub(super) const fn role(role: Role) -> NodeRole {
+    match role {
+        Role::First => NodeRole::First,
+        Role::ControlPlane => NodeRole::ControlPlane,
+        Role::Worker => NodeRole::Worker,
+    }
+}
+
+/// As the life machine calls it.
+pub(super) const fn phase(phase: Phase) -> DiskPhase {
+    match phase {
+        Phase::Formatted => DiskPhase::Formatted,
+        Phase::Bootstrapped => DiskPhase::Bootstrapped,
+    }
+}
+
+fn saturate(attempts: u32) -> u8 {
+    u8::try_from(attempts).unwrap_or(u8::MAX)
+}

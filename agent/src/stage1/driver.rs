@@ -1,0 +1,374 @@
+//! Runs the life machine against the world: performs its effects, feeds it what happens, records both.
+
+use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use latchkey_api::grpc::{Limits, Server};
+use latchkey_api::v1::{InitServer, RecoveryServer, Role as ClusterRole};
+use latchkey_attestation::Policy;
+use latchkey_channel::{NoProof, Role, SpkiHash, Terms as ChannelTerms};
+use latchkey_tpm::device::TpmError;
+use smol::channel::{Sender, bounded};
+use smol::future::FutureExt as _;
+
+use super::disk::{OpenDisk, phase, role};
+use super::prepare::Prepared;
+use super::{Failure, TIMELINE, now_ms};
+use crate::flows::door::{self, Visitor};
+use crate::flows::gate::Gate;
+use crate::flows::init::InitFlow;
+use crate::flows::progress::Broadcast;
+use crate::flows::recovery::RecoveryFlow;
+use crate::flows::ticket::Asker;
+use crate::flows::{Node as FlowNode, Offer, Terms};
+use crate::handover::{self, HandOver, SecretText, Task};
+use crate::life::{self, Effect, Event, Grant, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
+use crate::platform::config::RoleHint;
+use crate::platform::console;
+use std::sync::Arc;
+
+/// How long answers may take to reach whoever asked, before the node leaves.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// The longest message that goes into a record: a record is one line of the console.
+const MESSAGE: usize = 400;
+
+/// How stage 1 ends.
+pub(super) enum Ended {
+    Leaves,
+    Stopped(Stop),
+}
+
+/// Runs until the node leaves or its boot ends.
+pub(super) async fn drive(prepared: Prepared) -> Ended {
+    let (sender, offers) = bounded(16);
+    let mut driver = Driver::new(prepared, sender);
+    let network = driver.hold_network();
+    let mut todo = VecDeque::new();
+    let first = driver.prepared.disk.event();
+    driver.saw(first, &mut todo);
+    loop {
+        while let Some(effect) = todo.pop_front() {
+            record(&Record::Did(effect.name()));
+            match driver.perform(effect).await {
+                Next::Go => {}
+                Next::Saw(event) => driver.saw(event, &mut todo),
+                Next::End(ended) => {
+                    driver.farewell().await;
+                    drop(network);
+                    return ended;
+                }
+            }
+        }
+        // The driver holds a sender, so the queue never closes.
+        if let Ok(offer) = offers.recv().await {
+            let event = driver.keep(*offer);
+            driver.saw(event, &mut todo);
+        }
+    }
+}
+
+struct Driver {
+    prepared: Prepared,
+    machine: life::Node,
+    node: FlowNode,
+    progress: Broadcast,
+    offers: HashMap<u32, Offer>,
+    next_offer: u32,
+    asking: HashMap<Source, smol::Task<()>>,
+    open_door: Option<Door>,
+    open_disk: Option<OpenDisk>,
+}
+
+struct Door {
+    source: Source,
+    task: smol::Task<()>,
+    /// Dropped to stop it.
+    stop: Sender<Infallible>,
+}
+
+enum Next {
+    Go,
+    Saw(Event),
+    End(Ended),
+}
+
+impl Driver {
+    fn new(prepared: Prepared, offers: Sender<Box<Offer>>) -> Self {
+        let node = FlowNode { name: prepared.node_name.clone(), disk_uuid: prepared.disk.uuid(), offers };
+        Self {
+            prepared,
+            machine: life::Node::new(),
+            node,
+            progress: Broadcast::default(),
+            offers: HashMap::new(),
+            next_offer: 0,
+            asking: HashMap::new(),
+            open_door: None,
+            open_disk: None,
+        }
+    }
+
+    fn saw(&mut self, event: Event, todo: &mut VecDeque<Effect>) {
+        record(&Record::Saw(event.clone()));
+        todo.extend(self.machine.handle(event));
+    }
+
+    /// Renews the lease in the background. A lost lease is said; the flows notice by themselves.
+    fn hold_network(&mut self) -> smol::Task<()> {
+        let network = self.prepared.network.take();
+        smol::spawn(async move {
+            let Some(mut network) = network else { return };
+            let fault = network.hold().await;
+            console::failure("network", fault.code(), &fault.to_string());
+        })
+    }
+
+    /// Keeps the offer's secrets and tells the machine what is not secret of it.
+    fn keep(&mut self, offer: Offer) -> Event {
+        let id = OfferId(self.next_offer);
+        self.next_offer += 1;
+        let (cluster_id, epoch) = match &offer.terms {
+            Terms::Member(membership) => (Some(life::Digest(*membership.cluster_id.as_bytes())), None),
+            Terms::Known { epoch } => (None, *epoch),
+        };
+        let source = offer.source;
+        self.offers.insert(id.0, offer);
+        Event::Offered(Grant { id, source, cluster_id, epoch })
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Next {
+        match effect {
+            Effect::Start(source @ (Source::Init | Source::Recovery)) => self.listen(source).await,
+            Effect::Start(source @ (Source::Join | Source::Rejoin)) => self.ask(source),
+            Effect::ResumeJoin => self.ask(Source::Join),
+            Effect::Stop(source) => {
+                self.asking.remove(&source);
+                if self.open_door.as_ref().is_some_and(|door| door.source == source) {
+                    self.close_door().await;
+                }
+                Next::Go
+            }
+            Effect::CheckKey(id) => match self.offers.get(&id.0) {
+                Some(offer) => Next::Saw(self.prepared.disk.check(id, offer)),
+                None => Next::Saw(Event::KeyWrong { id, code: "offer-gone".into() }),
+            },
+            Effect::Answer(id, verdict) => {
+                if let Some(offer) = self.offers.get(&id.0) {
+                    // Whoever offered may be gone; that changes nothing here.
+                    let _ = offer.answer.try_send(verdict);
+                }
+                Next::Go
+            }
+            Effect::Lock(order) => next(self.lock(order).await),
+            Effect::OpenDisk(permit) => next(self.open(&permit)),
+            Effect::HandOver(id) => next(self.hand_over(id)),
+            Effect::Leave => Next::End(Ended::Leaves),
+            Effect::End(stop) => Next::End(Ended::Stopped(self.end(stop))),
+        }
+    }
+
+    /// Opens the one port, for what this disk waits for.
+    async fn listen(&mut self, source: Source) -> Next {
+        let port = self.prepared.config.listen_port;
+        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        let listener = match door::bind(address).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                let message = format!("port {port} cannot be opened: {error}");
+                return Next::Saw(Event::Failed { code: "listen-failed".into(), message });
+            }
+        };
+        let (role, server) = match source {
+            Source::Recovery => (Role::Recover, server(RecoveryServer::new(RecoveryFlow::new(self.node.clone())))),
+            _ => match self.gate() {
+                Ok(gate) => {
+                    let flow = InitFlow::new(self.node.clone(), gate, self.progress.clone());
+                    (Role::Init, server(InitServer::new(flow)))
+                }
+                Err(event) => return Next::Saw(event),
+            },
+        };
+        let terms = ChannelTerms { prover: Arc::clone(&self.prepared.prover), appraiser: Arc::new(NoProof) };
+        let reception = move |asked: Role| (asked == role || asked == Role::Verify).then(|| terms.clone());
+        let (stop, stopped) = bounded(1);
+        let task = smol::spawn(door::serve(listener, reception, server, stopped));
+        self.open_door = Some(Door { source, task, stop });
+        console::line(&source.to_string(), &format!("waiting on port {port}, disk {}", self.node.disk_uuid));
+        Next::Go
+    }
+
+    /// A hash in metadata that cannot be used is said, and refuses only `Init`: the node may still join.
+    fn gate(&self) -> Result<Option<(Gate, String)>, Event> {
+        let Some(hash) = &self.prepared.metadata.init_secret_hash else { return Ok(None) };
+        let hash = hash.as_str().to_owned();
+        match Gate::new(&hash, now_ms()) {
+            Ok(gate) => Ok(Some((gate, hash))),
+            Err(error) => Err(Event::Failed { code: "init-secret-hash".into(), message: error.to_string() }),
+        }
+    }
+
+    fn ask(&mut self, source: Source) -> Next {
+        let config = &self.prepared.config;
+        let services = join_services(&self.prepared);
+        let (false, Some(pin)) = (services.is_empty(), config.join_service_key) else {
+            let why = "no latchkey.join_service and latchkey.join_service_key on the measured command line";
+            console::line(&source.to_string(), &format!("{why}: this node waits for an operator"));
+            return Next::Go;
+        };
+        let asker = Asker {
+            node: self.node.clone(),
+            services,
+            pin: SpkiHash(pin.0),
+            prover: Arc::clone(&self.prepared.prover),
+            role: match self.prepared.metadata.role.or(config.role_hint) {
+                Some(RoleHint::ControlPlane) => ClusterRole::ControlPlane,
+                Some(RoleHint::Worker) => ClusterRole::Worker,
+                None => ClusterRole::Unspecified,
+            },
+        };
+        console::line(&source.to_string(), &format!("asking {}", asker.services.join(", ")));
+        let task = if source == Source::Join { smol::spawn(asker.join()) } else { smol::spawn(asker.rejoin()) };
+        self.asking.insert(source, task);
+        Next::Go
+    }
+
+    /// Extends PCR 15 with the cluster id and reads it back. Whatever goes wrong ends this boot: a lock that may or may not
+    /// be there is none.
+    async fn lock(&mut self, order: LockOrder) -> Result<Event, Failure> {
+        let step = TIMELINE.begin("lock");
+        self.tell("lock", "extending PCR 15 with the cluster id");
+        let attester = Arc::clone(&self.prepared.attester);
+        let locked = smol::unblock(move || {
+            let mut attester =
+                attester.lock().map_err(|_| Failure::new("lock", "tpm-broken", "another user of the TPM panicked"))?;
+            let failed = |error: TpmError| Failure::new("lock", error.code(), &error);
+            attester.extend_event(Policy::LOCK_PCR, order.event()).map_err(failed)?;
+            attester.read_pcr(Policy::LOCK_PCR).map_err(failed)
+        });
+        let pcr15 = life::Digest(locked.await?);
+        step.note(format_args!("PCR 15 is {pcr15:?}"));
+        step.done();
+        Ok(Event::Extended { pcr15 })
+    }
+
+    fn open(&mut self, permit: &OpenPermit) -> Result<Event, Failure> {
+        let name = if permit.format().is_some() { "format-disk" } else { "open-disk" };
+        let step = TIMELINE.begin(name);
+        self.tell(name, "LUKS2, aes-xts-plain64");
+        let offer = self
+            .offers
+            .get(&permit.offer().0)
+            .ok_or_else(|| Failure::new(name, "agent-bug", "the permit names an offer that is gone; report this"))?;
+        let membership = match &offer.terms {
+            Terms::Member(membership) => Some(&**membership),
+            Terms::Known { .. } => None,
+        };
+        self.open_disk = Some(self.prepared.disk.open(permit, offer, membership)?);
+        step.done();
+        Ok(Event::DiskOpened)
+    }
+
+    /// Writes what stage 2 needs, and forgets every key.
+    fn hand_over(&mut self, id: OfferId) -> Result<Event, Failure> {
+        let step = TIMELINE.begin("hand-over");
+        let gone = || Failure::new("hand-over", "agent-bug", "nothing is open to hand over; report this");
+        let disk = self.open_disk.take().ok_or_else(gone)?;
+        let offer = self.offers.get_mut(&id.0).ok_or_else(gone)?;
+        let (task, cluster_name) = match &mut offer.terms {
+            Terms::Member(membership) => {
+                (std::mem::replace(&mut membership.task, Task::Start), std::mem::take(&mut membership.cluster_name))
+            }
+            Terms::Known { .. } => (Task::Start, String::new()),
+        };
+        let handover = HandOver {
+            version: 1,
+            node_name: disk.state.node_name.as_str().into(),
+            role: role(disk.state.role),
+            cluster_id: disk.state.cluster_id.to_string(),
+            cluster_name,
+            disk_uuid: disk.uuid.to_string(),
+            phase: phase(disk.state.phase),
+            attempts: u8::try_from(disk.state.attempt).unwrap_or(u8::MAX),
+            device: disk.device,
+            mapping: disk.mapping,
+            token_key: SecretText::new(disk.token_key.expose()),
+            task,
+            join_services: join_services(&self.prepared),
+            left_at_ms: now_ms(),
+        };
+        handover
+            .write(Path::new(handover::PATH))
+            .map_err(|error| Failure::new("hand-over", "hand-over-failed", &error))?;
+        self.tell("hand-over", "the operating system takes over");
+        step.done();
+        Ok(Event::HandedOver)
+    }
+
+    /// What the end of a boot still has to do.
+    fn end(&mut self, stop: Stop) -> Stop {
+        if let Stop::Reset { code, attempts } = &stop {
+            let running = TIMELINE.begin("reset");
+            if let Err(Failure { code, message, .. }) = self.prepared.disk.reset(code, *attempts) {
+                return Stop::Refused { code, message };
+            }
+            running.done();
+        }
+        stop
+    }
+
+    fn tell(&self, step: &str, detail: &str) {
+        self.progress.tell(step, detail, now_ms());
+    }
+
+    /// Lets the answers reach whoever asked, then closes everything.
+    async fn farewell(&mut self) {
+        self.asking.clear();
+        self.close_door().await;
+        self.offers.clear();
+    }
+
+    async fn close_door(&mut self) {
+        let Some(Door { task, stop, .. }) = self.open_door.take() else { return };
+        drop(stop);
+        let patience = async {
+            smol::Timer::after(FAREWELL).await;
+        };
+        task.or(patience).await;
+    }
+}
+
+fn server(service: impl latchkey_api::grpc::Service<Visitor>) -> Server<Visitor> {
+    Server::new(Limits::default()).service(service)
+}
+
+fn next(result: Result<Event, Failure>) -> Next {
+    Next::Saw(result.unwrap_or_else(|Failure { step, code, message }| {
+        console::failure(step, &code, &message);
+        Event::Failed { code, message: shorten(&message) }
+    }))
+}
+
+/// The measured ones first, then those that metadata names: every one of them must prove itself.
+fn join_services(prepared: &Prepared) -> Vec<String> {
+    let mut services = Vec::new();
+    for service in prepared.config.join_services.iter().chain(&prepared.metadata.peers).map(ToString::to_string) {
+        if !services.contains(&service) {
+            services.push(service);
+        }
+    }
+    services
+}
+
+fn record(record: &Record) {
+    // Plain enums of strings and numbers: serialising them cannot fail.
+    if let Ok(line) = serde_json::to_string(record) {
+        console::line(Record::MARK.trim_end_matches(": "), &line);
+    }
+}
+
+fn shorten(message: &str) -> String {
+    message.chars().take(MESSAGE).collect()
+}

@@ -1,0 +1,81 @@
+//! Stage 1: from power-on to the hand-over, as process 1 of the initramfs.
+//!
+//! In the order of the code: [`prepare`] brings the machine up and looks at the disk; [`driver`] runs the life machine
+//! against the flows until it leaves or ends; here the node switches to the OS, or says why not and reboots.
+
+mod disk;
+mod driver;
+mod prepare;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::life::{Stop, backoff::Backoff};
+use crate::platform::config::Config;
+use crate::platform::devices::BlockDevice;
+use crate::platform::handover::switch_root;
+use crate::platform::pid1::Pid1;
+use crate::platform::timeline::Timeline;
+use crate::platform::{clock, console, mounts, power};
+
+use driver::Ended;
+
+/// All steps of this boot.
+static TIMELINE: Timeline = Timeline::new();
+
+/// Why a boot ends without the OS.
+#[derive(Debug)]
+pub struct Failure {
+    step: &'static str,
+    code: String,
+    message: String,
+}
+
+impl Failure {
+    fn new(step: &'static str, code: impl Into<String>, message: &(impl ToString + ?Sized)) -> Self {
+        Self { step, code: code.into(), message: message.to_string() }
+    }
+}
+
+/// Runs stage 1. The machine leaves for the OS, or reboots.
+pub fn run(pid1: Pid1) -> ! {
+    power::reboot_on_panic(pid1);
+    let failure = match boot(pid1) {
+        Ok(never) => match never {},
+        Err(failure) => failure,
+    };
+    console::failure(failure.step, &failure.code, &failure.message);
+    TIMELINE.print();
+    // Jittered, so that a fleet that fails together does not come back together.
+    let wait = Backoff::new(clock::uptime().as_nanos().try_into().unwrap_or(1)).next_ms();
+    power::linger(power::READING_TIME + Duration::from_millis(wait));
+    power::reboot(pid1)
+}
+
+fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
+    let prepared = prepare::prepare(pid1)?;
+    let (root, config) = (prepared.root.clone(), prepared.config.clone());
+    match smol::block_on(driver::drive(prepared)) {
+        Ended::Leaves => leave(pid1, &root, &config),
+        Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
+        Ended::Stopped(Stop::Reset { code, attempts }) => {
+            let message = format!("the disk was reset after {attempts} of {} attempts", crate::life::MAX_ATTEMPTS);
+            Err(Failure { step: "reset", code, message })
+        }
+    }
+}
+
+/// Mounts the OS and becomes its init. The agent is gone afterwards.
+fn leave(pid1: Pid1, root: &BlockDevice, config: &Config) -> Result<Infallible, Failure> {
+    let step = TIMELINE.begin("leave");
+    mounts::root(pid1, &root.path(), config.root_fs).map_err(|e| Failure::new("leave", e.code(), &e))?;
+    step.note(format_args!("{} takes over", config.init.display()));
+    step.done();
+    TIMELINE.print();
+    switch_root(pid1, mounts::NEW_ROOT.as_ref(), &config.init).map_err(|e| Failure::new("leave", e.code(), &e))
+}
+
+/// Milliseconds since the kernel started, as everything in this boot counts them.
+fn now_ms() -> u64 {
+    crate::flows::init::millis(clock::uptime())
+}

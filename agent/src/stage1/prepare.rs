@@ -1,0 +1,162 @@
+//! Brings the machine up: file systems, configuration, modules, devices, TPM, network, metadata, and a look at the disk.
+//!
+//! Nothing here trusts anything yet. What is measured (the command line) decides; what is not (metadata, the disk's
+//! claims) only asks.
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Read as _;
+use std::sync::{Arc, Mutex};
+
+use latchkey_channel::{Prover, TpmProver};
+use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
+use latchkey_tpm::wire::EkTemplate;
+use sha2::{Digest as _, Sha256};
+
+use super::disk::StateDisk;
+use super::{Failure, TIMELINE};
+use crate::platform::config::{Config, EkChoice};
+use crate::platform::devices::{self, BlockDevice, Wanted};
+use crate::platform::metadata::{self, InstanceMetadata};
+use crate::platform::net::{self, Network};
+use crate::platform::pid1::Pid1;
+use crate::platform::{Fault, console, entropy, logging, modules, mounts, power};
+
+/// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
+const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
+
+/// A machine that nobody says anything about.
+const NO_METADATA: InstanceMetadata =
+    InstanceMetadata { node_name: None, role: None, init_secret_hash: None, peers: Vec::new() };
+
+/// A machine that is up.
+pub(super) struct Prepared {
+    pub(super) config: Config,
+    pub(super) root: BlockDevice,
+    pub(super) attester: Arc<Mutex<Attester>>,
+    pub(super) prover: Arc<dyn Prover>,
+    pub(super) network: Option<Network>,
+    pub(super) metadata: InstanceMetadata,
+    pub(super) node_name: String,
+    pub(super) disk: StateDisk,
+}
+
+pub(super) fn prepare(pid1: Pid1) -> Result<Prepared, Failure> {
+    run("mounts", || {
+        mounts::kernel_file_systems(pid1)?;
+        console::attach(pid1)
+    })?;
+    power::ignore_ctrl_alt_del(pid1);
+
+    let config = run("config", || {
+        let config = Config::from_kernel()?;
+        config.root_device()?;
+        Ok::<_, crate::platform::config::ConfigFault>(config)
+    })?;
+    logging::install(config.log.filter());
+
+    run("modules", || modules::load_all(pid1).map(drop))?;
+    let step = TIMELINE.begin("entropy");
+    entropy::wait();
+    step.done();
+    smol::block_on(find_all(config))
+}
+
+/// The TPM works while the disks and the network are looked for.
+async fn find_all(config: Config) -> Result<Prepared, Failure> {
+    let preference = preference(config.ek);
+    let tpm = smol::unblock(move || attester(preference));
+    let machine = async {
+        let devices = find_devices(&config).await?;
+        let network = run_async("network", net::up(&config)).await?;
+        Ok::<_, Failure>((devices, network))
+    };
+    let (tpm, machine) = smol::future::zip(tpm, Box::pin(machine)).await;
+    let (attester, ((root, state), network)) = (tpm?, machine?);
+
+    let metadata = run("metadata", || metadata::fetch(config.metadata))?;
+    let metadata = metadata.unwrap_or(NO_METADATA);
+    let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&attester));
+
+    let step = TIMELINE.begin("look-at-disk");
+    let disk = StateDisk::look(state).inspect(|disk| step.note(disk))?;
+    step.done();
+
+    let attester = Arc::new(Mutex::new(attester));
+    let mut prover = TpmProver::new(Arc::clone(&attester));
+    if let Some(log) = event_log() {
+        prover = prover.with_event_log(log);
+    }
+    let prover = Arc::new(prover);
+    Ok(Prepared { config, root, attester, prover, network: Some(network), metadata, node_name, disk })
+}
+
+async fn find_devices(config: &Config) -> Result<(BlockDevice, BlockDevice), Failure> {
+    let step = TIMELINE.begin("devices");
+    let found = async {
+        let root = devices::find(&Wanted::Selected(config.root_device()?), config.device_timeout).await?;
+        let state = devices::find(&Wanted::state(&config.state_disk, Some(&root)), config.device_timeout).await?;
+        Ok::<_, Fault>((root, state))
+    };
+    let (root, state) = found.await.map_err(|fault| failure("devices", &fault))?;
+    step.note(format_args!("root {root}, state {state}"));
+    step.done();
+    Ok((root, state))
+}
+
+fn attester(preference: EkPreference) -> Result<Attester, Failure> {
+    let step = TIMELINE.begin("tpm");
+    let made = CharDevice::open(CharDevice::DEFAULT)
+        .map_err(TpmError::Io)
+        .and_then(|device| Attester::new(Tpm::new(device), preference));
+    let attester = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
+    let certificate = if attester.ek_certificate().is_some() { "with" } else { "without" };
+    step.note(format_args!("endorsement key {certificate} certificate"));
+    step.done();
+    Ok(attester)
+}
+
+const fn preference(choice: EkChoice) -> EkPreference {
+    match choice {
+        EkChoice::Auto => EkPreference::Certified,
+        EkChoice::EccP256 => EkPreference::Template(EkTemplate::P256L2),
+        EkChoice::EccP384 => EkPreference::Template(EkTemplate::P384H3),
+        EkChoice::Rsa2048 => EkPreference::Template(EkTemplate::RsaL1),
+    }
+}
+
+/// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.
+fn name_from(attester: &Attester) -> String {
+    let digest = Sha256::digest(attester.ek_public().marshal());
+    format!("node-{}", hex::encode(digest.get(..6).unwrap_or_default()))
+}
+
+/// A log that is missing or too long is no reason to stop: it only explains.
+fn event_log() -> Option<Vec<u8>> {
+    let (path, most) = EVENT_LOG;
+    let mut log = Vec::new();
+    File::open(path).ok()?.take(most + 1).read_to_end(&mut log).ok()?;
+    (log.len() as u64 <= most).then_some(log)
+}
+
+fn run<T, F: Into<Fault>>(name: &'static str, work: impl FnOnce() -> Result<T, F>) -> Result<T, Failure> {
+    let step = TIMELINE.begin(name);
+    let value = work().map_err(|fault| failure(name, &fault.into()))?;
+    step.done();
+    Ok(value)
+}
+
+async fn run_async<T: Display, F: Into<Fault>>(
+    name: &'static str,
+    work: impl Future<Output = Result<T, F>>,
+) -> Result<T, Failure> {
+    let step = TIMELINE.begin(name);
+    let value = work.await.map_err(|fault| failure(name, &fault.into()))?;
+    step.note(&value);
+    step.done();
+    Ok(value)
+}
+
+fn failure(step: &'static str, fault: &Fault) -> Failure {
+    Failure::new(step, fault.code(), fault)
+}

@@ -1,0 +1,266 @@
+//! Stage 2: the same binary as a oneshot of the OS. Makes the node a member of its cluster, tells whoever waits, wipes the
+//! hand-over, exits.
+//!
+//! In code order: [`run`] reads the hand-over and the measured configuration; the loop performs the effects of
+//! [`Bootstrap`]; [`attach`] serves the operator who follows a first node; [`report`] tells the join service.
+
+mod attach;
+mod report;
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_channel::TpmProver;
+use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
+use latchkey_keys::{Secret, SecretVec};
+use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
+use prost::Message as _;
+
+use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
+use crate::flows::progress::Broadcast;
+use crate::handover::{self, HandOver, Task};
+use crate::life::bootstrap::{Bootstrap, Effect, Event, Outcome};
+use crate::platform::config::{self, Config};
+use crate::platform::timeline::Timeline;
+use crate::platform::{clock, console};
+use attach::{Attached, Ending};
+
+static TIMELINE: Timeline = Timeline::new();
+
+/// Runs stage 2 to its end. Success is 0; a step that failed is 1; a hand-over or configuration that is not usable is 2.
+pub fn run() -> ExitCode {
+    let prepared = HandOver::read(Path::new(handover::PATH), 0)
+        .map_err(|error| ("hand-over", error.to_string()))
+        .and_then(|handover| {
+            let config = Config::from_kernel().map_err(|error| (error.code(), error.to_string()))?;
+            Stage2::new(handover, config).map_err(|error| (error.code, error.message))
+        });
+    match prepared {
+        Ok(stage) => {
+            let code = smol::block_on(stage.drive());
+            TIMELINE.print();
+            code
+        }
+        Err((code, message)) => {
+            console::failure("stage2", code, &message);
+            ExitCode::from(2)
+        }
+    }
+}
+
+struct Stage2 {
+    handover: HandOver,
+    member: Member,
+    work: Work,
+    step: Box<dyn ClusterStep>,
+    token_key: TokenKey,
+    progress: Broadcast,
+    attached: Option<Attached>,
+    prover: Option<Arc<TpmProver>>,
+    config: Config,
+    admin_config: SecretVec,
+}
+
+enum Next {
+    Saw(Event),
+    Exit(ExitCode),
+}
+
+impl Stage2 {
+    fn new(mut handover: HandOver, config: Config) -> Result<Self, StepError> {
+        let malformed = |what: &str| StepError::new("hand-over", format!("{what} in the hand-over is malformed"));
+        let work = match &handover.task {
+            Task::Init { settings, .. } => {
+                Work::Init(ClusterSettings::decode(settings.expose()).map_err(|_| malformed("the cluster's settings"))?)
+            }
+            Task::Join { cluster } => {
+                Work::Join(ClusterJoin::decode(cluster.expose()).map_err(|_| malformed("the ticket"))?)
+            }
+            Task::Start => Work::Start,
+        };
+        let token_key = Secret::from_slice(handover.token_key.expose()).map_err(|_| malformed("the token key"))?;
+        let member = Member {
+            node_name: handover.node_name.clone(),
+            role: handover.role,
+            cluster_id: handover.cluster_id.clone(),
+            cluster_name: std::mem::take(&mut handover.cluster_name),
+            disk: handover.mapping.clone(),
+        };
+        let step: Box<dyn ClusterStep> = match &config.cluster_step {
+            config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
+            config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
+        };
+        Ok(Self {
+            handover,
+            member,
+            work,
+            step,
+            token_key: TokenKey::from_secret(token_key),
+            progress: Broadcast::default(),
+            attached: None,
+            prover: None,
+            config,
+            admin_config: SecretVec::from_slice(&[]),
+        })
+    }
+
+    async fn drive(mut self) -> ExitCode {
+        let mut machine = Bootstrap::new();
+        let entered = Event::Entered { phase: self.handover.phase, attempts: self.handover.attempts };
+        let mut todo = VecDeque::from(machine.handle(entered));
+        while let Some(effect) = todo.pop_front() {
+            match self.perform(effect).await {
+                Next::Saw(event) => todo.extend(machine.handle(event)),
+                Next::Exit(code) => return code,
+            }
+        }
+        // The machine always ends with an exit; should it not, that is a failure.
+        ExitCode::FAILURE
+    }
+
+    async fn perform(&mut self, effect: Effect) -> Next {
+        match effect {
+            Effect::StartMember => self.run_step("start-member").await,
+            Effect::RunStep => {
+                if let Task::Init { init_secret_hash, .. } = &self.handover.task {
+                    let hash = init_secret_hash.clone();
+                    self.open_door(&hash).await;
+                }
+                self.run_step("cluster-step").await
+            }
+            Effect::Mark => Next::Saw(self.mark()),
+            Effect::Report(outcome) => {
+                self.report(outcome).await;
+                Next::Saw(Event::Reported)
+            }
+            Effect::ResetDisk { attempts } => {
+                let step = TIMELINE.begin("reset-disk");
+                match self.reset(attempts) {
+                    Ok(()) => step.done(),
+                    // The next boot finds an unfinished bootstrap and decides anew.
+                    Err(error) => step.failed("reset-failed", &error),
+                }
+                Next::Saw(Event::DiskReset)
+            }
+            Effect::Wipe => {
+                if let Err(error) = handover::wipe(Path::new(handover::PATH)) {
+                    console::failure("wipe", "hand-over", &error.to_string());
+                }
+                console::line("stage2", "hand-over wiped");
+                Next::Saw(Event::Wiped)
+            }
+            Effect::Exit => Next::Exit(ExitCode::SUCCESS),
+            Effect::ExitFailed => Next::Exit(ExitCode::FAILURE),
+            Effect::Reboot => {
+                console::line("stage2", "rebooting into a fresh start");
+                rustix::fs::sync();
+                // Needs no service manager: nothing of this boot is worth an orderly stop.
+                let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+                Next::Exit(ExitCode::FAILURE)
+            }
+        }
+    }
+
+    async fn run_step(&mut self, name: &'static str) -> Next {
+        let step = TIMELINE.begin(name);
+        let broadcast = self.progress.clone();
+        let mut progress = |line: &str| {
+            console::line(name, line);
+            broadcast.tell(name, line, crate::flows::init::millis(clock::uptime()));
+        };
+        match self.step.run(&self.member, &self.work, &mut progress).await {
+            Ok(Done { admin_config }) => {
+                self.admin_config = admin_config;
+                step.done();
+                Next::Saw(Event::StepDone)
+            }
+            Err(StepError { code, message, log_tail }) => {
+                step.failed(code, &message);
+                if let Some(attached) = &mut self.attached {
+                    attached.keep_log(log_tail);
+                }
+                Next::Saw(Event::StepFailed { code: code.into(), message })
+            }
+        }
+    }
+
+    /// Opens the port for the operator. A node that cannot is a member all the same.
+    async fn open_door(&mut self, init_secret_hash: &str) {
+        let Some(prover) = self.prover().await else { return };
+        let (port, progress) = (self.config.listen_port, self.progress.clone());
+        match Attached::open(port, prover, &self.handover, init_secret_hash, progress).await {
+            Ok(attached) => self.attached = Some(attached),
+            Err(error) => console::failure("attach", "listen-failed", &error),
+        }
+    }
+
+    async fn prover(&mut self) -> Option<Arc<TpmProver>> {
+        if self.prover.is_none() {
+            let made = smol::unblock(|| {
+                let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
+                Attester::new(tpm, EkPreference::Certified)
+            });
+            match made.await {
+                Ok(attester) => self.prover = Some(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester))))),
+                Err(error) => console::failure("tpm", error.code(), &error.to_string()),
+            }
+        }
+        self.prover.clone()
+    }
+
+    fn mark(&self) -> Event {
+        let step = TIMELINE.begin("mark-disk");
+        let marked =
+            Disk::open_shared(Path::new(&self.handover.device)).map_err(|e| e.to_string()).and_then(|mut disk| {
+                let done = |state: &NodeState| NodeState { phase: Phase::Bootstrapped, ..state.clone() };
+                update_state(&mut disk, &self.token_key, done, &mut KernelRandom).map_err(|e| e.to_string())
+            });
+        match marked {
+            Ok(_) => {
+                step.done();
+                Event::Marked
+            }
+            Err(message) => {
+                step.failed("mark-failed", &message);
+                Event::MarkFailed { code: "mark-failed".into(), message }
+            }
+        }
+    }
+
+    async fn report(&mut self, outcome: Outcome) {
+        let step = TIMELINE.begin("report");
+        if matches!(self.handover.task, Task::Join { .. })
+            && let Some(prover) = self.prover().await
+        {
+            match report::report(&self.handover, &self.config, prover, &outcome).await {
+                Ok(()) => step.note("the join service knows"),
+                Err(error) => step.note(format_args!("the join service was not told: {error}")),
+            }
+        }
+        if let Some(attached) = self.attached.take() {
+            let admin_config = std::mem::replace(&mut self.admin_config, SecretVec::from_slice(&[]));
+            if attached.finish(Ending { outcome, admin_config }).await {
+                step.note("the operator has the result");
+            } else {
+                step.note("nobody came for the result");
+            }
+        }
+        step.done();
+    }
+
+    fn reset(&self, attempts: u8) -> Result<(), String> {
+        let mut disk = Disk::open_shared(Path::new(&self.handover.device)).map_err(|e| e.to_string())?;
+        let Probe::Existing(header) = probe(&disk).map_err(|e| e.to_string())? else {
+            return Err("the disk has no header".into());
+        };
+        let header = header.check().map_err(|e| e.to_string())?;
+        header.authenticate(&self.token_key).map_err(|e| e.to_string())?;
+        let permit = header.claims_unfinished_bootstrap().ok_or("the disk belongs to a member")?;
+        let marker =
+            ResetMarker { attempts: attempts.into(), reason: "cluster-step-failed".parse().unwrap_or_default() };
+        reset(&mut disk, permit, &marker).map_err(|e| e.to_string())
+    }
+}
