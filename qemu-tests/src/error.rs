@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Why the harness could not do its work.
-#[derive(Debug)]
 pub enum HarnessError {
     /// A file or directory could not be used.
     Io {
@@ -55,6 +54,8 @@ pub enum HarnessError {
     Initramfs(latchkey_initramfs::InitramfsError),
     /// No boot image could be built.
     Image(latchkey_image::UkiError),
+    /// No disk could be laid out.
+    Disk(latchkey_image::gpt::GptError),
 }
 
 impl fmt::Display for HarnessError {
@@ -74,7 +75,15 @@ impl fmt::Display for HarnessError {
             Self::Unusable(what) => f.write_str(what),
             Self::Initramfs(error) => write!(f, "initramfs: {error}"),
             Self::Image(error) => write!(f, "unified kernel image: {error}"),
+            Self::Disk(error) => error.fmt(f),
         }
+    }
+}
+
+/// Tests unwrap, and are read by people: the sentence and the console's lines, not the fields.
+impl fmt::Debug for HarnessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -89,6 +98,12 @@ impl From<latchkey_initramfs::InitramfsError> for HarnessError {
 impl From<latchkey_image::UkiError> for HarnessError {
     fn from(error: latchkey_image::UkiError) -> Self {
         Self::Image(error)
+    }
+}
+
+impl From<latchkey_image::gpt::GptError> for HarnessError {
+    fn from(error: latchkey_image::gpt::GptError) -> Self {
+        Self::Disk(error)
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
+use latchkey_image::gpt;
+
 use crate::error::{HarnessError, io_error};
 
 /// Socket addresses hold 108 bytes, so the directory's name must be short.
@@ -67,6 +69,14 @@ impl Run {
         let path = self.file(name);
         let file = std::fs::File::create(&path).map_err(io_error("make", &path))?;
         file.set_len(size).map_err(io_error("grow", &path))?;
+        Ok(path)
+    }
+
+    /// Makes a disk with partitions.
+    pub fn partitioned_disk(&self, name: &str, disk: &gpt::Disk<'_>) -> Result<PathBuf, HarnessError> {
+        let path = self.file(name);
+        let mut file = std::fs::File::create(&path).map_err(io_error("make", &path))?;
+        disk.write(&mut file)?;
         Ok(path)
     }
 }

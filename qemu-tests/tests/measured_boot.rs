@@ -6,9 +6,10 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use latchkey_image::gpt;
 use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::ports::Port;
-use latchkey_qemu_tests::rootfs;
+use latchkey_qemu_tests::rootfs::{self, RootFs};
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::{Authority, TpmState};
 use latchkey_qemu_tests::vm::{HOST, Machine, Vm};
@@ -150,4 +151,31 @@ read forever < /dev/console"
             vm.restart().unwrap();
         }
     }
+}
+
+#[test]
+fn the_operating_system_starts_from_a_labelled_partition() {
+    let run = Run::new("partition").unwrap();
+    let inittab = "::sysinit:/bin/sh /etc/start\n";
+    let start = "mount -t proc proc /proc\necho OS root is $(cut -d' ' -f1-3 /proc/mounts | grep ' / ')\npoweroff -f\n";
+    let root = RootFs::busybox().unwrap();
+    let root = root.file("/etc/inittab", 0o644, inittab).file("/etc/start", 0o755, start);
+    let squashfs = std::fs::read(root.build(&run, "root.img").unwrap()).unwrap();
+    let partition = |label, kind, id, content| gpt::Partition { label, kind, id: gpt::Guid([id; 16]), content };
+    let partitions = vec![
+        partition("latchkey-root", gpt::ROOT_X86_64, 1, gpt::Content::Bytes(&squashfs)),
+        partition("latchkey-state", gpt::STATE, 2, gpt::Content::Empty(8 << 20)),
+    ];
+    let disk = run.partitioned_disk("disk.img", &gpt::Disk { id: gpt::Guid([9; 16]), partitions }).unwrap();
+    let addition = "for i in 1 2; do echo PROBE part $i $(cat /sys/block/vda/vda$i/uevent) size $(cat /sys/block/vda/vda$i/size); done
+mount -t squashfs -o ro /dev/vda1 /newroot && exec switch_root /newroot /sbin/init";
+    let image = image(&run, "uki.efi", &probe(addition));
+    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).read_only_disk(&disk, "root");
+    let mut vm = machine.start().unwrap();
+    let one = vm.expect("PROBE part 1 ", BOOT).unwrap().text;
+    assert!(one.contains("PARTNAME=latchkey-root"), "{one}");
+    let two = vm.expect("PROBE part 2 ", BOOT).unwrap().text;
+    assert!(two.contains("PARTNAME=latchkey-state") && two.ends_with("size 16384"), "{two}");
+    vm.expect("OS root is /dev/vda1 / squashfs", BOOT).unwrap();
+    vm.wait_exit(BOOT).unwrap();
 }
