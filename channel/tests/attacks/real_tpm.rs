@@ -1,1 +1,143 @@
+//! Against a real TPM 2.0 (swtpm), with endorsement-key certificates of a local authority. Skipped, and says so, where
+//! swtpm is not installed.
 
+use std::sync::{Arc, Mutex};
+
+use latchkey_attestation::AttesterIdentity;
+use latchkey_attestation::parse::TpmEvidence;
+use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_channel::{
+    Error, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed,
+    ProofRequest, Prover, Role, TpmAppraiser, TpmProver,
+};
+use latchkey_tpm::device::rig::Swtpm;
+use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::wire::{PcrSelection, extended};
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::world::{meet, policy_trusting, terms};
+
+const IMAGE_EVENT: &[u8] = b"the image of this test";
+const LOCK_EVENT: &[u8] = b"the cluster of this test";
+
+/// A machine that has booted the image.
+fn booted(tpm: &Swtpm) -> Arc<Mutex<Attester>> {
+    let mut attester = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    attester.extend_event(11, IMAGE_EVENT).unwrap();
+    Arc::new(Mutex::new(attester))
+}
+
+/// Trusts every TPM of the authority, with the image of this test.
+fn demand(tpm: &Swtpm, lock: LockDemand) -> TpmAppraiser {
+    let pem = |pem: String| serde_json::to_string(&pem).unwrap();
+    let authority = tpm.authority();
+    let rule = format!(
+        r#"{{"kind": "ek-chain", "roots": [{}], "intermediates": [{}]}}"#,
+        pem(authority.root_pem().unwrap()),
+        pem(authority.issuer_pem().unwrap())
+    );
+    let (policy, references) = policy_trusting(&rule, 11, extended(&[0; 32], IMAGE_EVENT));
+    TpmAppraiser::new(policy, references, lock)
+}
+
+#[test]
+fn a_node_joins_is_locked_and_gets_nothing_more() {
+    let Some(tpm) = Swtpm::start() else { return };
+    let attester = booted(&tpm);
+    let join = |role| {
+        let service = PinnedKeyProver::generate().unwrap();
+        let pin = PinnedKeyAppraiser::new([service.hash()]);
+        meet(role, terms(TpmProver::new(attester.clone()), pin), terms(service, demand(&tpm, LockDemand::Open)))
+    };
+    let (node, service) = join(Role::Join);
+    let (mut node, mut service) = (node.unwrap(), service.unwrap());
+    let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
+    assert_eq!(peer.admission().image().name, "image");
+    smol::block_on(async {
+        service.write_all(b"the key").await.unwrap();
+        service.close().await.unwrap();
+        let mut ticket = String::new();
+        node.read_to_string(&mut ticket).await.unwrap();
+        assert_eq!(ticket, "the key");
+    });
+
+    attester.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
+    let (node, service) = join(Role::Rejoin);
+    assert_eq!(service.unwrap_err().code(), "already-locked");
+    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+}
+
+#[test]
+fn two_machines_prove_themselves_to_each_other() {
+    let (Some(tpm), Some(other)) = (Swtpm::start(), Swtpm::start_distinct("service")) else { return };
+    let (node, service) = (booted(&tpm), booted(&other));
+    service.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
+    let lock = extended(&[0; 32], LOCK_EVENT);
+    let (node, service) = meet(
+        Role::Join,
+        terms(TpmProver::new(node), demand(&tpm, LockDemand::LockedTo(lock))),
+        terms(TpmProver::new(service), demand(&tpm, LockDemand::Open)),
+    );
+    let (node, service) = (node.unwrap(), service.unwrap());
+    let of = |peer: &PeerProof| peer.admission().unwrap().ek_digest();
+    assert_ne!(of(node.peer()), of(service.peer()));
+    assert!(node.peer().admission().unwrap().locked());
+}
+
+#[test]
+fn an_impostor_on_real_hardware_is_refused() {
+    let Some(tpm) = Swtpm::start() else { return };
+    let impostor = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let prover = TpmProver::new(Arc::new(Mutex::new(impostor)));
+    let (command, node) = meet(Role::Init, terms(NoProof, demand(&tpm, LockDemand::Open)), terms(prover, NoProof));
+    assert_eq!(command.unwrap_err().code(), "image-differs");
+    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::MeasurementsRefused)));
+}
+
+/// Shows the certified endorsement key of a machine it does not have, and quotes with its own TPM.
+struct BorrowedEk {
+    victim: AttesterIdentity,
+    own: Arc<Mutex<Attester>>,
+}
+
+impl Prover for BorrowedEk {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::Tpm])
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+        let identity = AttesterIdentity::new(
+            self.victim.ek_public().to_vec(),
+            self.victim.ek_certificate().map(<[u8]>::to_vec),
+            self.victim.ek_intermediates().map(<[u8]>::to_vec).collect(),
+            self.own.lock().unwrap().ak_public().marshal(),
+        );
+        Ok(Identity::Tpm(identity.unwrap()))
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
+        let mut own = self.own.lock().unwrap();
+        assert!(own.activate(challenge.credential()).is_err(), "the credential is for the victim's TPM");
+        let selection = PcrSelection::new(challenge.pcrs().iter()).unwrap();
+        let quote = own.quote(&selection, request.binding().as_bytes()).unwrap();
+        let pcrs = latchkey_attestation::PcrValues::new(quote.pcrs).unwrap();
+        let guessed = vec![0; 32].into();
+        let evidence = TpmEvidence::new(quote.attest, quote.signature, pcrs, guessed, None).unwrap();
+        Ok(Evidence::Tpm(Box::new(evidence)))
+    }
+}
+
+#[test]
+fn activation_with_the_ek_of_another_real_tpm_is_refused() {
+    let (Some(tpm), Some(other)) = (Swtpm::start(), Swtpm::start_distinct("victim")) else { return };
+    let victim = TpmProver::new(booted(&other));
+    let Ok(Identity::Tpm(victim)) = victim.identity(Kind::Tpm) else { panic!("no identity") };
+    let thief = BorrowedEk { victim, own: booted(&tpm) };
+    let (command, _) = meet(Role::Init, terms(NoProof, demand(&tpm, LockDemand::Open)), terms(thief, NoProof));
+    assert_eq!(command.unwrap_err().code(), "activation-failed");
+}
