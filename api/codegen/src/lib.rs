@@ -32,11 +32,7 @@ const HEADER: &str =
 /// # Errors
 /// A contract that cannot be read or does not compile, with the compiler's own words.
 pub fn generate(proto_dir: &Path) -> Result<String, Box<dyn Error>> {
-    let descriptors = protox::Compiler::new([proto_dir])?
-        .include_source_info(true)
-        .include_imports(true)
-        .open_files(CONTRACTS)?
-        .file_descriptor_set();
+    let descriptors = compile(proto_dir)?.file_descriptor_set();
     let mut config = prost_build::Config::new();
     config
         .service_generator(Box::new(services::Glue))
@@ -45,4 +41,18 @@ pub fn generate(proto_dir: &Path) -> Result<String, Box<dyn Error>> {
     let requests = descriptors.file.into_iter().map(|file| (module.clone(), file)).collect();
     let source = config.generate(requests)?.remove(&module).ok_or("the contracts define nothing")?;
     Ok(format!("{HEADER}{source}"))
+}
+
+/// The contracts in `proto_dir` as a serialized `google.protobuf.FileDescriptorSet`, for other languages' tests.
+///
+/// # Errors
+/// As [`generate`].
+pub fn descriptors(proto_dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    Ok(compile(proto_dir)?.encode_file_descriptor_set())
+}
+
+fn compile(proto_dir: &Path) -> Result<protox::Compiler, Box<dyn Error>> {
+    let mut compiler = protox::Compiler::new([proto_dir])?;
+    compiler.include_source_info(true).include_imports(true).open_files(CONTRACTS)?;
+    Ok(compiler)
 }

@@ -68,3 +68,9 @@ pub(crate) const LOCAL_ERROR_RESET_STREAMS: usize = 64;
 
 /// Reset streams remembered to tell late frames from wrong ones.
 pub(crate) const REMEMBERED_RESET_STREAMS: usize = 32;
+
+/// Client: what unread DATA frames below 256 bytes may fall short of 256 bytes, all together, for each byte of the
+/// connection's window. h2's own choice, 1/2, ends the connection of a peer that streams a few hundred small events
+/// faster than they are read; with 16, messages of 16 bytes may fill the whole window. A frame costs h2 some 200 bytes,
+/// so the default window bounds them to 4 MiB. Servers keep h2's choice: requests are single messages.
+pub(crate) const SMALL_FRAME_BUDGET_PER_WINDOW_BYTE: usize = 16;

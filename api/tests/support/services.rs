@@ -11,6 +11,8 @@ pub struct Peer {
     pub name: String,
     /// Hears `started`, `dropped` and the like from handlers.
     pub events: smol::channel::Sender<&'static str>,
+    /// Lets the handler of `wait` go.
+    pub released: smol::channel::Receiver<()>,
 }
 
 pub struct Fixture;
@@ -50,6 +52,11 @@ impl v1::Keys<Peer> for Fixture {
             "never" => {
                 wait_for_ever(&request.context).await;
                 Err(Status::internal("unreachable"))
+            }
+            "wait" => {
+                let _ = request.context.events.try_send("started");
+                request.context.released.recv().await.map_err(|_| Status::aborted("the test is over"))?;
+                Ok(v1::GetDataKeyResponse { data_key: vec![8; 16], version: 1 })
             }
             "panic" => panic!("as the test asked"),
             "not mine" => Err(Status::new(Code::PermissionDenied, format!("not for {}", request.context.name))),

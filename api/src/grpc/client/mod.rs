@@ -98,8 +98,10 @@ impl Channel {
 }
 
 fn builder(limits: &Limits) -> Builder {
+    let window = usize::try_from(limits.connection_window).unwrap_or(usize::MAX);
     let mut builder = Builder::new();
     builder
+        .data_frame_budget(window.saturating_mul(limits::SMALL_FRAME_BUDGET_PER_WINDOW_BYTE))
         .enable_push(false)
         .initial_window_size(limits.stream_window)
         .initial_connection_window_size(limits.connection_window)

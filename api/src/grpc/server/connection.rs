@@ -93,7 +93,10 @@ impl<C: Send + Sync + 'static, S: AsyncRead + AsyncWrite + Unpin + Send + 'stati
         }
         while let Poll::Ready(accepted) = self.http2.poll_accept(cx) {
             let Some(accepted) = accepted else { return Poll::Ready(Ok(())) };
-            let (request, respond) = accepted?;
+            let (request, respond) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => return Poll::Ready(self.ended(error)),
+            };
             calls.spawn(self.call(request, respond)).detach();
         }
         if let Poll::Ready(error) = keepalive::poll(&mut self.pinger, cx) {
@@ -115,6 +118,11 @@ impl<C: Send + Sync + 'static, S: AsyncRead + AsyncWrite + Unpin + Send + 'stati
             call.run().await;
             drop(open);
         }
+    }
+
+    /// A peer that hangs up while none of its calls is open has done nothing wrong.
+    fn ended(&self, error: h2::Error) -> Result<(), ConnectionError> {
+        if error.is_io() && self.open.idle_since().is_some() { Ok(()) } else { Err(error.into()) }
     }
 
     /// Tells the peer to make no new calls; the connection ends when the open ones have.

@@ -1,0 +1,50 @@
+//! A Python with grpcio and protobuf, in a virtual environment beside the build's other files.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+const PACKAGES: [&str; 2] = ["grpcio", "protobuf"];
+
+/// The interpreter, or `None` with a message where there is no python3, no pip or no package index to be had.
+pub fn python() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    // Test binaries run at the same time; one of them makes the environment.
+    let lock = File::create(target.join("grpcio.lock")).unwrap();
+    lock.lock().unwrap();
+    let home = target.join("grpcio");
+    let python = home.join("bin/python");
+    let ready = home.join("ready");
+    if !ready.exists() {
+        let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home))
+            && run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES));
+        if !made {
+            eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for grpcio");
+            return None;
+        }
+        fs::write(ready, []).unwrap();
+    }
+    Some(python)
+}
+
+fn run(command: &mut Command) -> bool {
+    command.stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// The contracts for `contracts.py`, in a file of the caller's own, to be removed after use.
+pub fn descriptors() -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("contracts-{}-{count}.binpb", std::process::id()));
+    fs::write(&path, latchkey_api_codegen::descriptors(&proto).unwrap()).unwrap();
+    path
+}
+
+/// A script of `tests/grpcio`.
+pub fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/grpcio").join(name)
+}
