@@ -227,7 +227,7 @@ async fn up_to_the_proof(near: UnixStream, node: &FakeTpm) -> TlsStream<UnixStre
     let Ok(Message::Challenge(challenge)) = rig::receive(&mut stream, Slot::Challenge).await else { panic!() };
     let Demand::Tpm(demanded) = &challenge.demand else { panic!() };
     let binding = independent_binding(&session, Role::Join, Side::Client, nonce, challenge.nonce);
-    let evidence = Evidence::Tpm(Box::new(node.evidence(demanded, &binding)));
+    let evidence = Evidence::Tpm(Box::new(node.evidence(demanded, &binding).unwrap()));
     let demand = Demand::PinnedKey;
     let proof = Proof { evidence, demand };
     rig::send(&mut stream, &Message::Proof(Box::new(proof))).await.unwrap();

@@ -109,7 +109,7 @@ fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
         let Message::Challenge(ref inner) = challenge else { panic!("no challenge") };
         let Demand::Tpm(for_insider) = inner.demand.clone() else { panic!("no TPM demanded") };
         let binding = independent_binding(&session, Role::Join, Side::Client, client_nonce, inner.nonce);
-        let evidence = Evidence::Tpm(Box::new(insider.evidence(&for_insider, &binding)));
+        let evidence = Evidence::Tpm(Box::new(insider.evidence(&for_insider, &binding).unwrap()));
         rig::send(&mut up, &challenge).await.unwrap();
         let Ok(Message::Proof(_)) = rig::receive(&mut up, Slot::Proof).await else { panic!("no proof") };
         let proof = Message::Proof(Box::new(Proof { evidence, demand: Demand::PinnedKey }));

@@ -34,8 +34,8 @@ impl Prover for Chimera {
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
         let latchkey_channel::message::Demand::Tpm(challenge) = request.demand() else { unreachable!() };
         // The TPM with the EK opens the credential with the name of its own AK; the other one signs.
-        let secret = self.ek.activate(challenge.credential());
-        let (quote, signature, pcrs) = self.ak.quote(challenge, request.binding().as_bytes());
+        let secret = self.ek.activate(challenge.credential()).unwrap();
+        let (quote, signature, pcrs) = self.ak.quote(challenge, request.binding().as_bytes()).unwrap();
         let evidence = latchkey_attestation::TpmEvidence::new(quote, signature, pcrs, secret, None);
         Ok(Evidence::Tpm(Box::new(evidence.unwrap())))
     }

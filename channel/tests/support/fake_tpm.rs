@@ -50,25 +50,30 @@ impl FakeTpm {
         self.ak_public.marshal()
     }
 
-    /// `TPM2_ActivateCredential`; what comes out is the secret only if the credential is for this EK and AK.
-    pub(crate) fn activate(&self, credential: &[u8]) -> Zeroizing<Vec<u8>> {
-        let credential = Credential::parse(credential).unwrap();
+    /// `TPM2_ActivateCredential`, but without the check of integrity: what comes out is the secret if the credential is
+    /// for this EK and AK, and else something.
+    pub(crate) fn activate(&self, credential: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+        let credential = Credential::parse(credential).ok()?;
         let PublicKey::Ecc { point: ek, .. } = &self.ek_public.key else { unreachable!() };
-        let ephemeral = EccPoint::parse(&credential.secret, Curve::P256).unwrap();
-        let peer = UnparsedPublicKey::new(&ECDH_P256, ephemeral.uncompressed(Curve::P256).unwrap());
+        let ephemeral = EccPoint::parse(&credential.secret, Curve::P256).ok()?;
+        let peer = UnparsedPublicKey::new(&ECDH_P256, ephemeral.uncompressed(Curve::P256)?);
         let seed = agreement::agree(&self.ek, peer, (), |z| {
             Ok(kdf_e(HashAlg::Sha256, z, "IDENTITY", &ephemeral.x, &ek.x, 256))
         })
-        .unwrap();
+        .ok()?;
         let key = kdf_a(HashAlg::Sha256, &seed, "STORAGE", &self.ak_public.name(), &[], 128);
         let mut identity = credential.identity;
         decrypt_cfb(&key, &mut identity);
-        Zeroizing::new(identity.split_off(2))
+        (identity.len() >= 2).then(|| Zeroizing::new(identity.split_off(2)))
     }
 
     /// `TPM2_Quote`.
-    pub(crate) fn quote(&self, challenge: &TpmChallenge, qualifying: &[u8; 32]) -> (Vec<u8>, Vec<u8>, PcrValues) {
-        let selection = PcrSelection::new(challenge.pcrs().iter()).unwrap();
+    pub(crate) fn quote(
+        &self,
+        challenge: &TpmChallenge,
+        qualifying: &[u8; 32],
+    ) -> Option<(Vec<u8>, Vec<u8>, PcrValues)> {
+        let selection = PcrSelection::new(challenge.pcrs().iter()).ok()?;
         let values: BTreeMap<u8, [u8; 32]> = selection.iter().map(|index| (index, self.pcrs[&index])).collect();
         let attest = Attest {
             qualified_signer: self.ak_public.name(),
@@ -82,13 +87,14 @@ impl FakeTpm {
         let fixed = self.ak.sign(&SystemRandom::new(), &attest).unwrap();
         let (r, s) = fixed.as_ref().split_at(32);
         let signature = Signature::Ecdsa { hash: HashAlg::Sha256, r: r.to_vec(), s: s.to_vec() }.marshal();
-        (attest, signature, PcrValues::new(values).unwrap())
+        Some((attest, signature, PcrValues::new(values)?))
     }
 
-    pub(crate) fn evidence(&self, challenge: &TpmChallenge, binding: &[u8; 32]) -> TpmEvidence {
-        let secret = self.activate(challenge.credential());
-        let (quote, signature, pcrs) = self.quote(challenge, binding);
-        TpmEvidence::new(quote, signature, pcrs, secret, None).unwrap()
+    /// Both, `None` where a TPM would have an error code.
+    pub(crate) fn evidence(&self, challenge: &TpmChallenge, binding: &[u8; 32]) -> Option<TpmEvidence> {
+        let secret = self.activate(challenge.credential())?;
+        let (quote, signature, pcrs) = self.quote(challenge, binding)?;
+        TpmEvidence::new(quote, signature, pcrs, secret, None).ok()
     }
 }
 
@@ -105,7 +111,9 @@ impl Prover for FakeTpm {
         let Demand::Tpm(challenge) = request.demand() else {
             return Err(ProofFailed::new(Kind::Tpm, "no TPM evidence is demanded"));
         };
-        Ok(Evidence::Tpm(Box::new(self.evidence(challenge, request.binding().as_bytes()))))
+        let evidence = self.evidence(challenge, request.binding().as_bytes());
+        let refused = || ProofFailed::new(Kind::Tpm, "the TPM refuses the challenge");
+        evidence.map(|evidence| Evidence::Tpm(Box::new(evidence))).ok_or_else(refused)
     }
 }
 
