@@ -179,3 +179,79 @@ impl fmt::Display for DiskRefusal {
 }
 
 impl std::error::Error for DiskRefusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{DISK_SIZE, MemoryDisk};
+
+    fn refusal(at: usize, bytes: &[u8]) -> DiskRefusal {
+        let mut disk = MemoryDisk::blank(DISK_SIZE);
+        disk.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        match probe(&disk).unwrap() {
+            Probe::Refused(refusal) => refusal,
+            other => panic!("{bytes:x?} at {at}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn somebody_elses_data_is_never_called_fresh() {
+        for (at, bytes, expected) in [
+            (512, &b"EFI PART"[..], Foreign::Gpt),
+            (510, &[0x55, 0xaa], Foreign::Mbr),
+            (1080, &[0x53, 0xef], Foreign::Ext),
+            (0, b"XFSB", Foreign::Xfs),
+            (0x1_0040, b"_BHRfS_M", Foreign::Btrfs),
+            (512, b"LABELONE", Foreign::Lvm),
+            (4086, b"SWAPSPACE2", Foreign::Swap),
+            (0, b"BitLocker", Foreign::Unknown),
+            ((1 << 20) - 1, &[1], Foreign::Unknown),
+        ] {
+            assert_eq!(refusal(at, bytes), DiskRefusal::Foreign(expected), "{bytes:x?} at {at}");
+        }
+    }
+
+    #[test]
+    fn a_backup_partition_table_at_the_end_is_not_overwritten() {
+        assert_eq!(refusal(DISK_SIZE - 512, b"EFI PART"), DiskRefusal::EndNotBlank);
+        assert_eq!(refusal(DISK_SIZE - (1 << 20), &[1]), DiskRefusal::EndNotBlank);
+    }
+
+    #[test]
+    fn a_damaged_marker_is_not_a_licence_to_format() {
+        assert_eq!(refusal(0, b"LATCHKEY-MARKER\0"), DiskRefusal::MarkerDamaged);
+    }
+
+    #[test]
+    fn a_tiny_disk_is_refused_before_it_is_read() {
+        let disk = MemoryDisk::blank(4095 * 1024);
+        let Probe::Refused(refusal) = probe(&disk).unwrap() else { panic!("too small") };
+        assert_eq!(refusal, DiskRefusal::TooSmall { size: 4095 * 1024 });
+    }
+
+    #[test]
+    fn every_place_of_a_luks_magic_makes_the_disk_existing() {
+        for (at, magic) in
+            [(0, MAGIC_PRIMARY)].into_iter().chain([0x4000, 0x8000, 0x8_0000].map(|at| (at, MAGIC_SECONDARY)))
+        {
+            let mut disk = MemoryDisk::blank(DISK_SIZE);
+            disk.bytes[at..at + 6].copy_from_slice(&magic);
+            let Probe::Existing(header) = probe(&disk).unwrap() else { panic!("magic at {at}") };
+            assert!(header.check().is_err(), "and refused, since nothing else is there");
+        }
+    }
+
+    #[test]
+    fn a_refusal_names_its_code_and_a_fix() {
+        for refusal in [
+            DiskRefusal::TooSmall { size: 1 },
+            DiskRefusal::MarkerDamaged,
+            DiskRefusal::Foreign(Foreign::Gpt),
+            DiskRefusal::EndNotBlank,
+            DiskRefusal::NoHeader,
+        ] {
+            let text = refusal.to_string();
+            assert!(text.contains(refusal.code()) && text.contains(';'), "{text}");
+        }
+    }
+}

@@ -184,11 +184,12 @@ mod tests {
 
     #[test]
     fn the_token_key_is_hkdf_sha256_of_the_disk_key() {
-        let info = [&prefix(KEY_LABEL)[..], KEY_LABEL, &prefix(uuid().as_bytes())[..], uuid().as_bytes()];
+        let uuid = uuid();
+        let info = [&prefix(KEY_LABEL)[..], KEY_LABEL, &prefix(uuid.as_bytes())[..], uuid.as_bytes()];
         let mut expected = [0; 32];
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(key().expose());
         prk.expand(&info, hkdf::HKDF_SHA256).unwrap().fill(&mut expected).unwrap();
-        assert_eq!(TokenKey::derive(&key(), uuid()).expose(), &expected);
+        assert_eq!(TokenKey::derive(&key(), uuid).expose(), &expected);
     }
 
     #[test]
