@@ -31,6 +31,27 @@ impl RootFs {
         Ok(Self { files: vec![("bin/busybox".into(), 0o755, busybox()?)], links: links.chain(init).collect() })
     }
 
+    /// The operating system behind the agent: its init runs stage 2, says with which status it ended
+    /// (`OS stage2 STATUS`), and then runs the shell commands `then`.
+    pub fn operating_system(agent: Vec<u8>, then: &str) -> Result<Self, HarnessError> {
+        let start = format!(
+            "#!/bin/sh
+mountpoint -q /proc || mount -t proc proc /proc
+mountpoint -q /sys || mount -t sysfs sys /sys
+mountpoint -q /dev || mount -t devtmpfs dev /dev
+mountpoint -q /run || mount -t tmpfs run /run
+mount -t tmpfs tmp /tmp
+/usr/bin/latchkey-agent stage2
+echo OS stage2 $?
+{then}
+"
+        );
+        Ok(Self::busybox()?
+            .file("/usr/bin/latchkey-agent", 0o755, agent)
+            .file("/etc/inittab", 0o644, "::sysinit:/etc/start\n")
+            .file("/etc/start", 0o755, start))
+    }
+
     /// Adds a file; parents appear by themselves.
     #[must_use]
     pub fn file(mut self, path: &str, permissions: u32, content: impl Into<Vec<u8>>) -> Self {

@@ -136,3 +136,39 @@ impl Swtpm {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    /// `TPM2_ReadPublic` of the endorsement key P-384, which `swtpm_setup` makes persistent.
+    const READ_EK: [u8; 14] = [0x80, 0x01, 0, 0, 0, 14, 0, 0, 0x01, 0x73, 0x81, 0x01, 0x00, 0x16];
+
+    fn endorsement_key(tpm: &TpmState) -> Vec<u8> {
+        let power = tpm.serve().unwrap();
+        let mut stream = UnixStream::connect(power.socket()).unwrap();
+        stream.write_all(&READ_EK).unwrap();
+        let mut response = vec![0; 10];
+        stream.read_exact(&mut response).unwrap();
+        let length = u32::from_be_bytes(response[2..6].try_into().unwrap());
+        assert_eq!(response[6..10], [0; 4], "TPM_RC_SUCCESS");
+        response.resize(length.try_into().unwrap(), 0);
+        stream.read_exact(&mut response[10..]).unwrap();
+        response
+    }
+
+    #[test]
+    fn a_tpm_keeps_its_identity_without_power_and_shares_it_with_no_other() {
+        let run = Run::new("tpm").unwrap();
+        let authority = Authority::new(&run).unwrap();
+        let (one, other) = (authority.tpm("one").unwrap(), authority.tpm("other").unwrap());
+        assert_eq!(endorsement_key(&one), endorsement_key(&one));
+        assert_ne!(endorsement_key(&one), endorsement_key(&other));
+        for certificate in [authority.root_certificate(), authority.issuer_certificate()] {
+            assert!(std::fs::read_to_string(certificate).unwrap().contains("BEGIN CERTIFICATE"));
+        }
+    }
+}

@@ -156,10 +156,10 @@ read forever < /dev/console"
 #[test]
 fn the_operating_system_starts_from_a_labelled_partition() {
     let run = Run::new("partition").unwrap();
-    let inittab = "::sysinit:/bin/sh /etc/start\n";
-    let start = "mount -t proc proc /proc\necho OS root is $(cut -d' ' -f1-3 /proc/mounts | grep ' / ')\npoweroff -f\n";
-    let root = RootFs::busybox().unwrap();
-    let root = root.file("/etc/inittab", 0o644, inittab).file("/etc/start", 0o755, start);
+    // In the place of the agent: a program that shows how it was called.
+    let agent = b"#!/bin/sh\necho AGENT called with $*\nexit 7\n".to_vec();
+    let then = "echo OS root is $(cut -d' ' -f1-3 /proc/mounts | grep ' / ')\npoweroff -f";
+    let root = RootFs::operating_system(agent, then).unwrap();
     let squashfs = std::fs::read(root.build(&run, "root.img").unwrap()).unwrap();
     let partition = |label, kind, id, content| gpt::Partition { label, kind, id: gpt::Guid([id; 16]), content };
     let partitions = vec![
@@ -176,6 +176,8 @@ mount -t squashfs -o ro /dev/vda1 /newroot && exec switch_root /newroot /sbin/in
     assert!(one.contains("PARTNAME=latchkey-root"), "{one}");
     let two = vm.expect("PROBE part 2 ", BOOT).unwrap().text;
     assert!(two.contains("PARTNAME=latchkey-state") && two.ends_with("size 16384"), "{two}");
+    vm.expect("AGENT called with stage2", BOOT).unwrap();
+    vm.expect("OS stage2 7", BOOT).unwrap();
     vm.expect("OS root is /dev/vda1 / squashfs", BOOT).unwrap();
     vm.wait_exit(BOOT).unwrap();
 }
