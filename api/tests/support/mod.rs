@@ -11,6 +11,7 @@
 
 pub mod pipe;
 pub mod python;
+pub mod raw;
 pub mod services;
 
 use latchkey_api::grpc::{Channel, ConnectionError, Limits};

@@ -38,7 +38,7 @@ impl Drop for SaysDropped {
 async fn wait_for_ever(peer: &Peer) {
     let _guard = SaysDropped(peer.events.clone());
     let _ = peer.events.try_send("started");
-    pending().await
+    pending::<()>().await;
 }
 
 impl v1::Keys<Peer> for Fixture {
