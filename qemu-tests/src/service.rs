@@ -11,7 +11,7 @@ use crate::process::{Process, bound, spawn};
 use crate::run::Run;
 
 /// A service answers or fails within this, even while the machine compiles.
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_mins(1);
 /// A graceful stop takes no longer.
 const STOP: Duration = Duration::from_secs(15);
 
