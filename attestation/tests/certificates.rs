@@ -1,6 +1,8 @@
 //! Attacks on endorsement keys and their certificates. The authority is made here; `swtpm.rs` has certificates that
 //! swtpm's own authority issues.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 mod support;
 
 use latchkey_attestation::fake_tpm::FakeTpm;

@@ -1,5 +1,7 @@
 //! Reason codes are an interface: operators search for them, dashboards count them.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 use std::collections::BTreeSet;
 
 use latchkey_attestation::refusal::{CoarseReason, ReasonCode, Refusal};

@@ -1,5 +1,7 @@
 //! Policies and reference values fail closed when they are loaded: what is missing, empty, unknown or contradictory.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 mod support;
 
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
@@ -26,22 +28,15 @@ fn load_references(json: &Value) -> Result<ReferenceValues, Refusal> {
 /// `json` with the value at `pointer` replaced, or removed.
 fn with(json: &Value, pointer: &str, new: Option<Value>) -> Value {
     let mut json = json.clone();
-    match new {
-        Some(value) => match json.pointer_mut(pointer) {
-            Some(place) => *place = value,
-            None => insert(&mut json, pointer, value),
-        },
-        None => {
-            let (parent, key) = pointer.rsplit_once('/').unwrap();
-            json.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap();
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    match (new, json.pointer(pointer)) {
+        (Some(value), Some(_)) => *json.pointer_mut(pointer).unwrap() = value,
+        (Some(value), None) => {
+            drop(json.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.into(), value))
         }
+        (None, _) => drop(json.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap()),
     }
     json
-}
-
-fn insert(json: &mut Value, pointer: &str, value: Value) {
-    let (parent, key) = pointer.rsplit_once('/').unwrap();
-    json.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.to_owned(), value);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Attacks on quotes and attestation keys, by an attacker who has the AK's private key and signs whatever helps. The
 //! honest TPM is a fake: a real one refuses to take part in most of these. `swtpm.rs` has the honest way with a TPM.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 mod support;
 
 use latchkey_attestation::fake_tpm::FakeTpm;

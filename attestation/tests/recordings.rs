@@ -1,5 +1,7 @@
 //! Evidence that real TPM code (swtpm) once gave, kept as files: what `swtpm.rs` proves live, proven without swtpm.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 mod support;
 
 use latchkey_attestation::record::{OfflineFinding, RecordedEvidence, Unproven};

@@ -2,6 +2,8 @@
 //! implementation of the attester's side. Skipped with a line that says so where swtpm is not installed;
 //! `recordings.rs` has what these tests once recorded.
 
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
 mod support;
 
 use std::fs;
@@ -241,7 +243,7 @@ impl Tools<'_> {
     }
 }
 
-/// Where swtpm_setup puts its keys.
+/// Where `swtpm_setup` puts its keys.
 const P384_HANDLE: &str = "0x81010016";
 const RSA_HANDLE: &str = "0x81010001";
 

@@ -1,6 +1,7 @@
 //! What the tests share: a policy, reference values, and the way through an appraisal.
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+#![allow(clippy::needless_pass_by_value, reason = "JSON is built in place")]
 
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
