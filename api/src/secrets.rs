@@ -67,6 +67,12 @@ keeps_secrets!(ClusterJoin {
     wiped bootstrap_token;
     open api_server_endpoint, ca_cert_hashes, control_plane_files, kubelet_certificate, kubernetes_version
 });
+impl v1::ClusterJoin {
+    /// Moves `bootstrap_token` out, leaving it empty.
+    pub fn take_bootstrap_token(&mut self) -> Zeroizing<String> {
+        Zeroizing::new(std::mem::take(&mut self.bootstrap_token))
+    }
+}
 keeps_secrets!(ControlPlaneFile { data by take_data; open name });
 keeps_secrets!(RejoinTicket {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;

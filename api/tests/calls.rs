@@ -163,6 +163,15 @@ fn the_callers_deadline_ends_the_call_on_both_sides() {
 }
 
 #[test]
+fn a_stream_that_never_pauses_does_not_outrun_its_deadline() {
+    smol::block_on(async {
+        let pair = pair(Limits::default()).await;
+        let mut events = v1::InitClient::new(pair.channel).init(&init("1000000000"), SECOND / 2).await.unwrap();
+        assert_eq!(count(&mut events).await.1, Some(Code::DeadlineExceeded));
+    });
+}
+
+#[test]
 fn the_server_bounds_calls_of_callers_who_set_no_deadline() {
     smol::block_on(async {
         let pair = pair(Limits { call: Some(SHORT), ..Limits::default() }).await;

@@ -330,3 +330,14 @@ fn a_hostile_connection_leaves_the_others_alone() {
         }
     });
 }
+
+/// An idle peer is told to go; one that stays is hung up on, and that is no failure.
+#[test]
+fn an_idle_peer_that_does_not_leave_is_hung_up_on() {
+    smol::block_on(async {
+        let raw = Raw::open(Limits { idle: SHORT, drain: SHORT, ..Limits::default() }).await;
+        let serving = raw.serving;
+        assert!(serving.await.is_ok());
+        drop(raw.stream);
+    });
+}

@@ -70,7 +70,7 @@ fn a_well_behaved_answer_is_understood() {
     smol::block_on(async { assert_eq!(told_of(&[0, 0, 0, 0, 2, 0x10, 9], OK).await, Ok(9)) });
 }
 
-/// The reference's bug: a status, then RST_STREAM(NO_ERROR), before the request's body is out.
+/// The reference's bug: a status, then `RST_STREAM(NO_ERROR)`, before the request's body is out.
 #[test]
 fn a_status_that_comes_before_the_request_is_sent_is_heard() {
     smol::block_on(async {

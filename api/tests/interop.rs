@@ -1,4 +1,4 @@
-//! Google's own implementation (grpcio from PyPI) against our server and our client, over plain HTTP/2 on loopback.
+//! Google's own implementation (grpcio, a Python package) against our server and our client, over plain HTTP/2 on loopback.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
@@ -15,7 +15,7 @@ use smol::{
 use std::time::Duration;
 use support::python;
 
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 const LARGE: Limits = Limits {
     inbound_message: 8 << 20,
     outbound_message: 8 << 20,

@@ -24,12 +24,13 @@ impl Clock {
         self.deadline
     }
 
-    /// Ready once the deadline has passed. The timer is made when first waited for: most calls are faster.
+    fn has_passed(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Ready once the deadline has passed.
     fn poll_passed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
-        if deadline <= Instant::now() {
-            return Poll::Ready(());
-        }
         let timer = self.timer.get_or_insert_with(|| Timer::at(deadline));
         Pin::new(timer).poll(cx).map(drop)
     }
@@ -56,6 +57,10 @@ pub(crate) async fn guard<T>(
     let mut work = pin!(work);
     let mut stalled: Option<Timer> = None;
     std::future::poll_fn(|cx| {
+        // Before the work, which might always be ready; its timer comes after, since most work is done at once.
+        if clock.has_passed() {
+            return Poll::Ready(Err(Interrupt::Deadline));
+        }
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Ok(done));
         }

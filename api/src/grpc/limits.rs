@@ -17,7 +17,7 @@ pub struct Limits {
     pub connection_window: u32,
     /// How long the peer may take for the HTTP/2 preface.
     pub handshake: Duration,
-    /// How long one message may make no progress, in either direction, before the call ends.
+    /// Server: how long one message may take, in either direction, before the call ends.
     pub stall: Duration,
     /// Pings that notice a peer that is gone; `None` sends none.
     pub keepalive: Option<Keepalive>,

@@ -95,7 +95,7 @@ impl Raw {
         self.write(&frame(HEADERS, END_HEADERS, stream, &call(method, more))).await.unwrap();
     }
 
-    /// The next frame that is not SETTINGS, WINDOW_UPDATE or PING: kind, flags, stream and payload.
+    /// The next frame that is not SETTINGS, `WINDOW_UPDATE` or PING: kind, flags, stream and payload.
     pub async fn read(&mut self) -> io::Result<(u8, u8, u32, Vec<u8>)> {
         loop {
             let mut head = [0; 9];

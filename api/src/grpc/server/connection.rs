@@ -134,6 +134,9 @@ impl<C: Send + Sync + 'static, S: AsyncRead + AsyncWrite + Unpin + Send + 'stati
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
         while Pin::new(&mut self.timer).poll(cx).is_ready() {
+            if self.draining && self.open.idle_since().is_some() {
+                return Poll::Ready(Ok(())); // The peer keeps an idle connection open; this side hangs up.
+            }
             if self.draining {
                 return Poll::Ready(Err(ConnectionError::Drain(self.limits.drain)));
             }

@@ -12,7 +12,13 @@ use smol::io::{AsyncRead, AsyncWrite};
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
 /// Services by full name, shared by all calls.
-struct Routes<C>(BTreeMap<&'static str, Box<dyn Service<C>>>);
+struct Routes<C>(BTreeMap<&'static str, Arc<dyn Service<C>>>);
+
+impl<C> Clone for Routes<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
 
 /// Serves gRPC on connections that the caller accepts.
 ///
@@ -29,12 +35,10 @@ impl<C: Send + Sync + 'static> Server<C> {
         Self { routes: Arc::new(Routes(BTreeMap::new())), limits }
     }
 
-    /// Adds a service; one of the same name is replaced. To be called before the server is cloned or serves.
+    /// Adds a service; one of the same name is replaced. Earlier clones do not have it.
     #[must_use]
     pub fn service(mut self, service: impl Service<C>) -> Self {
-        let mut routes = Arc::try_unwrap(self.routes).unwrap_or_else(|_| Routes(BTreeMap::new()));
-        routes.0.insert(service.name(), Box::new(service));
-        self.routes = Arc::new(routes);
+        Arc::make_mut(&mut self.routes).0.insert(service.name(), Arc::new(service));
         self
     }
 
