@@ -48,11 +48,9 @@ fn grpcio_calls_every_method_of_our_server() {
                 smol::spawn(async move { server.serve(stream, peer).await }).detach();
             }
         });
-        let descriptors = python::descriptors();
         let script = python::script("client.py");
-        let run = Command::new(interpreter).arg(script).arg(port.to_string()).arg(&descriptors).output();
+        let run = Command::new(interpreter).arg(script).arg(port.to_string()).arg(python::descriptors()).output();
         let output = run.await.unwrap();
-        std::fs::remove_file(descriptors).unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         drop(accepting);
         let mut dropped = 0;
@@ -75,10 +73,9 @@ struct GrpcioServer {
 
 async fn grpcio_server() -> Option<GrpcioServer> {
     let interpreter = python::python()?;
-    let descriptors = python::descriptors();
     let mut child = Command::new(interpreter)
         .arg(python::script("server.py"))
-        .arg(&descriptors)
+        .arg(python::descriptors())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -86,7 +83,6 @@ async fn grpcio_server() -> Option<GrpcioServer> {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let port: u16 = smol::stream::StreamExt::next(&mut lines).await.unwrap().unwrap().parse().unwrap();
-    std::fs::remove_file(descriptors).unwrap();
     let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let (channel, driver) = Channel::open(stream, LARGE).await.unwrap();
     Some(GrpcioServer { _child: child, lines, channel, driver: smol::spawn(driver) })

@@ -1,5 +1,5 @@
-//! Regenerates `api/src/generated/latchkey.v1.rs` from the `.proto` files: message types by prost, service traits and
-//! glue by [`services`]. The result is checked in, so that nobody who builds the agent runs a code generator.
+//! Regenerates `api/src/generated/` from the `.proto` files: message types by prost, service traits and glue by
+//! [`services`], and the contracts' descriptors for tests in other languages. The result is checked in, so that nobody who builds the agent runs a code generator.
 
 mod services;
 
@@ -32,7 +32,7 @@ const HEADER: &str =
 /// # Errors
 /// A contract that cannot be read or does not compile, with the compiler's own words.
 pub fn generate(proto_dir: &Path) -> Result<String, Box<dyn Error>> {
-    let descriptors = compile(proto_dir)?.file_descriptor_set();
+    let descriptors = compile(proto_dir, true)?.file_descriptor_set();
     let mut config = prost_build::Config::new();
     config
         .service_generator(Box::new(services::Glue))
@@ -43,16 +43,17 @@ pub fn generate(proto_dir: &Path) -> Result<String, Box<dyn Error>> {
     Ok(format!("{HEADER}{source}"))
 }
 
-/// The contracts in `proto_dir` as a serialized `google.protobuf.FileDescriptorSet`, for other languages' tests.
+/// The contracts in `proto_dir` as a serialized `google.protobuf.FileDescriptorSet`: what tests in other languages load
+/// instead of running protoc.
 ///
 /// # Errors
 /// As [`generate`].
 pub fn descriptors(proto_dir: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
-    Ok(compile(proto_dir)?.encode_file_descriptor_set())
+    Ok(compile(proto_dir, false)?.encode_file_descriptor_set())
 }
 
-fn compile(proto_dir: &Path) -> Result<protox::Compiler, Box<dyn Error>> {
+fn compile(proto_dir: &Path, comments: bool) -> Result<protox::Compiler, Box<dyn Error>> {
     let mut compiler = protox::Compiler::new([proto_dir])?;
-    compiler.include_source_info(true).include_imports(true).open_files(CONTRACTS)?;
+    compiler.include_source_info(comments).include_imports(true).open_files(CONTRACTS)?;
     Ok(compiler)
 }

@@ -6,6 +6,14 @@ use std::{fs, path::Path};
 const PUBLIC: [&str; 1] = ["key_id"];
 
 #[test]
+fn the_checked_in_descriptors_are_the_contracts() {
+    let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let fresh = latchkey_api_codegen::descriptors(&api.join("proto")).expect("contracts compile");
+    let checked_in = fs::read(api.join("src/generated/latchkey.v1.binpb")).expect("checked-in file");
+    assert!(fresh == checked_in, "out of date: run `cargo run -p latchkey-api-codegen` and commit the result");
+}
+
+#[test]
 fn the_checked_in_file_is_what_the_generator_gives() {
     let api = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let fresh = latchkey_api_codegen::generate(&api.join("proto")).expect("contracts compile");

@@ -4,10 +4,9 @@ use std::{
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
 };
 
-const PACKAGES: [&str; 2] = ["grpcio", "protobuf"];
+const PACKAGES: [&str; 2] = ["grpcio==1.85.1", "protobuf==7.36.2"];
 
 /// The interpreter, or `None` with a message where there is no python3, no pip or no package index to be had.
 pub fn python() -> Option<PathBuf> {
@@ -34,14 +33,9 @@ fn run(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// The contracts for `contracts.py`, in a file of the caller's own, to be removed after use.
+/// The contracts for `contracts.py`.
 pub fn descriptors() -> PathBuf {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("contracts-{}-{count}.binpb", std::process::id()));
-    fs::write(&path, latchkey_api_codegen::descriptors(&proto).unwrap()).unwrap();
-    path
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/generated/latchkey.v1.binpb")
 }
 
 /// A script of `tests/grpcio`.
