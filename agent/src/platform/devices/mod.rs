@@ -70,7 +70,9 @@ pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice,
             (Choice::Found(_), Wanted::AutoState(_)) | (Choice::Ambiguous(_), _) => SETTLE,
             (Choice::Nothing, _) => deadline.saturating_duration_since(Instant::now()),
         };
-        if !events.block_device_within(patience).await? {
+        // Disks that come and go without end must not keep the node here.
+        let over = Instant::now() >= deadline;
+        if over || !events.block_device_within(patience).await? {
             return select::settle(choice, wanted, &inventory);
         }
     }

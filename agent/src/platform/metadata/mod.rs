@@ -12,6 +12,7 @@ use std::fmt;
 use std::io;
 
 pub use document::{InitSecretHash, InstanceMetadata, MAX_PEERS};
+pub use smbios::oem_string;
 
 use super::config::MetadataSource;
 

@@ -22,8 +22,8 @@ pub(super) fn read(sysfs: &Path) -> Result<Option<Vec<u8>>, MetadataFault> {
     Ok(Some(value.to_vec()))
 }
 
-/// The first OEM string with our prefix, without it.
-fn oem_string(table: &[u8]) -> Result<Option<&[u8]>, MetadataFault> {
+/// The first OEM string with our prefix, `latchkey.metadata=`, in a raw table; without the prefix.
+pub fn oem_string(table: &[u8]) -> Result<Option<&[u8]>, MetadataFault> {
     let mut rest = table;
     while !rest.is_empty() {
         let structure = Structure::split(rest).ok_or(MetadataFault::Smbios)?;

@@ -28,6 +28,7 @@ pub(super) async fn wait_for_carrier(
     loop {
         let links = routing.links()?;
         for link in candidates(&links, wanted).filter(|link| link.flags & UP == 0) {
+            solicit_at_once(&link.name);
             routing.set_up(link.index)?;
         }
         if let Some(link) = choose(&links, wanted) {
@@ -37,6 +38,13 @@ pub(super) async fn wait_for_carrier(
             return Err(nothing(&links, wanted));
         }
     }
+}
+
+/// Takes away the random second before the kernel looks for duplicates and asks for routers: many hosts that start
+/// together are its reason (RFC 4861 section 6.3.7), and machines do not start within a second of each other.
+fn solicit_at_once(name: &str) {
+    // A kernel without IPv6 has no such file, and needs none.
+    let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/router_solicitation_delay"), "0");
 }
 
 /// Ethernet interfaces that match the wish.

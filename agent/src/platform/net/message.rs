@@ -57,6 +57,10 @@ const NO_DUPLICATE_DETECTION: u8 = 0x02;
 /// `IFA_F_TENTATIVE | IFA_F_DADFAILED`
 const UNUSABLE: u32 = 0x40 | 0x08;
 
+/// `RT_SCOPE_LINK`; those of wider validity are smaller: the whole net (0), and a site (200), in which QEMU's own router
+/// announces its addresses.
+const LINK_SCOPE: u8 = 253;
+
 /// A request to the kernel.
 #[derive(Debug)]
 pub struct Builder(Vec<u8>);
@@ -228,7 +232,7 @@ pub struct AddressInfo {
     pub address: Option<IpAddr>,
     /// How many of its bits are the network.
     pub prefix: u8,
-    /// Whether it is for the whole net (`RT_SCOPE_UNIVERSE`) and no duplicate was found or is still looked for.
+    /// Whether it is valid beyond its link and no duplicate was found or is still looked for.
     pub usable: bool,
 }
 
@@ -246,7 +250,7 @@ impl AddressInfo {
                 _ => {}
             }
         }
-        Ok(Self { index: u32_at(body, 4)?, address, prefix, usable: scope == 0 && flags & UNUSABLE == 0 })
+        Ok(Self { index: u32_at(body, 4)?, address, prefix, usable: scope < LINK_SCOPE && flags & UNUSABLE == 0 })
     }
 }
 

@@ -65,6 +65,7 @@ fn tentative_and_local_addresses_are_not_usable() {
         AddressInfo::parse(messages(&message).unwrap()[0].body).unwrap()
     };
     assert!(address(0, 0).usable);
+    assert!(address(0, 200).usable, "of a site");
     assert!(!address(0x40, 0).usable, "tentative");
     assert!(!address(0x08, 0).usable, "a duplicate was found");
     assert!(!address(0, 253).usable, "link-local");
