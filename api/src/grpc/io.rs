@@ -57,3 +57,41 @@ impl<S: AsyncWrite + Unpin> tokio::io::AsyncWrite for Adapter<S> {
         Pin::new(&mut self.stream).poll_close(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::{Wake, Waker},
+    };
+    use tokio::io::AsyncRead as _;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_never_pauses_does_not_keep_the_thread() {
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&wakes));
+        let mut cx = Context::from_waker(&waker);
+        let mut endless = Adapter::new(smol::io::repeat(7));
+        for round in 1..=3 {
+            let mut bytes = [0; 16];
+            let mut reads = 0;
+            while Pin::new(&mut endless).poll_read(&mut cx, &mut ReadBuf::new(&mut bytes)).is_ready() {
+                reads += 1;
+            }
+            assert_eq!((reads, wakes.0.load(Ordering::Relaxed)), (READS_IN_A_ROW, round), "paused, and woken to go on");
+        }
+    }
+}
