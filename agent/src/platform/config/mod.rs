@@ -26,6 +26,7 @@
 //! | `latchkey.log` | `error`, `warn`, `info`, `debug` | `info` |
 
 mod fault;
+mod network;
 mod value;
 mod words;
 
@@ -36,11 +37,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use fault::ConfigFault;
-pub use value::{
-    ClusterStep, DiskSelector, EkChoice, Endpoint, Host, Interface, LogLevel, MetadataSource, NetworkSetup, RoleHint,
-    RootFs, SpkiHash, StateDisk, StaticNetwork,
-};
-pub(crate) use value::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
+pub use network::{Endpoint, Host, Interface, NetworkSetup, StaticNetwork};
+pub(crate) use network::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
+pub use value::{ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk};
 
 /// The longest command line read. The kernel's own limit on x86 is 2048 (`COMMAND_LINE_SIZE`).
 pub const MAX_COMMAND_LINE: usize = 16 * 1024;
@@ -142,7 +141,7 @@ impl Keys {
             "interface" => once(&mut self.interface, key, value, Interface::parse),
             "network_timeout" => once(&mut self.network_timeout, key, value, value::timeout),
             "metadata" => once(&mut self.metadata, key, value, MetadataSource::parse),
-            "join_service" => once(&mut self.join_services, key, value, value::endpoints),
+            "join_service" => once(&mut self.join_services, key, value, network::endpoints),
             "join_service_key" => once(&mut self.join_service_key, key, value, SpkiHash::parse),
             "ek" => once(&mut self.ek, key, value, EkChoice::parse),
             "role_hint" => once(&mut self.role_hint, key, value, RoleHint::parse),
