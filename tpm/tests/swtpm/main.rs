@@ -6,5 +6,6 @@ mod bounds;
 mod commands;
 mod endorsement;
 mod interposer;
+mod lies;
 mod support;
 mod tools;

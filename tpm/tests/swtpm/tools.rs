@@ -3,7 +3,7 @@
 use crate::support::{attester, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Attester, EkPreference};
-use latchkey_tpm::wire::{EkTemplate, PcrSelection, Public};
+use latchkey_tpm::wire::{Attest, EkTemplate, PcrSelection, Public, PublicKey, Signature};
 use std::fs;
 
 fn hex(bytes: &[u8]) -> String {
@@ -128,5 +128,28 @@ fn unclean_power_cuts_never_lock_a_node_out() {
         assert_eq!(attester.activate(&credential[8..]).expect("activated").as_slice(), secret, "after {cut} cuts");
         attester.extend_event(15, b"lock").expect("extended");
         swtpm.restart().expect("restarts");
+    }
+}
+
+#[test]
+fn an_rsa_quote_of_tpm2_quote_verifies() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let attributes = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|noda|restricted|sign";
+    let create = ["-C", "e", "-G", "rsa2048:rsassa-sha256:null", "-a", attributes, "-c", "ak.ctx"];
+    let Some(_) = swtpm.tool("tpm2_createprimary", &create) else { return };
+    swtpm.tool("tpm2_readpublic", &["-c", "ak.ctx", "-o", "ak.pub"]).expect("installed");
+    let quote = ["-c", "ak.ctx", "-l", "sha256:0,15", "-q", "abcd", "-m", "quote", "-s", "signature"];
+    swtpm.tool("tpm2_quote", &quote).expect("installed");
+    let read = |file: &str| fs::read(swtpm.folder().join(file)).expect("read");
+    let public = Public::parse(&read("ak.pub")[2..]).expect("public area");
+    assert!(public.is_restricted_signing_key() && matches!(public.key, PublicKey::Rsa { bits: 2048, .. }));
+    let message = read("quote");
+    let signature = Signature::parse(&read("signature")).expect("signature");
+    assert_eq!(Attest::parse(&message).expect("quote").extra_data, [0xab, 0xcd]);
+    public.verify(&message, &signature).expect("verifies");
+    for at in 0..message.len() {
+        let mut changed = message.clone();
+        changed[at] ^= 1;
+        assert!(public.verify(&changed, &signature).is_err(), "byte {at}");
     }
 }

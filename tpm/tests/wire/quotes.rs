@@ -72,6 +72,7 @@ fn selections_name_each_register_once() {
     assert!(PcrSelection::new([15, 15]).is_err());
     assert!(PcrSelection::new([24]).is_err());
     assert!(PcrSelection::new([]).is_err());
+    assert!(PcrSelection::from_bits(1 << 24).is_err());
     let selection = PcrSelection::new([15, 0, 9]).expect("selection");
     assert_eq!(selection.iter().collect::<Vec<_>>(), [0, 9, 15]);
     assert_eq!(selection.marshal(), [0, 0, 0, 1, 0, 0x0b, 3, 0x01, 0x82, 0x00]);

@@ -1,8 +1,8 @@
 //! Templates, policies and names against published and recorded values.
 
 use latchkey_tpm::wire::{
-    Attributes, Curve, EccPoint, EkTemplate, HashAlg, KeyScheme, Public, PublicKey, Signature, attestation_key,
-    policy_a, policy_b, salt_key,
+    Attributes, Curve, EccPoint, EkTemplate, HashAlg, KeyScheme, Public, PublicKey, Signature, Symmetric,
+    attestation_key, kdf_a, kdf_e, policy_a, policy_b, salt_key,
 };
 
 fn hex(text: &str) -> Vec<u8> {
@@ -69,6 +69,7 @@ fn a_key_that_can_leave_or_sign_anything_is_no_attestation_key() {
         assert!(!with((attestation().attributes | attribute).bits()).is_restricted_signing_key(), "{attribute:?}");
     }
     assert!(!Public { scheme: KeyScheme::Null, ..attestation() }.is_restricted_signing_key());
+    assert!(!Public { symmetric: Symmetric::Aes128Cfb, ..attestation() }.is_restricted_signing_key());
 }
 
 #[test]
@@ -77,6 +78,7 @@ fn a_key_that_differs_from_every_template_is_no_endorsement_key() {
     assert!(!salt_key().is_endorsement_key());
     let no_policy = Public { auth_policy: Vec::new(), ..recorded() };
     assert!(!no_policy.is_endorsement_key(), "anybody who may use it could activate");
+    assert!(!Public { name_alg: HashAlg::Sha256, ..recorded() }.is_endorsement_key(), "another name");
     let movable = Attributes::from_bits(recorded().attributes.bits() & !Attributes::FIXED_TPM.bits()).expect("bits");
     assert!(!Public { attributes: movable, ..recorded() }.is_endorsement_key());
 }
@@ -96,4 +98,25 @@ fn a_point_off_the_curve_verifies_nothing() {
     zero.key = PublicKey::Ecc { curve: Curve::P256, point: EccPoint { x: vec![0; 32], y: vec![0; 32] } };
     let signature = Signature::Ecdsa { hash: HashAlg::Sha256, r: vec![0; 32], s: vec![0; 32] };
     assert!(zero.verify(b"message", &signature).is_err());
+}
+
+#[test]
+fn derived_keys_have_the_length_asked_for_and_depend_on_it() {
+    for (bits, len) in [(128u16, 16), (256, 32), (384, 48), (512, 64)] {
+        assert_eq!(kdf_a(HashAlg::Sha256, b"key", "STORAGE", b"u", b"v", bits).len(), len);
+        assert_eq!(kdf_e(HashAlg::Sha256, b"z", "IDENTITY", b"u", b"v", bits).len(), len);
+    }
+    // KDFa counts the length in, KDFe does not (part 1, section 11.4.10).
+    let short = kdf_a(HashAlg::Sha256, b"key", "STORAGE", b"u", b"v", 128);
+    assert!(!kdf_a(HashAlg::Sha256, b"key", "STORAGE", b"u", b"v", 256).starts_with(&short));
+    let first = HashAlg::Sha256.digest(&[&[0, 0, 0, 1], b"z", b"IDENTITY\0", b"u", b"v"]);
+    assert!(kdf_e(HashAlg::Sha256, b"z", "IDENTITY", b"u", b"v", 384).starts_with(&first));
+}
+
+#[test]
+fn a_policy_is_as_long_as_a_digest_or_absent() {
+    let cut = Public { auth_policy: vec![1; 5], ..attestation() };
+    assert!(Public::parse(&cut.marshal()).is_err());
+    let whole = Public { auth_policy: vec![1; 32], ..attestation() };
+    assert_eq!(Public::parse(&whole.marshal()), Ok(whole));
 }
