@@ -33,7 +33,7 @@ mod testing;
 mod xts;
 
 pub use block::{BlockDevice, DeviceNumber, Disk};
-pub use dm::{Control, MappingName, NameFault, Status, Table, TargetVersion};
+pub use dm::{Control, MappingName, NameFault, Status, Table, TargetVersion, VerityRoot};
 pub use error::DiskError;
 pub use foreign::Foreign;
 pub use keyring::{KeyDescription, LoadedKey};

@@ -1,7 +1,7 @@
 //! Maps an unlocked disk: key into the keyring, mapping with its table, key out of the keyring, device node.
 
 use crate::block::{DeviceNumber, Disk};
-use crate::dm::{Control, MappingName, Table};
+use crate::dm::{Control, MappingName, Table, VerityRoot};
 use crate::error::DiskError;
 use crate::keyring::{KeyDescription, LoadedKey};
 use crate::luks2::{TokenKey, UnlockedDisk};
@@ -20,6 +20,9 @@ pub struct Mapping {
 impl Mapping {
     /// Maps `unlocked`, which lies on `disk`, as `/dev/mapper/<name>`, and keeps of it only the token's key.
     ///
+    /// Takes the disk, because its exclusive hold must end first: the device mapper claims the device for itself and
+    /// would find it busy.
+    ///
     /// In order: the key goes into this thread's keyring; mapping and table are made, which makes dm-crypt copy the key;
     /// the key leaves the keyring again; the table goes live; the device node appears. When a step fails, the mapping is
     /// removed and the key is gone.
@@ -28,22 +31,28 @@ impl Mapping {
     /// [`DiskError::Map`] with the step that failed.
     pub fn open(
         control: &Control,
-        disk: &Disk,
+        disk: Disk,
         unlocked: UnlockedDisk,
         name: MappingName,
     ) -> Result<(Self, TokenKey), DiskError> {
         let under = disk.number().ok_or_else(|| MapError::new(Step::Device, io::ErrorKind::InvalidInput.into()))?;
-        let device = control.create(&name, &uuid(&unlocked, &name)).map_err(at(Step::Create))?;
-        let path = Path::new(DIRECTORY).join(name.as_str());
-        let mapping = Self { name, device, path };
-        match mapping.fill(control, under, &unlocked) {
-            Ok(()) => Ok((mapping, unlocked.into_token_key())),
-            Err(error) => {
-                // The first error is the one to tell; an empty mapping that stays behind holds no key.
-                let _ = control.remove(&mapping.name);
-                Err(error.into())
-            }
-        }
+        drop(disk);
+        let uuid = uuid(&unlocked, &name);
+        let mapping = Self::create(control, name, &uuid)?;
+        mapping.keep_if(control, mapping.fill(control, under, &unlocked))?;
+        Ok((mapping, unlocked.into_token_key()))
+    }
+
+    /// Maps a read-only root as `/dev/mapper/<name>`.
+    ///
+    /// # Errors
+    /// [`DiskError::Map`] with the step that failed; the mapping is removed then.
+    pub fn open_root(control: &Control, root: &VerityRoot, name: MappingName) -> Result<Self, DiskError> {
+        // What veritysetup calls such a mapping.
+        let uuid = format!("CRYPT-VERITY-{}-{}", hex::encode(&root.root_hash[..16]), name.as_str());
+        let mapping = Self::create(control, name, &uuid)?;
+        mapping.keep_if(control, mapping.go_live(control, &Table::verity(root)))?;
+        Ok(mapping)
     }
 
     /// The mapping's name.
@@ -75,8 +84,32 @@ impl Mapping {
         let key = LoadedKey::add(&description, unlocked.volume_key()).map_err(at(Step::Key))?;
         control.load(&self.name, &Table::crypt(unlocked, &description, under)).map_err(at(Step::Load))?;
         key.remove().map_err(at(Step::Key))?;
+        self.resume(control)
+    }
+
+    fn create(control: &Control, name: MappingName, uuid: &str) -> Result<Self, MapError> {
+        let device = control.create(&name, uuid).map_err(at(Step::Create))?;
+        let path = Path::new(DIRECTORY).join(name.as_str());
+        Ok(Self { name, device, path })
+    }
+
+    fn go_live(&self, control: &Control, table: &Table) -> Result<(), MapError> {
+        control.load(&self.name, table).map_err(at(Step::Load))?;
+        self.resume(control)
+    }
+
+    fn resume(&self, control: &Control) -> Result<(), MapError> {
         control.resume(&self.name).map_err(at(Step::Resume))?;
         link(&self.path, self.device).map_err(at(Step::Node))
+    }
+
+    /// Removes the mapping again when a step failed.
+    fn keep_if(&self, control: &Control, outcome: Result<(), MapError>) -> Result<(), MapError> {
+        if outcome.is_err() {
+            // The first error is the one to tell; an empty mapping that stays behind holds no key.
+            let _ = control.remove(&self.name);
+        }
+        outcome
     }
 }
 
@@ -166,5 +199,37 @@ impl fmt::Display for MapError {
 impl std::error::Error for MapError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::unlocked;
+
+    #[test]
+    fn the_mapping_is_called_as_cryptsetup_would_call_it() {
+        let disk = unlocked(4 << 20);
+        let expected = "CRYPT-LUKS2-f81d4fae7dec11d0a76500a0c91e6bf6-state";
+        assert_eq!(uuid(&disk, &"state".parse().unwrap()), expected);
+    }
+
+    #[test]
+    fn the_node_of_an_earlier_run_is_replaced() {
+        let folder = std::env::temp_dir().join(format!("latchkey-disk-node-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let path = folder.join("state");
+        for minor in [3, 4] {
+            link(&path, DeviceNumber { major: 253, minor }).unwrap();
+            assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(&format!("../dm-{minor}")));
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Here, where there is no device mapper: the first thing that is missing is named, and nothing else is tried.
+    #[test]
+    fn a_file_cannot_be_mapped_and_the_error_says_so() {
+        let error = MapError::new(Step::Device, io::ErrorKind::InvalidInput.into());
+        assert!(error.to_string().contains("map-device") && error.to_string().contains("block device"));
     }
 }

@@ -74,7 +74,7 @@ pub fn probe(device: &impl BlockDevice) -> Result<Probe, DiskError> {
     if size < MIN_SIZE {
         return Ok(Probe::Refused(DiskRefusal::TooSmall { size }));
     }
-    let region = read(device, 0)?;
+    let region = beginning(device)?;
     match Marker::read(&region) {
         Reading::Present(marker) => return Ok(Probe::Fresh(Fresh { marker: Some(marker) })),
         Reading::Damaged => return Ok(Probe::Refused(DiskRefusal::MarkerDamaged)),
@@ -87,7 +87,7 @@ pub fn probe(device: &impl BlockDevice) -> Result<Probe, DiskError> {
         return Ok(Probe::Refused(DiskRefusal::Foreign(foreign::recognise(&region))));
     }
     // A partition table or RAID may have its last copy at the end only.
-    if !is_zero(&read(device, size - REGION)?) {
+    if !is_blank(device, size - REGION, size)? {
         return Ok(Probe::Refused(DiskRefusal::EndNotBlank));
     }
     Ok(Probe::Fresh(Fresh { marker: None }))
@@ -102,10 +102,24 @@ pub(crate) fn existing(device: &impl BlockDevice) -> Result<UncheckedHeader, Dis
     }
 }
 
-fn read(device: &impl BlockDevice, offset: u64) -> Result<Vec<u8>, DiskError> {
+/// Whether the device is zero between two offsets; in small pieces, since the boot's memory is promised to be small.
+fn is_blank(device: &impl BlockDevice, from: u64, to: u64) -> Result<bool, DiskError> {
+    let mut piece = vec![0; 1 << 16];
+    for offset in (from..to).step_by(piece.len()) {
+        let rest = usize::try_from(to - offset).unwrap_or(usize::MAX).min(piece.len());
+        let piece = piece.get_mut(..rest).unwrap_or_default();
+        device.read_at(offset, piece).map_err(io("read the disk's end"))?;
+        if !is_zero(piece) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn beginning(device: &impl BlockDevice) -> Result<Vec<u8>, DiskError> {
     #[expect(clippy::cast_possible_truncation, reason = "1 MiB fits any usize")]
     let mut region = vec![0; REGION as usize];
-    device.read_at(offset, &mut region).map_err(io("read the disk's header"))?;
+    device.read_at(0, &mut region).map_err(io("read the disk's header"))?;
     Ok(region)
 }
 

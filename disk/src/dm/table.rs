@@ -35,6 +35,26 @@ impl Table {
         }
     }
 
+    /// The `verity` target for a read-only root (the kernel's `admin-guide/device-mapper/verity.rst`): `<version> <dev>
+    /// <hash_dev> <data_block_size> <hash_block_size> <num_data_blocks> <hash_start_block> <algorithm> <digest> <salt>`.
+    ///
+    /// Everything comes from the measured configuration and nothing from the disk, so no superblock is read. A block
+    /// that does not match reboots the machine: an OS that lives on with some of its files gone is nobody's plan.
+    pub fn verity(root: &VerityRoot) -> Self {
+        let VerityRoot { data, hashes, data_blocks, hash_start_block, root_hash, salt } = root;
+        let (root_hash, salt) =
+            (hex::encode(root_hash), if salt.is_empty() { "-".to_owned() } else { hex::encode(salt) });
+        Self {
+            target: "verity",
+            sectors: data_blocks.saturating_mul(SECTOR / UNIT),
+            parameters: format!(
+                "1 {data} {hashes} {SECTOR} {SECTOR} {data_blocks} {hash_start_block} sha256 {root_hash} {salt} \
+                 1 restart_on_corruption"
+            ),
+            read_only: true,
+        }
+    }
+
     pub(super) const fn target(&self) -> &'static str {
         self.target
     }
@@ -57,6 +77,23 @@ impl Table {
     }
 }
 
+/// A root file system under a dm-verity hash tree: SHA-256, format 1, blocks of 4096 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerityRoot {
+    /// Where the file system lies.
+    pub data: DeviceNumber,
+    /// Where the hash tree lies; the same device when it stands behind the data.
+    pub hashes: DeviceNumber,
+    /// Blocks of the file system.
+    pub data_blocks: u64,
+    /// The hash tree's first block on its device; 1 behind a superblock that `veritysetup` wrote.
+    pub hash_start_block: u64,
+    /// The root hash: what makes the file system trusted. From the measured command line.
+    pub root_hash: [u8; 32],
+    /// The tree's salt, of up to 256 bytes; empty for none.
+    pub salt: Vec<u8>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +110,26 @@ mod tests {
             table.parameters,
             "aes-xts-plain64 :64:logon:latchkey:f81d4fae-7dec-11d0-a765-00a0c91e6bf6 0 254:16 2048 1 sector_size:4096"
         );
+    }
+
+    #[test]
+    fn the_verity_table_is_the_one_veritysetup_makes() {
+        let root = VerityRoot {
+            data: DeviceNumber { major: 254, minor: 2 },
+            hashes: DeviceNumber { major: 254, minor: 3 },
+            data_blocks: 10,
+            hash_start_block: 1,
+            root_hash: [0xab; 32],
+            salt: vec![1, 2],
+        };
+        let table = Table::verity(&root);
+        assert_eq!((table.target, table.sectors, table.read_only), ("verity", 80, true));
+        let hash = "ab".repeat(32);
+        assert_eq!(
+            table.parameters,
+            format!("1 254:2 254:3 4096 4096 10 1 sha256 {hash} 0102 1 restart_on_corruption")
+        );
+        let unsalted = Table::verity(&VerityRoot { salt: Vec::new(), ..root });
+        assert!(unsalted.parameters.ends_with(&format!("{hash} - 1 restart_on_corruption")));
     }
 }
