@@ -8,7 +8,7 @@ use smol::Timer;
 use smol::future::or;
 use smol::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::error::{Error, Misuse, Step};
+use crate::error::{ChannelError, Misuse, Step};
 use crate::frame::{self, FrameFault, Slot};
 use crate::handshake::{AwaitHello, Concluded, Reception, Start};
 use crate::message::{Evidence, Identity, Message};
@@ -25,7 +25,7 @@ pub const HANDSHAKE_TIME: Duration = Duration::from_secs(30);
 /// Connects over `io` for `role`. The whole handshake may take `time`.
 ///
 /// On any error the transport is gone and nothing has been sent but handshake messages.
-pub async fn connect<S>(io: S, role: Role, terms: Terms, time: Duration) -> Result<Proven<S>, Error>
+pub async fn connect<S>(io: S, role: Role, terms: Terms, time: Duration) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -41,7 +41,7 @@ where
 /// Accepts a client over `io`. The whole handshake may take `time`; `reception` says what is served.
 ///
 /// On any error the transport is gone and nothing has been sent but handshake messages.
-pub async fn accept<S>(io: S, reception: &dyn Reception, time: Duration) -> Result<Proven<S>, Error>
+pub async fn accept<S>(io: S, reception: &dyn Reception, time: Duration) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -54,11 +54,11 @@ where
     within(time, &progress, work).await
 }
 
-async fn establish<S>(io: S, side: Side) -> Result<(TlsStream<S>, Session), Error>
+async fn establish<S>(io: S, side: Side) -> Result<(TlsStream<S>, Session), ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    tls::establish(io, side, allowance(side)).await.map_err(Error::Tls)
+    tls::establish(io, side, allowance(side)).await.map_err(ChannelError::Tls)
 }
 
 pub(crate) async fn drive_client<S>(
@@ -67,7 +67,7 @@ pub(crate) async fn drive_client<S>(
     role: Role,
     terms: Terms,
     progress: &Progress,
-) -> Result<Concluded, Error>
+) -> Result<Concluded, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -98,7 +98,7 @@ async fn drive_server<S>(
     session: Session,
     reception: &dyn Reception,
     progress: &Progress,
-) -> Result<Concluded, Error>
+) -> Result<Concluded, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -125,7 +125,10 @@ where
 }
 
 /// Hands the stream over, or tells the peer why not.
-pub(crate) async fn finish<S>(mut stream: TlsStream<S>, result: Result<Concluded, Error>) -> Result<Proven<S>, Error>
+pub(crate) async fn finish<S>(
+    mut stream: TlsStream<S>,
+    result: Result<Concluded, ChannelError>,
+) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -146,12 +149,12 @@ where
 }
 
 /// Asks the prover for an identity, off the executor if that takes long.
-async fn identity(prover: &Arc<dyn Prover>, kind: Kind) -> Result<Identity, Error> {
+async fn identity(prover: &Arc<dyn Prover>, kind: Kind) -> Result<Identity, ChannelError> {
     ask(prover, move |prover| prover.identity(kind)).await
 }
 
 /// Asks the prover for evidence, off the executor if that takes long.
-async fn evidence(prover: &Arc<dyn Prover>, request: &ProofRequest) -> Result<Evidence, Error> {
+async fn evidence(prover: &Arc<dyn Prover>, request: &ProofRequest) -> Result<Evidence, ChannelError> {
     let request = request.clone();
     ask(prover, move |prover| prover.prove(&request)).await
 }
@@ -159,28 +162,28 @@ async fn evidence(prover: &Arc<dyn Prover>, request: &ProofRequest) -> Result<Ev
 async fn ask<T: Send + 'static>(
     prover: &Arc<dyn Prover>,
     question: impl FnOnce(&dyn Prover) -> Result<T, ProofFailed> + Send + 'static,
-) -> Result<T, Error> {
+) -> Result<T, ChannelError> {
     let answer = if prover.is_slow() {
         let prover = Arc::clone(prover);
         smol::unblock(move || question(prover.as_ref())).await
     } else {
         question(prover.as_ref())
     };
-    answer.map_err(Error::CannotProve)
+    answer.map_err(ChannelError::CannotProve)
 }
 
-async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, Error> {
+async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, ChannelError> {
     frame::receive(stream, slot).await.map_err(|fault| match fault {
         FrameFault::Io(error) => match TlsError::from_io(error) {
-            TlsError::Transport(error) => Error::Frame { slot, fault: FrameFault::Io(error) },
-            protocol => Error::Tls(protocol),
+            TlsError::Transport(error) => ChannelError::Frame { slot, fault: FrameFault::Io(error) },
+            protocol => ChannelError::Tls(protocol),
         },
-        fault => Error::Frame { slot, fault },
+        fault => ChannelError::Frame { slot, fault },
     })
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> Result<(), Error> {
-    frame::send(stream, message).await.map_err(Error::Send)
+async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> Result<(), ChannelError> {
+    frame::send(stream, message).await.map_err(ChannelError::Send)
 }
 
 fn nonce() -> Result<Nonce, Misuse> {
@@ -207,11 +210,11 @@ const TLS_OVERHEAD: usize = 16 * 1024;
 async fn within<T>(
     time: Duration,
     progress: &Progress,
-    work: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
+    work: impl Future<Output = Result<T, ChannelError>>,
+) -> Result<T, ChannelError> {
     let too_late = async {
         Timer::after(time).await;
-        Err(Error::Deadline { step: progress.step(), allowed: time })
+        Err(ChannelError::Deadline { step: progress.step(), allowed: time })
     };
     or(work, too_late).await
 }

@@ -1,6 +1,6 @@
 //! Why there is no proven channel: who is at fault, what was expected, what came.
 //!
-//! Rule: a leaf error stays with its module and says one thing; [`Error`] says where it happened and to whom it
+//! Rule: a leaf error stays with its module and says one thing; [`ChannelError`] says where it happened and to whom it
 //! matters. What we know about a refusal stays here; the peer is told a [`PeerReason`].
 
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::tls::{SpkiHash, TlsError};
 
 /// Why a handshake did not end in a proven channel.
 #[derive(Debug)]
-pub enum Error {
+pub enum ChannelError {
     /// There is no TLS session.
     Tls(TlsError),
     /// A frame could not be read.
@@ -70,12 +70,14 @@ pub enum Blame {
     Network,
 }
 
-impl Error {
+impl ChannelError {
     /// Who has to act.
     pub fn blame(&self) -> Blame {
         match self {
-            Self::Tls(TlsError::Transport(_)) | Self::Send(_) | Self::Deadline { .. } => Blame::Network,
-            Self::Frame { fault: FrameFault::Io(_) | FrameFault::Truncated, .. } => Blame::Network,
+            Self::Tls(TlsError::Transport(_))
+            | Self::Frame { fault: FrameFault::Io(_) | FrameFault::Truncated, .. }
+            | Self::Send(_)
+            | Self::Deadline { .. } => Blame::Network,
             Self::CannotProve(_) | Self::Misuse(_) | Self::Tls(TlsError::NoKey) | Self::PeerRefused(_) => Blame::Us,
             Self::Tls(_) | Self::Frame { .. } | Self::OutOfTurn { .. } | Self::Version { .. } | Self::Refused(_) => {
                 Blame::Peer
@@ -124,7 +126,7 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ChannelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tls(error) => write!(f, "TLS handshake: {error}"),
@@ -143,15 +145,15 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for ChannelError {}
 
-impl From<Refused> for Error {
+impl From<Refused> for ChannelError {
     fn from(refused: Refused) -> Self {
         Self::Refused(refused)
     }
 }
 
-impl From<Misuse> for Error {
+impl From<Misuse> for ChannelError {
     fn from(misuse: Misuse) -> Self {
         Self::Misuse(misuse)
     }

@@ -26,7 +26,9 @@ mod role;
 pub mod tls;
 
 pub use driver::{HANDSHAKE_TIME, accept, connect};
-pub use error::{Blame, Error, Misuse, PeerReason, Refused, Step};
+#[doc(hidden)]
+pub use error::ChannelError as Error;
+pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
 pub use handshake::{Concluded, Reception};
 pub use nonce::Nonce;
 pub use proof::{

@@ -153,7 +153,7 @@ impl Demand {
 }
 
 /// What a side shows for its identity. Nothing of it is trusted before appraisal.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Evidence {
     /// A quote over the binding, and the activated credential.

@@ -6,7 +6,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::driver::{self, Progress};
-use crate::error::Error;
+use crate::error::ChannelError;
 use crate::frame::{self, FrameFault, Slot};
 use crate::message::Message;
 use crate::proof::Terms;
@@ -61,7 +61,7 @@ pub async fn prove_as_client<S>(
     session: Session,
     role: Role,
     terms: Terms,
-) -> Result<Proven<S>, Error>
+) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -154,6 +154,7 @@ impl Side {
     }
 
     /// The other end.
+    #[must_use]
     pub const fn peer(self) -> Self {
         match self {
             Self::Client => Self::Server,

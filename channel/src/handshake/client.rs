@@ -2,7 +2,7 @@
 
 use super::{Concluded, Part, Pending, asked_for, demands, out_of_turn};
 use crate::binding::{Bindings, Nonces};
-use crate::error::{Error, Misuse};
+use crate::error::{ChannelError, Misuse};
 use crate::frame::Slot;
 use crate::message::{Admitted, Demand, Evidence, Hello, Identity, Message, Proof, VERSION};
 use crate::nonce::Nonce;
@@ -34,7 +34,7 @@ impl Start {
     }
 
     /// Says hello.
-    pub fn hello(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitChallenge), Error> {
+    pub fn hello(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitChallenge), ChannelError> {
         asked_for(self.shows, identity.kind())?;
         let hello = Hello { version: VERSION, role: self.part.role, nonce, identity, accepts: self.accepts };
         let next = AwaitChallenge { part: self.part, session: self.session, shows: self.shows, nonce };
@@ -53,7 +53,7 @@ pub struct AwaitChallenge {
 
 impl AwaitChallenge {
     /// Takes the challenge. The server's claimed identity is looked at before this side proves anything.
-    pub fn challenged(self, message: Message, now: u64) -> Result<Challenged, Error> {
+    pub fn challenged(self, message: Message, now: u64) -> Result<Challenged, ChannelError> {
         let Message::Challenge(challenge) = message else {
             return Err(out_of_turn(Slot::Challenge, &message));
         };
@@ -83,7 +83,7 @@ impl Challenged {
     }
 
     /// Shows the evidence and demands the server's.
-    pub fn proof(self, evidence: Evidence) -> Result<(Message, AwaitVerdict), Error> {
+    pub fn proof(self, evidence: Evidence) -> Result<(Message, AwaitVerdict), ChannelError> {
         asked_for(self.request.demand().kind(), evidence.kind())?;
         let proof = Proof { evidence, demand: self.demand };
         let next = AwaitVerdict { part: self.part, pending: self.pending, bindings: self.bindings };
@@ -101,7 +101,7 @@ pub struct AwaitVerdict {
 
 impl AwaitVerdict {
     /// Appraises the server's evidence. The message must be sent before any application byte.
-    pub fn concluded(self, message: Message, now: u64) -> Result<(Message, Concluded), Error> {
+    pub fn concluded(self, message: Message, now: u64) -> Result<(Message, Concluded), ChannelError> {
         let Message::Admitted(admitted) = message else {
             return Err(out_of_turn(Slot::ServerVerdict, &message));
         };

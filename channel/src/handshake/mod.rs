@@ -21,7 +21,7 @@ pub use client::{AwaitChallenge, AwaitVerdict as AwaitServerVerdict, Challenged,
 pub use server::{Appraised, AwaitHello, AwaitProof, AwaitVerdict as AwaitClientVerdict, Greeted, Reception};
 
 use crate::binding::{Binding, Bindings};
-use crate::error::{Error, Misuse, Refused};
+use crate::error::{ChannelError, Misuse, Refused};
 use crate::frame::Slot;
 use crate::message::{Demand, Evidence, Identity, Message};
 use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Terms};
@@ -91,7 +91,7 @@ impl Part {
     }
 
     /// Looks at the peer's claim.
-    fn begin_appraisal(&self, identity: &Identity, now: u64) -> Result<(Demand, Pending), Error> {
+    fn begin_appraisal(&self, identity: &Identity, now: u64) -> Result<(Demand, Pending), ChannelError> {
         let (accepted, kind) = (self.accepts()?, identity.kind());
         if !accepted.contains(kind) {
             return Err(Refused::KindNotAccepted { accepted, got: kind }.into());
@@ -99,8 +99,8 @@ impl Part {
         let rule = self.role.rule().side(self.side.peer());
         let begun = self.terms.appraiser.begin(&Claim { identity, rule, now });
         let (demand, appraisal) = begun.map_err(|failed| match failed {
-            AppraisalFailed::Refused(refused) => Error::Refused(refused),
-            AppraisalFailed::Misuse(misuse) => Error::Misuse(misuse),
+            AppraisalFailed::Refused(refused) => ChannelError::Refused(refused),
+            AppraisalFailed::Misuse(misuse) => ChannelError::Misuse(misuse),
         })?;
         if demand.kind() != kind {
             return Err(Misuse::WrongKind { expected: kind, got: demand.kind() }.into());
@@ -116,7 +116,7 @@ struct Pending {
 }
 
 impl Pending {
-    fn conclude(self, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Error> {
+    fn conclude(self, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, ChannelError> {
         let expected = self.kind;
         if evidence.kind() != expected {
             return Err(Refused::KindChanged { expected, got: evidence.kind() }.into());
@@ -144,9 +144,9 @@ fn demands(expected: Kind, demand: &Demand) -> Result<(), Refused> {
 }
 
 /// A message that does not belong into `slot`: the peer's refusal, or a violation.
-fn out_of_turn(slot: Slot, message: &Message) -> Error {
+fn out_of_turn(slot: Slot, message: &Message) -> ChannelError {
     match message {
-        Message::Refused(body) => Error::PeerRefused(body.code),
-        other => Error::OutOfTurn { slot, got: other.name() },
+        Message::Refused(body) => ChannelError::PeerRefused(body.code),
+        other => ChannelError::OutOfTurn { slot, got: other.name() },
     }
 }

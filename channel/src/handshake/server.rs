@@ -2,7 +2,7 @@
 
 use super::{Concluded, Part, Pending, asked_for, demands, out_of_turn};
 use crate::binding::{Bindings, Nonces};
-use crate::error::{Error, Refused};
+use crate::error::{ChannelError, Refused};
 use crate::frame::Slot;
 use crate::message::{Admitted, Challenge, Demand, Evidence, Identity, Message, VERSION};
 use crate::nonce::Nonce;
@@ -37,12 +37,12 @@ impl AwaitHello {
     }
 
     /// Takes the hello. The client's claimed identity is looked at before this side shows its own.
-    pub fn greeted(self, message: Message, now: u64, reception: &dyn Reception) -> Result<Greeted, Error> {
+    pub fn greeted(self, message: Message, now: u64, reception: &dyn Reception) -> Result<Greeted, ChannelError> {
         let Message::Hello(hello) = message else {
             return Err(out_of_turn(Slot::Hello, &message));
         };
         if hello.version != VERSION {
-            return Err(Error::Version { got: hello.version });
+            return Err(ChannelError::Version { got: hello.version });
         }
         let role = hello.role;
         let terms = reception.terms(role).ok_or(Refused::Role { got: role })?;
@@ -54,7 +54,7 @@ impl AwaitHello {
 }
 
 /// The strongest kind this side has that the client takes.
-fn shows(part: &Part, accepted: Kinds) -> Result<Kind, Error> {
+fn shows(part: &Part, accepted: Kinds) -> Result<Kind, ChannelError> {
     let offered = part.shows();
     if offered.is_empty() {
         return Err(part.nothing_to_show().into());
@@ -85,7 +85,7 @@ impl Greeted {
     }
 
     /// Challenges the client.
-    pub fn challenge(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitProof), Error> {
+    pub fn challenge(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitProof), ChannelError> {
         asked_for(self.shows, identity.kind())?;
         let nonces = Nonces { client: self.client_nonce, server: nonce };
         let bindings = Bindings::new(&self.session, self.part.role, &nonces);
@@ -106,7 +106,7 @@ pub struct AwaitProof {
 
 impl AwaitProof {
     /// Appraises the client's evidence.
-    pub fn appraised(self, message: Message, now: u64) -> Result<Appraised, Error> {
+    pub fn appraised(self, message: Message, now: u64) -> Result<Appraised, ChannelError> {
         let Message::Proof(proof) = message else {
             return Err(out_of_turn(Slot::Proof, &message));
         };
@@ -138,7 +138,7 @@ impl Appraised {
     }
 
     /// Admits the client and shows this side's evidence.
-    pub fn admit(self, evidence: Evidence) -> Result<(Message, AwaitVerdict), Error> {
+    pub fn admit(self, evidence: Evidence) -> Result<(Message, AwaitVerdict), ChannelError> {
         asked_for(self.request.demand().kind(), evidence.kind())?;
         let Part { role, side, .. } = self.part;
         let concluded = Concluded { role, side, peer: self.peer, bindings: self.bindings };
@@ -154,7 +154,7 @@ pub struct AwaitVerdict {
 
 impl AwaitVerdict {
     /// Takes the client's verdict.
-    pub fn concluded(self, message: &Message) -> Result<Concluded, Error> {
+    pub fn concluded(self, message: &Message) -> Result<Concluded, ChannelError> {
         let Message::Admitted(admitted) = message else {
             return Err(out_of_turn(Slot::ClientVerdict, message));
         };

@@ -23,7 +23,7 @@ const SPKI_PREFIX: &[u8; 26] =
 
 /// `TBSCertificate` (RFC 5280 section 4.1) up to the key: version 3, serial number 1, ecdsa-with-SHA256, issuer
 /// `CN=latchkey`, valid from 1970 to 9999 (section 4.1.2.5: "To indicate that a certificate has no well-defined
-/// expiration date, the notAfter SHOULD be assigned the GeneralizedTime value of 99991231235959Z"; a node's clock may
+/// expiration date, the notAfter SHOULD be assigned the `GeneralizedTime` value of 99991231235959Z"; a node's clock may
 /// say anything), subject as issuer.
 const TBS_PREFIX: &[u8; 99] = b"\x30\x81\xbb\
     \xa0\x03\x02\x01\x02\

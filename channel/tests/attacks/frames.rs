@@ -7,8 +7,8 @@ use latchkey_channel::message::{Admitted, Demand, Evidence, Hello, Identity, Mes
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    Blame, Error, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyProver, Role, Side, Step, accept,
-    connect,
+    Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyProver, Role, Side, Step,
+    accept, connect,
 };
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,7 +18,7 @@ use crate::support::fake_tpm::FakeTpm;
 use crate::support::world::{TIME, demand, fresh_node, independent_binding, init_terms, join_terms, terms, wire};
 
 /// A hostile client against an honest join service: what the service makes of it.
-fn attack_service<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) -> (Error, F::Output) {
+fn attack_service<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) -> (ChannelError, F::Output) {
     let (_, server) = join_terms();
     let (near, far) = wire();
     let reception = move |role| (role == Role::Join).then(|| server.clone());
@@ -29,7 +29,7 @@ fn attack_service<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) ->
 }
 
 /// A hostile node against an honest command.
-fn attack_command<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) -> (Error, F::Output) {
+fn attack_command<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) -> (ChannelError, F::Output) {
     let (client, _) = init_terms();
     let (near, far) = wire();
     let key = SharedKey::new();
@@ -243,10 +243,10 @@ fn a_silent_or_slow_peer_runs_into_the_deadline() {
         // Says nothing at all.
         let (_held, far) = wire();
         let error = accept(far, &reception, short).await.unwrap_err();
-        assert!(matches!(error, Error::Deadline { step: Step::Tls, .. }), "{error}");
+        assert!(matches!(error, ChannelError::Deadline { step: Step::Tls, .. }), "{error}");
         let (near, _held) = wire();
         let error = connect(near, Role::Join, client.clone(), short).await.unwrap_err();
-        assert!(matches!(error, Error::Deadline { step: Step::Tls, .. }), "{error}");
+        assert!(matches!(error, ChannelError::Deadline { step: Step::Tls, .. }), "{error}");
 
         // Does TLS, then sends one byte of its hello every now and then.
         let (near, far) = wire();
@@ -263,7 +263,7 @@ fn a_silent_or_slow_peer_runs_into_the_deadline() {
         };
         let (service, ()) = zip(accept(far, &reception, short), dripping).await;
         let error = service.unwrap_err();
-        assert!(matches!(error, Error::Deadline { step: Step::Greeting, .. }), "{error}");
+        assert!(matches!(error, ChannelError::Deadline { step: Step::Greeting, .. }), "{error}");
         assert_eq!(error.code(), "handshake-deadline");
     });
 }

@@ -3,6 +3,8 @@
 //! Machines are fakes in software (see `support`) where the test needs a TPM in a state of its choice; `real_tpm` runs
 //! against swtpm.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -7,8 +7,8 @@ use latchkey_attestation::AttesterIdentity;
 use latchkey_attestation::parse::TpmEvidence;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Error, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed,
-    ProofRequest, Prover, Role, TpmAppraiser, TpmProver,
+    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver,
+    ProofFailed, ProofRequest, Prover, Role, TpmAppraiser, TpmProver,
 };
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Attester, EkPreference};
@@ -64,7 +64,7 @@ fn a_node_joins_is_locked_and_gets_nothing_more() {
     attester.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
     let (node, service) = join(Role::Rejoin);
     assert_eq!(service.unwrap_err().code(), "already-locked");
-    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn an_impostor_on_real_hardware_is_refused() {
     let prover = TpmProver::new(Arc::new(Mutex::new(impostor)));
     let (command, node) = meet(Role::Init, terms(NoProof, demand(&tpm, LockDemand::Open)), terms(prover, NoProof));
     assert_eq!(command.unwrap_err().code(), "image-differs");
-    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::MeasurementsRefused)));
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::MeasurementsRefused)));
 }
 
 /// Shows the certified endorsement key of a machine it does not have, and quotes with its own TPM.

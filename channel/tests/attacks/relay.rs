@@ -8,7 +8,7 @@ use latchkey_channel::message::{Demand, Evidence, Hello, Identity, Message, Proo
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    Error, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Role, Side, Terms,
+    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Role, Side, Terms,
     accept, connect,
 };
 use smol::future::zip;
@@ -55,7 +55,7 @@ impl Middle {
     }
 }
 
-fn relayed(role: Role, client: Terms, server: Terms) -> (Error, Error) {
+fn relayed(role: Role, client: Terms, server: Terms) -> (ChannelError, ChannelError) {
     let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
     let reception = move |_| Some(server.clone());
     let key = SharedKey::new();
@@ -70,7 +70,7 @@ fn relayed_evidence_of_a_node_is_refused_by_the_service() {
     let (client, server) = join_terms();
     let (node, service) = relayed(Role::Join, client, server);
     assert_eq!(service.code(), "quote-binding-mismatch");
-    assert!(matches!(node, Error::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
+    assert!(matches!(node, ChannelError::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn relayed_evidence_of_a_node_is_refused_by_the_command() {
     let (client, server) = init_terms();
     let (command, node) = relayed(Role::Init, client, server);
     assert_eq!(command.code(), "quote-binding-mismatch");
-    assert!(matches!(node, Error::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
+    assert!(matches!(node, ChannelError::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
 }
 
 /// The middle is let through by the service, because it has a machine of its own that the policy admits. The node must
@@ -251,7 +251,7 @@ fn a_diverted_connection_ends_at_another_cluster_and_is_refused() {
     let of_node = demand(&[&node], LockDemand::Open);
     let (node, service) = meet(Role::Rejoin, terms(node, of_service), terms(elsewhere, of_node));
     assert_eq!(node.unwrap_err().code(), "locked-to-another-cluster");
-    assert!(matches!(service.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+    assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
 /// The middle turns a rejoin into a join: the node's evidence says what it was made for.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::{ALPN, TlsError};
-use latchkey_channel::{Blame, Error, Role, Side, accept, connect};
+use latchkey_channel::{Blame, ChannelError, Role, Side, accept, connect};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -21,7 +21,7 @@ use smol::net::unix::UnixStream;
 use crate::support::world::{TIME, join_terms, wire};
 
 /// Lets `attack` loose on an honest server; gives the server's error and what the attack saw.
-fn attack_server<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'static) -> (Error, T) {
+fn attack_server<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'static) -> (ChannelError, T) {
     let (_, server) = join_terms();
     let (near, far) = Wire::pair().unwrap();
     let reception = move |_| Some(server.clone());
@@ -31,7 +31,7 @@ fn attack_server<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'sta
 }
 
 /// Lets `attack` loose on an honest client.
-fn attack_client<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'static) -> (Error, T) {
+fn attack_client<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'static) -> (ChannelError, T) {
     let (client, _) = join_terms();
     let (near, far) = Wire::pair().unwrap();
     let near = UnixStream::try_from(near).unwrap();
@@ -109,7 +109,7 @@ fn a_tls_1_2_server_is_refused() {
 
 #[test]
 fn something_that_is_not_tls_is_refused() {
-    let (error, _) = attack_server(|mut wire| wire.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").unwrap());
+    let (error, ()) = attack_server(|mut wire| wire.write_all(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n").unwrap());
     assert_eq!(error.code(), "tls-refused");
     let (error, ()) = attack_server(drop);
     assert_eq!((error.code(), error.blame()), ("transport-failed", Blame::Network));
@@ -241,14 +241,14 @@ fn run(mut tls: rustls::Connection, mut wire: Wire) -> rustls::Connection {
     tls
 }
 
-fn attack_with(config: ClientConfig) -> Error {
+fn attack_with(config: ClientConfig) -> ChannelError {
     attack_server(move |wire| drop(run_client(&Arc::new(config), wire))).0
 }
 
 #[test]
 fn a_client_without_a_certificate_is_refused() {
     let error = attack_with(client_config(None, &[ALPN]));
-    assert!(matches!(&error, Error::Tls(TlsError::Protocol(rustls::Error::NoCertificatesPresented))), "{error}");
+    assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::NoCertificatesPresented))), "{error}");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn another_application_protocol_is_refused() {
     ] {
         assert_eq!(attack_with(client_config(certified(), offered)).code(), code);
     }
-    let (error, _) = attack_client(|wire| {
+    let (error, ()) = attack_client(|wire| {
         drop(run_server(&Arc::new(server_config(SharedKey::new().for_rustls(), &[])), wire));
     });
     assert_eq!(error.code(), "tls-protocol-name");
@@ -299,9 +299,9 @@ fn a_certificate_without_its_key_is_refused() {
     let victim = SharedKey::new().for_rustls();
     let thief = CertifiedKey::new(victim.cert, SharedKey::new().for_rustls().key);
     let error = attack_with(client_config(Some(thief.clone()), &[ALPN]));
-    assert!(matches!(&error, Error::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
+    assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
     let (error, ()) = attack_client(|wire| drop(run_server(&Arc::new(server_config(thief, &[ALPN])), wire)));
-    assert!(matches!(&error, Error::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
+    assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
 }
 
 /// Both ends are the same party, or one mirrors the other.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    AppraiserSet, Error, Kind, Kinds, LockDemand, Misuse, NoProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver,
-    ProofFailed, ProofRequest, Prover, ProverSet, Refused, Role,
+    AppraiserSet, ChannelError, Kind, Kinds, LockDemand, Misuse, NoProof, PeerReason, PinnedKeyAppraiser,
+    PinnedKeyProver, ProofFailed, ProofRequest, Prover, ProverSet, Refused, Role,
 };
 
 use crate::support::fake_tpm::FakeTpm;
@@ -49,7 +49,7 @@ fn activation_with_another_tpms_ek_is_refused() {
     let pin = PinnedKeyAppraiser::new([service.hash()]);
     let (node, service) = meet(Role::Join, terms(chimera, pin), terms(service, of_node));
     assert_eq!(service.unwrap_err().code(), "activation-failed");
-    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::TpmNotTrusted)));
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::TpmNotTrusted)));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn an_unknown_tpm_is_refused_before_it_is_challenged() {
     let pin = PinnedKeyAppraiser::new([service.hash()]);
     let (node, service) = meet(Role::Join, terms(node, pin), terms(service, of_node));
     assert_eq!(service.unwrap_err().code(), "ek-not-pinned");
-    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::TpmNotTrusted)));
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::TpmNotTrusted)));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_locked_node_gets_no_key_again_in_this_boot() {
         let pin = PinnedKeyAppraiser::new([service.hash()]);
         let (node, service) = meet(role, terms(node, pin), terms(service, of_node));
         assert_eq!(service.unwrap_err().code(), "already-locked");
-        assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+        assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
     }
 }
 
@@ -97,7 +97,7 @@ fn a_service_on_an_unlocked_node_is_refused() {
     let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Open));
     let (node, service) = meet(Role::Join, terms(node, of_service), terms(service, of_node));
     assert_eq!(node.unwrap_err().code(), "not-locked");
-    assert!(matches!(service.unwrap_err(), Error::PeerRefused(PeerReason::LockRefused)));
+    assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
 #[test]
@@ -116,8 +116,11 @@ fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
     let pin = PinnedKeyAppraiser::new([other.hash()]);
     let (node, service) = meet(Role::Join, terms(node, pin), terms(service, of_node));
     let error = node.unwrap_err();
-    assert!(matches!(&error, Error::Refused(Refused::KeyNotPinned { got: Some(got) }) if *got == shown), "{error}");
-    assert!(matches!(service.unwrap_err(), Error::PeerRefused(PeerReason::KeyNotTrusted)));
+    assert!(
+        matches!(&error, ChannelError::Refused(Refused::KeyNotPinned { got: Some(got) }) if *got == shown),
+        "{error}"
+    );
+    assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::KeyNotTrusted)));
 }
 
 /// Shows the kinds it likes, whatever it is.
@@ -143,21 +146,21 @@ fn no_configuration_accepts_what_the_role_forbids() {
     // A join service that would take anybody.
     let service = terms(PinnedKeyProver::generate().unwrap(), NoProof);
     let (node, served) = meet(Role::Join, terms(fresh_node(), PinnedKeyAppraiser::new([])), service);
-    assert!(matches!(served.unwrap_err(), Error::Misuse(Misuse::NothingAccepted { .. })));
-    assert!(matches!(node.unwrap_err(), Error::PeerRefused(PeerReason::ProofUnavailable)));
+    assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::NothingAccepted { .. })));
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
     // A command that would take a pinned key for a node.
     let (node, key) = (fresh_node(), PinnedKeyProver::generate().unwrap());
     let (command, _) = meet(Role::Init, terms(NoProof, PinnedKeyAppraiser::new([key.hash()])), terms(node, NoProof));
-    assert!(matches!(command.unwrap_err(), Error::Misuse(Misuse::NothingAccepted { .. })));
+    assert!(matches!(command.unwrap_err(), ChannelError::Misuse(Misuse::NothingAccepted { .. })));
     // A node that would show nothing.
     let (node, _) = meet(Role::Join, terms(NoProof, PinnedKeyAppraiser::new([key.hash()])), terms(key, NoProof));
-    assert!(matches!(node.unwrap_err(), Error::Misuse(Misuse::NothingToShow { .. })));
+    assert!(matches!(node.unwrap_err(), ChannelError::Misuse(Misuse::NothingToShow { .. })));
     // A service that gives keys to locked nodes.
     let (node, service) = (locked_node(CLUSTER), PinnedKeyProver::generate().unwrap());
     let of_node = demand(&[&node], LockDemand::Either);
     let pin = PinnedKeyAppraiser::new([service.hash()]);
     let (_, served) = meet(Role::Rejoin, terms(node, pin), terms(service, of_node));
-    assert!(matches!(served.unwrap_err(), Error::Misuse(Misuse::Lock { .. })));
+    assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::Lock { .. })));
 }
 
 /// The peer chooses the kind of its evidence, and with it the verifier: only configured kinds are looked at.
@@ -169,7 +172,7 @@ fn the_peer_cannot_choose_its_verifier() {
     // The node wants a TPM, the service offers its key under the name of a TPM.
     let liar = Liar(Kinds::of(&[Kind::Tpm]), Arc::new(key));
     let (node, served) = meet(Role::Join, terms(node, AppraiserSet(vec![Arc::new(of_service)])), terms(liar, of_node));
-    assert!(matches!(served.unwrap_err(), Error::Misuse(Misuse::WrongKind { .. })));
+    assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::WrongKind { .. })));
     assert!(node.is_err());
 }
 
@@ -195,5 +198,5 @@ fn a_tpm_that_fails_says_so_and_proves_nothing() {
     let client = latchkey_channel::Terms { appraiser: Arc::new(demand(&[&node], LockDemand::Open)), ..client };
     let (command, node) = meet(Role::Init, client, terms(Broken(node), NoProof));
     assert_eq!(node.unwrap_err().to_string(), "cannot show evidence of kind tpm: TPM_RC_FAILURE");
-    assert!(matches!(command.unwrap_err(), Error::PeerRefused(PeerReason::ProofUnavailable)));
+    assert!(matches!(command.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
 }

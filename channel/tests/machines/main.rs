@@ -1,5 +1,7 @@
 //! The pure handshake machines under random peers: they never panic, and nobody gets through who should not.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "shared with the other tests")]
 mod support;
@@ -11,8 +13,8 @@ use latchkey_channel::handshake::{AwaitHello, Concluded, Start};
 use latchkey_channel::message::{Admitted, Demand, Evidence, Hello, Identity, Message, VERSION};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    Error, Kind, LockDemand, Nonce, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Prover, ProverSet, Role, SpkiHash,
-    Terms,
+    ChannelError, Kind, LockDemand, Nonce, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Prover, ProverSet, Role,
+    SpkiHash, Terms,
 };
 use proptest::prelude::*;
 
@@ -102,8 +104,8 @@ fn meddle(message: &Message, how: &Meddling, foreign: Option<&[u8]>) -> Option<M
 
 /// What each side made of a run, and all messages as they were meant.
 struct Run {
-    client: Option<Result<Concluded, Error>>,
-    server: Option<Result<Concluded, Error>>,
+    client: Option<Result<Concluded, ChannelError>>,
+    server: Option<Result<Concluded, ChannelError>>,
     said: Vec<Vec<u8>>,
 }
 
@@ -167,7 +169,7 @@ fn drive(
     Some(())
 }
 
-fn note(side: &mut Option<Result<Concluded, Error>>, error: Error) -> Option<()> {
+fn note(side: &mut Option<Result<Concluded, ChannelError>>, error: ChannelError) -> Option<()> {
     *side = Some(Err(error));
     None
 }
@@ -195,7 +197,10 @@ fn a_refusal_at_any_place_ends_the_handshake() {
         how[place] = Meddling::Replace(2);
         let run = run((session(7), session(7)), (1, 2), &how, &[]);
         let errors = [run.client, run.server].into_iter().flatten().filter_map(Result::err).collect::<Vec<_>>();
-        assert!(matches!(errors.as_slice(), [Error::PeerRefused(PeerReason::RoleRefused)]), "{place}: {errors:?}");
+        assert!(
+            matches!(errors.as_slice(), [ChannelError::PeerRefused(PeerReason::RoleRefused)]),
+            "{place}: {errors:?}"
+        );
     }
 }
 

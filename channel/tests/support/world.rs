@@ -7,8 +7,8 @@ use latchkey_attestation::verify::EkDigest;
 use latchkey_attestation::{Policy, ReferenceValues, References};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    Appraiser, Error, LockDemand, NoProof, Nonce, PinnedKeyAppraiser, PinnedKeyProver, Proven, Prover, Role, Side,
-    Terms, TpmAppraiser, accept, connect,
+    Appraiser, ChannelError, LockDemand, NoProof, Nonce, PinnedKeyAppraiser, PinnedKeyProver, Proven, Prover, Role,
+    Side, Terms, TpmAppraiser, accept, connect,
 };
 use smol::net::unix::UnixStream;
 
@@ -19,7 +19,7 @@ pub(crate) const IMAGE: [u8; 32] = [0x0b; 32];
 /// PCR 15 of the cluster's nodes.
 pub(crate) const CLUSTER: [u8; 32] = [0xc1; 32];
 /// Longer than any test's handshake takes.
-pub(crate) const TIME: Duration = Duration::from_secs(60);
+pub(crate) const TIME: Duration = Duration::from_mins(1);
 
 /// A machine running the admitted image, not locked.
 pub(crate) fn fresh_node() -> FakeTpm {
@@ -45,7 +45,7 @@ pub(crate) fn policy_trusting(rule: &str, pcr: u8, value: [u8; 32]) -> (Arc<Poli
             "pcrs": {{"enforce": [{pcr}], "warn": []}}, "lock": "pcr-15",
             "references": [{{"manifest": "test", "minimum_version": "1.0.0"}}]}}"#
     );
-    let value: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    let value = latchkey_attestation::Digest(value);
     let manifest = format!(
         r#"{{"version": 1, "name": "test", "source": "recorded", "provenance": {{"by": "test", "at": 0}},
             "images": [{{"name": "image", "version": "1.0.0",
@@ -89,7 +89,7 @@ pub(crate) fn meet(
     role: Role,
     client: Terms,
     server: Terms,
-) -> (Result<Proven<UnixStream>, Error>, Result<Proven<UnixStream>, Error>) {
+) -> (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>) {
     let (near, far) = wire();
     let reception = move |_| Some(server.clone());
     smol::block_on(smol::future::zip(connect(near, role, client, TIME), accept(far, &reception, TIME)))
