@@ -131,6 +131,7 @@ impl RecordedEvidence {
             trust,
             image,
             locked: matches!(lock, LockExpectation::LockedTo(_)),
+            pcrs: self.pcrs.clone(),
             reset_count: clock.reset_count,
             restart_count: clock.restart_count,
             firmware_version,
@@ -162,6 +163,8 @@ pub struct OfflineFinding {
     pub image: AdmittedImage,
     /// Whether the node was locked to the cluster asked for; `false` means not locked to any.
     pub locked: bool,
+    /// The quoted values.
+    pub pcrs: PcrValues,
     /// Resets of the TPM since it was cleared.
     pub reset_count: u32,
     /// Suspends and resumes since the last reset.

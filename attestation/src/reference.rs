@@ -71,9 +71,8 @@ impl ReferenceValues {
         }
         provenance.check()?;
         images.iter().try_for_each(Image::check)?;
-        if let Some(image) =
-            images.iter().enumerate().find_map(|(at, image)| images[..at].contains(image).then_some(image))
-        {
+        let twice = |(at, image): (usize, &Image)| images.iter().take(at).any(|earlier| earlier == image);
+        if let Some((_, image)) = images.iter().enumerate().find(|&candidate| twice(candidate)) {
             return Err(malformed(format!("image {} is listed twice", image.label())));
         }
         Ok(Self { version: VERSION, name, source, provenance, images })

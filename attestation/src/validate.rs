@@ -28,6 +28,8 @@ pub struct Admission {
     trust: EkTrust,
     image: AdmittedImage,
     locked: bool,
+    pcrs: PcrValues,
+    firmware_version: u64,
     reset_count: u32,
     restart_count: u32,
     warnings: Vec<Warning>,
@@ -52,6 +54,16 @@ impl Admission {
     /// Whether the node is locked to the cluster that was asked for; `false` means not locked to any.
     pub fn locked(&self) -> bool {
         self.locked
+    }
+
+    /// The quoted values.
+    pub fn pcrs(&self) -> &PcrValues {
+        &self.pcrs
+    }
+
+    /// The TPM vendor's number of its firmware.
+    pub fn firmware_version(&self) -> u64 {
+        self.firmware_version
     }
 
     /// Resets of the TPM since it was cleared: changes with every boot.
@@ -119,6 +131,8 @@ impl Policy {
             trust: evidence.trust().clone(),
             image,
             locked: matches!(lock, LockExpectation::LockedTo(_)),
+            pcrs: evidence.pcrs().clone(),
+            firmware_version: evidence.firmware_version(),
             reset_count: evidence.clock().reset_count,
             restart_count: evidence.clock().restart_count,
             warnings,

@@ -32,7 +32,7 @@ fn with(json: &Value, pointer: &str, new: Option<Value>) -> Value {
     match (new, json.pointer(pointer)) {
         (Some(value), Some(_)) => *json.pointer_mut(pointer).unwrap() = value,
         (Some(value), None) => {
-            drop(json.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.into(), value))
+            drop(json.pointer_mut(parent).unwrap().as_object_mut().unwrap().insert(key.into(), value));
         }
         (None, _) => drop(json.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key).unwrap()),
     }

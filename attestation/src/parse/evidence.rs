@@ -105,6 +105,7 @@ impl TpmChallenge {
 /// An attester's evidence for one session, nothing of it trusted yet.
 ///
 /// JSON: `{"quote": base64, "signature": base64, "pcrs": {index: hex}, "activated_secret": base64, "event_log": base64?}`.
+// Cloned as part of a message that is sent: every copy of the secret wipes itself.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpmEvidence {
