@@ -4,6 +4,7 @@
 //! and no prompt either (anchor: emergency shells give away what a lock protects), so every end is one of these.
 
 use std::panic::PanicHookInfo;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::system::RebootCommand;
@@ -14,12 +15,12 @@ use super::pid1::Pid1;
 /// How long a message of a failed boot stays readable before the machine goes on.
 pub const READING_TIME: Duration = Duration::from_secs(5);
 
-/// Restarts the machine, after everything written reached the disks.
+/// Restarts the machine, after what was written reached the disks, or ten seconds.
 pub fn reboot(pid1: Pid1) -> ! {
     end(pid1, RebootCommand::Restart)
 }
 
-/// Switches the machine off, after everything written reached the disks.
+/// Switches the machine off, after what was written reached the disks, or ten seconds.
 pub fn power_off(pid1: Pid1) -> ! {
     end(pid1, RebootCommand::PowerOff)
 }
@@ -54,7 +55,7 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
 }
 
 fn end(_: Pid1, command: RebootCommand) -> ! {
-    rustix::fs::sync();
+    write_back();
     let refusal = rustix::system::reboot(command);
     console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
     loop {
@@ -62,10 +63,26 @@ fn end(_: Pid1, command: RebootCommand) -> ! {
     }
 }
 
+/// How long disks may take to write what they have.
+const WRITE_BACK_TIME: Duration = Duration::from_secs(10);
+
+/// Writes everything to the disks. One that hangs must not keep a machine that has failed from rebooting.
+fn write_back() {
+    let (done, waiting) = mpsc::channel();
+    let thread = std::thread::Builder::new().spawn(move || {
+        rustix::fs::sync();
+        let _ = done.send(());
+    });
+    match thread {
+        Ok(_) => drop(waiting.recv_timeout(WRITE_BACK_TIME)),
+        // No memory for a thread, then: without a time limit.
+        Err(_) => rustix::fs::sync(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
 
     #[test]
     fn a_panic_report_names_the_place_but_not_the_data_at_hand() {

@@ -77,6 +77,20 @@ mod tests {
     }
 
     #[test]
+    fn a_device_the_kernel_announces_is_heard() {
+        let listener = smol::block_on(async { Listener::open().unwrap() });
+        // Writing an action here makes the kernel announce it (Documentation/ABI/testing/sysfs-uevent).
+        let announced = std::fs::read_dir("/sys/class/block")
+            .unwrap()
+            .any(|entry| std::fs::write(entry.unwrap().path().join("uevent"), "change").is_ok());
+        if !announced {
+            eprintln!("skipped: announcing a device needs root and a block device");
+            return;
+        }
+        assert!(smol::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());
+    }
+
+    #[test]
     fn the_listener_gives_up_at_its_time() {
         smol::block_on(async {
             let listener = Listener::open().unwrap();
