@@ -188,7 +188,7 @@ pub(super) fn read_key(der: &[u8]) -> Result<Spki, CertificateFault> {
 }
 
 /// Reads a peer's certificate and checks that its own key signed it.
-pub(super) fn read_self_signed(der: &[u8]) -> Result<Spki, CertificateFault> {
+pub fn read_self_signed(der: &[u8]) -> Result<Spki, CertificateFault> {
     let parts = split(der)?;
     if parts.spki.verifies(parts.tbs, parts.signature) { Ok(parts.spki) } else { Err(CertificateFault::SelfSignature) }
 }
@@ -231,6 +231,19 @@ mod tests {
         let (der, spki) = certificate();
         assert!(der.len() <= MAX_CERTIFICATE_LEN);
         assert_eq!(read_self_signed(&der), Ok(spki));
+    }
+
+    /// rustls-webpki, which takes no part in the channel, finds the same key and the same signature in it.
+    #[test]
+    fn a_second_implementation_reads_the_certificate() {
+        let key = P256Key::generate().unwrap();
+        let (der, _) = self_signed(&key).unwrap();
+        let der = rustls::pki_types::CertificateDer::from(der);
+        let parsed = webpki::EndEntityCert::try_from(&der).unwrap();
+        let signature = key.sign(b"a message").unwrap();
+        parsed.verify_signature(webpki::ring::ECDSA_P256_SHA256, b"a message", &signature).unwrap();
+        assert!(parsed.verify_signature(webpki::ring::ECDSA_P256_SHA256, b"another", &signature).is_err());
+        webpki::anchor_from_trusted_cert(&der).unwrap();
     }
 
     #[test]

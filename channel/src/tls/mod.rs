@@ -15,7 +15,7 @@ use std::io;
 use smol::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroize;
 
-pub use certificate::{BadSpkiHash, CertificateFault, MAX_CERTIFICATE_LEN, Spki, SpkiHash};
+pub use certificate::{BadSpkiHash, CertificateFault, MAX_CERTIFICATE_LEN, Spki, SpkiHash, read_self_signed};
 pub use stream::TlsStream;
 
 pub(crate) use certificate::MAX_SIGNATURE_LEN;
