@@ -55,13 +55,13 @@ pub fn probe(accelerator: Accelerator) -> Result<(), HarnessError> {
     let mut command: Command = bound(crate::doctor::need("qemu-system-x86_64")?);
     command.args(accelerator.arguments());
     command.args(["-machine", "q35", "-m", "128", "-nodefaults", "-no-user-config", "-display", "none"]);
-    command.args(["-serial", "stdio", "-no-reboot", "-append", "console=ttyS0 panic=-1", "-kernel"]);
+    command.args(["-serial", "stdio", "-no-reboot", "-append", "console=ttyS0 no_timer_check panic=-1", "-kernel"]);
     command.arg(&kernel.image).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = spawn(command).map_err(io_error("start", "qemu-system-x86_64".as_ref()))?;
     let output = child.stdout.take().ok_or_else(|| HarnessError::Unusable("no console".into()))?;
     let process = Process::watch(child).map_err(io_error("watch", "qemu-system-x86_64".as_ref()))?;
     let console = Console::read("probe", output, &run.file("probe.log"))?;
-    let result = console.expect("VFS: Unable to mount root fs", Duration::from_secs(30));
+    let result = console.expect("VFS: Unable to mount root fs", Duration::from_mins(1));
     process.kill();
     result.map(drop)
 }
