@@ -81,8 +81,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_never_pauses_does_not_keep_the_thread() {
-        let wakes = Arc::new(Wakes::default());
-        let waker = Waker::from(Arc::clone(&wakes));
+        let count = Arc::new(Wakes::default());
+        let waker = Waker::from(Arc::clone(&count));
         let mut cx = Context::from_waker(&waker);
         let mut endless = Adapter::new(smol::io::repeat(7));
         for round in 1..=3 {
@@ -91,7 +91,7 @@ mod tests {
             while Pin::new(&mut endless).poll_read(&mut cx, &mut ReadBuf::new(&mut bytes)).is_ready() {
                 reads += 1;
             }
-            assert_eq!((reads, wakes.0.load(Ordering::Relaxed)), (READS_IN_A_ROW, round), "paused, and woken to go on");
+            assert_eq!((reads, count.0.load(Ordering::Relaxed)), (READS_IN_A_ROW, round), "paused, and woken to go on");
         }
     }
 }
