@@ -4,15 +4,15 @@ default:
 
 # The life of a cluster of two machines and an impostor, live
 demo *arguments:
-    ./dev demo {{arguments}}
+    ./dev demo {{ arguments }}
 
 # All tests, the ones with real machines too
 test *arguments:
-    ./dev test {{arguments}}
+    ./dev test {{ arguments }}
 
 # All benchmarks
 bench *arguments:
-    ./dev bench {{arguments}}
+    ./dev bench {{ arguments }}
 
 # Bytes and crates of what ships
 size:
@@ -28,7 +28,7 @@ doctor:
 
 # The tests of one file with real machines, for example `just e2e measured_boot`
 e2e name *arguments:
-    cargo test --package latchkey-qemu-tests --test {{name}} -- {{arguments}}
+    cargo test --package latchkey-qemu-tests --test {{ name }} -- {{ arguments }}
 
 # Real machines boot and are measured
 e2e-boot:
@@ -40,4 +40,4 @@ codegen:
 
 # Every fuzz target for a while
 fuzz seconds="60":
-    ./dev fuzz {{seconds}}
+    ./dev fuzz {{ seconds }}
