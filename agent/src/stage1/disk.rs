@@ -19,7 +19,8 @@ const MAPPING: &str = "state";
 /// The device, open for nobody else, and what is known of it.
 pub(super) struct StateDisk {
     device: BlockDevice,
-    disk: Disk,
+    /// Gone once it is mapped: the device mapper claims it for itself.
+    disk: Option<Disk>,
     content: Content,
 }
 
@@ -62,7 +63,7 @@ impl StateDisk {
             }
             Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),
         };
-        Ok(Self { device, disk, content })
+        Ok(Self { device, disk: Some(disk), content })
     }
 
     /// Of the header that is or will be on the disk.
@@ -120,13 +121,15 @@ impl StateDisk {
         membership: Option<&Membership>,
     ) -> Result<OpenDisk, Failure> {
         let failed = |error: latchkey_disk::DiskError| Failure::new("open-disk", error.code(), &error);
+        let bug = |what: &str| Failure::new("open-disk", "agent-bug", &format!("{what}; report this"));
+        let mut disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
         let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.format(), membership) {
             (Content::Fresh { fresh, uuid, .. }, Some(attempts), Some(membership)) => {
                 let state = new_state(membership, attempts)?;
-                fresh.format(&mut self.disk, uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
+                fresh.format(&mut disk, uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
             }
             (Content::Unlocked(unlocked), None, _) => *unlocked,
-            _ => return Err(Failure::new("open-disk", "agent-bug", "the permit does not fit the disk; report this")),
+            _ => return Err(bug("the permit does not fit the disk")),
         };
         let (uuid, state) = (unlocked.uuid(), unlocked.state().clone());
         let io = |error: std::io::Error| {
@@ -134,7 +137,7 @@ impl StateDisk {
         };
         let control = Control::open().map_err(io)?;
         let name = MAPPING.parse::<MappingName>().map_err(|e| Failure::new("open-disk", "agent-bug", &e))?;
-        let (mapping, token_key) = Mapping::open(&control, &self.disk, unlocked, name).map_err(failed)?;
+        let (mapping, token_key) = Mapping::open(&control, disk, unlocked, name).map_err(failed)?;
         Ok(OpenDisk {
             device: self.device.path().display().to_string(),
             mapping: mapping.path().display().to_string(),
@@ -151,10 +154,11 @@ impl StateDisk {
             Content::Unlocked(unlocked) => unlocked.reset_permit(),
             Content::Fresh { .. } | Content::Open => None,
         };
-        let permit =
-            permit.ok_or_else(|| Failure::new("reset", "agent-bug", "this disk may not be reset; report this"))?;
+        let (Some(permit), Some(disk)) = (permit, &mut self.disk) else {
+            return Err(Failure::new("reset", "agent-bug", "this disk may not be reset; report this"));
+        };
         let marker = ResetMarker { attempts: attempts.into(), reason: code.parse().unwrap_or_default() };
-        reset(&mut self.disk, permit, &marker).map_err(|error| Failure::new("reset", error.code(), &error))
+        reset(disk, permit, &marker).map_err(|error| Failure::new("reset", error.code(), &error))
     }
 }
 
