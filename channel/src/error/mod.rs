@@ -72,7 +72,7 @@ pub enum Blame {
     Peer,
     /// This machine.
     Us,
-    /// The network between, or nobody.
+    /// The network between, or a peer that says nothing.
     Network,
 }
 
@@ -83,7 +83,10 @@ impl ChannelError {
             Self::Tls(TlsError::Transport(_))
             | Self::Frame { fault: FrameFault::Io(_) | FrameFault::Truncated, .. }
             | Self::Send(_)
-            | Self::Deadline { .. } => Blame::Network,
+            | Self::Deadline { step: Step::Tls | Step::Greeting | Step::Verdict, .. } => Blame::Network,
+            // Our own prover was at work.
+            Self::Deadline { step: Step::Identity | Step::Evidence, .. } => Blame::Us,
+            Self::PeerRefused(PeerReason::VerifierUnavailable | PeerReason::ProofUnavailable) => Blame::Peer,
             Self::CannotProve(_) | Self::Misuse(_) | Self::Tls(TlsError::NoKey) | Self::PeerRefused(_) => Blame::Us,
             Self::Tls(_) | Self::Frame { .. } | Self::OutOfTurn { .. } | Self::Version { .. } | Self::Refused(_) => {
                 Blame::Peer

@@ -1,14 +1,15 @@
 //! A peer that does not follow the protocol: too much, too little, too slow, out of turn, not of the schema.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_channel::frame::{self, FrameFault, Slot};
-use latchkey_channel::message::{Admitted, Demand, Evidence, Hello, Identity, Message, Proof};
+use latchkey_channel::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, Message, Proof};
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyProver, Role, Side, Step,
-    accept, connect,
+    AppraiserSet, Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyAppraiser,
+    PinnedKeyProver, Prover, Role, Side, Step, accept, connect,
 };
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -318,6 +319,31 @@ fn a_server_that_claims_a_tpm_and_shows_nothing_is_refused() {
     let error = command.unwrap_err();
     assert_eq!(error.code(), "evidence-kind-changed");
     assert_eq!(told, PeerReason::ProtocolViolation);
+}
+
+/// The command would take a pinned key elsewhere, and the attacker has one that is pinned; but a node proves itself by
+/// its TPM, says the role table, whatever the command is set up to accept.
+#[test]
+fn a_pinned_key_does_not_stand_for_a_node() {
+    let (node, key) = (fresh_node(), PinnedKeyProver::generate().unwrap());
+    let either = AppraiserSet(vec![
+        Arc::new(PinnedKeyAppraiser::new([key.hash()])),
+        Arc::new(demand(&[&node], LockDemand::Open)),
+    ]);
+    let (near, far) = wire();
+    let shared = SharedKey::new();
+    let attacker = async {
+        let (mut stream, _) = rig::unproven(&shared, far, Side::Server).await.unwrap();
+        let Ok(Message::Hello(hello)) = rig::receive(&mut stream, Slot::Hello).await else { panic!("no hello") };
+        assert_eq!(hello.accepts, Kinds::of(&[Kind::Tpm]));
+        let identity = key.identity(Kind::PinnedKey).unwrap();
+        let challenge = Challenge { nonce: Nonce::from_bytes([7; 32]), demand: Demand::None, identity };
+        rig::send(&mut stream, &Message::Challenge(Box::new(challenge))).await.unwrap();
+        refusal(&mut stream).await
+    };
+    let (command, told) = smol::block_on(zip(connect(near, Role::Init, terms(NoProof, either), TIME), attacker));
+    assert_eq!(command.unwrap_err().code(), "evidence-kind-refused");
+    assert_eq!(told, PeerReason::EvidenceKindRefused);
 }
 
 /// A client without a TPM asks for a ticket.

@@ -1,12 +1,15 @@
 //! What must work, so that the attacks fail for the right reason.
 
 use latchkey_channel::{
-    AppraiserSet, Kind, LockDemand, NoProof, PeerProof, PinnedKeyAppraiser, PinnedKeyProver, ProverSet, Role,
+    AppraiserSet, Kind, LockDemand, NoProof, PeerProof, PinnedKeyAppraiser, PinnedKeyProver, ProverSet, Role, accept,
+    connect,
 };
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::sync::Arc;
 
-use crate::support::world::{CLUSTER, demand, fresh_node, init_terms, join_terms, locked_node, meet, policy, terms};
+use crate::support::world::{
+    CLUSTER, TIME, demand, fresh_node, init_terms, join_terms, locked_node, meet, policy, terms, wire,
+};
 
 #[test]
 fn a_node_and_a_join_service_with_a_pinned_key_admit_each_other() {
@@ -134,5 +137,31 @@ fn truncation_is_an_error_and_not_an_end() {
         let error = service.read_to_end(&mut received).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
         assert_eq!(received, b"half a sent");
+    });
+}
+
+/// A server spawns each connection: what it awaits must be able to move between threads.
+#[test]
+fn handshakes_and_streams_can_be_spawned() {
+    let (client, server) = join_terms();
+    let (near, far) = wire();
+    let one = smol::spawn(connect(near, Role::Join, client, TIME));
+    let reception = move |_| Some(server.clone());
+    let other = smol::spawn(async move { accept(far, &reception, TIME).await });
+    let (mut node, mut service) = smol::block_on(async { (one.await.unwrap(), other.await.unwrap()) });
+    let echo = smol::spawn(async move {
+        let mut bytes = [0; 4];
+        service.read_exact(&mut bytes).await.unwrap();
+        service.write_all(&bytes).await.unwrap();
+        service.flush().await.unwrap();
+        service
+    });
+    smol::block_on(async {
+        node.write_all(b"ping").await.unwrap();
+        node.flush().await.unwrap();
+        let mut bytes = [0; 4];
+        node.read_exact(&mut bytes).await.unwrap();
+        assert_eq!(&bytes, b"ping");
+        drop(echo.await);
     });
 }

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
-use latchkey_channel::message::{Evidence, Identity};
+use latchkey_channel::binding::Binding;
+use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    AppraiserSet, ChannelError, Kind, Kinds, LockDemand, Misuse, NoProof, PeerReason, PinnedKeyAppraiser,
-    PinnedKeyProver, ProofFailed, ProofRequest, Prover, ProverSet, Refused, Role,
+    Appraisal, AppraisalFailed, Appraiser, AppraiserSet, ChannelError, Claim, Kind, Kinds, LockDemand, Misuse, NoProof,
+    PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed, ProofRequest, Prover, ProverSet, Refused,
+    Role,
 };
 
 use crate::support::fake_tpm::FakeTpm;
@@ -32,7 +34,7 @@ impl Prover for Chimera {
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
-        let latchkey_channel::message::Demand::Tpm(challenge) = request.demand() else { unreachable!() };
+        let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
         // The TPM with the EK opens the credential with the name of its own AK; the other one signs.
         let secret = self.ek.activate(challenge.credential()).unwrap();
         let (quote, signature, pcrs) = self.ak.quote(challenge, request.binding().as_bytes()).unwrap();
@@ -199,4 +201,31 @@ fn a_tpm_that_fails_says_so_and_proves_nothing() {
     let (command, node) = meet(Role::Init, client, terms(Broken(node), NoProof));
     assert_eq!(node.unwrap_err().to_string(), "cannot show evidence of kind tpm: TPM_RC_FAILURE");
     assert!(matches!(command.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
+}
+
+/// An appraiser that demands a TPM and is content with whatever comes: the machine is not.
+#[test]
+fn a_careless_appraiser_admits_nobody() {
+    struct Careless(latchkey_channel::TpmAppraiser);
+    struct Content;
+    impl Appraiser for Careless {
+        fn accepts(&self) -> Kinds {
+            self.0.accepts()
+        }
+        fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+            self.0.begin(claim).map(|(demand, _)| (demand, Box::new(Content) as Box<dyn Appraisal>))
+        }
+    }
+    impl Appraisal for Content {
+        fn conclude(self: Box<Self>, _: &Evidence, _: &Binding, _: u64) -> Result<PeerProof, Refused> {
+            Ok(PeerProof::Unproven)
+        }
+    }
+    let node = fresh_node();
+    let careless = Careless(demand(&[&node], LockDemand::Open));
+    let (command, _) = meet(Role::Init, terms(NoProof, careless), terms(node, NoProof));
+    assert!(matches!(
+        command.unwrap_err(),
+        ChannelError::Misuse(Misuse::WrongKind { expected: Kind::Tpm, got: Kind::None })
+    ));
 }
