@@ -84,10 +84,13 @@ impl ChannelError {
             | Self::Frame { fault: FrameFault::Io(_) | FrameFault::Truncated, .. }
             | Self::Send(_)
             | Self::Deadline { step: Step::Tls | Step::Greeting | Step::Verdict, .. } => Blame::Network,
-            // Our own prover was at work.
-            Self::Deadline { step: Step::Identity | Step::Evidence, .. } => Blame::Us,
             Self::PeerRefused(PeerReason::VerifierUnavailable | PeerReason::ProofUnavailable) => Blame::Peer,
-            Self::CannotProve(_) | Self::Misuse(_) | Self::Tls(TlsError::NoKey) | Self::PeerRefused(_) => Blame::Us,
+            // At these steps our own prover is at work.
+            Self::Deadline { step: Step::Identity | Step::Evidence, .. }
+            | Self::CannotProve(_)
+            | Self::Misuse(_)
+            | Self::Tls(TlsError::NoKey)
+            | Self::PeerRefused(_) => Blame::Us,
             Self::Tls(_) | Self::Frame { .. } | Self::OutOfTurn { .. } | Self::Version { .. } | Self::Refused(_) => {
                 Blame::Peer
             }
