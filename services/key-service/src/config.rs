@@ -1,18 +1,14 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
+use latchkey_foundation::config::{self, ConfigFault, check_loopback, check_range, check_schema};
 use latchkey_keys::KeyClass;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::callers::CallerName;
-
-/// Far more than thousands of callers need.
-const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
 /// The schema this program knows.
 const SCHEMA: u32 = 1;
@@ -102,49 +98,19 @@ impl Default for Limits {
 /// Why a configuration is refused. The operator's fault, all of them.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: std::io::Error,
-    },
-    /// The file is larger than any sensible one.
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Not JSON of this schema; the message names line, column and field.
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// What the parser found.
-        source: serde_json::Error,
-    },
-    /// A schema this program does not know.
-    Schema {
-        /// What the file says.
-        got: u32,
-    },
-    /// Metrics would be open to the network.
-    AdminNotLoopback {
-        /// What the file says.
-        got: SocketAddr,
-    },
+    /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
+    File(ConfigFault),
     /// Two rules for one name: which one counts would depend on their order.
     CallerTwice {
         /// The name.
         name: CallerName,
     },
-    /// A number that would switch a protection off, or the service.
-    OutOfRange {
-        /// The field.
-        field: &'static str,
-        /// Smallest and largest value.
-        range: (u32, u32),
-        /// What the file says.
-        got: u32,
-    },
+}
+
+impl From<ConfigFault> for ConfigError {
+    fn from(fault: ConfigFault) -> Self {
+        Self::File(fault)
+    }
 }
 
 impl Config {
@@ -153,30 +119,24 @@ impl Config {
     /// # Errors
     /// [`ConfigError`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = read(path)?;
-        let mut config: Self =
-            serde_json::from_slice(&text).map_err(|source| ConfigError::Syntax { path: path.to_owned(), source })?;
+        let mut config: Self = config::read(path)?;
         config.check()?;
         config.resolve_paths(path.parent().unwrap_or(Path::new("")));
         Ok(config)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        if self.schema != SCHEMA {
-            return Err(ConfigError::Schema { got: self.schema });
-        }
-        if !self.admin_listen.ip().is_loopback() {
-            return Err(ConfigError::AdminNotLoopback { got: self.admin_listen });
-        }
+        check_schema(SCHEMA, self.schema)?;
+        check_loopback(self.admin_listen)?;
         let Limits { connections, connections_per_address, handshake_seconds, shutdown_seconds } = self.limits;
-        in_range("limits.connections", connections, (1, 10_000))?;
-        in_range("limits.connections_per_address", connections_per_address, (1, 10_000))?;
-        in_range("limits.handshake_seconds", handshake_seconds, (1, 60))?;
-        in_range("limits.shutdown_seconds", shutdown_seconds, (1, 300))?;
+        check_range("limits.connections", connections, (1, 10_000))?;
+        check_range("limits.connections_per_address", connections_per_address, (1, 10_000))?;
+        check_range("limits.handshake_seconds", handshake_seconds, (1, 60))?;
+        check_range("limits.shutdown_seconds", shutdown_seconds, (1, 300))?;
         let mut names = BTreeSet::new();
         for rule in &self.callers {
-            in_range("callers[].requests_per_minute", rule.requests_per_minute, (1, 1_000_000))?;
-            in_range("callers[].burst", rule.burst, (1, 100_000))?;
+            check_range("callers[].requests_per_minute", rule.requests_per_minute, (1, 1_000_000))?;
+            check_range("callers[].burst", rule.burst, (1, 100_000))?;
             if !names.insert(&rule.name) {
                 return Err(ConfigError::CallerTwice { name: rule.name.clone() });
             }
@@ -192,34 +152,11 @@ impl Config {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let failed = |source| ConfigError::Read { path: path.to_owned(), source };
-    let mut text = Vec::new();
-    File::open(path).map_err(failed)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > MAX_FILE_SIZE {
-        return Err(ConfigError::TooLarge { path: path.to_owned() });
-    }
-    Ok(text)
-}
-
-fn in_range(field: &'static str, got: u32, range: (u32, u32)) -> Result<(), ConfigError> {
-    if (range.0..=range.1).contains(&got) { Ok(()) } else { Err(ConfigError::OutOfRange { field, range, got }) }
-}
-
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read { path, source } => write!(f, "Cannot read {}: {source}", path.display()),
-            Self::TooLarge { path } => write!(f, "{} is larger than {MAX_FILE_SIZE} bytes", path.display()),
-            Self::Syntax { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Schema { got } => write!(f, "`schema` is {got}; this program knows schema {SCHEMA}"),
-            Self::AdminNotLoopback { got } => {
-                write!(f, "`admin_listen` is {got}, which is not a loopback address; use 127.0.0.1 or [::1]")
-            }
+            Self::File(fault) => fault.fmt(f),
             Self::CallerTwice { name } => write!(f, "`callers` has two rules for {name}; join them into one"),
-            Self::OutOfRange { field, range: (low, high), got } => {
-                write!(f, "`{field}` is {got}; it must be between {low} and {high}")
-            }
         }
     }
 }

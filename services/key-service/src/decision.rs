@@ -2,7 +2,7 @@
 
 use crate::callers::Caller;
 use crate::config::CallerRule;
-use crate::rate::TokenBucket;
+use latchkey_foundation::rate::TokenBucket;
 use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, MasterSecret};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -2,26 +2,21 @@
 //!
 //! The way of a call, in code order:
 //!
-//! 1. `server` accepts within `slots`, and lets TLS take no longer than configured.
+//! 1. `server` accepts within the limits, and lets TLS take no longer than configured.
 //! 2. `tls` takes TLS 1.3 with a client certificate by a configured authority, and reads the names in it.
 //! 3. [`callers`] finds the one rule that names the caller.
 //! 4. [`decision`] checks rate, id, length and class, and derives. It is pure: no I/O, no clock.
 //! 5. `service` writes the audit line, counts, and answers.
 //!
-//! [`admin`] serves `/metrics` and `/healthz` beside it.
+//! [`latchkey_foundation`] carries it, and serves `/metrics` and `/healthz` beside it.
 
-pub mod admin;
-mod args;
 pub mod callers;
 pub mod config;
 pub mod decision;
 mod metrics;
-mod noise;
-mod rate;
 mod run;
 mod server;
 mod service;
-mod slots;
 mod tls;
 
 pub use run::run;

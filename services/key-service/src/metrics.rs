@@ -1,7 +1,7 @@
 //! Counters for Prometheus (text format 0.0.4). Labels are closed lists: no names, ids or addresses.
 
 use crate::decision::Refusal;
-use std::fmt::Write;
+use latchkey_foundation::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ impl Metrics {
 
     /// The page.
     pub(crate) fn render(&self) -> String {
-        let mut page = Page(String::with_capacity(2048));
+        let mut page = Page::new("latchkey_key_service_");
         page.family("build_info", "gauge", "The running version");
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("requests_total", "counter", "GetDataKey calls by outcome");
@@ -76,7 +76,7 @@ impl Metrics {
         for (reason, counter) in TURNED.iter().zip(&self.turned) {
             page.line("connections_refused_total", &format!("{{reason=\"{reason}\"}}"), counter.load(Relaxed));
         }
-        page.0
+        page.into_text()
     }
 }
 
@@ -86,25 +86,6 @@ pub(crate) struct OpenConnection<'a>(&'a Metrics);
 impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
-    }
-}
-
-struct Page(String);
-
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.write(format_args!(
-            "# HELP latchkey_key_service_{name} {help}.\n# TYPE latchkey_key_service_{name} {kind}\n"
-        ));
-    }
-
-    fn line(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
-        self.write(format_args!("latchkey_key_service_{name}{labels} {value}\n"));
-    }
-
-    fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        // Writing to a String does not fail.
-        let _ = self.0.write_fmt(text);
     }
 }
 

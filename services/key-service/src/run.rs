@@ -1,60 +1,49 @@
 //! From the command line to an exit code.
 
-use crate::args::{self, Command};
 use crate::config::{CallerRule, Config};
-use crate::server::{Bound, Prepared};
+use crate::server::{self, Prepared};
 use crate::tls;
-use async_signal::{Signal, Signals};
+use latchkey_foundation::program::{self, Command, Failure, print};
 use latchkey_keys::MasterSecret;
-use smol::stream::StreamExt;
-use std::error::Error;
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Wrong arguments or an unusable configuration; everything else that fails is 1.
-const UNUSABLE: u8 = 2;
+const NAME: &str = "latchkey-key-service";
+
+const HELP: &str = "\
+latchkey-key-service --config FILE [--check]
+
+Derives data keys from a master secret for callers that its configuration names,
+over gRPC with mutual TLS 1.3.
+
+  --config FILE   the configuration, JSON; key-service.example.json shows every field
+  --check         read and check everything the service needs, say what it would
+                  do, and exit without listening
+  --version       print the version
+  --help          print this
+
+Prints a line that begins with READY once it listens.
+Exit codes: 0 stopped as asked, or checked and good; 1 failed while running;
+2 wrong arguments, or a configuration that cannot be used.
+SIGTERM and SIGINT stop it; running calls are finished first.
+";
 
 /// Runs the program. `arguments` begin with the program's name.
 ///
 /// Exit codes: 0 stopped as asked, or checked and good; 1 failed while running; 2 wrong arguments or an unusable
 /// configuration.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let outcome = match args::parse(arguments.into_iter().skip(1)) {
-        Ok(Command::Help) => print(args::HELP),
+    let outcome = match program::parse(arguments.into_iter().skip(1), &["check"], &[]) {
+        Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Check(file)) => load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared))),
         Ok(Command::Serve(file)) => serve(&file),
-        Err(sentence) => Err(Failure { code: UNUSABLE, sentence }),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, sentence }) => {
-            // Without stderr there is nobody to tell; the exit code remains.
-            drop(writeln!(io::stderr(), "latchkey-key-service: {sentence}"));
-            ExitCode::from(code)
+        Ok(Command::With(file, _) | Command::Do(_, file)) => {
+            load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)))
         }
-    }
-}
-
-struct Failure {
-    code: u8,
-    sentence: String,
-}
-
-impl Failure {
-    fn unusable(error: impl Error) -> Self {
-        Self { code: UNUSABLE, sentence: error.to_string() }
-    }
-
-    fn running(error: impl Error) -> Self {
-        Self { code: 1, sentence: error.to_string() }
-    }
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    io::stdout().write_all(text.as_bytes()).map_err(Failure::running)
+        Err(sentence) => Err(Failure::unusable(sentence)),
+    };
+    program::exit(NAME, outcome)
 }
 
 /// Reads and checks everything that the service needs from files.
@@ -66,27 +55,13 @@ fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
 }
 
 fn serve(file: &Path) -> Result<(), Failure> {
-    forbid_dumps()?;
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
+    program::forbid_dumps()?;
+    program::log_to_stderr();
     let (config, prepared) = load(file)?;
-    let mut signals = Signals::new([Signal::Term, Signal::Int]).map_err(Failure::running)?;
-    smol::block_on(async {
-        let bound = Bound::open(config, prepared).await.map_err(Failure::running)?;
-        let (address, admin) = bound.addresses().map_err(Failure::running)?;
-        tracing::info!(%address, %admin, version = env!("CARGO_PKG_VERSION"), "Serving");
-        let stop = async {
-            signals.next().await;
-        };
-        bound.serve(stop).await.map_err(Failure::running)?;
-        tracing::info!("Stopped");
-        Ok(())
-    })
-}
-
-/// The master secret must not end up in a core dump, nor be read by a debugger of the same user.
-fn forbid_dumps() -> Result<(), Failure> {
-    let behavior = rustix::process::DumpableBehavior::NotDumpable;
-    rustix::process::set_dumpable_behavior(behavior).map_err(Failure::running)
+    let stop = program::asked_to_stop()?;
+    server::serve(config, prepared, stop)?;
+    tracing::info!("Stopped");
+    Ok(())
 }
 
 /// What the service would do, for `--check`.

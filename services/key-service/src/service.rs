@@ -3,12 +3,11 @@
 use crate::callers::{Caller, CallerName};
 use crate::decision::{Asked, Decision, Gate, Refusal};
 use crate::metrics::Metrics;
-use crate::noise::Noise;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
-use ring::rand::{SecureRandom, SystemRandom};
+use latchkey_foundation::noise::Noise;
+use latchkey_foundation::request_id::RequestIds;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -116,26 +115,5 @@ fn status(refusal: &Refusal, request_id: &str) -> Status {
         Refusal::BadKeyId(_) | Refusal::BadLength(_) => Status::invalid_argument(message),
         Refusal::UnknownVersion(_) => Status::not_found(message),
         Refusal::Internal => Status::internal(message),
-    }
-}
-
-/// Unique over restarts: a random prefix for the process, then a counter.
-#[derive(Debug)]
-struct RequestIds {
-    prefix: u32,
-    next: AtomicU64,
-}
-
-impl RequestIds {
-    fn new() -> Self {
-        let mut prefix = [0; 4];
-        // Only uniqueness in logs hangs on this; the process id does when there is no randomness.
-        let random = SystemRandom::new().fill(&mut prefix);
-        let prefix = random.map_or_else(|_| std::process::id(), |()| u32::from_be_bytes(prefix));
-        Self { prefix, next: AtomicU64::new(1) }
-    }
-
-    fn next(&self) -> String {
-        format!("{:08x}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
     }
 }

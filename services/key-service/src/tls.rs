@@ -3,17 +3,11 @@
 use crate::callers::CallerName;
 use crate::config::TlsFiles;
 use futures_rustls::TlsAcceptor;
-use latchkey_keys::{KeyError, read_private_file};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use latchkey_foundation::pem::{PemFault, authorities, certificates, private_key};
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::{ServerConfig, ServerConnection};
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Largest private key file, bytes.
-const MAX_KEY_FILE: usize = 64 * 1024;
 
 /// gRPC needs HTTP/2, and ALPN keeps any other protocol's bytes away from it.
 const ALPN: &[u8] = b"h2";
@@ -21,15 +15,8 @@ const ALPN: &[u8] = b"h2";
 /// Why the TLS files are refused. The operator's fault, all of them.
 #[derive(Debug)]
 pub(crate) enum TlsError {
-    /// The private key's file is unsafe or unreadable.
-    KeyFile(KeyError),
-    /// A PEM file cannot be read or holds nothing usable.
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// What is missing or wrong.
-        fault: String,
-    },
+    /// A file is unsafe, unreadable or holds nothing usable.
+    File(PemFault),
     /// The client authorities make no verifier.
     Verifier(VerifierBuilderError),
     /// Certificate and key do not belong together, or are of a kind that TLS 1.3 cannot use.
@@ -67,37 +54,10 @@ pub(crate) fn peer_names(connection: &ServerConnection) -> Vec<CallerName> {
     dns.chain(uris).collect()
 }
 
-fn authorities(path: &Path) -> Result<Arc<RootCertStore>, TlsError> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(path)? {
-        store.add(certificate).map_err(|error| pem(path, &error))?;
-    }
-    Ok(Arc::new(store))
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    match found {
-        Ok(found) if found.is_empty() => Err(pem(path, &"no certificate in PEM form")),
-        Ok(found) => Ok(found),
-        Err(error) => Err(pem(path, &error)),
-    }
-}
-
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let text = read_private_file(path, MAX_KEY_FILE).map_err(TlsError::KeyFile)?;
-    PrivateKeyDer::from_pem_slice(text.expose()).map_err(|_| pem(path, &"no private key in PEM form"))
-}
-
-fn pem(path: &Path, fault: &dyn fmt::Display) -> TlsError {
-    TlsError::Pem { path: path.to_owned(), fault: fault.to_string() }
-}
-
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::KeyFile(error) => error.fmt(f),
-            Self::Pem { path, fault } => write!(f, "{}: {fault}", path.display()),
+            Self::File(fault) => fault.fmt(f),
             Self::Verifier(error) => write!(f, "`tls.client_ca` cannot be used: {error}"),
             Self::Identity(error) => write!(f, "`tls.certificate` and `tls.private_key` cannot be used: {error}"),
         }
@@ -105,3 +65,9 @@ impl fmt::Display for TlsError {
 }
 
 impl std::error::Error for TlsError {}
+
+impl From<PemFault> for TlsError {
+    fn from(fault: PemFault) -> Self {
+        Self::File(fault)
+    }
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// The table of open connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Slots(Arc<Mutex<Table>>);
+pub struct Slots(Arc<Mutex<Table>>);
 
 #[derive(Debug)]
 struct Table {
@@ -18,18 +18,19 @@ struct Table {
 
 /// One connection's place; free again when dropped.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub struct Slot {
     table: Slots,
     peer: IpAddr,
 }
 
 impl Slots {
-    pub(crate) fn new(total: u32, per_peer: u32) -> Self {
+    /// At most `total` in all and `per_peer` for each peer.
+    pub fn new(total: u32, per_peer: u32) -> Self {
         Self(Arc::new(Mutex::new(Table { total, per_peer, open: 0, peers: HashMap::new() })))
     }
 
     /// A place, or `None` if the table or the peer's part of it is full.
-    pub(crate) fn take(&self, address: IpAddr) -> Option<Slot> {
+    pub fn take(&self, address: IpAddr) -> Option<Slot> {
         let peer = network_of(address);
         self.with(|table| {
             let of_peer = table.peers.get(&peer).copied().unwrap_or(0);
@@ -64,7 +65,7 @@ impl Drop for Slot {
 }
 
 /// What counts as one peer: an IPv4 address, or the /64 that an IPv6 host chooses its addresses from.
-fn network_of(address: IpAddr) -> IpAddr {
+pub(crate) fn network_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
         address @ IpAddr::V4(_) => address,

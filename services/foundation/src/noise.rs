@@ -9,18 +9,19 @@ const LINES_AT_ONCE: u32 = 20;
 
 /// One kind of such lines.
 #[derive(Debug)]
-pub(crate) struct Noise {
+pub struct Noise {
     started: Instant,
     state: Mutex<(TokenBucket, u64)>,
 }
 
 impl Noise {
-    pub(crate) fn new() -> Self {
+    /// A kind of its own, at full allowance.
+    pub fn new() -> Self {
         Self { started: Instant::now(), state: Mutex::new((TokenBucket::new(LINES_PER_MINUTE, LINES_AT_ONCE), 0)) }
     }
 
     /// Whether to write the line at hand: how many lines were left out since the last one, or `None` to leave it out.
-    pub(crate) fn write_now(&self) -> Option<u64> {
+    pub fn write_now(&self) -> Option<u64> {
         let (bucket, left_out) = &mut *self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if bucket.take(self.started.elapsed()) {
             Some(std::mem::take(left_out))
@@ -28,6 +29,12 @@ impl Noise {
             *left_out += 1;
             None
         }
+    }
+}
+
+impl Default for Noise {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -24,11 +24,11 @@ pub trait Admin: Send + Sync + 'static {
     /// The metrics page, Prometheus text format 0.0.4.
     fn metrics(&self) -> String;
 
-    /// Whether the service can do its work.
+    /// Whether the service can do its work. What is worth knowing although it can follows in lines of its own.
     ///
     /// # Errors
     /// A sentence that says what is missing; answered as 503.
-    fn health(&self) -> Result<(), String>;
+    fn health(&self) -> Result<Vec<String>, String>;
 }
 
 /// Answers on `listener` until dropped.
@@ -66,10 +66,10 @@ pub async fn serve(listener: TcpListener, admin: Arc<dyn Admin>) -> io::Result<(
 }
 
 /// How long to leave a listener alone that ran out of descriptors or memory; accepting at once would spin.
-pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether accepting may work again: the peer's fault, or a shortage. accept(2): "treat them like EAGAIN by retrying".
-pub(crate) fn is_transient(error: &io::Error) -> bool {
+pub fn is_transient(error: &io::Error) -> bool {
     // EBADF, EINVAL, ENOTSOCK and EFAULT mean that there is no listener any more.
     !matches!(error.raw_os_error(), Some(9 | 14 | 22 | 88))
 }
@@ -111,7 +111,9 @@ fn respond(head: &[u8], admin: &dyn Admin) -> Response {
     let response = match (method, path) {
         (b"GET" | b"HEAD", b"/metrics") => Response::new(200, admin.metrics()),
         (b"GET" | b"HEAD", b"/healthz") => match admin.health() {
-            Ok(()) => Response::new(200, "ok\n".into()),
+            Ok(notes) => {
+                Response::new(200, ["ok".to_owned()].into_iter().chain(notes).map(|line| line + "\n").collect())
+            }
             Err(reason) => Response::new(503, reason + "\n"),
         },
         (_, b"/metrics" | b"/healthz") => Response::new(405, "Use GET\n".into()),
@@ -158,25 +160,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    struct Fixed(Result<(), String>);
+    struct Fixed(Result<Vec<String>, String>);
 
     impl Admin for Fixed {
         fn metrics(&self) -> String {
             "x_total 1\n".into()
         }
 
-        fn health(&self) -> Result<(), String> {
+        fn health(&self) -> Result<Vec<String>, String> {
             self.0.clone()
         }
     }
 
     fn status(request: &str) -> u16 {
-        respond(request.as_bytes(), &Fixed(Ok(()))).status
+        respond(request.as_bytes(), &Fixed(Ok(Vec::new()))).status
     }
 
     #[test]
     fn the_two_pages_and_nothing_else() {
-        assert_eq!(respond(b"GET /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(()))).body, "x_total 1\n");
+        assert_eq!(respond(b"GET /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).body, "x_total 1\n");
         assert_eq!(status("GET /metrics?x=1 HTTP/1.0\r\n\r\n"), 200);
         assert_eq!(status("GET /healthz HTTP/1.1\r\n\r\n"), 200);
         assert_eq!(respond(b"GET /healthz HTTP/1.1\r\n\r\n", &Fixed(Err("no disk".into()))).status, 503);
@@ -188,8 +190,14 @@ mod tests {
     }
 
     #[test]
+    fn notes_follow_the_good_news() {
+        let notes = Fixed(Ok(vec!["policy is stale".into()]));
+        assert_eq!(respond(b"GET /healthz HTTP/1.1\r\n\r\n", &notes).body, "ok\npolicy is stale\n");
+    }
+
+    #[test]
     fn head_has_the_length_but_not_the_body() {
-        let bytes = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(()))).to_bytes();
+        let bytes = respond(b"HEAD /metrics HTTP/1.1\r\n\r\n", &Fixed(Ok(Vec::new()))).to_bytes();
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.contains("Content-Length: 10\r\n") && text.ends_with("\r\n\r\n"), "{text}");
     }
@@ -199,7 +207,7 @@ mod tests {
         smol::block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let serving = async { serve(listener, Arc::new(Fixed(Ok(())))).await };
+            let serving = async { serve(listener, Arc::new(Fixed(Ok(Vec::new())))).await };
             let asking = async {
                 let mut stream = TcpStream::connect(address).await.unwrap();
                 stream.write_all(&[b'a'; MAX_REQUEST]).await.unwrap();
@@ -215,7 +223,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_get_an_answer(head: Vec<u8>) {
-            let status = respond(&head, &Fixed(Ok(()))).status;
+            let status = respond(&head, &Fixed(Ok(Vec::new()))).status;
             prop_assert!([200, 400, 404, 405].contains(&status));
         }
     }

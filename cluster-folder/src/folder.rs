@@ -1,0 +1,233 @@
+//! The folder and its files.
+
+use crate::atomic::{self, Existing, TEMPORARY};
+use crate::cluster::ClusterFile;
+use crate::enrolment::Enrolment;
+use crate::error::{FolderError, Malformed};
+use crate::record::NodeRecord;
+use crate::writer::{Writer, check_file_name};
+use latchkey_attestation::{EkDigest, Policy, ReferenceValues};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
+pub const MAX_PAYLOAD: usize = 64 * 1024;
+/// Far more than a record with all its disks.
+const MAX_RECORD: usize = 64 * 1024;
+/// Policy, reference values, enrolment: what the attestation crate reads.
+const MAX_CONFIG: usize = 1024 * 1024;
+/// Reference manifests.
+const MAX_MANIFESTS: usize = 64;
+
+pub(crate) const CLUSTER: &str = "cluster.json";
+pub(crate) const NODES: &str = "nodes";
+const ENROLMENT: &str = "enrolment.json";
+const POLICY: &str = "policy.json";
+const REFERENCE: &str = "reference.json";
+const REFERENCES: &str = "references";
+const PAYLOAD: &str = "payload";
+const LOCK: &str = ".lock";
+
+/// A cluster folder. Nothing is kept open: symbolic links are followed anew with each call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// The folder at `path`, which must exist; `nodes/` is made if it is missing.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
+        let path = path.into();
+        match fs::create_dir(path.join(NODES)) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(FolderError::io("make", &path.join(NODES))(error))
+            }
+            _ => Ok(Self(path)),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The directory of the records.
+    pub fn nodes_path(&self) -> PathBuf {
+        self.0.join(NODES)
+    }
+
+    /// Files that say how to decide, whether they exist or not: what to watch.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES].iter().map(|name| self.0.join(name)).collect()
+    }
+
+    /// Where the additional manifests are.
+    pub fn references_path(&self) -> PathBuf {
+        self.0.join(REFERENCES)
+    }
+
+    /// The cluster, `None` before it is initialised.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn cluster(&self) -> Result<Option<ClusterFile>, FolderError> {
+        let path = self.0.join(CLUSTER);
+        let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(None) };
+        ClusterFile::parse(&json).map(Some).map_err(FolderError::malformed(&path))
+    }
+
+    /// The join rules.
+    ///
+    /// # Errors
+    /// [`FolderError`], also when there are none.
+    pub fn enrolment(&self) -> Result<Enrolment, FolderError> {
+        let path = self.0.join(ENROLMENT);
+        Enrolment::parse(&atomic::read(&path, MAX_CONFIG)?).map_err(FolderError::malformed(&path))
+    }
+
+    /// The attestation policy.
+    ///
+    /// # Errors
+    /// [`FolderError`], also when there is none.
+    pub fn policy(&self) -> Result<Policy, FolderError> {
+        let path = self.0.join(POLICY);
+        let policy = Policy::from_json(&atomic::read(&path, MAX_CONFIG)?);
+        policy.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))
+    }
+
+    /// All reference manifests. Whether they are those that the policy names is
+    /// [`latchkey_attestation::References::new`]'s to say.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn references(&self) -> Result<Vec<ReferenceValues>, FolderError> {
+        let mut found = Vec::new();
+        for path in self.manifest_paths()? {
+            let json = match optional(atomic::read(&path, MAX_CONFIG))? {
+                None if path.ends_with(REFERENCE) => continue,
+                None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
+                Some(json) => json,
+            };
+            let manifest = ReferenceValues::from_json(&json);
+            found.push(manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?);
+        }
+        Ok(found)
+    }
+
+    /// Opaque bytes for the nodes' cluster step; empty when there are none.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn payload(&self) -> Result<Vec<u8>, FolderError> {
+        optional(atomic::read(&self.0.join(PAYLOAD), MAX_PAYLOAD)).map(Option::unwrap_or_default)
+    }
+
+    /// All records, and what is wrong with those that cannot be read.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`] when the directory cannot be listed.
+    pub fn records(&self) -> Result<Vec<Result<NodeRecord, FolderError>>, FolderError> {
+        let nodes = self.nodes_path();
+        let entries = fs::read_dir(&nodes).map_err(FolderError::io("list", &nodes))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(FolderError::io("list", &nodes))?.file_name();
+            // Temporary files are of writes under way, or of crashes.
+            if let Some(name) = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with(TEMPORARY)) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names.iter().map(|name| self.record_in(name)).collect())
+    }
+
+    /// The record of this TPM, `None` if it is not known.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn record(&self, ek: &EkDigest) -> Result<Option<NodeRecord>, FolderError> {
+        match self.record_in(&format!("{ek}.json")) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The right to write records and to initialise the cluster. Waits for others that have it.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`].
+    pub fn writer(&self) -> Result<Writer<'_>, FolderError> {
+        Writer::wait(self, &self.0.join(LOCK))
+    }
+
+    /// Writes the join rules; durable when this returns.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn write_enrolment(&self, rules: &Enrolment) -> Result<(), FolderError> {
+        rules.check().map_err(FolderError::malformed(&self.0.join(ENROLMENT)))?;
+        let json = serde_json::to_string_pretty(rules).unwrap_or_default();
+        atomic::write(&self.0, ENROLMENT, json.as_bytes(), Existing::Replace)
+    }
+
+    /// Writes a policy that was checked; durable when this returns.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn write_policy(&self, json: &str) -> Result<(), FolderError> {
+        let path = self.0.join(POLICY);
+        Policy::from_json(json.as_bytes()).map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?;
+        atomic::write(&self.0, POLICY, json.as_bytes(), Existing::Replace)
+    }
+
+    /// Writes reference values as `reference.json`; durable when this returns.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn write_reference(&self, values: &ReferenceValues) -> Result<(), FolderError> {
+        atomic::write(&self.0, REFERENCE, values.to_json().as_bytes(), Existing::Replace)
+    }
+
+    fn record_in(&self, name: &str) -> Result<NodeRecord, FolderError> {
+        let path = self.nodes_path().join(name);
+        let record = NodeRecord::parse(&atomic::read(&path, MAX_RECORD)?).and_then(|record| {
+            check_file_name(name, &record)?;
+            Ok(record)
+        });
+        record.map_err(FolderError::malformed(&path))
+    }
+
+    fn manifest_paths(&self) -> Result<Vec<PathBuf>, FolderError> {
+        let folder = self.references_path();
+        let mut paths = vec![self.0.join(REFERENCE)];
+        match fs::read_dir(&folder) {
+            Ok(entries) => {
+                for entry in entries {
+                    let path = entry.map_err(FolderError::io("list", &folder))?.path();
+                    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+                    if path.extension().is_some_and(|extension| extension == "json") && !hidden {
+                        paths.push(path);
+                    }
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FolderError::io("list", &folder)(error)),
+        }
+        if paths.len() > MAX_MANIFESTS {
+            let fault = Malformed::Rule(format!("more than {MAX_MANIFESTS} reference manifests"));
+            return Err(FolderError::malformed(&folder)(fault));
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+fn optional<T>(read: Result<T, FolderError>) -> Result<Option<T>, FolderError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

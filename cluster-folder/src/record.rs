@@ -1,0 +1,176 @@
+//! `nodes/EK-DIGEST.json`: what is known of one TPM.
+
+use crate::cluster::{VERSION, check_version};
+use crate::error::Malformed;
+use crate::name::NodeName;
+use latchkey_attestation::EkDigest;
+use latchkey_keys::Uuid;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Disks of one record at a time. One is in use; the others are of joins whose end nobody has reported yet.
+pub const MAX_DISKS: usize = 8;
+
+/// Disks that a record remembers as replaced.
+pub const MAX_RETIRED: usize = 256;
+
+/// A node, known by its TPM. Role and name are those of its first join; what it says about itself later changes neither.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeRecord {
+    /// Schema: 1.
+    pub version: u64,
+    /// The TPM; also the file's name.
+    pub ek_sha256: EkDigest,
+    /// Unique in the cluster.
+    pub name: NodeName,
+    /// What it is in the cluster.
+    pub role: Role,
+    /// Seconds since the Unix epoch.
+    pub first_joined_at: u64,
+    /// Disks whose keys this node may have. Several, because a join request of an earlier boot may arrive late: it must not
+    /// lock out the disk in use. A report of success confirms one and retires the others.
+    pub disks: Vec<Disk>,
+    /// Disks it had before. Nobody gets their keys, and no other node may claim them.
+    #[serde(default)]
+    pub retired: Vec<Uuid>,
+    /// How its last bootstrap ended, if it told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Reported>,
+}
+
+/// A node's role, as the API spells it in lower case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Runs the cluster.
+    ControlPlane,
+    /// Runs in the cluster.
+    Worker,
+}
+
+impl Role {
+    /// The stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// One disk of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Disk {
+    /// The LUKS2 header's UUID.
+    pub uuid: Uuid,
+    /// Counts this TPM's disks from 1. A disk with a lower epoch than its record is an old copy.
+    pub epoch: u64,
+    /// Whether it is known to be in use.
+    pub state: DiskState,
+    /// The version of the master secret that its key comes from, so that rotation does not lock it out.
+    pub key_version: u32,
+    /// When its key was issued first, seconds since the Unix epoch.
+    pub issued_at: u64,
+}
+
+/// Whether a disk is known to be in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DiskState {
+    /// Its key was issued; nobody has said yet whether it is in use.
+    Pending,
+    /// Its node has reported success.
+    Confirmed,
+}
+
+/// What a node reported.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reported {
+    /// Seconds since the Unix epoch.
+    pub at: u64,
+    /// The disk it was about.
+    pub disk: Uuid,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a bootstrap ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Outcome {
+    /// The node is in the cluster.
+    Succeeded,
+    /// It is not.
+    Failed {
+        /// The node's reason code.
+        code: String,
+        /// Its sentence.
+        message: String,
+    },
+}
+
+impl NodeRecord {
+    /// The record of a node with its first disk, epoch 1. `now` is in seconds since the Unix epoch.
+    pub fn first(ek: EkDigest, name: NodeName, role: Role, disk: Uuid, key_version: u32, now: u64) -> Self {
+        let disk = Disk { uuid: disk, epoch: 1, state: DiskState::Pending, key_version, issued_at: now };
+        Self {
+            version: VERSION,
+            ek_sha256: ek,
+            name,
+            role,
+            first_joined_at: now,
+            disks: vec![disk],
+            retired: Vec::new(),
+            reported: None,
+        }
+    }
+
+    /// The disk of this UUID.
+    pub fn disk(&self, uuid: Uuid) -> Option<&Disk> {
+        self.disks.iter().find(|disk| disk.uuid == uuid)
+    }
+
+    /// The highest epoch so far.
+    pub fn epoch(&self) -> u64 {
+        self.disks.iter().map(|disk| disk.epoch).max().unwrap_or(0)
+    }
+
+    /// Every UUID that belongs to this node, in use or not.
+    pub fn uuids(&self) -> impl Iterator<Item = Uuid> {
+        self.disks.iter().map(|disk| disk.uuid).chain(self.retired.iter().copied())
+    }
+
+    /// Its JSON, for a file.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, Malformed> {
+        check_version(json)?;
+        let record: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        record.check()?;
+        Ok(record)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Malformed> {
+        let rule = |sentence: String| Err(Malformed::Rule(sentence));
+        if self.disks.is_empty() || self.disks.len() > MAX_DISKS {
+            return rule(format!("`disks` must list 1 to {MAX_DISKS} disks, and has {}", self.disks.len()));
+        }
+        if self.retired.len() > MAX_RETIRED {
+            return rule(format!("`retired` must list at most {MAX_RETIRED} disks, and has {}", self.retired.len()));
+        }
+        let uuids: BTreeSet<_> = self.uuids().collect();
+        let epochs: BTreeSet<_> = self.disks.iter().map(|disk| disk.epoch).collect();
+        if uuids.len() != self.disks.len() + self.retired.len() || epochs.len() != self.disks.len() {
+            return rule("a UUID or an epoch is listed twice".to_owned());
+        }
+        if self.disks.iter().any(|disk| disk.epoch == 0 || disk.key_version == 0) {
+            return rule("epochs and key versions begin at 1".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! A service as a program: arguments, exit codes, signals, the log.
+
+use async_signal::{Signal, Signals};
+use smol::stream::StreamExt;
+use std::error::Error;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Exit code for wrong arguments or an unusable configuration; everything else that fails is 1.
+const UNUSABLE: u8 = 2;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// `--config FILE`: run.
+    Serve(PathBuf),
+    /// `--config FILE` with one of the program's flags, named without its dashes: do that with the configuration.
+    With(PathBuf, &'static str),
+    /// One of the program's options with a value, named without its dashes: do that, without a configuration.
+    Do(&'static str, PathBuf),
+    /// `--version`
+    Version,
+    /// `--help`
+    Help,
+}
+
+/// Parses everything behind the program's name. `flags` go with `--config`, `options` take a file each.
+///
+/// # Errors
+/// A sentence that says what is wrong with the arguments.
+pub fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    flags: &[&'static str],
+    options: &[&'static str],
+) -> Result<Command, String> {
+    use lexopt::Arg::Long;
+    let mut parser = lexopt::Parser::from_args(arguments);
+    let (mut config, mut flag, mut option) = (None, None, None);
+    while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
+        let Long(name) = argument else { return Err(argument.unexpected().to_string()) };
+        let known = |list: &[&'static str]| list.iter().copied().find(|known| *known == name);
+        match (name, known(flags), known(options)) {
+            ("version", ..) => return Ok(Command::Version),
+            ("help", ..) => return Ok(Command::Help),
+            ("config", ..) => once(&mut config, value(&mut parser)?, "--config")?,
+            (_, Some(found), _) => once(&mut flag, found, "a flag")?,
+            (_, _, Some(found)) => once(&mut option, (found, value(&mut parser)?), "an option")?,
+            _ => return Err(argument.unexpected().to_string()),
+        }
+    }
+    match (config, flag, option) {
+        (Some(file), None, None) => Ok(Command::Serve(file)),
+        (Some(file), Some(flag), None) => Ok(Command::With(file, flag)),
+        (None, None, Some((option, file))) => Ok(Command::Do(option, file)),
+        (_, _, Some((option, _))) => Err(format!("--{option} goes with no other option")),
+        (None, _, None) => Err("--config FILE is missing; --help says more".to_owned()),
+    }
+}
+
+fn value(parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
+    parser.value().map(PathBuf::from).map_err(|error| error.to_string())
+}
+
+fn once<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("{what} may be given once")),
+    }
+}
+
+/// Why the program ends otherwise than asked.
+#[derive(Debug)]
+pub struct Failure {
+    code: u8,
+    sentence: String,
+}
+
+impl Failure {
+    /// Wrong arguments or an unusable configuration: exit code 2.
+    pub fn unusable(why: impl ToString) -> Self {
+        Self { code: UNUSABLE, sentence: why.to_string() }
+    }
+
+    /// Failed while running: exit code 1.
+    pub fn running(error: impl Error) -> Self {
+        Self { code: 1, sentence: error.to_string() }
+    }
+}
+
+/// The exit code of an outcome; a failure is said on stderr.
+pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, sentence }) => {
+            // Without stderr there is nobody to tell; the exit code remains.
+            drop(writeln!(io::stderr(), "{program}: {sentence}"));
+            ExitCode::from(code)
+        }
+    }
+}
+
+/// Writes to stdout.
+///
+/// # Errors
+/// When stdout is closed or full.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::running)
+}
+
+/// Secrets must not end up in a core dump, nor be read by a debugger of the same user.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn forbid_dumps() -> Result<(), Failure> {
+    let behavior = rustix::process::DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(behavior).map_err(Failure::running)
+}
+
+/// Structured log lines on stderr from here on.
+pub fn log_to_stderr() {
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
+}
+
+/// SIGTERM or SIGINT, as a future. Signals are caught from this call on.
+///
+/// # Errors
+/// When the handlers cannot be installed.
+pub fn asked_to_stop() -> Result<impl Future<Output = ()>, Failure> {
+    let mut signals = Signals::new([Signal::Term, Signal::Int]).map_err(Failure::running)?;
+    Ok(async move {
+        signals.next().await;
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Command, String> {
+        parse(arguments.iter().map(OsString::from), &["check"], &["new-key"])
+    }
+
+    #[test]
+    fn every_form_is_understood() {
+        assert_eq!(parsed(&["--config", "c.json"]), Ok(Command::Serve("c.json".into())));
+        assert_eq!(parsed(&["--check", "--config=c.json"]), Ok(Command::With("c.json".into(), "check")));
+        assert_eq!(parsed(&["--new-key", "k"]), Ok(Command::Do("new-key", "k".into())));
+        assert_eq!(parsed(&["--version"]), Ok(Command::Version));
+        assert_eq!(parsed(&["--help"]), Ok(Command::Help));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for arguments in [
+            &[][..],
+            &["--config"],
+            &["--check"],
+            &["c.json"],
+            &["--config=a", "--config=b"],
+            &["--config=a", "--check", "--check"],
+            &["--config=a", "--new-key=k"],
+            &["--check", "--new-key=k"],
+            &["--new-key"],
+            &["--debug"],
+        ] {
+            assert!(parsed(arguments).is_err(), "{arguments:?}");
+        }
+    }
+}
