@@ -36,10 +36,7 @@ impl RootFs {
     pub fn operating_system(agent: Vec<u8>, then: &str) -> Result<Self, HarnessError> {
         let start = format!(
             "#!/bin/sh
-mountpoint -q /proc || mount -t proc proc /proc
-mountpoint -q /sys || mount -t sysfs sys /sys
-mountpoint -q /dev || mount -t devtmpfs dev /dev
-mountpoint -q /run || mount -t tmpfs run /run
+# The agent has brought /proc, /sys, /dev and /run along.
 mount -t tmpfs tmp /tmp
 /usr/bin/latchkey-agent stage2
 echo OS stage2 $?
