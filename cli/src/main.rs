@@ -1,3 +1,7 @@
-//! latchkey, the command line.
+//! `latchkey`: see the library for everything, and `latchkey --help` for the rest.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchkey_cli::run(std::env::args_os().skip(1)).into()
+}

@@ -1,0 +1,126 @@
+//! Reading what the user names, bounded; writing what nobody else may read, atomically.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use latchkey_keys::SecretVec;
+use zeroize::Zeroizing;
+
+use crate::failure::{Exit, Failure};
+
+/// Who may read a new file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readers {
+    /// Mode 0600.
+    OwnerOnly,
+    /// What the umask leaves of 0644.
+    Anyone,
+}
+
+impl Readers {
+    const fn mode(self) -> u32 {
+        match self {
+            Self::OwnerOnly => 0o600,
+            Self::Anyone => 0o644,
+        }
+    }
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    read_from(file, limit).map_err(|error| unreadable(path, &error))
+}
+
+/// Reads a secret: from a file that only its owner can read, or from standard input if `path` is `-`. One line break at
+/// its end is not part of it.
+pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, Failure> {
+    let secret = if path == Path::new("-") {
+        let mut bytes = Zeroizing::new(vec![0; limit + 2]);
+        let length = fill(io::stdin().lock(), &mut bytes).map_err(|error| unreadable(path, &error))?;
+        bytes.truncate(length);
+        bytes.into()
+    } else {
+        latchkey_keys::read_private_file(path, limit + 1)?
+    };
+    let text = secret.expose();
+    let end = text.strip_suffix(b"\r\n").or_else(|| text.strip_suffix(b"\n")).unwrap_or(text);
+    if end.len() > limit {
+        return Err(Failure::usage(format!("{}: longer than {limit} bytes", path.display())));
+    }
+    Ok(SecretVec::from_slice(end))
+}
+
+/// Fills the buffer or reads to the end, whatever comes first: a secret is read into one place that is wiped.
+fn fill(mut input: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match input.read(rest) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn read_from(input: impl Read, limit: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One byte more tells a file that is too long from one that just fits.
+    input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit { Err(io::Error::other(format!("longer than {limit} bytes"))) } else { Ok(bytes) }
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Usage, "file-unreadable", format!("cannot read {}", path.display())).because(error.to_string())
+}
+
+/// Writes a file that must not exist yet; durable when this returns.
+pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
+    let mut file = create_new(path, readers).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Failure::new(Exit::Usage, "file-exists", format!("{} exists already", path.display()))
+                .fix("choose another name, or move the file away: it is never overwritten")
+        }
+        _ => unwritable(path, &error),
+    })?;
+    file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| sync_folder_of(path)).map_err(|error| {
+        // What is half written is worth nothing; that it stays would be worse than that removing it fails.
+        drop(fs::remove_file(path));
+        unwritable(path, &error)
+    })
+}
+
+/// Replaces a file, or makes it: readers see the old content or the new one, after a power cut too.
+pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    // Left by a crash: nothing that was finished has this name.
+    drop(fs::remove_file(&new));
+    write_new(&new, content, readers)?;
+    fs::rename(&new, path).and_then(|()| sync_folder_of(path)).map_err(|error| unwritable(path, &error))
+}
+
+/// Makes a folder that only its owner can enter; one that exists is left as it is.
+pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| unwritable(path, &error))
+}
+
+fn create_new(path: &Path, readers: Readers) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::local("file-unwritable", format!("cannot write {}", path.display())).because(error.to_string())
+}

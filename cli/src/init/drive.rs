@@ -1,0 +1,384 @@
+//! Drives one init to its end, over as many connections as it takes.
+//!
+//! | the node is | seen by | what is done |
+//! |---|---|---|
+//! | fresh | role `init` is served | send the keys, follow stage 1 |
+//! | bootstrapping on our cluster | role `attach` is served, PCR 15 is ours | follow stage 2, fetch the credentials |
+//! | waiting for its disk's key | role `recover` is served | the same keys again, if this init made that disk |
+//! | anything else | | say so and stop |
+//!
+//! Which of these it is, is tried in the order of likelihood; [`Drive::look`] asks where that fails.
+
+use std::time::Duration;
+
+use latchkey_api::v1::{AttachRequest, Failed, InitRequest, NodeStage, Succeeded};
+use latchkey_attestation::{EkDigest, Policy, ReasonCode};
+use latchkey_channel::{LockDemand, Role};
+use latchkey_keys::{ClusterId, KeyId, Uuid};
+
+use super::follow::{End, Follower};
+use super::journal::{Journal, Stage};
+use super::{Job, measurement_secret};
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::folder::{Cluster, NodeRecord};
+use crate::node::{self, Description, Node, Patience, Trouble, refused_call, waiting_for};
+use crate::output::{Output, Tone};
+use crate::recover;
+use crate::trust::now;
+use crate::verify::proven_in_words;
+
+pub(super) struct Drive<'a> {
+    job: &'a Job,
+    journal: Journal,
+    output: &'a Output,
+    goal: Goal,
+    node_name: String,
+    follower: Follower<'a>,
+}
+
+/// What the next connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    Init,
+    Attach,
+    Recover,
+    Look,
+}
+
+/// How it ended.
+pub(super) struct Ending {
+    pub(super) node_name: String,
+    pub(super) ek: EkDigest,
+    pub(super) disk: Uuid,
+    pub(super) cluster_id: ClusterId,
+    pub(super) admin_config: AdminConfig,
+    pub(super) took: Duration,
+}
+
+/// Where the cluster's credentials are.
+pub(super) enum AdminConfig {
+    Written(std::path::PathBuf),
+    /// The cluster step made none.
+    None,
+    /// The node had finished before anybody fetched them.
+    NotFetched,
+}
+
+type Attempt<T> = Result<T, Trouble>;
+
+impl<'a> Drive<'a> {
+    pub(super) fn new(job: &'a Job, journal: Journal, output: &'a Output) -> Self {
+        let goal = match journal.stage {
+            Stage::Prepared | Stage::Sent { .. } => Goal::Init,
+            Stage::Locked { .. } | Stage::Done { .. } => Goal::Attach,
+        };
+        Self { job, journal, output, goal, node_name: String::new(), follower: Follower::new(output) }
+    }
+
+    /// Connects until it is done, or cannot be done.
+    pub(super) async fn to_the_end(mut self, mut patience: Patience) -> Result<Ending, Failure> {
+        loop {
+            match patience.limit(self.step()).await {
+                Ok(None) => patience.renewed(),
+                Ok(Some(admin_config)) => return self.ending(admin_config, patience.elapsed()),
+                Err(Trouble::Lost(failure)) => {
+                    self.output.waiting(&waiting_for(&failure));
+                    patience.after(failure).await.map_err(|failure| self.may_be_resumed(failure))?;
+                }
+                Err(Trouble::OtherStage(failure)) => {
+                    self.goal = Goal::Look;
+                    patience.after(failure).await?;
+                }
+                Err(Trouble::Fatal(failure)) => return Err(self.may_be_resumed(failure)),
+            }
+        }
+    }
+
+    fn ending(&self, admin_config: AdminConfig, took: Duration) -> Result<Ending, Failure> {
+        let gone = || Failure::local("journal-lost", "the journal names no machine");
+        let (ek, disk) = self.journal.stage.machine().ok_or_else(gone)?;
+        let node_name = self.node_name.clone();
+        Ok(Ending { node_name, ek, disk, cluster_id: self.journal.cluster_id, admin_config, took })
+    }
+
+    fn may_be_resumed(&self, failure: Failure) -> Failure {
+        if self.journal.stage.machine().is_none() || failure.exit != Exit::Unreachable {
+            return failure;
+        }
+        failure.fix("look at the node's console; nothing is lost: run the same command again to go on")
+    }
+
+    /// One connection; the credentials once there are some.
+    async fn step(&mut self) -> Attempt<Option<AdminConfig>> {
+        match self.goal {
+            Goal::Init => self.init().await.map(|()| None),
+            Goal::Look => self.look().await.map(|()| None),
+            Goal::Attach => self.attach().await.map(Some),
+            Goal::Recover => self.recover().await,
+        }
+    }
+
+    async fn init(&mut self) -> Attempt<()> {
+        let node = self.connect(Role::Init, LockDemand::Open).await?;
+        let described = node.describe(&self.job.address).await?;
+        let ek = node.admission.ek_digest();
+        self.introduce(&node, &described);
+        self.same_machine(ek)?;
+        let before = self.journal.stage;
+        self.enter(Stage::Sent { ek, disk: described.disk })?;
+        let request = self.request(described.disk).map_err(Trouble::Fatal)?;
+        let ended = match node.init().init(&request, None).await {
+            Ok(mut events) => self.follower.follow(&mut events).await,
+            Err(status) => Err(status),
+        };
+        match ended {
+            Ok(End::Locked(cluster_id)) => {
+                self.ours(&cluster_id)?;
+                self.locked(ek, described.disk)
+            }
+            Ok(End::Failed(failed)) => {
+                self.enter(Stage::Prepared)?;
+                Err(self.failed("the node could not become the first of a cluster", &failed))
+            }
+            Ok(End::Succeeded(_)) => Err(self.out_of_turn("`succeeded` before `locked`")),
+            Ok(End::Silent) => Err(self.silent()),
+            Err(status) => Err(self.not_taken(refused_call(&self.job.address, &status), before)?),
+        }
+    }
+
+    /// The node took nothing, or nobody knows. If an earlier connection may have brought the keys, "too late" may be about
+    /// ourselves.
+    fn not_taken(&mut self, refused: node::RefusedCall, before: Stage) -> Attempt<Trouble> {
+        let may_be_ours = before.machine().is_some();
+        Ok(match refused.kind {
+            node::CallKind::Lost => refused.trouble(),
+            node::CallKind::State if may_be_ours => Trouble::Lost(refused.trouble().into_failure()),
+            _ => {
+                self.enter(before)?;
+                refused.trouble()
+            }
+        })
+    }
+
+    /// Asks what the node is waiting for.
+    async fn look(&mut self) -> Attempt<()> {
+        let node = self.connect(Role::Verify, LockDemand::Either).await?;
+        let described = node.describe_any(&self.job.address).await?;
+        let ek = node.admission.ek_digest();
+        self.introduce(&node, &described);
+        let ours = self.journal.stage.machine().is_some_and(|(machine, _)| machine == ek);
+        let lock = node.admission.pcrs().value(Policy::LOCK_PCR);
+        let on_our_cluster = lock.is_some_and(|lock| *lock.as_bytes() == self.journal.cluster_id.locked_pcr15());
+        match described.stage {
+            NodeStage::Fresh => self.goal = Goal::Init,
+            NodeStage::Bootstrapping if ours && on_our_cluster => self.locked(ek, described.disk)?,
+            NodeStage::Existing if ours => self.goal = Goal::Recover,
+            NodeStage::Bootstrapping => {
+                let what = "the node is being made a member of another cluster, or of this one by somebody else";
+                let failure = Failure::new(Exit::Node, "already-activating", what);
+                let cluster = format!("it says that its cluster is {}", described.cluster_id);
+                return Err(Trouble::Fatal(failure.because(cluster).fix("choose another node")));
+            }
+            NodeStage::Existing => {
+                let failure = Failure::new(Exit::Node, "disk-in-use", "the node's disk belongs to a cluster already");
+                let fix = "choose another node, or wipe the first 16 MiB of its state disk; \
+                           if it is yours and waits for its key, run `latchkey recover`";
+                return Err(Trouble::Fatal(failure.fix(fix)));
+            }
+            NodeStage::Unspecified => return Err(self.out_of_turn("a stage that this release does not know")),
+        }
+        Ok(())
+    }
+
+    async fn attach(&mut self) -> Attempt<AdminConfig> {
+        let cluster_id = self.journal.cluster_id;
+        let node = self.connect(Role::Attach, LockDemand::LockedTo(cluster_id.locked_pcr15())).await?;
+        let ek = node.admission.ek_digest();
+        self.same_machine(ek)?;
+        let request = AttachRequest {
+            init_secret: self.job.init_secret.expose().to_vec(),
+            cluster_id: cluster_id.as_bytes().to_vec(),
+        };
+        if self.node_name.is_empty() {
+            let described = node.describe(&self.job.address).await?;
+            self.introduce(&node, &described);
+        }
+        self.output.say(Tone::Good, "attached", "the node proves its lock on this cluster; its bootstrap goes on");
+        let ended = match node.init().attach(&request, None).await {
+            Ok(mut events) => self.follower.follow(&mut events).await,
+            Err(status) => Err(status),
+        };
+        match ended {
+            Ok(End::Succeeded(succeeded)) => self.succeeded(succeeded),
+            Ok(End::Failed(failed)) => Err(self.bootstrap_failed(&failed)),
+            Ok(End::Locked(_)) => Err(self.out_of_turn("`locked` in stage 2")),
+            Ok(End::Silent) => Err(self.silent()),
+            Err(status) => Err(refused_call(&self.job.address, &status).trouble()),
+        }
+    }
+
+    /// The disk that this init made waits for its key: the node was restarted.
+    async fn recover(&mut self) -> Attempt<Option<AdminConfig>> {
+        let node = self.connect(Role::Recover, LockDemand::Open).await?;
+        let described = node.describe_recovery(&self.job.address).await?;
+        let ek = node.admission.ek_digest();
+        self.same_machine(ek)?;
+        match recover::push(&node, &self.job.address, &self.job.master, described.disk).await {
+            Ok(cluster_id) => {
+                self.ours(cluster_id.as_bytes())?;
+                self.locked(ek, described.disk)?;
+                self.member("member")?;
+                self.enter(Stage::Done { ek, disk: described.disk })?;
+                Ok(Some(AdminConfig::NotFetched))
+            }
+            // Its first bootstrap never finished: it resets its disk and is fresh again.
+            Err(refused) if refused.code.as_deref() == Some("bootstrap-unfinished") => {
+                self.goal = Goal::Init;
+                Err(Trouble::Lost(refused.trouble().into_failure()))
+            }
+            Err(refused) => Err(refused.trouble()),
+        }
+    }
+
+    async fn connect(&self, role: Role, lock: LockDemand) -> Attempt<Node> {
+        self.output.waiting(&format!("connecting to {}", self.job.address));
+        let connected = node::connect(&self.job.address, role, &self.job.trust, lock, None).await;
+        connected.map_err(|trouble| {
+            // Locked since a moment ago, by the keys that an earlier connection brought, and about to change its stage.
+            let leaving = trouble.reason() == Some(ReasonCode::AlreadyLocked);
+            if leaving && self.journal.stage.machine().is_some() {
+                Trouble::Lost(trouble.into_failure())
+            } else {
+                trouble
+            }
+        })
+    }
+
+    /// Says what was proven, once.
+    fn introduce(&mut self, node: &Node, described: &Description) {
+        if self.node_name.is_empty() {
+            self.output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
+            let Description { node_name, disk, agent_version, .. } = described;
+            self.output.say(Tone::Plain, "node", &format!("{node_name}, disk {disk}, agent {agent_version}"));
+        }
+        self.node_name.clone_from(&described.node_name);
+    }
+
+    /// One folder, one cluster, one first machine.
+    fn same_machine(&self, ek: EkDigest) -> Attempt<()> {
+        match self.journal.stage.machine() {
+            Some((machine, _)) if machine != ek => {
+                let what = format!("the cluster in {} was begun on another machine", self.job.folder.shown());
+                let failure = Failure::new(Exit::Failed, "another-machine", what);
+                let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
+                Err(Trouble::Fatal(failure.because(causes).fix("use that machine's address, or another folder")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn ours(&self, cluster_id: &[u8]) -> Attempt<()> {
+        if cluster_id == self.journal.cluster_id.as_bytes() {
+            return Ok(());
+        }
+        let failure = Failure::new(Exit::Node, "wrong-cluster", "the node says that it is in another cluster");
+        Err(Trouble::Fatal(
+            failure.because(format!("it says {}", hex::encode(cluster_id.get(..32).unwrap_or(cluster_id)))),
+        ))
+    }
+
+    fn request(&self, disk: Uuid) -> Result<InitRequest, Failure> {
+        Ok(InitRequest {
+            init_secret: self.job.init_secret.expose().to_vec(),
+            cluster_name: self.job.name.clone(),
+            disk_uuid: disk.to_string(),
+            state_disk_key: self.job.master.derive_current(&KeyId::StateDisk(disk))?.expose().to_vec(),
+            measurement_secret: measurement_secret(&self.job.master)?.expose().to_vec(),
+            measurement_salt: self.journal.salt()?.to_vec(),
+            settings: Some(self.job.settings.clone()),
+        })
+    }
+
+    /// The cluster exists from here on: its id is in a TPM and on a disk.
+    fn locked(&mut self, ek: EkDigest, disk: Uuid) -> Attempt<()> {
+        let cluster = Cluster::new(&self.job.name, self.journal.cluster_id, self.journal.salt_text(), now());
+        self.job.folder.write_cluster(&cluster).map_err(Trouble::Fatal)?;
+        let record = NodeRecord::first(ek, &self.node_name, disk, now());
+        self.job.folder.write_node(&record).map_err(Trouble::Fatal)?;
+        self.enter(Stage::Locked { ek, disk })?;
+        self.goal = Goal::Attach;
+        self.output.say(Tone::Good, "locked", &format!("on cluster {}", self.journal.cluster_id));
+        self.output.waiting("the node changes to its operating system");
+        Ok(())
+    }
+
+    fn succeeded(&mut self, mut succeeded: Succeeded) -> Attempt<AdminConfig> {
+        self.ours(&succeeded.cluster_id)?;
+        let config = succeeded.take_admin_config();
+        let written = if config.is_empty() {
+            AdminConfig::None
+        } else {
+            AdminConfig::Written(self.keep_admin_config(&config).map_err(Trouble::Fatal)?)
+        };
+        self.member("member")?;
+        if let Some((ek, disk)) = self.journal.stage.machine() {
+            self.enter(Stage::Done { ek, disk })?;
+        }
+        Ok(written)
+    }
+
+    /// The node gives them once. If the file cannot be made, another place is better than none.
+    fn keep_admin_config(&self, config: &[u8]) -> Result<std::path::PathBuf, Failure> {
+        let wanted = self.job.admin_config.clone();
+        match files::write_new(&wanted, config, Readers::OwnerOnly) {
+            Ok(()) => Ok(wanted),
+            Err(failure) => {
+                let other = self.job.folder.path(&format!("admin-{}.conf", now()));
+                self.output.say(Tone::Warning, "warning", &format!("{}; using {}", failure.what, other.display()));
+                files::write_new(&other, config, Readers::OwnerOnly).map(|()| other)
+            }
+        }
+    }
+
+    fn bootstrap_failed(&mut self, failed: &Failed) -> Trouble {
+        let trouble = self.failed("the cluster's bootstrap failed", failed);
+        let noted = self.member(&format!("failed: {}", crate::output::printable(&failed.code)));
+        // The node starts anew: this init may, too, with the same salt.
+        let noted = if failed.disk_reset { noted.and_then(|()| self.enter(Stage::Prepared)) } else { noted };
+        noted.err().unwrap_or(trouble)
+    }
+
+    fn member(&self, outcome: &str) -> Attempt<()> {
+        let Some((ek, _)) = self.journal.stage.machine() else { return Ok(()) };
+        let noted = self.job.folder.node(ek).and_then(|record| match record {
+            Some(record) => self.job.folder.write_node(&record.with_outcome(outcome)),
+            None => Ok(()),
+        });
+        noted.map_err(Trouble::Fatal)
+    }
+
+    fn failed(&self, what: &str, failed: &Failed) -> Trouble {
+        self.follower.show_log(&failed.log_tail);
+        let code = crate::output::printable(failed.code.get(..64).unwrap_or(&failed.code));
+        let failure = Failure::new(Exit::Node, code.clone(), format!("{what}: {code}")).because(&failed.message);
+        Trouble::Fatal(failure.fix(if failed.disk_reset {
+            "mend the cause; the node resets its disk and restarts, and the same command begins anew"
+        } else {
+            "mend the cause, restart the node, and run the same command again"
+        }))
+    }
+
+    fn silent(&self) -> Trouble {
+        Trouble::lost(&self.job.address, "connection-lost", "the node ended the call without a result")
+    }
+
+    fn out_of_turn(&self, got: &str) -> Trouble {
+        let what = format!("the node at {} says what it must not say here: {got}", self.job.address);
+        Trouble::Fatal(Failure::new(Exit::Node, "out-of-turn", what).fix("run the same release on both sides"))
+    }
+
+    fn enter(&mut self, stage: Stage) -> Attempt<()> {
+        self.journal.enter(&self.job.folder, stage).map_err(Trouble::Fatal)
+    }
+}

@@ -1,0 +1,131 @@
+//! How far an init has come: written before each step that cannot be taken back, so that a command that stopped anywhere
+//! is taken up where it was, with the same salt and therefore for the same cluster.
+
+use latchkey_attestation::EkDigest;
+use latchkey_keys::{ClusterId, MasterSecret, Secret, Uuid};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::files::Readers;
+use crate::folder::Folder;
+use crate::trust::now;
+
+const NAME: &str = "init.json";
+const VERSION: u32 = 1;
+
+/// `init.json`. Holds no secret: the salt is public once the first node is locked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Journal {
+    version: u32,
+    pub(super) cluster_name: String,
+    pub(super) cluster_id: ClusterId,
+    measurement_salt: String,
+    pub(super) began_at: u64,
+    pub(super) stage: Stage,
+}
+
+/// What has happened for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "at", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Stage {
+    /// Nothing was sent to any node, or what was sent was refused.
+    Prepared,
+    /// The keys were sent to this machine, and it may have taken them.
+    Sent {
+        /// The machine.
+        ek: EkDigest,
+        /// The disk that the keys are for.
+        disk: Uuid,
+    },
+    /// The machine said that it is locked on the cluster.
+    Locked {
+        /// The machine.
+        ek: EkDigest,
+        /// Its disk.
+        disk: Uuid,
+    },
+    /// The cluster is there.
+    Done {
+        /// Its first machine.
+        ek: EkDigest,
+        /// That machine's disk.
+        disk: Uuid,
+    },
+}
+
+impl Stage {
+    /// The machine that the cluster was begun on.
+    pub(super) fn machine(self) -> Option<(EkDigest, Uuid)> {
+        match self {
+            Self::Prepared => None,
+            Self::Sent { ek, disk } | Self::Locked { ek, disk } | Self::Done { ek, disk } => Some((ek, disk)),
+        }
+    }
+}
+
+impl Journal {
+    /// The journal of an earlier run, if there is one.
+    pub(super) fn load(folder: &Folder) -> Result<Option<Self>, Failure> {
+        folder.read(NAME)
+    }
+
+    /// A new cluster: a new salt, written down before anything is sent.
+    pub(super) fn begin(folder: &Folder, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
+        let salt = Secret::<32>::random()?;
+        let journal = Self {
+            version: VERSION,
+            cluster_name: name.to_owned(),
+            cluster_id: ClusterId::derive(measurement_secret, salt.expose())?,
+            measurement_salt: hex::encode(salt.expose()),
+            began_at: now(),
+            stage: Stage::Prepared,
+        };
+        journal.write(folder)?;
+        Ok(journal)
+    }
+
+    /// An earlier run's journal must be of this cluster.
+    pub(super) fn check(&self, folder: &Folder, name: &str, master: &MasterSecret) -> Result<(), Failure> {
+        let shown = folder.shown();
+        if self.version != VERSION {
+            return Err(Failure::usage(format!("{shown}/{NAME} has version {}, expected {VERSION}", self.version)));
+        }
+        if self.cluster_name != name {
+            let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
+            return Err(Failure::usage(what).fix("use its name, or another folder for another cluster"));
+        }
+        let secret = super::measurement_secret(master)?;
+        if ClusterId::derive(&secret, &self.salt()?)? != self.cluster_id {
+            let what = "the master secret is not the one that this cluster was begun with";
+            return Err(
+                Failure::usage(what).fix(format!("use that one, or another folder than {shown} for a new cluster"))
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn salt(&self) -> Result<[u8; 32], Failure> {
+        let mut salt = [0; 32];
+        hex::decode_to_slice(&self.measurement_salt, &mut salt)
+            .map_err(|_| Failure::usage(format!("{NAME}: measurement_salt is not 64 hexadecimal digits")))?;
+        Ok(salt)
+    }
+
+    pub(super) fn salt_text(&self) -> &str {
+        &self.measurement_salt
+    }
+
+    /// Writes down that a step is taken.
+    pub(super) fn enter(&mut self, folder: &Folder, stage: Stage) -> Result<(), Failure> {
+        if self.stage == stage {
+            return Ok(());
+        }
+        self.stage = stage;
+        self.write(folder)
+    }
+
+    fn write(&self, folder: &Folder) -> Result<(), Failure> {
+        folder.write(NAME, self, Readers::OwnerOnly)
+    }
+}

@@ -1,0 +1,139 @@
+//! `latchkey init`: a fresh node becomes the first of a new cluster.
+//!
+//! [`run`] reads the arguments and holds the folder; [`drive`] connects, again and again, until it is done; [`follow`]
+//! shows what the node tells; [`journal`] is what makes that safe; [`report`] prints the end.
+
+mod drive;
+mod follow;
+mod journal;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use latchkey_api::v1::ClusterSettings;
+use latchkey_keys::{KeyId, MasterSecret, Secret, SecretVec};
+
+use crate::failure::Failure;
+use crate::files;
+use crate::folder::{Folder, Held};
+use crate::node::{self, Address, Patience};
+use crate::output::{Output, Tone};
+use crate::spec::Arguments;
+use crate::trust::Trust;
+use drive::Drive;
+use journal::{Journal, Stage};
+
+const TIMEOUT: Duration = Duration::from_mins(30);
+/// `InitRequest.init_secret`: 16..72 bytes.
+const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
+
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let job = Job::from_arguments(arguments)?;
+    let patience = Patience::new(arguments.timeout(TIMEOUT)?);
+    let (_held, journal) = job.begin(arguments.has("resume"), output)?;
+    if let Stage::Done { .. } = journal.stage {
+        return report::done_before(&job, &journal, arguments.has("resume"), output);
+    }
+    job.check_admin_config()?;
+    job.folder.adopt(&job.trust)?;
+    let ending = node::block_on(Drive::new(&job, journal, output).to_the_end(patience))?;
+    report::done(&job, &ending, output);
+    Ok(())
+}
+
+/// What the user wants.
+struct Job {
+    address: Address,
+    folder: Folder,
+    name: String,
+    master: MasterSecret,
+    init_secret: SecretVec,
+    trust: Trust,
+    settings: ClusterSettings,
+    admin_config: PathBuf,
+}
+
+impl Job {
+    fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+        let folder = Folder::new(arguments.required_path("cluster")?);
+        let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
+        Ok(Self {
+            address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
+            name: cluster_name(arguments.required_text("name")?)?,
+            settings: ClusterSettings {
+                kubernetes_version: text("kubernetes-version")?,
+                control_plane_endpoint: text("control-plane-endpoint")?,
+                apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
+                pod_cidr: text("pod-cidr")?,
+                service_cidr: text("service-cidr")?,
+            },
+            trust: Trust::from_arguments(arguments)?,
+            master: MasterSecret::load(arguments.required_path("master-secret")?)?,
+            init_secret: init_secret(arguments)?,
+            admin_config: arguments.path("admin-config").map_or_else(|| folder.path("admin.conf"), Into::into),
+            folder,
+        })
+    }
+
+    /// Holds the folder, and finds or begins the journal in it.
+    fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), Failure> {
+        let held = self.folder.hold()?;
+        let journal = match Journal::load(&self.folder)? {
+            Some(journal) => {
+                journal.check(&self.folder, &self.name, &self.master)?;
+                output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
+                journal
+            }
+            None if resume => {
+                let what = format!("there is nothing to resume in {}", self.folder.shown());
+                return Err(Failure::usage(what).fix("check --cluster, or leave out --resume to begin a new cluster"));
+            }
+            None if self.folder.cluster()?.is_some() => {
+                let what = format!("{} holds a cluster already", self.folder.shown());
+                return Err(Failure::usage(what).fix("use another folder for another cluster"));
+            }
+            None => Journal::begin(&self.folder, &self.name, &measurement_secret(&self.master)?)?,
+        };
+        Ok((held, journal))
+    }
+
+    /// Said before the node is touched: afterwards there would be credentials and nowhere to put them.
+    fn check_admin_config(&self) -> Result<(), Failure> {
+        let path = &self.admin_config;
+        if path.exists() {
+            let what = format!("{} exists already", path.display());
+            return Err(Failure::usage(what).fix("move it away, or name another file with --admin-config"));
+        }
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match parent.filter(|parent| !parent.is_dir()) {
+            Some(missing) => Err(Failure::usage(format!("--admin-config: there is no folder {}", missing.display()))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The key that, with the salt, makes the cluster's id.
+fn measurement_secret(master: &MasterSecret) -> Result<Secret<32>, Failure> {
+    Ok(master.derive_current(&KeyId::MeasurementSecret)?)
+}
+
+fn cluster_name(name: &str) -> Result<String, Failure> {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if (1..=63).contains(&name.len()) && name.chars().all(letter) && !name.starts_with('-') && !name.ends_with('-') {
+        Ok(name.to_owned())
+    } else {
+        let what = format!("--name {name}: a cluster's name is 1 to 63 lower-case letters, digits and inner hyphens");
+        Err(Failure::usage(what))
+    }
+}
+
+fn init_secret(arguments: &Arguments) -> Result<SecretVec, Failure> {
+    let secret = files::read_secret(arguments.required_path("init-secret")?, *INIT_SECRET.end())?;
+    if INIT_SECRET.contains(&secret.len()) {
+        Ok(secret)
+    } else {
+        let what = format!("the init secret has {} bytes, expected 16 to 72", secret.len());
+        Err(Failure::usage(what).fix("make one with `latchkey init-secret`"))
+    }
+}

@@ -1,0 +1,53 @@
+//! `latchkey`, the human's command.
+//!
+//! In the order of a run:
+//!
+//! 1. [`spec`] is one table of all commands and flags; arguments are read by it, `--help` is printed from it.
+//! 2. The command's own module (`init`, `recover`, `verify`, …) does the work.
+//! 3. [`node`] reaches nodes: every connection is attested before a byte of a request is sent.
+//! 4. [`output`] is the only place that prints: for humans, as JSON, or nearly nothing.
+//! 5. A [`failure`] says what went wrong, because of what, and how to mend it; its kind is the exit code.
+//!
+//! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
+
+mod failure;
+mod files;
+mod folder;
+mod init;
+mod init_secret;
+mod node;
+mod output;
+mod policy;
+mod record;
+mod recover;
+mod secret;
+mod spec;
+mod status;
+mod trust;
+mod verify;
+
+use std::ffi::OsString;
+
+pub use failure::Exit;
+
+use output::Output;
+use spec::Parsed;
+
+/// Runs one command; `arguments` are those behind the program's name.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    match spec::parse(&arguments) {
+        Ok(Parsed::Help(text)) => {
+            Output::human().print(&text);
+            Exit::Done
+        }
+        Ok(Parsed::Command(command, arguments)) => {
+            let output = Output::new(arguments.format(), arguments.quiet());
+            match (command.run)(&arguments, &output) {
+                Ok(()) => Exit::Done,
+                Err(failure) => output.failed(&failure),
+            }
+        }
+        Err((format, failure)) => Output::new(format, false).failed(&failure),
+    }
+}

@@ -1,0 +1,164 @@
+//! Reaching a node: every connection is attested before a byte of a request is sent.
+
+mod address;
+mod patience;
+mod trouble;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use latchkey_api::grpc::{Channel, Limits};
+use latchkey_api::v1::{DescribeRequest, DescribeResponse, InitClient, NodeStage, RecoveryClient};
+use latchkey_attestation::{Admission, RecordedEvidence, VerifiedEvidence};
+use latchkey_channel::{HANDSHAKE_TIME, LockDemand, NoProof, PeerProof, Role, Terms, TpmAppraiser};
+use latchkey_keys::Uuid;
+use smol::future::FutureExt as _;
+use smol::net::TcpStream;
+
+pub(crate) use address::Address;
+pub(crate) use patience::{Patience, block_on, waiting_for};
+pub(crate) use trouble::{CallKind, RefusedCall, Trouble, refused_call};
+
+use crate::failure::{Exit, Failure};
+use crate::output::printable;
+use crate::trust::{Trust, now};
+
+/// How long one TCP connection may take.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long a call without a stream may take.
+pub(crate) const CALL: Duration = Duration::from_secs(30);
+
+/// A node that has proven itself, and calls to it.
+pub(crate) struct Node {
+    pub(crate) admission: Admission,
+    channel: Channel,
+    /// Moves the connection's bytes; dropped with the node, which closes the connection.
+    _driver: smol::Task<()>,
+}
+
+/// The evidence of one handshake, whatever was decided on it.
+#[derive(Clone, Default)]
+pub(crate) struct Evidence(Arc<Mutex<Option<Seen>>>);
+
+/// Evidence whose signatures verified.
+pub(crate) struct Seen {
+    /// For a file.
+    pub(crate) recorded: RecordedEvidence,
+    /// The witness.
+    pub(crate) verified: VerifiedEvidence,
+}
+
+impl Evidence {
+    pub(crate) fn take(&self) -> Option<Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Connects for a role and lets the node prove itself. `evidence` is kept even if it is refused.
+pub(crate) async fn connect(
+    address: &Address,
+    role: Role,
+    trust: &Trust,
+    lock: LockDemand,
+    evidence: Option<&Evidence>,
+) -> Result<Node, Trouble> {
+    let mut appraiser = TpmAppraiser::new(Arc::clone(&trust.policy), Arc::clone(&trust.references), lock);
+    if let Some(evidence) = evidence.cloned() {
+        let by = format!("latchkey {} from {address}", env!("CARGO_PKG_VERSION"));
+        appraiser = appraiser.observed_by(Arc::new(move |identity, shown, verified| {
+            let recorded = RecordedEvidence::new(identity, shown, verified, &by, now()).ok();
+            let seen = recorded.map(|recorded| Seen { recorded, verified: verified.clone() });
+            *evidence.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        }));
+    }
+    let stream = dial(address).await?;
+    let terms = Terms { prover: Arc::new(NoProof), appraiser: Arc::new(appraiser) };
+    let proven = latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME).await;
+    let proven = proven.map_err(|error| trouble::of_channel(address, &error))?;
+    let PeerProof::Tpm(peer) = proven.peer() else {
+        // The role table has no other for a server that the appraiser above admits.
+        return Err(Trouble::Fatal(Failure::local("channel-misuse", "the node was admitted without TPM evidence")));
+    };
+    let admission = peer.admission().clone();
+    let (channel, driver) = Channel::open(proven, Limits::default())
+        .await
+        .map_err(|error| Trouble::lost(address, "connection-lost", &error.to_string()))?;
+    // How a connection ends, its calls say.
+    let driver = smol::spawn(async move { drop(driver.await) });
+    Ok(Node { admission, channel, _driver: driver })
+}
+
+async fn dial(address: &Address) -> Result<TcpStream, Trouble> {
+    let late = async {
+        smol::Timer::after(CONNECT).await;
+        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {} s", CONNECT.as_secs())))
+    };
+    let stream = TcpStream::connect((address.host(), address.port())).or(late).await;
+    let stream = stream.map_err(|error| Trouble::lost(address, "unreachable", &error.to_string()))?;
+    // Requests are small and waited for. Without it everything works, only later.
+    let _ = stream.set_nodelay(true);
+    Ok(stream)
+}
+
+impl Node {
+    pub(crate) fn init(&self) -> InitClient {
+        InitClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn recovery(&self) -> RecoveryClient {
+        RecoveryClient::new(self.channel.clone())
+    }
+
+    /// Asks what the node is waiting for, whichever service it runs.
+    pub(crate) async fn describe_any(&self, address: &Address) -> Result<Description, Trouble> {
+        use latchkey_api::grpc::Code;
+        let request = DescribeRequest {};
+        let described = match self.init().describe(&request, CALL).await {
+            Err(status) if status.code() == Code::Unimplemented => self.recovery().describe(&request, CALL).await,
+            other => other,
+        };
+        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+    }
+
+    pub(crate) async fn describe(&self, address: &Address) -> Result<Description, Trouble> {
+        let described = self.init().describe(&DescribeRequest {}, CALL).await;
+        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+    }
+
+    pub(crate) async fn describe_recovery(&self, address: &Address) -> Result<Description, Trouble> {
+        let described = self.recovery().describe(&DescribeRequest {}, CALL).await;
+        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+    }
+}
+
+/// What a node says of itself, read. Claims of an attested agent about its machine's metadata and disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Description {
+    pub(crate) node_name: String,
+    pub(crate) disk: Uuid,
+    pub(crate) stage: NodeStage,
+    pub(crate) agent_version: String,
+    /// 64 hexadecimal digits, or nothing.
+    pub(crate) cluster_id: String,
+}
+
+impl Description {
+    fn new(response: &DescribeResponse) -> Result<Self, Trouble> {
+        let odd = |what: &str| {
+            let failure = Failure::new(Exit::Node, "description-malformed", format!("the node's {what} is malformed"));
+            Trouble::Fatal(failure.fix("run the same release on both sides"))
+        };
+        let name = &response.node_name;
+        let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+        if !(1..=253).contains(&name.len()) || !name.chars().all(letter) {
+            return Err(odd("name"));
+        }
+        Ok(Self {
+            node_name: name.clone(),
+            disk: response.disk_uuid.parse().map_err(|_| odd("disk UUID"))?,
+            stage: response.stage(),
+            agent_version: printable(response.agent_version.get(..32).unwrap_or(&response.agent_version)),
+            cluster_id: response.cluster_id.get(..64).unwrap_or(&response.cluster_id).to_owned(),
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! The moving line on a terminal: what is being waited for, and how long already.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::style::{Style, Tone};
+
+/// The line at the bottom.
+pub(super) struct Live {
+    terminal: bool,
+    /// What was waited for last, so that a program's log has it once.
+    last: String,
+    shown: Option<Shown>,
+}
+
+struct Shown {
+    text: String,
+    since: Instant,
+    frame: usize,
+    /// Repaints the line; dropped, it stops.
+    _painter: smol::Task<()>,
+}
+
+impl Live {
+    pub(super) fn new(terminal: bool) -> Self {
+        Self { terminal, last: String::new(), shown: None }
+    }
+
+    /// Whether this is something else than was waited for last.
+    pub(super) fn is_new(&mut self, text: &str) -> bool {
+        let new = self.last != text;
+        text.clone_into(&mut self.last);
+        new
+    }
+
+    /// Prints text above the moving line, which ends.
+    pub(super) fn print(&mut self, text: &str) {
+        self.clear();
+        self.last.clear();
+        write(text);
+    }
+
+    /// Ends the moving line.
+    pub(super) fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            write("\r\x1b[K");
+        }
+    }
+
+    /// Shows what is being waited for.
+    pub(super) fn wait(live: &Arc<Mutex<Self>>, text: &str, style: Style, width: usize) {
+        let mut this = live.lock().unwrap_or_else(PoisonError::into_inner);
+        if !this.is_new(text) {
+            return;
+        }
+        if !this.terminal {
+            write(&format!("{:<width$}  {text}\n", "waiting"));
+            return;
+        }
+        let painted = Arc::downgrade(live);
+        let painter = smol::spawn(async move {
+            loop {
+                smol::Timer::after(FRAME).await;
+                let Some(live) = painted.upgrade() else { return };
+                live.lock().unwrap_or_else(PoisonError::into_inner).paint(style, width);
+            }
+        });
+        let since = this.shown.as_ref().map_or_else(Instant::now, |shown| shown.since);
+        this.shown = Some(Shown { text: text.to_owned(), since, frame: 0, _painter: painter });
+        this.paint(style, width);
+    }
+
+    fn paint(&mut self, style: Style, width: usize) {
+        let Some(shown) = &mut self.shown else { return };
+        shown.frame = (shown.frame + 1) % FRAMES.len();
+        let mark = FRAMES.get(shown.frame).copied().unwrap_or_default();
+        let word = style.paint(Tone::Strong, &format!("{:<width$}", format!("{mark} waiting")));
+        let time = style.paint(Tone::Faint, &format!("{} s", shown.since.elapsed().as_secs()));
+        write(&format!("\r\x1b[K{word}  {}  {time}", shown.text));
+    }
+}
+
+fn write(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // A story that nobody can hear is no reason to stop.
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
+
+const FRAME: Duration = Duration::from_millis(100);
+const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];

@@ -1,0 +1,192 @@
+//! The only place that prints.
+//!
+//! | | standard output | standard error |
+//! |---|---|---|
+//! | human | the result | the story as it goes, errors |
+//! | JSON | one document: `{"result": …}` or `{"error": …}` | the story, one JSON object per line |
+//! | `--quiet` | the result | errors only |
+//!
+//! Colours and moving lines appear only where standard error, or output, is a terminal, and not if `NO_COLOR` is set.
+
+mod live;
+mod style;
+mod table;
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use live::Live;
+use style::Style;
+pub(crate) use style::Tone;
+pub(crate) use table::{Table, pairs};
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Format {
+    #[default]
+    Human,
+    Json,
+}
+
+/// Where everything goes. Clones print to the same place.
+#[derive(Clone)]
+pub(crate) struct Output {
+    format: Format,
+    quiet: bool,
+    style: Style,
+    result_style: Style,
+    live: Arc<Mutex<Live>>,
+}
+
+impl Output {
+    pub(crate) fn new(format: Format, quiet: bool) -> Self {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+            || std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        let human = format == Format::Human;
+        let terminal = human && io::stderr().is_terminal();
+        Self {
+            format,
+            quiet,
+            style: Style { coloured: terminal && !plain },
+            result_style: Style { coloured: human && io::stdout().is_terminal() && !plain },
+            live: Arc::new(Mutex::new(Live::new(terminal && !plain && !quiet))),
+        }
+    }
+
+    pub(crate) fn human() -> Self {
+        Self::new(Format::Human, false)
+    }
+
+    /// Prints text as it is to standard output.
+    pub(crate) fn print(&self, text: &str) {
+        // A reader that went away (`| head`) is no reason to fail.
+        let _ = io::stdout().lock().write_all(text.as_bytes());
+    }
+
+    /// One line of the story: a word that says what happened, and what one may want to know of it. Further lines of `text`
+    /// are indented.
+    pub(crate) fn say(&self, tone: Tone, word: &str, text: &str) {
+        match self.format {
+            _ if self.quiet => {}
+            Format::Json => self.event(&json!({"event": word, "text": text})),
+            Format::Human => {
+                let mut lines = text.lines();
+                let first = lines.next().unwrap_or_default();
+                let mut told = format!("{}  {first}\n", self.style.paint(tone, &format!("{word:<WORD$}")));
+                lines.for_each(|line| told.push_str(&format!("{:WORD$}  {line}\n", "")));
+                self.live().print(&told);
+            }
+        }
+    }
+
+    /// A line of the story that the node tells.
+    pub(crate) fn node_step(&self, elapsed: Duration, step: &str, detail: &str) {
+        let (step, detail) = (printable(step), printable(detail));
+        match self.format {
+            _ if self.quiet => {}
+            Format::Json => {
+                let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+                self.event(&json!({"event": "step", "step": step, "detail": detail, "elapsed_ms": elapsed_ms}));
+            }
+            Format::Human => {
+                let time = self.style.paint(Tone::Faint, &format!("{:>8.1} s", elapsed.as_secs_f64()));
+                self.live().print(&format!("{time}   {step:<14}  {detail}\n"));
+            }
+        }
+    }
+
+    /// What is being waited for. On a terminal it moves until something else is said; elsewhere it is a line, once.
+    pub(crate) fn waiting(&self, text: &str) {
+        match self.format {
+            _ if self.quiet => {}
+            Format::Json => {
+                if self.live().is_new(text) {
+                    self.event(&json!({"event": "waiting", "text": text}));
+                }
+            }
+            Format::Human => Live::wait(&self.live, text, self.style, WORD),
+        }
+    }
+
+    /// The result: `json` for programs, `human` for people.
+    pub(crate) fn result(&self, json: &Value, human: &str) {
+        self.live().clear();
+        match self.format {
+            Format::Json => self.print(&format!("{:#}\n", json!({"result": json}))),
+            Format::Human => self.print(human),
+        }
+    }
+
+    /// Paints a part of a result.
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        self.result_style.paint(tone, text)
+    }
+
+    /// Prints a failure and says how the run ends.
+    pub(crate) fn failed(&self, failure: &Failure) -> Exit {
+        self.live().clear();
+        match self.format {
+            Format::Json => self.print(&format!("{:#}\n", json!({"error": failure_json(failure)}))),
+            Format::Human => {
+                let mut text = format!("{} {}\n", self.style.paint(Tone::Bad, "error:"), failure.what);
+                for cause in &failure.because {
+                    text.push_str(&format!("{} {cause}\n", self.style.paint(Tone::Strong, "because:")));
+                }
+                if let Some(fix) = &failure.fix {
+                    text.push_str(&format!("{} {fix}\n", self.style.paint(Tone::Good, "fix:")));
+                }
+                self.live().print(&text);
+            }
+        }
+        failure.exit
+    }
+
+    fn event(&self, event: &Value) {
+        let _ = writeln!(io::stderr().lock(), "{event}");
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn failure_json(failure: &Failure) -> Value {
+    let mut json = json!({
+        "code": failure.code,
+        "message": failure.what,
+        "because": failure.because,
+        "exit_code": failure.exit as u8,
+    });
+    if let Some(fix) = &failure.fix {
+        json["fix"] = json!(fix);
+    }
+    if let Some(refusal) = &failure.refusal {
+        json["refusal"] = json!(refusal);
+    }
+    json
+}
+
+/// The text without what could steer a terminal. Nodes and files are not trusted to be kind.
+pub(crate) fn printable(text: &str) -> String {
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Room for the first word of a line.
+const WORD: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\r\nc\u{202e}d"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d");
+    }
+}

@@ -1,0 +1,143 @@
+//! Writes policies.
+
+use std::path::{Path, PathBuf};
+
+use latchkey_attestation::reference::ManifestName;
+use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::output::Output;
+use crate::spec::Arguments;
+
+/// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
+const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
+/// Firmware: it changes with updates that the machine's owner did not make.
+const WARN: [u8; 4] = [0, 2, 3, 6];
+/// A bundle of many authorities' certificates.
+const MAX_PEM: usize = 512 * 1024;
+const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const PEM_END: &str = "-----END CERTIFICATE-----";
+
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = arguments.required_path("out")?;
+    let manifests = arguments.texts("manifest")?.into_iter().map(manifest_name).collect::<Result<Vec<_>, _>>()?;
+    let minimum = arguments.value("minimum-version")?.unwrap_or(ImageVersion::new(0, 0, 0));
+    let draft = Draft::from_arguments(arguments)?;
+    let rules: Vec<_> = manifests.iter().map(|name| (name.clone(), minimum)).collect();
+    draft.write(&rules, path)?;
+    let names: Vec<&str> = manifests.iter().map(ManifestName::as_str).collect();
+    let human = format!("policy written to {}; it admits images of {}\n", path.display(), names.join(", "));
+    output.result(&json!({"file": path.display().to_string(), "manifests": names}), &human);
+    Ok(())
+}
+
+/// A policy in the making: all but the manifests.
+pub(crate) struct Draft {
+    ak_trust: Vec<Value>,
+    enforce: PcrSet,
+    warn: PcrSet,
+}
+
+impl Draft {
+    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--enforce`, `--warn`.
+    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+        let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
+        let warn = pcrs(arguments, "warn", &WARN)?;
+        let mut ak_trust = Vec::new();
+        let pins = arguments.texts("ek-pin")?.into_iter().map(pin).collect::<Result<Vec<_>, _>>()?;
+        if !pins.is_empty() {
+            ak_trust.push(json!({"kind": "pinned-ek", "ek_sha256": pins}));
+        }
+        let roots = certificates(&arguments.paths("ek-root"))?;
+        let intermediates = certificates(&arguments.paths("ek-intermediate"))?;
+        if !roots.is_empty() {
+            ak_trust.push(json!({"kind": "ek-chain", "roots": roots, "intermediates": intermediates}));
+        } else if !intermediates.is_empty() {
+            return Err(Failure::usage("--ek-intermediate needs an --ek-root that it leads to"));
+        }
+        if ak_trust.is_empty() {
+            let failure = Failure::usage("no TPM would be trusted");
+            return Err(failure.fix("name authorities with --ek-root, or single TPMs with --ek-pin"));
+        }
+        // A register named in one list leaves the other's default, not what the user put there.
+        let warn = if arguments.has("warn") { warn } else { warn.without(enforce) };
+        Ok(Self { ak_trust, enforce, warn })
+    }
+
+    /// The policy as text, with these manifests and their minimum versions; checked by reading it.
+    pub(crate) fn text(&self, manifests: &[(ManifestName, ImageVersion)]) -> Result<String, Failure> {
+        let rules: Vec<Value> = manifests
+            .iter()
+            .map(|(manifest, minimum)| json!({"manifest": manifest, "minimum_version": minimum}))
+            .collect();
+        let policy = json!({
+            "version": 1,
+            "ak_trust": self.ak_trust,
+            "denied_ek_sha256": [],
+            "ak_algorithms": ["ecdsa-p256-sha256"],
+            "pcrs": {"enforce": self.enforce, "warn": self.warn},
+            "lock": "pcr-15",
+            "references": rules,
+        });
+        let text = format!("{policy:#}\n");
+        Policy::from_json(text.as_bytes())
+            .map_err(|refusal| Failure::refused(Exit::Usage, "such a policy cannot be used", &refusal))?;
+        Ok(text)
+    }
+
+    pub(crate) fn write(&self, manifests: &[(ManifestName, ImageVersion)], path: &Path) -> Result<(), Failure> {
+        files::write_new(path, self.text(manifests)?.as_bytes(), Readers::Anyone)
+    }
+}
+
+/// A manifest's name, or what a name is.
+pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, Failure> {
+    ManifestName::new(text).ok_or_else(|| {
+        Failure::usage(format!("{text:?} is no name: 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit"))
+    })
+}
+
+fn pin(text: &str) -> Result<EkDigest, Failure> {
+    EkDigest::from_hex(text)
+        .ok_or_else(|| Failure::usage(format!("--ek-pin {text}: expected 64 lower-case hexadecimal digits")))
+}
+
+/// `4,7,11`: no register twice, none above 23.
+fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, Failure> {
+    let text = arguments.text(flag)?;
+    let indices = match text {
+        None => Some(default.to_vec()),
+        Some("") => Some(Vec::new()),
+        Some(text) => text.split(',').map(|index| index.parse().ok()).collect(),
+    };
+    indices.and_then(|indices| PcrSet::of(&indices)).ok_or_else(|| {
+        Failure::usage(format!(
+            "--{flag} {}: expected registers 0 to 23, each once, such as 4,7,11",
+            text.unwrap_or_default()
+        ))
+    })
+}
+
+/// Every certificate of the files, one text each.
+fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+    let mut found = Vec::new();
+    for path in paths {
+        let file = files::read(path, MAX_PEM)?;
+        let text = String::from_utf8(file).unwrap_or_default();
+        let before = found.len();
+        let mut rest = text.as_str();
+        while let Some(start) = rest.find(PEM_BEGIN) {
+            let block = rest.get(start..).unwrap_or_default();
+            let Some(end) = block.find(PEM_END).map(|at| at + PEM_END.len()) else { break };
+            found.push(format!("{}\n", block.get(..end).unwrap_or_default()));
+            rest = block.get(end..).unwrap_or_default();
+        }
+        if found.len() == before {
+            let what = format!("{} holds no certificate in PEM form", path.display());
+            return Err(Failure::usage(what).fix("convert it: openssl x509 -inform der -in FILE -out FILE.pem"));
+        }
+    }
+    Ok(found)
+}

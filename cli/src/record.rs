@@ -1,0 +1,151 @@
+//! `latchkey record`: the measurements of a trusted boot become reference values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use latchkey_attestation::reference::{Image, ManifestName, Provenance, Reference, Rule, Source};
+use latchkey_attestation::{Component, Digest, ImageVersion, Policy, ReasonCode, ReferenceValues};
+use latchkey_channel::{LockDemand, Role};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::node::{self, Address, Evidence, Patience, Seen, Trouble};
+use crate::output::{Output, Table, Tone};
+use crate::policy::{Draft, manifest_name};
+use crate::spec::Arguments;
+use crate::trust::{Trust, load_policy, now};
+
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let job = Job::from_arguments(arguments)?;
+    let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
+    let values = node::block_on(job.record(&mut patience, output))?;
+    let path = arguments.required_path("out")?;
+    files::write_new(path, format!("{}\n", values.to_json()).as_bytes(), Readers::Anyone)?;
+    output.say(Tone::Good, "reference", &format!("values written to {}", path.display()));
+    if let (Some(path), Basis::New(draft)) = (arguments.path("policy-out"), &job.basis) {
+        draft.write(&[(job.name.clone(), job.version)], path)?;
+        output.say(Tone::Good, "policy", &format!("written to {}", path.display()));
+    }
+    show(&values, output);
+    Ok(())
+}
+
+struct Job {
+    address: Address,
+    name: ManifestName,
+    version: ImageVersion,
+    basis: Basis,
+}
+
+/// What decides which TPMs and registers are meant.
+enum Basis {
+    Existing(Value),
+    New(Draft),
+}
+
+impl Job {
+    fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+        let basis = match arguments.path("policy") {
+            None => Basis::New(Draft::from_arguments(arguments)?),
+            Some(path) => {
+                let flags = ["ek-root", "ek-intermediate", "ek-pin", "enforce", "warn", "policy-out"];
+                if let Some(flag) = flags.into_iter().find(|flag| arguments.has(flag)) {
+                    let what = format!("--{flag} and --policy exclude each other: the policy says it all");
+                    return Err(Failure::usage(what));
+                }
+                Basis::Existing(serde_json::from_slice(&load_policy(path)?.0).unwrap_or_default())
+            }
+        };
+        for path in ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag)).filter(|path| path.exists()) {
+            return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
+        }
+        Ok(Self {
+            address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
+            name: manifest_name(arguments.required_text("name")?)?,
+            version: arguments.value("version")?.ok_or_else(|| Failure::usage("--version is missing"))?,
+            basis,
+        })
+    }
+
+    /// The node proves itself twice: its evidence of the first time becomes the reference values, and the second time it
+    /// must be admitted by them.
+    async fn record(&self, patience: &mut Patience, output: &Output) -> Result<ReferenceValues, Failure> {
+        let policy = Arc::new(self.policy()?);
+        let nothing = Trust::of(&policy, self.impossible(&policy)?)?;
+        let seen = patience.repeat(output, || self.observe(&nothing)).await?;
+        output.say(Tone::Good, "proven", &format!("TPM {} at {}", seen.verified.ek_digest(), self.address));
+        let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
+        let (name, image) = (self.name.clone(), self.name.as_str());
+        let values = ReferenceValues::record(name, image, self.version, &seen.verified, &policy, &by, now());
+        let values =
+            values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
+        let recorded = Trust::of(&policy, values.clone())?;
+        let again = || node::connect(&self.address, Role::Verify, &recorded, LockDemand::Open, None);
+        patience.repeat(output, again).await?;
+        output.say(Tone::Good, "admitted", "by what was recorded");
+        Ok(values)
+    }
+
+    /// The evidence of the node, whatever it measures, as long as it is not locked.
+    async fn observe(&self, trust: &Trust) -> Result<Seen, Trouble> {
+        let evidence = Evidence::default();
+        let connected = node::connect(&self.address, Role::Verify, trust, LockDemand::Open, Some(&evidence)).await;
+        match (connected, evidence.take()) {
+            (_, Some(seen)) if seen.verified.pcrs().value(Policy::LOCK_PCR) == Some(Digest::ZERO) => Ok(seen),
+            (_, Some(_)) => {
+                let code = ReasonCode::AlreadyLocked;
+                let failure = Failure::new(Exit::Attestation, code.as_str(), "the node is locked: its OS may have run");
+                Err(Trouble::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
+            }
+            (Err(trouble), None) => Err(trouble),
+            (Ok(_), None) => Err(Trouble::Fatal(Failure::local("no-evidence", "the node's evidence was not kept"))),
+        }
+    }
+
+    /// The policy that the values are recorded for, naming their manifest alone.
+    fn policy(&self) -> Result<Policy, Failure> {
+        let text = match &self.basis {
+            Basis::New(draft) => draft.text(&[(self.name.clone(), self.version)])?,
+            Basis::Existing(policy) => {
+                let mut policy = policy.clone();
+                policy["references"] = json!([{"manifest": self.name, "minimum_version": self.version}]);
+                policy.to_string()
+            }
+        };
+        let refused = |refusal| Failure::refused(Exit::Usage, "such a policy cannot be used", &refusal);
+        Policy::from_json(text.as_bytes()).map_err(refused)
+    }
+
+    /// Reference values that no machine has: nobody can be admitted before there are true ones.
+    fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, Failure> {
+        let reference =
+            Reference { value: Digest::from_hex(&"ff".repeat(32)).unwrap_or(Digest::ZERO), rule: Rule::Enforce };
+        let registers = policy.selection().iter().filter(|index| *index != Policy::LOCK_PCR);
+        let image = Image::new(self.name.as_str(), self.version, registers.map(|index| (index, reference)).collect());
+        let provenance = Provenance {
+            by: "latchkey record, before there are values".to_owned(),
+            at: 0,
+            ek_sha256: None,
+            artefacts: std::collections::BTreeMap::new(),
+        };
+        ReferenceValues::new(self.name.clone(), Source::Recorded, provenance, vec![image])
+            .map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))
+    }
+}
+
+fn show(values: &ReferenceValues, output: &Output) {
+    let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
+    for image in values.images() {
+        for (index, reference) in image.pcrs() {
+            let rule = if reference.rule == Rule::Enforce { "enforce" } else { "warn" };
+            let described = Component::of(*index).describe().to_owned();
+            table.row([index.to_string(), rule.to_owned(), reference.value.to_string(), described]);
+        }
+    }
+    let vouched = "This boot is now what you vouch for: nothing proved that it is the image you want.\n";
+    let json = serde_json::to_value(values).unwrap_or_default();
+    output.result(&json, &format!("{table}\n{}", output.paint(Tone::Warning, vouched)));
+}

@@ -1,0 +1,107 @@
+//! Help, from the table.
+
+use std::fmt::Write as _;
+
+use super::table::COMMANDS;
+use super::{Command, Flag, Need};
+use crate::failure::Exit;
+
+/// Flags that every command takes.
+const GLOBAL: &[Flag] = &[
+    Flag {
+        long: "output",
+        value: Some("human|json"),
+        need: Need::AtMostOnce,
+        text: "how to print; with json, standard output is one JSON document,\nof the result or of the error",
+    },
+    Flag { long: "quiet", value: None, need: Need::AtMostOnce, text: "print the result and errors only" },
+    Flag { long: "help", value: None, need: Need::AtMostOnce, text: "print this" },
+];
+
+/// `latchkey --help`.
+pub(super) fn overview() -> String {
+    let mut text = String::from(
+        "latchkey: starts clusters of attested machines, and looks after them\n\nUsage: latchkey COMMAND [ARGUMENTS]\n\n",
+    );
+    let width = COMMANDS.iter().map(|command| command.name().len()).max().unwrap_or(0);
+    for command in COMMANDS {
+        let _ = writeln!(text, "  {:width$}  {}", command.name(), command.summary);
+    }
+    text.push_str("\nEach command explains itself: latchkey COMMAND --help\n\n");
+    exit_codes(&mut text);
+    text.push_str("\nColours and moving lines appear on a terminal only, and not if NO_COLOR is set.\n");
+    text
+}
+
+/// `latchkey COMMAND --help`.
+pub(super) fn command(command: &Command) -> String {
+    let mut text = format!("latchkey {}: {}\n\n{}\n\n", command.name(), command.summary, usage(command));
+    if !command.about.is_empty() {
+        let _ = writeln!(text, "{}\n", command.about.trim());
+    }
+    let operands = command.operands.iter().map(|operand| (operand.name.to_owned(), operand.text.to_owned()));
+    let flags = command.flags.iter().chain(GLOBAL).map(|flag| (label(flag), described(flag)));
+    let rows: Vec<(String, String)> = operands.chain(flags).collect();
+    let width = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0).min(28);
+    for (label, described) in rows {
+        row(&mut text, &label, &described, width);
+    }
+    if !command.examples.is_empty() {
+        text.push_str("\nExamples:\n");
+        for example in command.examples {
+            let _ = writeln!(text, "  {example}");
+        }
+    }
+    text.push('\n');
+    exit_codes(&mut text);
+    text
+}
+
+fn usage(command: &Command) -> String {
+    let mut text = format!("Usage: latchkey {}", command.name());
+    for operand in command.operands {
+        let _ = if operand.required { write!(text, " {}", operand.name) } else { write!(text, " [{}]", operand.name) };
+    }
+    for flag in command.flags.iter().filter(|flag| flag.need.required()) {
+        let _ = write!(text, " {}{}", label(flag), if flag.need.repeats() { "…" } else { "" });
+    }
+    text.push_str(if command.flags.iter().all(|flag| flag.need.required()) { "" } else { " [FLAGS]" });
+    text
+}
+
+fn label(flag: &Flag) -> String {
+    match flag.value {
+        Some(value) => format!("--{} {value}", flag.long),
+        None => format!("--{}", flag.long),
+    }
+}
+
+fn described(flag: &Flag) -> String {
+    let note = match flag.need {
+        Need::AtLeastOnce => " (required; may be repeated)",
+        Need::Once => " (required)",
+        Need::AnyNumber => " (may be repeated)",
+        Need::AtMostOnce => "",
+    };
+    format!("{}{note}", flag.text)
+}
+
+fn row(text: &mut String, label: &str, described: &str, width: usize) {
+    let mut lines = described.lines();
+    let first = lines.next().unwrap_or_default();
+    if label.len() <= width {
+        let _ = writeln!(text, "  {label:width$}  {first}");
+    } else {
+        let _ = writeln!(text, "  {label}\n  {:width$}  {first}", "");
+    }
+    for line in lines {
+        let _ = writeln!(text, "  {:width$}  {line}", "");
+    }
+}
+
+fn exit_codes(text: &mut String) {
+    text.push_str("Exit codes:\n");
+    for (code, meaning) in Exit::ALL {
+        let _ = writeln!(text, "  {}  {meaning}", code as u8);
+    }
+}

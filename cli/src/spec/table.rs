@@ -1,0 +1,246 @@
+//! The table itself.
+
+use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
+use super::{Command, Flag, Operand};
+use crate::{init, init_secret, policy, record, recover, secret, status, verify};
+
+const NODE: Operand = Operand {
+    name: "NODE[:PORT]",
+    required: true,
+    text: "name or address of the node, IPv6 in brackets; its port is 9000\nunless latchkey.listen_port says otherwise",
+};
+const CLUSTER: Flag = Flag {
+    long: "cluster",
+    value: Some("DIR"),
+    need: Once,
+    text: "the cluster's folder: its id, policy, reference values and node records",
+};
+const MASTER_SECRET: Flag = Flag {
+    long: "master-secret",
+    value: Some("FILE"),
+    need: Once,
+    text: "the master secret, made by `latchkey secret new`; mode 0600",
+};
+const POLICY: Flag =
+    Flag { long: "policy", value: Some("FILE"), need: Once, text: "whom to admit: see `latchkey policy new`" };
+const REFERENCE: Flag = Flag {
+    long: "reference",
+    value: Some("FILE"),
+    need: AtLeastOnce,
+    text: "measurements of admitted images: see `latchkey record`",
+};
+const EK_ROOT: Flag = Flag {
+    long: "ek-root",
+    value: Some("PEM"),
+    need: AnyNumber,
+    text: "trust TPMs whose endorsement key is certified by this authority",
+};
+const EK_INTERMEDIATE: Flag = Flag {
+    long: "ek-intermediate",
+    value: Some("PEM"),
+    need: AnyNumber,
+    text: "a certificate between a root and the TPMs, if TPMs do not hold it",
+};
+const EK_PIN: Flag = Flag {
+    long: "ek-pin",
+    value: Some("SHA256"),
+    need: AnyNumber,
+    text: "trust the TPM with this endorsement key (SHA-256 of its TPMT_PUBLIC)",
+};
+const ENFORCE: Flag = Flag {
+    long: "enforce",
+    value: Some("PCRS"),
+    need: AtMostOnce,
+    text: "registers that must be as an image says [4,7,9,11,12,13]",
+};
+const WARN: Flag = Flag {
+    long: "warn",
+    value: Some("PCRS"),
+    need: AtMostOnce,
+    text: "registers that may differ with a warning [0,2,3,6]",
+};
+
+const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: Some(value), need: AtMostOnce, text }
+}
+
+const fn required(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: Some(value), need: Once, text }
+}
+
+const fn switch(long: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: None, need: AtMostOnce, text }
+}
+
+/// All commands, in the order in which a new user needs them. A path that begins with another one's path stands before it.
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        path: &["secret", "new"],
+        operands: &[Operand { name: "FILE", required: true, text: "the file to make; it must not exist" }],
+        flags: &[],
+        summary: "makes a master secret",
+        about: "Every key of a cluster is derived from its master secret. Keep a copy in a safe\nplace: without it, no disk of the cluster can be recovered.",
+        examples: &["latchkey secret new master-secret.json"],
+        run: secret::run,
+    },
+    Command {
+        path: &["init-secret"],
+        operands: &[],
+        flags: &[required("out", "FILE", "where the secret goes; the file must not exist")],
+        summary: "makes an init secret and prints its hash",
+        about: "Whoever knows a node's init secret may make that node the first of a cluster.\nThe secret goes into a file for `latchkey init`; its bcrypt hash, which is printed,\ngoes into the node's instance metadata as `init_secret_hash`.",
+        examples: &["latchkey init-secret --out init-secret"],
+        run: init_secret::run,
+    },
+    Command {
+        path: &["record"],
+        operands: &[NODE],
+        flags: &[
+            required("name", "NAME", "name of the manifest and of the image in it"),
+            required("version", "VERSION", "version of the image: MAJOR.MINOR.PATCH"),
+            required("out", "FILE", "where the reference values go; the file must not exist"),
+            flag("policy", "FILE", "take trust and registers from this policy, instead of the flags below"),
+            EK_ROOT,
+            EK_INTERMEDIATE,
+            EK_PIN,
+            ENFORCE,
+            WARN,
+            flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
+            flag("timeout", "TIME", "how long to wait for the node [60s]"),
+        ],
+        summary: "records reference values from a trusted boot",
+        about: "Takes the measurements of a node that waits in its first stage as those of a good\nimage. The node's TPM is proven; that this boot is the one you want is not: you vouch\nfor it. The manifest says `source: recorded`.",
+        examples: &[
+            "latchkey record 10.0.0.5 --ek-root tpm-vendor.pem --name edge --version 1.0.0 \\",
+            "    --out edge.json --policy-out policy.json",
+        ],
+        run: record::run,
+    },
+    Command {
+        path: &["policy", "new"],
+        operands: &[],
+        flags: &[
+            required("out", "FILE", "where the policy goes; the file must not exist"),
+            Flag {
+                need: AtLeastOnce,
+                ..flag("manifest", "NAME", "a manifest of reference values whose images are admitted")
+            },
+            flag("minimum-version", "VERSION", "refuse older images, though their measurements are known [0.0.0]"),
+            EK_ROOT,
+            EK_INTERMEDIATE,
+            EK_PIN,
+            ENFORCE,
+            WARN,
+        ],
+        summary: "writes a policy",
+        about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.",
+        examples: &["latchkey policy new --ek-root tpm-vendor.pem --manifest edge --out policy.json"],
+        run: policy::new,
+    },
+    Command {
+        path: &["policy", "check"],
+        operands: &[],
+        flags: &[POLICY, REFERENCE],
+        summary: "checks a policy with its reference values, and explains whom they admit",
+        about: "",
+        examples: &["latchkey policy check --policy policy.json --reference edge.json"],
+        run: policy::check,
+    },
+    Command {
+        path: &["init"],
+        operands: &[NODE],
+        flags: &[
+            CLUSTER,
+            required("name", "NAME", "name of the cluster: a lower-case DNS label"),
+            MASTER_SECRET,
+            required(
+                "init-secret",
+                "FILE",
+                "the node's init secret, made by `latchkey init-secret`;\nmode 0600, or - for standard input",
+            ),
+            POLICY,
+            REFERENCE,
+            flag("kubernetes-version", "VERSION", "for the cluster step, such as v1.35.0"),
+            flag("control-plane-endpoint", "HOST[:PORT]", "for the cluster step: the API server's stable address"),
+            Flag {
+                need: AnyNumber,
+                ..flag("cert-san", "NAME", "one more name or address for the API server's certificate")
+            },
+            flag("pod-cidr", "CIDR", "for the cluster step: addresses of pods"),
+            flag("service-cidr", "CIDR", "for the cluster step: addresses of services"),
+            flag("admin-config", "FILE", "where the cluster's credentials go [DIR/admin.conf]; must not exist"),
+            switch("resume", "take up an earlier init; without it the same is done if there is one"),
+            flag("timeout", "TIME", "how long all of it may take [30m]"),
+        ],
+        summary: "makes a fresh node the first of a new cluster",
+        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One folder holds one cluster, whatever happens.",
+        examples: &[
+            "latchkey init 10.0.0.5 --cluster ./plant --name plant --master-secret master-secret.json \\",
+            "    --init-secret init-secret --policy policy.json --reference edge.json",
+        ],
+        run: init::run,
+    },
+    Command {
+        path: &["status"],
+        operands: &[],
+        flags: &[CLUSTER],
+        summary: "lists a cluster's nodes",
+        about: "Reads the node records in the cluster's folder; no node is asked.",
+        examples: &["latchkey status --cluster ./plant"],
+        run: status::run,
+    },
+    Command {
+        path: &["verify"],
+        operands: &[Operand { required: false, ..NODE }],
+        flags: &[
+            POLICY,
+            REFERENCE,
+            flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster"),
+            flag("save-evidence", "FILE", "keep the evidence, also of a node that is refused; must not exist"),
+            flag("evidence", "FILE", "look at evidence that was kept, instead of a node"),
+            switch("as-recorded", "judge kept evidence by the time it was recorded at, not by now"),
+            flag("timeout", "TIME", "how long to wait for the node [30s]"),
+        ],
+        summary: "shows what a node, or kept evidence, proves",
+        about: "Evidence that was kept proves less than a node that answers: what, is printed.",
+        examples: &[
+            "latchkey verify 10.0.0.5 --policy policy.json --reference edge.json",
+            "latchkey verify --evidence edge-1.json --policy policy.json --reference edge.json",
+        ],
+        run: verify::run,
+    },
+    Command {
+        path: &["recover"],
+        operands: &[NODE],
+        flags: &[
+            CLUSTER,
+            MASTER_SECRET,
+            flag("policy", "FILE", "whom to admit [DIR/policy.json]"),
+            Flag {
+                need: AnyNumber,
+                ..flag("reference", "FILE", "measurements of admitted images [DIR/references/*.json]")
+            },
+            flag("timeout", "TIME", "how long to wait for the node [60s]"),
+        ],
+        summary: "gives a node that reaches no join service the key of its disk",
+        about: "The node proves itself first. A wrong master secret changes nothing: the node keeps\nwaiting for the right one, or for its join service.",
+        examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
+        run: recover::run,
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_flag_is_there_once_and_explained() {
+        for command in COMMANDS {
+            let names: BTreeSet<_> = command.flags.iter().map(|flag| flag.long).collect();
+            assert_eq!(names.len(), command.flags.len(), "{}", command.name());
+            assert!(command.flags.iter().all(|flag| !flag.text.is_empty()), "{}", command.name());
+            assert!(!["output", "quiet", "help"].iter().any(|global| names.contains(global)), "{}", command.name());
+        }
+    }
+}

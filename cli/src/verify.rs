@@ -1,0 +1,234 @@
+//! `latchkey verify`: what a node, or kept evidence, proves.
+
+use std::path::Path;
+use std::time::Duration;
+
+use latchkey_attestation::record::OfflineFinding;
+use latchkey_attestation::reference::Rule;
+use latchkey_attestation::validate::{AdmittedImage, Warning};
+use latchkey_attestation::{
+    Component, Difference, Digest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
+};
+use latchkey_channel::{LockDemand, Role};
+use latchkey_keys::ClusterId;
+use serde_json::json;
+
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::node::{self, Address, Evidence, Patience};
+use crate::output::{Output, Table, Tone, pairs};
+use crate::policy::source_in_words;
+use crate::spec::Arguments;
+use crate::trust::{Trust, now};
+
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// As large as the reader of recordings takes.
+const MAX_RECORDING: usize = 512 * 1024;
+
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let trust = Trust::from_arguments(arguments)?;
+    let cluster = arguments.value::<ClusterId>("locked")?;
+    match (arguments.operand(0), arguments.path("evidence")) {
+        (Some(_), None) => live(arguments, &trust, cluster, output),
+        (None, Some(path)) => kept(path, arguments, &trust, cluster, output),
+        (Some(_), Some(_)) => Err(Failure::usage("name a node or --evidence FILE, not both")),
+        (None, None) => Err(Failure::usage("name a node, or kept evidence with --evidence FILE")),
+    }
+}
+
+fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output: &Output) -> Result<(), Failure> {
+    let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
+    if arguments.has("as-recorded") {
+        return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
+    }
+    let save = arguments.path("save-evidence");
+    if let Some(path) = save.filter(|path| path.exists()) {
+        return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
+    }
+    let lock = cluster.map_or(LockDemand::Either, |cluster| LockDemand::LockedTo(cluster.locked_pcr15()));
+    let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
+    let evidence = Evidence::default();
+    let attempt = || node::connect(&address, Role::Verify, trust, lock, Some(&evidence));
+    let connected = node::block_on(patience.repeat(output, attempt));
+    if let (Some(path), Some(seen)) = (save, evidence.take()) {
+        files::write_new(path, format!("{}\n", seen.recorded.to_json()).as_bytes(), Readers::Anyone)?;
+        output.say(Tone::Good, "evidence", &format!("written to {}", path.display()));
+    }
+    let admission = connected?.admission;
+    let claims = Claims {
+        subject: address.to_string(),
+        ek: admission.ek_digest().to_string(),
+        trust: admission.trust(),
+        image: admission.image(),
+        pcrs: admission.pcrs(),
+        warnings: admission.warnings(),
+        resets: (admission.reset_count(), admission.restart_count()),
+        firmware: admission.firmware_version(),
+        cluster,
+    };
+    let text = claims.text("admitted", trust, output);
+    output.result(&json!({"node": address.to_string(), "verdict": "admitted", "claims": admission}), &text);
+    Ok(())
+}
+
+fn kept(
+    path: &Path,
+    arguments: &Arguments,
+    trust: &Trust,
+    cluster: Option<ClusterId>,
+    output: &Output,
+) -> Result<(), Failure> {
+    if let Some(flag) = ["save-evidence", "timeout"].into_iter().find(|flag| arguments.has(flag)) {
+        return Err(Failure::usage(format!("--{flag} goes with a node, not with --evidence")));
+    }
+    let shown = path.display();
+    let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
+        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
+    let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
+    let lock = match (cluster, recording.pcrs().value(Policy::LOCK_PCR)) {
+        (Some(cluster), _) => LockExpectation::LockedTo(cluster.locked_pcr15()),
+        (None, Some(value)) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
+        (None, _) => LockExpectation::Open,
+    };
+    let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
+        Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal)
+    })?;
+    output.result(
+        &json!({"evidence": shown.to_string(), "verdict": "consistent", "claims": finding}),
+        &offline_text(&finding, &shown.to_string(), cluster, trust, output),
+    );
+    Ok(())
+}
+
+fn offline_text(
+    finding: &OfflineFinding,
+    file: &str,
+    cluster: Option<ClusterId>,
+    trust: &Trust,
+    output: &Output,
+) -> String {
+    let claims = Claims {
+        subject: format!("{file}, recorded at {} by {}", finding.recorded_at, finding.recorded_by),
+        ek: finding.claimed_ek_sha256.to_string(),
+        trust: &finding.trust,
+        image: &finding.image,
+        pcrs: &finding.pcrs,
+        warnings: &finding.warnings,
+        resets: (finding.reset_count, finding.restart_count),
+        firmware: finding.firmware_version,
+        cluster,
+    };
+    let mut text = claims.text("consistent with the policy", trust, output);
+    text.push_str("\nNot proven, because nobody answered:\n");
+    for unproven in finding.unproven {
+        text.push_str(&format!("  {}\n", unproven.describe()));
+    }
+    text
+}
+
+/// What is proven, for the table.
+struct Claims<'a> {
+    subject: String,
+    ek: String,
+    trust: &'a EkTrust,
+    image: &'a AdmittedImage,
+    pcrs: &'a PcrValues,
+    warnings: &'a [Warning],
+    resets: (u32, u32),
+    firmware: u64,
+    cluster: Option<ClusterId>,
+}
+
+impl Claims<'_> {
+    fn text(&self, verdict: &str, trust: &Trust, output: &Output) -> String {
+        let (resets, restarts) = self.resets;
+        let head = pairs(&[
+            ("node", crate::output::printable(&self.subject)),
+            ("verdict", output.paint(Tone::Good, verdict)),
+            ("image", image_in_words(self.image)),
+            ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.trust))),
+            ("lock", self.lock_in_words()),
+            ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
+        ]);
+        format!("{head}\n{}", self.registers(trust))
+    }
+
+    fn lock_in_words(&self) -> String {
+        match (self.cluster, self.pcrs.value(Policy::LOCK_PCR)) {
+            (Some(cluster), _) => format!("locked to cluster {cluster}"),
+            (None, Some(value)) if value != Digest::ZERO => {
+                format!("locked; --locked CLUSTER_ID tells whether to yours\nPCR 15 {value}")
+            }
+            (None, _) => "open: no operating system has run in this boot".to_owned(),
+        }
+    }
+
+    fn registers(&self, trust: &Trust) -> Table {
+        let mut table = Table::new(&["PCR", "AS EXPECTED", "VALUE", "WHAT IS MEASURED"]);
+        for (index, value) in self.pcrs.iter() {
+            let described = Component::of(index).describe().to_owned();
+            table.row([index.to_string(), self.comparison(index, trust).to_owned(), value.to_string(), described]);
+        }
+        table
+    }
+
+    fn comparison(&self, index: u8, trust: &Trust) -> &'static str {
+        if index == Policy::LOCK_PCR {
+            return if self.cluster.is_some() { "yes" } else { "-" };
+        }
+        if self.warnings.iter().any(|warning| warning.pcr == index) {
+            return "no (warning)";
+        }
+        let manifest = trust.references.manifest(&self.image.manifest);
+        let images = manifest.into_iter().flat_map(latchkey_attestation::ReferenceValues::images);
+        let mut same = images.filter(|image| image.name() == self.image.name && image.version() == self.image.version);
+        match same.find_map(|image| image.pcrs().get(&index)).map(|reference| reference.rule) {
+            Some(Rule::Enforce) => "yes",
+            Some(Rule::Warn) => "yes (not enforced)",
+            None => "-",
+        }
+    }
+}
+
+/// The image in one phrase.
+pub(crate) fn image_in_words(image: &AdmittedImage) -> String {
+    format!("{} {} (manifest {}, {})", image.name, image.version, image.manifest, source_in_words(image.source))
+}
+
+/// Why the TPM is trusted, in one phrase.
+pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
+    match trust {
+        EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
+        EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),
+    }
+}
+
+/// Measurements that differ, cause by cause.
+pub(crate) fn difference_in_words(difference: &Difference) -> Vec<String> {
+    let Difference { pcr, component, expected, got, image, differing } = difference;
+    let mut causes = vec![
+        format!("the first component that differs is the {} (PCR {pcr})", component.describe()),
+        format!("expected {expected}"),
+        format!("     got {got}"),
+    ];
+    if let Some(image) = image {
+        let list: Vec<String> = differing.iter().map(ToString::to_string).collect();
+        causes.push(format!("compared with {image}, the closest image; PCRs that differ: {}", list.join(", ")));
+    }
+    causes
+}
+
+/// Proven claims for a line of the story.
+pub(crate) fn proven_in_words(admission: &latchkey_attestation::Admission) -> String {
+    let warnings: Vec<String> = admission.warnings().iter().map(|warning| warning.pcr.to_string()).collect();
+    let mut text = format!(
+        "image {}\nTPM {}, {}",
+        image_in_words(admission.image()),
+        admission.ek_digest(),
+        trust_in_words(admission.trust())
+    );
+    if !warnings.is_empty() {
+        text.push_str(&format!("\nnot as recorded, but only warned about: PCR {}", warnings.join(", ")));
+    }
+    text
+}
