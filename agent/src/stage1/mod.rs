@@ -69,10 +69,19 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
 fn leave(pid1: Pid1, root: &BlockDevice, config: &Config) -> Result<Infallible, Failure> {
     let step = TIMELINE.begin("leave");
     mounts::root(pid1, &root.path(), config.root_fs).map_err(|e| Failure::new("leave", e.code(), &e))?;
+    if let Some(peak) = peak_memory() {
+        step.note(format_args!("peak memory {peak}"));
+    }
     step.note(format_args!("{} takes over", config.init.display()));
     step.done();
     TIMELINE.print();
     switch_root(pid1, mounts::NEW_ROOT.as_ref(), &config.init).map_err(|e| Failure::new("leave", e.code(), &e))
+}
+
+/// The most memory this process ever held (`VmHWM`, proc(5)), for the promise in SPECIFICATION.md.
+fn peak_memory() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("VmHWM:")).map(|value| value.trim().to_owned())
 }
 
 /// Milliseconds since the kernel started, as everything in this boot counts them.
