@@ -173,7 +173,7 @@ fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
 
 impl Try {
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    fn handshake(error: latchkey_channel::Error) -> Self {
+    fn handshake(error: latchkey_channel::ChannelError) -> Self {
         Self { code: error.code().into(), message: error.to_string() }
     }
 
