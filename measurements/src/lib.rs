@@ -1,1 +1,32 @@
-//! TCG event logs and reference manifests.
+//! What firmware and boot loaders measured, read from the TCG event log; and the manifests that say what they should have.
+//!
+//! 1. [`EventLog::parse`] reads a log: total, bounded, strict. What comes out is well-formed and nothing more; an event log
+//!    is written by whatever booted.
+//! 2. [`replay`] extends the events as a TPM would, in every bank, and [`replay::check`] holds the result against *quoted*
+//!    PCRs. Only a log that passed this says anything about the machine.
+//! 3. [`explain`] says in words what an event measured; [`difference`] which event of two logs is the first that differs.
+//! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree.
+//! 5. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
+//!
+//! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
+
+#![forbid(unsafe_code)]
+
+pub mod bank;
+pub mod check;
+pub mod difference;
+pub mod error;
+pub mod event;
+pub mod explain;
+pub mod log;
+pub mod manifest;
+pub mod replay;
+pub mod report;
+pub mod source;
+
+pub use bank::{AlgorithmId, Bank};
+pub use difference::{EventDifference, explain_difference, explain_differences};
+pub use error::{LogError, LogFault};
+pub use event::{Event, EventType};
+pub use log::{EventLog, Format};
+pub use replay::{NotReplayed, Replay};

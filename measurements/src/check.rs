@@ -1,0 +1,69 @@
+//! Whether an event's digests are those of its data, for the kinds of events where the specification says so.
+
+use crate::bank::Bank;
+use crate::event::{Event, EventType};
+use crate::explain::variable::Variable;
+
+/// What holding an event's digests against its data gave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataCheck {
+    /// Every replayable digest is that of the data.
+    Matches,
+    /// In this bank it is not: the data was altered, or the firmware has its own mind. The data explains nothing.
+    Differs(Bank),
+    /// For this kind of event the data only names what was measured.
+    NotOfData,
+}
+
+/// Holds the digests of `event` against its data (PFP 1.05, section 10.4).
+pub fn data(event: &Event<'_>) -> DataCheck {
+    let Some(candidates) = measured(event) else { return DataCheck::NotOfData };
+    let banks = event.digests.iter().filter_map(|(algorithm, digest)| Some((algorithm.bank()?, *digest)));
+    for (bank, digest) in banks {
+        if !candidates.iter().any(|candidate| candidate.digest(bank) == digest) {
+            return DataCheck::Differs(bank);
+        }
+    }
+    DataCheck::Matches
+}
+
+/// What may have been measured.
+enum Measured<'a> {
+    Bytes(&'a [u8]),
+    /// Nothing: the digest is zero.
+    Nothing,
+}
+
+impl Measured<'_> {
+    fn digest(&self, bank: Bank) -> Vec<u8> {
+        match self {
+            Self::Bytes(bytes) => bank.digest(&[bytes]),
+            Self::Nothing => vec![0; bank.digest_size()],
+        }
+    }
+}
+
+fn measured<'a>(event: &Event<'a>) -> Option<Vec<Measured<'a>>> {
+    let whole = Measured::Bytes(event.data);
+    match event.kind {
+        EventType::SEPARATOR => Some(vec![whole, Measured::Bytes(&ERROR_SEPARATOR)]),
+        EventType::ACTION
+        | EventType::EFI_ACTION
+        | EventType::S_CRTM_VERSION
+        | EventType::OMIT_BOOT_DEVICE_EVENTS
+        | EventType::EFI_VARIABLE_DRIVER_CONFIG
+        | EventType::EFI_VARIABLE_BOOT2
+        | EventType::EFI_VARIABLE_AUTHORITY
+        | EventType::EFI_GPT_EVENT => Some(vec![whole]),
+        // "UEFI_VARIABLE_DATA.VariableData" in 1.04 and before, the whole structure in some firmware.
+        EventType::EFI_VARIABLE_BOOT => {
+            let value = Variable::parse(event.data).map(|variable| Measured::Bytes(variable.value));
+            Some(std::iter::once(whole).chain(value).collect())
+        }
+        EventType::NO_ACTION => Some(vec![Measured::Nothing]),
+        _ => None,
+    }
+}
+
+/// PFP 1.05, section 10.4: a separator for an error has the digest of this, and the error as its data.
+const ERROR_SEPARATOR: [u8; 4] = 1_u32.to_le_bytes();

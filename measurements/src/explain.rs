@@ -1,0 +1,122 @@
+//! Says in words what an event measured. Total: what cannot be decoded is described by its size.
+//!
+//! The words come from the log and are safe to print: control, invisible and direction-changing characters are escaped,
+//! and long texts cut.
+
+pub mod device_path;
+mod fields;
+mod firmware;
+mod gpt;
+mod guid;
+pub mod text;
+pub mod variable;
+
+use crate::bank::Bank;
+use crate::event::{Event, EventType};
+use fields::Fields;
+use text::Text;
+use variable::Variable;
+
+/// One line about `event`.
+pub fn describe(event: &Event<'_>) -> String {
+    decode(event).unwrap_or_else(|| match event.data.len() {
+        0 => "no data".to_owned(),
+        length @ 1..=16 => format!("{length} bytes: {}", hex::encode(event.data)),
+        length => format!("{length} bytes"),
+    })
+}
+
+fn decode(event: &Event<'_>) -> Option<String> {
+    match event.kind {
+        EventType::NO_ACTION => no_action(event.data),
+        EventType::SEPARATOR => separator(event.data),
+        EventType::ACTION
+        | EventType::EFI_ACTION
+        | EventType::POST_CODE
+        | EventType::COMPACT_HASH
+        | EventType::OMIT_BOOT_DEVICE_EVENTS
+        | EventType::NONHOST_INFO
+        | EventType::PLATFORM_CONFIG_FLAGS
+        | EventType::S_CRTM_CONTENTS
+            if Text::parse(event.data).is_some() =>
+        {
+            Text::parse(event.data).map(|text| format!("{text}"))
+        }
+        EventType::S_CRTM_VERSION => Text::parse(event.data).map(|text| format!("firmware version {text}")),
+        EventType::IPL => ipl(event),
+        EventType::EVENT_TAG => tagged(event.data),
+        EventType::EFI_VARIABLE_DRIVER_CONFIG
+        | EventType::EFI_VARIABLE_BOOT
+        | EventType::EFI_VARIABLE_BOOT2
+        | EventType::EFI_VARIABLE_AUTHORITY => Some(Variable::parse(event.data)?.describe(event.kind)),
+        EventType::EFI_BOOT_SERVICES_APPLICATION
+        | EventType::EFI_BOOT_SERVICES_DRIVER
+        | EventType::EFI_RUNTIME_SERVICES_DRIVER => image_load(event.data),
+        EventType::EFI_GPT_EVENT | EventType::EFI_GPT_EVENT2 => gpt::describe(event.data),
+        EventType::POST_CODE2 | EventType::EFI_PLATFORM_FIRMWARE_BLOB2 => firmware::blob2(event.data),
+        EventType::POST_CODE | EventType::EFI_PLATFORM_FIRMWARE_BLOB => firmware::blob(event.data),
+        EventType::EFI_HANDOFF_TABLES => firmware::tables(event.data),
+        EventType::EFI_HANDOFF_TABLES2 => firmware::tables2(event.data),
+        _ => None,
+    }
+}
+
+/// The informational events of PFP 1.05, section 10.4.
+fn no_action(data: &[u8]) -> Option<String> {
+    let (signature, rest) = data.split_at_checked(16)?;
+    let name = Text::parse(signature)?;
+    Some(match rest {
+        [locality] if signature == b"StartupLocality\0" => format!("TPM2_Startup from locality {locality}"),
+        _ => format!("{name}, {} bytes", rest.len()),
+    })
+}
+
+fn separator(data: &[u8]) -> Option<String> {
+    match data {
+        [0, 0, 0, 0] | [0xff, 0xff, 0xff, 0xff] => Some("end of the firmware's measurements".to_owned()),
+        [1, 0, 0, 0] => Some("the firmware could not measure".to_owned()),
+        _ => Text::parse(data).map(|text| format!("the firmware could not measure: {text}")),
+    }
+}
+
+/// systemd-stub measures for each section of a unified kernel image its name, then its content, both under the section's
+/// name; other loaders log what they ran. Which of the two it is, the digest tells (UAPI.5: the name with its NUL).
+fn ipl(event: &Event<'_>) -> Option<String> {
+    let text = Text::parse(event.data)?;
+    let section = text.raw().strip_prefix('.').is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric()));
+    if event.pcr != Some(11) || !section {
+        return Some(format!("{text}"));
+    }
+    let is_name = event.digests.iter().any(|(algorithm, digest)| {
+        algorithm.bank().is_some_and(|bank: Bank| bank.digest(&[text.raw().as_bytes(), &[0]]) == *digest)
+    });
+    Some(format!("{} of section {text}", if is_name { "name" } else { "content" }))
+}
+
+/// `TCG_PCClientTaggedEvent` (PFP 1.05, section 10.4): an id, a size, and here text by the kernel or systemd-stub.
+fn tagged(data: &[u8]) -> Option<String> {
+    let mut fields = Fields::new(data);
+    let id = fields.u32()?;
+    let size = usize::try_from(fields.u32()?).ok()?;
+    let text = fields.take(size).filter(|_| fields.is_empty()).and_then(Text::parse)?;
+    Some(match id {
+        LINUX_LOAD_OPTIONS => format!("kernel command line ({text})"),
+        LINUX_INITRD => format!("initrd ({text})"),
+        _ => format!("tag {id:#010x}: {text}"),
+    })
+}
+
+/// `UEFI_IMAGE_LOAD_EVENT` (PFP 1.05, section 10.2).
+fn image_load(data: &[u8]) -> Option<String> {
+    let mut fields = Fields::new(data);
+    let (_location, length, _link_time) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let size = usize::try_from(fields.u64()?).ok()?;
+    let path = fields.take(size)?;
+    let path = device_path::describe(path).unwrap_or_else(|| format!("a device path of {size} bytes"));
+    Some(format!("{length} bytes from {path}"))
+}
+
+/// Linux, `include/linux/efi.h`: `LOAD_OPTIONS_EVENT_TAG_ID`.
+const LINUX_LOAD_OPTIONS: u32 = 0x8f3b_22ed;
+/// Linux, `include/linux/efi.h`: `INITRD_EVENT_TAG_ID`.
+const LINUX_INITRD: u32 = 0x8f3b_22ec;

@@ -1,0 +1,179 @@
+//! The event log's outer form: a header, events, padding.
+
+mod bytes;
+mod header;
+mod locality;
+
+use crate::bank::{AlgorithmId, Bank};
+use crate::error::{LogError, LogFault};
+use crate::event::{Event, EventType};
+use bytes::Bytes;
+
+pub use header::SpecId;
+
+/// An event log, well-formed and nothing more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventLog<'a> {
+    format: Format,
+    algorithms: Vec<AlgorithmId>,
+    events: Vec<Event<'a>>,
+    startup_locality: Option<u8>,
+    padding: usize,
+}
+
+/// The two formats of event logs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Format {
+    /// `TCG_PCR_EVENT2` with a digest for each bank (PFP 1.05, section 10.2).
+    CryptoAgile(SpecId),
+    /// `TCG_PCClientPCREvent`, SHA-1 only (PFP 1.05, section 10.2).
+    Sha1,
+}
+
+impl<'a> EventLog<'a> {
+    /// Reads a log of at most [`MAX_SIZE`] bytes.
+    ///
+    /// What follows the last event must be padding: zeros only, or `0xff` only, as in an ACPI log area that was not filled.
+    ///
+    /// # Errors
+    /// A [`LogError`] with the byte at which the first wrong thing begins.
+    pub fn parse(log: &'a [u8]) -> Result<Self, LogError> {
+        if log.len() > MAX_SIZE {
+            return Err(LogError { offset: 0, fault: LogFault::TooLarge { size: log.len(), limit: MAX_SIZE } });
+        }
+        let padding_from = padding_from(log);
+        let mut bytes = Bytes::new(log);
+        if padding_from == 0 {
+            return Err(bytes.error(LogFault::Empty));
+        }
+        let first = sha1_event(&mut bytes, 0)?;
+        let format = header::format(&first)?;
+        let algorithms = match &format {
+            Format::CryptoAgile(spec) => spec.algorithms.clone(),
+            Format::Sha1 => vec![Bank::Sha1.algorithm()],
+        };
+        let mut events = vec![first];
+        while bytes.offset() < padding_from {
+            if events.len() == MAX_EVENTS {
+                return Err(bytes.error(LogFault::TooManyEvents { limit: MAX_EVENTS }));
+            }
+            let index = events.len();
+            events.push(match format {
+                Format::CryptoAgile(_) => agile_event(&mut bytes, index, &algorithms)?,
+                Format::Sha1 => sha1_event(&mut bytes, index)?,
+            });
+        }
+        let startup_locality = locality::find(&events)?;
+        Ok(Self { format, algorithms, events, startup_locality, padding: log.len() - bytes.offset() })
+    }
+
+    /// Which format it has.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// The banks, in the log's order; some may be unknown here.
+    pub fn algorithms(&self) -> &[AlgorithmId] {
+        &self.algorithms
+    }
+
+    /// The banks that can be replayed.
+    pub fn banks(&self) -> impl Iterator<Item = Bank> {
+        self.algorithms.iter().filter_map(|algorithm| algorithm.bank())
+    }
+
+    /// The events in order; the first of a crypto-agile log is its header.
+    pub fn events(&self) -> &[Event<'a>] {
+        &self.events
+    }
+
+    /// The locality that `TPM2_Startup` came from, where the log says so: the first value of PCR 0.
+    pub fn startup_locality(&self) -> Option<u8> {
+        self.startup_locality
+    }
+
+    /// Bytes of padding after the last event.
+    pub fn padding(&self) -> usize {
+        self.padding
+    }
+}
+
+/// `TCG_PCClientPCREvent`: PCR, type, one SHA-1 digest, size, data.
+fn sha1_event<'a>(bytes: &mut Bytes<'a>, index: usize) -> Result<Event<'a>, LogError> {
+    let offset = bytes.offset();
+    let (pcr, kind) = pcr_and_type(bytes)?;
+    let digest = bytes.take(Bank::Sha1.digest_size(), "a digest")?;
+    let data = event_data(bytes)?;
+    Ok(Event { index, offset, pcr, kind, digests: vec![(Bank::Sha1.algorithm(), digest)], data })
+}
+
+/// `TCG_PCR_EVENT2`: PCR, type, `TPML_DIGEST_VALUES`, size, data.
+fn agile_event<'a>(bytes: &mut Bytes<'a>, index: usize, algorithms: &[AlgorithmId]) -> Result<Event<'a>, LogError> {
+    let offset = bytes.offset();
+    let (pcr, kind) = pcr_and_type(bytes)?;
+    let digests = digests(bytes, algorithms)?;
+    let data = event_data(bytes)?;
+    Ok(Event { index, offset, pcr, kind, digests, data })
+}
+
+/// PFP 1.05, section 10.2: an event has a digest for each bank that the header lists.
+fn digests<'a>(bytes: &mut Bytes<'a>, algorithms: &[AlgorithmId]) -> Result<Vec<(AlgorithmId, &'a [u8])>, LogError> {
+    let at = bytes.offset();
+    let count = bytes.u32("the number of digests")?;
+    if usize::try_from(count) != Ok(algorithms.len()) {
+        let fault = LogFault::DigestCount { expected: algorithms.len(), got: count };
+        return Err(LogError { offset: at, fault });
+    }
+    let mut digests = Vec::with_capacity(algorithms.len());
+    for _ in algorithms {
+        let offset = bytes.offset();
+        let algorithm = AlgorithmId(bytes.u16("a digest's algorithm")?);
+        let listed = algorithms.contains(&algorithm).then(|| algorithm.digest_size()).flatten();
+        let size = listed.ok_or(LogError { offset, fault: LogFault::DigestUnlisted(algorithm) })?;
+        if digests.iter().any(|(earlier, _)| *earlier == algorithm) {
+            return Err(LogError { offset, fault: LogFault::DigestTwice(algorithm) });
+        }
+        digests.push((algorithm, bytes.take(size, "a digest")?));
+    }
+    Ok(digests)
+}
+
+fn pcr_and_type(bytes: &mut Bytes<'_>) -> Result<(Option<u8>, EventType), LogError> {
+    let offset = bytes.offset();
+    let pcr = bytes.u32("a PCR index")?;
+    let kind = EventType(bytes.u32("an event type")?);
+    match u8::try_from(pcr) {
+        Ok(index) if index < PCR_COUNT => Ok((Some(index), kind)),
+        _ if pcr == NO_PCR && kind == EventType::NO_ACTION => Ok((None, kind)),
+        _ => Err(LogError { offset, fault: LogFault::PcrUnknown(pcr) }),
+    }
+}
+
+fn event_data<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], LogError> {
+    let offset = bytes.offset();
+    let size = bytes.u32("an event's size")?;
+    match usize::try_from(size) {
+        Ok(length) if size <= MAX_EVENT => bytes.take(length, "an event's data"),
+        _ => Err(LogError { offset, fault: LogFault::EventTooLarge { size, limit: MAX_EVENT } }),
+    }
+}
+
+/// Where the run of equal `0x00` or `0xff` bytes at the log's end begins. An event's own last bytes may be part of that
+/// run, so an event is read whenever it begins before.
+fn padding_from(log: &[u8]) -> usize {
+    match log.last() {
+        Some(&fill @ (0x00 | 0xff)) => log.iter().rposition(|&byte| byte != fill).map_or(0, |last| last + 1),
+        _ => log.len(),
+    }
+}
+
+/// Real logs have 20 to 60 KiB, and firmware reserves 64 KiB to 1 MiB.
+pub const MAX_SIZE: usize = 4 * 1024 * 1024;
+/// The largest events are `dbx` with its thousands of hashes, and GPTs: tens of KiB.
+const MAX_EVENT: u32 = 1024 * 1024;
+/// Boot loaders that log every command write a few hundred.
+const MAX_EVENTS: usize = 16 * 1024;
+/// PC Client Platform TPM Profile 1.05, section 4.6: "a minimum of 24 PCRs".
+const PCR_COUNT: u8 = 24;
+/// PFP 1.05, section 10.4: informational events that belong to no PCR.
+const NO_PCR: u32 = u32::MAX;

@@ -1,0 +1,114 @@
+//! Replays a log: what a TPM that was extended with its events has in its PCRs.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use latchkey_attestation::{Component, PcrSet, PcrValues};
+
+use crate::bank::Bank;
+use crate::log::EventLog;
+
+/// The PCRs of one bank after a log's events. Holds only PCRs that the log extends, as `tpm2_eventlog` prints them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replay {
+    bank: Bank,
+    pcrs: BTreeMap<u8, Vec<u8>>,
+}
+
+impl Replay {
+    /// Replays `log` in `bank`; `None` when the log has no digests of it.
+    ///
+    /// PCRs begin at zero, PCR 0 at the startup locality (PFP 1.05, section 10.4). PCRs 17 to 22 begin at zero too:
+    /// whoever extends them has made a dynamic launch, which resets them.
+    pub fn of(log: &EventLog<'_>, bank: Bank) -> Option<Self> {
+        if !log.algorithms().contains(&bank.algorithm()) {
+            return None;
+        }
+        let mut pcrs = BTreeMap::new();
+        for event in log.events() {
+            let (Some(pcr), Some(digest)) = (event.extends(), event.digest(bank)) else { continue };
+            let value = pcrs.entry(pcr).or_insert_with(|| first_value(log, bank, pcr));
+            *value = bank.digest(&[value, digest]);
+        }
+        Some(Self { bank, pcrs })
+    }
+
+    /// The bank.
+    pub fn bank(&self) -> Bank {
+        self.bank
+    }
+
+    /// Index and value of each PCR that the log extends, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        self.pcrs.iter().map(|(&pcr, value)| (pcr, value.as_slice()))
+    }
+
+    /// The value of a PCR; `None` when the log does not extend it.
+    pub fn value(&self, pcr: u8) -> Option<&[u8]> {
+        self.pcrs.get(&pcr).map(Vec::as_slice)
+    }
+}
+
+fn first_value(log: &EventLog<'_>, bank: Bank, pcr: u8) -> Vec<u8> {
+    let mut value = vec![0; bank.digest_size()];
+    if let (0, Some(locality), Some(last)) = (pcr, log.startup_locality(), value.last_mut()) {
+        *last = locality;
+    }
+    value
+}
+
+/// The PCRs that a firmware log accounts for. Not among them: 10, which the kernel extends by itself (IMA), 15, the node
+/// lock, and what a dynamic launch or an application extends (16 to 23).
+pub fn firmware_pcrs() -> PcrSet {
+    PcrSet::of(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14]).unwrap_or(PcrSet::EMPTY)
+}
+
+/// Holds a log against PCR values that a TPM signed (SHA-256 bank): every PCR of `which` that was quoted must be what the
+/// log replays to, and zero where the log has no event for it.
+///
+/// # Errors
+/// [`NotReplayed`]: the log belongs to another boot, or was altered. It then says nothing.
+pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<(), NotReplayed> {
+    let replay = Replay::of(log, Bank::Sha256).ok_or(NotReplayed::NoSha256)?;
+    let untouched = |pcr| first_value(log, Bank::Sha256, pcr);
+    for pcr in which.intersection(quoted.set()).iter() {
+        let Some(value) = quoted.value(pcr) else { continue };
+        let replayed = replay.value(pcr).map_or_else(|| untouched(pcr), <[u8]>::to_vec);
+        if replayed != value.as_bytes() {
+            let quoted = hex::encode(value.as_bytes());
+            return Err(NotReplayed::Differs { pcr, replayed: hex::encode(replayed), quoted });
+        }
+    }
+    Ok(())
+}
+
+/// Why a log does not belong to quoted PCR values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotReplayed {
+    /// The log has no SHA-256 digests.
+    NoSha256,
+    /// The first PCR that does not replay.
+    Differs {
+        /// The PCR.
+        pcr: u8,
+        /// What the log replays to, lower-case hexadecimal.
+        replayed: String,
+        /// What the TPM signed, lower-case hexadecimal.
+        quoted: String,
+    },
+}
+
+impl fmt::Display for NotReplayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSha256 => f.write_str("the event log has no SHA-256 digests, which are what is quoted"),
+            Self::Differs { pcr, replayed, quoted } => {
+                let component = Component::of(*pcr).describe();
+                write!(f, "the event log does not replay to the quoted PCRs: PCR {pcr} ({component}) ")?;
+                write!(f, "replays to {replayed}, quoted is {quoted}; the log is of another boot or was altered")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NotReplayed {}

@@ -1,0 +1,142 @@
+//! A log on a screen or as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use latchkey_attestation::PcrSet;
+use serde::Serialize;
+
+use crate::bank::Bank;
+use crate::check::{self, DataCheck};
+use crate::event::Event;
+use crate::explain::describe;
+use crate::log::{EventLog, Format};
+use crate::replay::Replay;
+
+/// What `latchkey measure log` shows: all events, and the PCRs of every bank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// `crypto-agile` or `sha1`.
+    pub format: &'static str,
+    /// The banks of the log, replayable or not.
+    pub banks: Vec<String>,
+    /// The locality that `TPM2_Startup` came from, where the log says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub startup_locality: Option<u8>,
+    /// Bytes after the last event.
+    pub padding: usize,
+    /// The events in order.
+    pub events: Vec<EventReport>,
+    /// Bank, PCR, value: lower-case hexadecimal. Only PCRs that the log extends.
+    pub pcrs: BTreeMap<String, BTreeMap<u8, String>>,
+}
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct EventReport {
+    /// Position in the log, from 0.
+    pub index: usize,
+    /// Byte at which it begins.
+    pub offset: usize,
+    /// The PCR; absent for informational events of no PCR.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcr: Option<u8>,
+    /// The specification's name of its type, or its number.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Bank and digest, lower-case hexadecimal.
+    pub digests: BTreeMap<String, String>,
+    /// Bytes of its data.
+    pub size: usize,
+    /// What was measured, in words.
+    pub description: String,
+    /// Whether the digests are those of the data: `matches`, `differs` or `not-of-data`.
+    pub data: &'static str,
+}
+
+impl Report {
+    /// Everything about `log`.
+    pub fn of(log: &EventLog<'_>) -> Self {
+        let replays = log.banks().filter_map(|bank| Replay::of(log, bank));
+        let pcrs = |replay: &Replay| replay.iter().map(|(pcr, value)| (pcr, hex::encode(value))).collect();
+        Self {
+            format: match log.format() {
+                Format::CryptoAgile(_) => "crypto-agile",
+                Format::Sha1 => "sha1",
+            },
+            banks: log.algorithms().iter().map(ToString::to_string).collect(),
+            startup_locality: log.startup_locality(),
+            padding: log.padding(),
+            events: log.events().iter().map(EventReport::of).collect(),
+            pcrs: replays.map(|replay| (replay.bank().to_string(), pcrs(&replay))).collect(),
+        }
+    }
+
+    /// Only what concerns these PCRs.
+    #[must_use]
+    pub fn only_pcrs(mut self, which: PcrSet) -> Self {
+        self.events.retain(|event| event.pcr.is_some_and(|pcr| which.contains(pcr)));
+        self.pcrs.values_mut().for_each(|bank| bank.retain(|&pcr, _| which.contains(pcr)));
+        self
+    }
+
+    /// Only this bank; a bank that the log does not have leaves no values.
+    #[must_use]
+    pub fn only_bank(mut self, bank: Bank) -> Self {
+        let name = bank.as_str();
+        self.pcrs.retain(|other, _| other == name);
+        self.events.iter_mut().for_each(|event| event.digests.retain(|other, _| other == name));
+        self
+    }
+
+    /// The JSON form.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// The events and values as text with aligned columns.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        let width = self.events.iter().map(|event| event.kind.len()).max().unwrap_or(0);
+        for event in &self.events {
+            let pcr = event.pcr.map_or_else(|| "-".to_owned(), |pcr| pcr.to_string());
+            let flag = if event.data == DIFFERS { "  (its digest is not that of its data)" } else { "" };
+            // Writing to a String cannot fail.
+            let _ =
+                writeln!(text, "{:>4}  PCR {pcr:>2}  {:width$}  {}{flag}", event.index, event.kind, event.description);
+        }
+        for (bank, pcrs) in &self.pcrs {
+            let _ = writeln!(text, "\n{bank}");
+            for (pcr, value) in pcrs {
+                let _ = writeln!(text, "  PCR {pcr:>2}  {value}");
+            }
+        }
+        text
+    }
+
+    /// Events whose digests are not those of their data, though they must be.
+    pub fn flagged(&self) -> impl Iterator<Item = &EventReport> {
+        self.events.iter().filter(|event| event.data == DIFFERS)
+    }
+}
+
+impl EventReport {
+    fn of(event: &Event<'_>) -> Self {
+        Self {
+            index: event.index,
+            offset: event.offset,
+            pcr: event.pcr,
+            kind: event.kind.to_string(),
+            digests: event.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
+            size: event.data.len(),
+            description: describe(event),
+            data: match check::data(event) {
+                DataCheck::Matches => "matches",
+                DataCheck::Differs(_) => DIFFERS,
+                DataCheck::NotOfData => "not-of-data",
+            },
+        }
+    }
+}
+
+const DIFFERS: &str = "differs";

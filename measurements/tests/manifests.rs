@@ -1,0 +1,76 @@
+//! Manifests from logs, and logs from evidence.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use latchkey_attestation::parse::PcrSet;
+use latchkey_attestation::reference::{ManifestName, Rule};
+use latchkey_attestation::{RecordedEvidence, ReferenceValues};
+use latchkey_measurements::manifest::{Description, ManifestError, differing, from_log};
+use latchkey_measurements::source::{Source, SourceError};
+use latchkey_measurements::{Bank, EventLog};
+use support::{Agile, IPL, fixture, quoted};
+
+fn about() -> Description<'static> {
+    let manifest = ManifestName::new("demo").unwrap();
+    Description { manifest, image: "latchkey-demo", version: "1.0.0".parse().unwrap(), by: "a test", at: 1_795_000_000 }
+}
+
+#[test]
+fn a_manifest_from_a_log_admits_that_boot_and_names_what_differs_in_another() {
+    let bytes = fixture("honest.bin");
+    let log = EventLog::parse(&bytes).unwrap();
+    let enforce = PcrSet::of(&[4, 9, 11, 12, 15]).unwrap();
+    let manifest = from_log(&bytes, &log, enforce, PcrSet::of(&[0, 4]).unwrap(), &about()).unwrap();
+    assert_eq!(ReferenceValues::from_json(manifest.to_json().as_bytes()).unwrap(), manifest);
+    let image = &manifest.images()[0];
+    assert_eq!(image.pcrs().keys().copied().collect::<Vec<_>>(), [0, 4, 9, 11, 12], "the lock has no reference value");
+    assert_eq!((image.pcrs()[&4].rule, image.pcrs()[&0].rule), (Rule::Enforce, Rule::Warn));
+    for (pcr, reference) in image.pcrs() {
+        assert_eq!(quoted("honest").value(*pcr), Some(reference.value), "PCR {pcr}");
+    }
+    assert!(manifest.provenance().artefacts.contains_key("event log"));
+
+    assert_eq!(differing(image, &log).unwrap(), PcrSet::EMPTY);
+    let impostor = fixture("impostor.bin");
+    assert_eq!(differing(image, &EventLog::parse(&impostor).unwrap()).unwrap(), PcrSet::of(&[4, 9, 11]).unwrap());
+}
+
+#[test]
+fn a_log_without_sha256_or_nothing_to_enforce_makes_no_manifest() {
+    let bytes = Agile::new(&[Bank::Sha1]).event(4, IPL, b"x").bytes;
+    let log = EventLog::parse(&bytes).unwrap();
+    let enforce = PcrSet::of(&[4]).unwrap();
+    assert_eq!(from_log(&bytes, &log, enforce, PcrSet::EMPTY, &about()), Err(ManifestError::NoSha256));
+    let bytes = fixture("honest.bin");
+    let log = EventLog::parse(&bytes).unwrap();
+    let nothing = from_log(&bytes, &log, PcrSet::EMPTY, enforce, &about());
+    assert!(matches!(nothing, Err(ManifestError::Invalid(_))), "{nothing:?}");
+}
+
+/// A recording of a TPM's evidence, with a log put in.
+fn recording(log: Option<&[u8]>) -> Vec<u8> {
+    use base64::Engine;
+    let file = format!("{}/../attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
+    let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    if let Some(log) = log {
+        json["event_log"] = base64::engine::general_purpose::STANDARD.encode(log).into();
+    }
+    let json = json.to_string().into_bytes();
+    RecordedEvidence::from_json(&json).unwrap();
+    json
+}
+
+#[test]
+fn a_log_is_found_in_recorded_evidence_and_in_a_file_of_its_own() {
+    let bytes = fixture("honest.bin");
+    let evidence = Source::read(recording(Some(&bytes))).unwrap();
+    assert_eq!(evidence.bytes(), bytes);
+    assert_eq!(evidence.log().unwrap().events().len(), 34);
+    assert!(evidence.quoted().unwrap().value(4).is_some());
+    let file = Source::read(bytes.clone()).unwrap();
+    assert_eq!((file.bytes(), file.quoted()), (bytes.as_slice(), None));
+    assert_eq!(Source::read(recording(None)).unwrap_err(), SourceError::NoLog);
+    assert!(matches!(Source::read(b" {}".to_vec()), Err(SourceError::Evidence(_))));
+    assert!(matches!(Source::read(b"nonsense".to_vec()).unwrap().log(), Err(SourceError::Log(_))));
+}
