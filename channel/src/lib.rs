@@ -26,8 +26,6 @@ mod role;
 pub mod tls;
 
 pub use driver::{HANDSHAKE_TIME, accept, connect};
-#[doc(hidden)]
-pub use error::ChannelError as Error;
 pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
 pub use handshake::{Concluded, Reception};
 pub use nonce::Nonce;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PeerReason;
 use crate::nonce::Nonce;
 use crate::role::{Kind, Kinds, Role};
-use crate::tls::MAX_SIGNATURE_LEN;
+use crate::tls::{MAX_SIGNATURE_LEN, SPKI_LEN};
 
 /// The version of the messages. ALPN names it too; this one is for the reader of a log.
 pub const VERSION: u32 = 1;
@@ -126,7 +126,7 @@ impl Identity {
 #[serde(deny_unknown_fields)]
 pub struct KeyIdentity {
     /// The DER.
-    pub spki: Bytes<MAX_SPKI>,
+    pub spki: Bytes<SPKI_LEN>,
 }
 
 /// What a side must prove, fresh for this connection.
@@ -182,6 +182,3 @@ pub struct KeyEvidence {
     /// The DER.
     pub signature: Bytes<MAX_SIGNATURE_LEN>,
 }
-
-/// A P-256 `SubjectPublicKeyInfo` has exactly this many bytes.
-pub const MAX_SPKI: usize = 91;

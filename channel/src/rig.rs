@@ -33,7 +33,7 @@ impl SharedKey {
         P256Key::from_pkcs8(&self.0).expect("made by new")
     }
 
-    /// The key's certificate of the channel's form (DER), and the key as rustls takes it.
+    /// The raw public key (DER) and the key as rustls takes them.
     ///
     /// # Panics
     /// Without randomness.

@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use rustls::client::Resumption;
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::server::NoServerSessionStorage;
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::certificate::self_signed;
 use super::provider::{ConnectionKey, KeyUnusable, P256Key, provider};
-use super::verifier::AnySelfSigned;
+use super::verifier::AnyHolder;
 use super::{ALPN, Spki, SpkiHash};
 use crate::role::Side;
 
 /// A connection about to begin with this key, and the key's hash.
 pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHash), SetupFailed> {
     let (certified, spki) = certified(key)?;
-    let certified = Arc::new(SingleCertAndKey::from(certified));
+    let certified = Arc::new(certified);
     let connection = match side {
         Side::Client => client(certified)?.into(),
         Side::Server => server(certified)?.into(),
@@ -25,33 +24,33 @@ pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHa
     Ok((connection, spki.hash()))
 }
 
-/// The key with its self-signed certificate.
-pub(super) fn certified(key: P256Key) -> Result<(CertifiedKey, Spki), SetupFailed> {
-    let (certificate, spki) = self_signed(&key)?;
-    let signer = Arc::new(ConnectionKey(Arc::new(key)));
-    Ok((CertifiedKey::new(vec![CertificateDer::from(certificate)], signer), spki))
+/// The key with what shows it to the peer. rustls keeps a raw public key where a certificate would be.
+pub(super) fn certified(key: P256Key) -> Result<(CertifiedKey, Spki), KeyUnusable> {
+    let spki = Spki::from_point(key.point()?);
+    let shown = vec![CertificateDer::from(spki.as_der().to_vec())];
+    Ok((CertifiedKey::new(shown, Arc::new(ConnectionKey(Arc::new(key)))), spki))
 }
 
-fn client(certified: Arc<SingleCertAndKey>) -> Result<ClientConnection, rustls::Error> {
+fn client(certified: Arc<CertifiedKey>) -> Result<ClientConnection, rustls::Error> {
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnySelfSigned))
-        .with_client_cert_resolver(certified);
+        .with_custom_certificate_verifier(Arc::new(AnyHolder))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified)));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_early_data = false;
-    // A certificate says nothing about names, so there is none to ask for.
+    // A raw key says nothing about names, so there is none to ask for.
     config.enable_sni = false;
     let nobody = ServerName::try_from("latchkey.invalid").map_err(|_| rustls::Error::UnsupportedNameType)?;
     ClientConnection::new(Arc::new(config), nobody)
 }
 
-fn server(certified: Arc<SingleCertAndKey>) -> Result<ServerConnection, rustls::Error> {
+fn server(certified: Arc<CertifiedKey>) -> Result<ServerConnection, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_client_cert_verifier(Arc::new(AnySelfSigned))
-        .with_cert_resolver(certified);
+        .with_client_cert_verifier(Arc::new(AnyHolder))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

@@ -20,9 +20,9 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
-use super::certificate::P256_POINT_LEN;
+use super::spki::P256_POINT_LEN;
 
-/// The one signature scheme, for certificates, TLS signatures and pinned keys.
+/// The one signature scheme, for TLS signatures and pinned keys.
 pub(super) const SCHEME: SignatureScheme = SignatureScheme::ECDSA_NISTP256_SHA256;
 
 /// The one provider.
@@ -31,7 +31,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
         Arc::new(CryptoProvider {
             cipher_suites: vec![TLS13_AES_128_GCM_SHA256],
             kx_groups: vec![SECP256R1],
-            // Used by rustls' own certificate verifiers only; ours is in `certificate.rs`.
+            // Used by rustls' own verifiers only; ours is in `verifier.rs`.
             signature_verification_algorithms: WebPkiSupportedAlgorithms { all: &[], mapping: &[] },
             secure_random: &OsRandom,
             key_provider: &NoStoredKeys,

@@ -1,4 +1,4 @@
-//! Which peer certificates TLS accepts: one, self-signed, of the channel's form, by whoever holds its key now.
+//! Which peers TLS accepts: whoever shows one raw P-256 key and holds it now.
 //!
 //! That says nothing about *who* the peer is. Evidence bound to this very session says it, in the frames that follow.
 
@@ -12,23 +12,23 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::certificate::{CertificateFault, read_key, read_self_signed};
 use super::provider::SCHEME;
+use super::spki::{KeyFault, Spki};
 
 /// The verifier of both sides.
 #[derive(Debug)]
-pub(super) struct AnySelfSigned;
+pub(super) struct AnyHolder;
 
-impl ServerCertVerifier for AnySelfSigned {
+impl ServerCertVerifier for AnyHolder {
     fn verify_server_cert(
         &self,
-        certificate: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        verify_alone(certificate, others)?;
+        verify_form(shown, others)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -44,29 +44,33 @@ impl ServerCertVerifier for AnySelfSigned {
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        certificate: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_possession(message, certificate, signed)
+        verify_possession(message, shown, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SCHEME]
     }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
 }
 
-impl ClientCertVerifier for AnySelfSigned {
+impl ClientCertVerifier for AnyHolder {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
 
     fn verify_client_cert(
         &self,
-        certificate: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         others: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        verify_alone(certificate, others)?;
+        verify_form(shown, others)?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -82,40 +86,48 @@ impl ClientCertVerifier for AnySelfSigned {
     fn verify_tls13_signature(
         &self,
         message: &[u8],
-        certificate: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_possession(message, certificate, signed)
+        verify_possession(message, shown, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SCHEME]
     }
-}
 
-fn verify_alone(certificate: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
-    if !others.is_empty() {
-        return Err(refused(CertificateFault::Chain { got: others.len() + 1 }));
+    fn requires_raw_public_keys(&self) -> bool {
+        true
     }
-    read_self_signed(certificate).map(drop).map_err(refused)
 }
 
-/// RFC 8446 section 4.4.3: the signature that proves possession of the certificate's key, over the whole handshake.
+fn verify_form(shown: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
+    if !others.is_empty() {
+        return Err(refused(KeyFault::Number { got: others.len() + 1 }));
+    }
+    key(shown).map(drop)
+}
+
+/// RFC 8446 section 4.4.3: the signature that proves possession of the key that is shown, over the whole handshake.
 fn verify_possession(
     message: &[u8],
-    certificate: &CertificateDer<'_>,
+    shown: &CertificateDer<'_>,
     signed: &DigitallySignedStruct,
 ) -> Result<HandshakeSignatureValid, Error> {
     if signed.scheme != SCHEME {
         return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
     }
-    if read_key(certificate).map_err(refused)?.verifies(message, signed.signature()) {
+    if key(shown)?.verifies(message, signed.signature()) {
         Ok(HandshakeSignatureValid::assertion())
     } else {
         Err(CertificateError::BadSignature.into())
     }
 }
 
-fn refused(fault: CertificateFault) -> Error {
+fn key(shown: &CertificateDer<'_>) -> Result<Spki, Error> {
+    Spki::from_der(shown).ok_or_else(|| refused(KeyFault::Form))
+}
+
+fn refused(fault: KeyFault) -> Error {
     CertificateError::Other(OtherError(Arc::new(fault))).into()
 }

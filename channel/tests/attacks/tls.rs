@@ -8,7 +8,9 @@ use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::{ALPN, TlsError};
 use latchkey_channel::{Blame, ChannelError, Role, Side, accept, connect};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{
@@ -117,7 +119,9 @@ fn something_that_is_not_tls_is_refused() {
 
 /// What the attacker's rustls believes of anybody.
 #[derive(Debug)]
-struct Gullible;
+struct Gullible {
+    raw_keys: bool,
+}
 
 impl ServerCertVerifier for Gullible {
     fn verify_server_cert(
@@ -151,6 +155,10 @@ impl ServerCertVerifier for Gullible {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ECDSA_NISTP256_SHA256]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        self.raw_keys
     }
 }
 
@@ -189,30 +197,72 @@ impl ClientCertVerifier for Gullible {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![SignatureScheme::ECDSA_NISTP256_SHA256]
     }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        self.raw_keys
+    }
 }
 
-fn client_config(certified: Option<CertifiedKey>, alpn: &[&[u8]]) -> ClientConfig {
+/// What a side shows for a certificate.
+enum Shows {
+    Nothing,
+    RawKey(CertifiedKey),
+    Certificate(CertifiedKey),
+}
+
+fn client_config(shows: Shows, alpn: &[&[u8]]) -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(rig::provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Gullible));
-    let mut config = match certified {
-        Some(certified) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified))),
-        None => builder.with_no_client_auth(),
+        .with_custom_certificate_verifier(Arc::new(Gullible { raw_keys: true }));
+    let mut config = match shows {
+        Shows::Nothing => builder.with_client_cert_resolver(Arc::new(Nothing)),
+        Shows::RawKey(key) => {
+            builder.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::new(key))))
+        }
+        Shows::Certificate(key) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
     };
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     config
 }
 
-fn server_config(certified: CertifiedKey, alpn: &[&[u8]]) -> ServerConfig {
-    let mut config = ServerConfig::builder_with_provider(rig::provider())
+/// Speaks of raw keys and shows none.
+#[derive(Debug)]
+struct Nothing;
+
+impl ResolvesClientCert for Nothing {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn server_config(shows: Shows, takes_raw_keys: bool, alpn: &[&[u8]]) -> ServerConfig {
+    let builder = ServerConfig::builder_with_provider(rig::provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
-        .with_client_cert_verifier(Arc::new(Gullible))
-        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        .with_client_cert_verifier(Arc::new(Gullible { raw_keys: takes_raw_keys }));
+    let mut config = match shows {
+        Shows::Nothing => unreachable!("a TLS 1.3 server must show something"),
+        Shows::RawKey(key) => {
+            builder.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(key))))
+        }
+        Shows::Certificate(key) => builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
+    };
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
     config
+}
+
+fn fresh() -> CertifiedKey {
+    SharedKey::new().for_rustls()
 }
 
 /// Runs a client's TLS as far as it goes, closes, and listens until the other end is gone.
@@ -246,62 +296,92 @@ fn attack_with(config: ClientConfig) -> ChannelError {
 }
 
 #[test]
-fn a_client_without_a_certificate_is_refused() {
-    let error = attack_with(client_config(None, &[ALPN]));
+fn a_client_without_a_key_is_refused() {
+    let error = attack_with(client_config(Shows::Nothing, &[ALPN]));
     assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::NoCertificatesPresented))), "{error}");
 }
 
 #[test]
 fn another_application_protocol_is_refused() {
-    let certified = || Some(SharedKey::new().for_rustls());
     for (offered, code) in [
         (&[][..], "tls-protocol-name"),
         (&[&b"h2"[..]][..], "tls-refused"),
         (&[&b"latchkey/2"[..], b"http/1.1"][..], "tls-refused"),
     ] {
-        assert_eq!(attack_with(client_config(certified(), offered)).code(), code);
+        assert_eq!(attack_with(client_config(Shows::RawKey(fresh()), offered)).code(), code);
     }
     let (error, ()) = attack_client(|wire| {
-        drop(run_server(&Arc::new(server_config(SharedKey::new().for_rustls(), &[])), wire));
+        drop(run_server(&Arc::new(server_config(Shows::RawKey(fresh()), true, &[])), wire));
     });
     assert_eq!(error.code(), "tls-protocol-name");
     // The right name among others is the right name.
-    let error = attack_with(client_config(certified(), &[b"h2", ALPN]));
+    let error = attack_with(client_config(Shows::RawKey(fresh()), &[b"h2", ALPN]));
     assert_eq!(error.code(), "frame-truncated");
 }
 
+/// An X.509 certificate, whatever is in it, is not even read: raw keys are all that either side negotiates.
 #[test]
-fn a_chain_of_certificates_is_refused() {
-    let mut certified = SharedKey::new().for_rustls();
-    certified.cert.push(SharedKey::new().for_rustls().cert[0].clone());
-    let error = attack_with(client_config(Some(certified), &[ALPN]));
-    assert_eq!(error.code(), "tls-refused");
-    assert!(error.to_string().contains("Chain { got: 2 }") || error.to_string().contains("chain of 2"), "{error}");
-}
-
-#[test]
-fn a_certificate_of_another_form_or_size_is_refused() {
-    let genuine = SharedKey::new().for_rustls();
-    let renamed = {
-        let mut der = genuine.cert[0].to_vec();
-        let at = der.windows(8).position(|window| window == b"latchkey").unwrap();
-        der[at..at + 8].copy_from_slice(b"LATCHKEY");
-        der
+fn an_x509_certificate_is_refused() {
+    let negotiated = |error: &ChannelError| {
+        let incompatible = rustls::PeerIncompatible::IncorrectCertificateTypeExtension;
+        matches!(error, ChannelError::Tls(TlsError::Protocol(rustls::Error::PeerIncompatible(got))) if *got == incompatible)
     };
-    for der in [renamed, vec![0x30; 60_000], vec![0x30, 0x00]] {
-        let certified = CertifiedKey::new(vec![CertificateDer::from(der)], genuine.key.clone());
-        assert_eq!(attack_with(client_config(Some(certified), &[ALPN])).code(), "tls-refused");
+    let error = attack_with(client_config(Shows::Certificate(fresh()), &[ALPN]));
+    assert!(negotiated(&error), "{error}");
+    for (shows, takes_raw_keys) in [(Shows::Certificate(fresh()), true), (Shows::RawKey(fresh()), false)] {
+        let config = Arc::new(server_config(shows, takes_raw_keys, &[ALPN]));
+        let (error, ()) = attack_client(move |wire| drop(run_server(&config, wire)));
+        assert_eq!((error.code(), error.blame()), ("tls-refused", Blame::Peer), "{error}");
     }
 }
 
 #[test]
-fn a_certificate_without_its_key_is_refused() {
-    let victim = SharedKey::new().for_rustls();
-    let thief = CertifiedKey::new(victim.cert, SharedKey::new().for_rustls().key);
-    let error = attack_with(client_config(Some(thief.clone()), &[ALPN]));
-    assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
-    let (error, ()) = attack_client(|wire| drop(run_server(&Arc::new(server_config(thief, &[ALPN])), wire)));
-    assert!(matches!(&error, ChannelError::Tls(TlsError::Protocol(rustls::Error::InvalidCertificate(_)))), "{error}");
+fn more_than_one_key_is_refused() {
+    let mut two = fresh();
+    two.cert.push(fresh().cert[0].clone());
+    let error = attack_with(client_config(Shows::RawKey(two), &[ALPN]));
+    assert_eq!((error.code(), error.blame()), ("tls-refused", Blame::Peer), "{error}");
+}
+
+#[test]
+fn a_key_of_another_form_or_size_is_refused() {
+    let genuine = fresh();
+    let changed = |position: usize, bit: u8| {
+        let mut der = genuine.cert[0].to_vec();
+        der[position] ^= bit;
+        der
+    };
+    let forms = [
+        // Another curve's name, a compressed point, a point beside the curve.
+        changed(22, 1),
+        changed(26, 0x04 ^ 0x02),
+        changed(90, 1),
+        vec![0x30; 60_000],
+        vec![0x30, 0x00],
+        genuine.cert[0][..90].to_vec(),
+    ];
+    for der in forms {
+        let certified = CertifiedKey::new(vec![CertificateDer::from(der)], genuine.key.clone());
+        let error = attack_with(client_config(Shows::RawKey(certified.clone()), &[ALPN]));
+        assert_eq!((error.code(), error.blame()), ("tls-refused", Blame::Peer), "{error}");
+        let config = Arc::new(server_config(Shows::RawKey(certified), true, &[ALPN]));
+        let (error, ()) = attack_client(move |wire| drop(run_server(&config, wire)));
+        assert_eq!((error.code(), error.blame()), ("tls-refused", Blame::Peer), "{error}");
+    }
+}
+
+#[test]
+fn a_key_that_the_peer_does_not_hold_is_refused() {
+    let bad_signature = |error: &ChannelError| {
+        let wrong = rustls::Error::InvalidCertificate(rustls::CertificateError::BadSignature);
+        matches!(error, ChannelError::Tls(TlsError::Protocol(got)) if *got == wrong)
+    };
+    let thief = CertifiedKey::new(fresh().cert, fresh().key);
+    let error = attack_with(client_config(Shows::RawKey(thief.clone()), &[ALPN]));
+    assert!(bad_signature(&error), "{error}");
+    let config = Arc::new(server_config(Shows::RawKey(thief), true, &[ALPN]));
+    let (error, ()) = attack_client(move |wire| drop(run_server(&config, wire)));
+    assert!(bad_signature(&error), "{error}");
 }
 
 /// Both ends are the same party, or one mirrors the other.
@@ -318,7 +398,7 @@ fn our_own_key_at_the_other_end_is_refused() {
 /// A client that keeps whatever it is given and would resume gets nothing to resume with.
 #[test]
 fn resumption_is_never_offered_to_a_client() {
-    let config = Arc::new(client_config(Some(SharedKey::new().for_rustls()), &[ALPN]));
+    let config = Arc::new(client_config(Shows::RawKey(fresh()), &[ALPN]));
     for _ in 0..2 {
         let config = config.clone();
         let (error, tls) = attack_server(move |wire| run_client(&config, wire));
@@ -332,7 +412,7 @@ fn resumption_is_never_offered_to_a_client() {
 /// A server that hands out tickets never sees one again.
 #[test]
 fn resumption_is_never_asked_of_a_server() {
-    let mut config = server_config(SharedKey::new().for_rustls(), &[ALPN]);
+    let mut config = server_config(Shows::RawKey(fresh()), true, &[ALPN]);
     config.send_tls13_tickets = 4;
     config.max_early_data_size = 16_384;
     config.session_storage = rustls::server::ServerSessionMemoryCache::new(64);
@@ -348,7 +428,7 @@ fn resumption_is_never_asked_of_a_server() {
 /// The connection is cut at every byte of the client's first flight.
 #[test]
 fn a_truncated_tls_handshake_is_an_error() {
-    let config = Arc::new(client_config(Some(SharedKey::new().for_rustls()), &[ALPN]));
+    let config = Arc::new(client_config(Shows::RawKey(fresh()), &[ALPN]));
     let mut tls = ClientConnection::new(config, ServerName::try_from("latchkey.invalid").unwrap()).unwrap();
     let mut flight = Vec::new();
     tls.write_tls(&mut flight).unwrap();
