@@ -1,0 +1,126 @@
+//! `latchkey measure log`: what a machine measured, in words, and the PCRs that follow from it.
+
+use std::path::Path;
+
+use latchkey_attestation::parse::{Component, PcrSet};
+use latchkey_measurements::report::Report;
+use latchkey_measurements::source::{Source, SourceError};
+use latchkey_measurements::{Bank, EventLog, explain_differences, replay};
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::{Output, Table, Tone};
+use crate::spec::Arguments;
+
+pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = Path::new(arguments.operand(0).unwrap_or_default());
+    let source = read(path)?;
+    let log = source.log().map_err(|error| unusable(path, &error))?;
+    let pcrs = pcrs(arguments)?;
+    let bank = bank(arguments, &log)?;
+    let report = bank.map_or_else(|| Report::of(&log), |bank| Report::of(&log).only_bank(bank));
+    let report = if pcrs == PcrSet::all() { report } else { report.only_pcrs(pcrs) };
+    let mut json = json!(report);
+    let mut text = human(&report, output);
+    if let Some((told, value)) = against_quote(&source, &log, pcrs, output) {
+        json["quote"] = value;
+        text.push_str(&told);
+    }
+    if let Some(reference) = arguments.path("reference-log") {
+        let reference_source = read(reference)?;
+        let reference = reference_source.log().map_err(|error| unusable(reference, &error))?;
+        let (told, value) = against_log(&reference, &log, pcrs, output);
+        json["differences"] = value;
+        text.push_str(&told);
+    }
+    output.result(&json, &text);
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Source, Failure> {
+    let file = files::read(path, Source::LIMIT)?;
+    Source::read(file).map_err(|error| unusable(path, &error))
+}
+
+fn unusable(path: &Path, error: &SourceError) -> Failure {
+    let code = match error {
+        SourceError::Log(_) => "event-log-malformed",
+        SourceError::Evidence(refusal) => refusal.code().as_str(),
+        SourceError::NoLog => "event-log-missing",
+    };
+    Failure::new(Exit::Usage, code, format!("{} cannot be used", path.display()))
+        .because(error.to_string())
+        .fix("give the kernel's binary_bios_measurements, or evidence kept by `latchkey verify` that has an event log")
+}
+
+/// `--pcr 4,9`, or once for each; all without.
+fn pcrs(arguments: &Arguments) -> Result<PcrSet, Failure> {
+    let mut set = PcrSet::EMPTY;
+    for text in arguments.texts("pcr")?.into_iter().flat_map(|list| list.split(',')) {
+        let added = text.parse().ok().and_then(|index| set.with(index));
+        set = added.ok_or_else(|| Failure::usage(format!("--pcr {text}: expected 0 to 23")))?;
+    }
+    Ok(if set.is_empty() { PcrSet::all() } else { set })
+}
+
+fn bank(arguments: &Arguments, log: &EventLog<'_>) -> Result<Option<Bank>, Failure> {
+    let Some(bank) = arguments.value::<Bank>("bank")? else { return Ok(None) };
+    if log.banks().any(|other| other == bank) {
+        return Ok(Some(bank));
+    }
+    let banks: Vec<_> = log.algorithms().iter().map(ToString::to_string).collect();
+    Err(Failure::usage(format!("--bank {bank}: the log has {}", banks.join(", "))))
+}
+
+fn human(report: &Report, output: &Output) -> String {
+    let mut events = Table::new(&["EVENT", "PCR", "TYPE", "WHAT"]);
+    for event in &report.events {
+        let pcr = event.pcr.map_or_else(|| "-".to_owned(), |pcr| pcr.to_string());
+        let kind = event.kind.trim_start_matches("EV_").to_owned();
+        events.row([event.index.to_string(), pcr, kind, event.description.clone()]);
+    }
+    let mut text = events.to_string();
+    for (bank, pcrs) in &report.pcrs {
+        let mut values = Table::new(&["PCR", &format!("REPLAYED, {}", bank.to_uppercase()), "WHAT IS MEASURED INTO IT"]);
+        for (&pcr, value) in pcrs {
+            values.row([pcr.to_string(), value.clone(), Component::of(pcr).describe().to_owned()]);
+        }
+        text.push_str(&format!("\n{values}"));
+    }
+    let flagged: Vec<_> = report.flagged().map(|event| event.index.to_string()).collect();
+    if !flagged.is_empty() {
+        let warning = output.paint(Tone::Bad, "warning:");
+        text.push_str(&format!(
+            "\n{warning} the digests of these events are not those of their data, which therefore explains nothing: {}\n",
+            flagged.join(", ")
+        ));
+    }
+    text
+}
+
+/// Evidence says which PCRs were quoted: does the log belong to them? That the quote is good is for `latchkey verify`.
+fn against_quote(source: &Source, log: &EventLog<'_>, pcrs: PcrSet, output: &Output) -> Option<(String, Value)> {
+    let which = replay::firmware_pcrs().intersection(pcrs);
+    Some(match replay::check(log, source.quoted()?, which) {
+        Ok(()) => {
+            let told = output.paint(Tone::Good, "the log replays to the PCR values of the evidence");
+            (format!("\n{told}\n"), json!({"replays": true}))
+        }
+        Err(fault) => {
+            let told = output.paint(Tone::Bad, &fault.to_string());
+            (format!("\n{told}\n"), json!({"replays": false, "why": fault.to_string()}))
+        }
+    })
+}
+
+fn against_log(reference: &EventLog<'_>, log: &EventLog<'_>, pcrs: PcrSet, output: &Output) -> (String, Value) {
+    let differences = explain_differences(reference, log, pcrs);
+    if differences.is_empty() {
+        let told = output.paint(Tone::Good, "no event differs from the reference log");
+        return (format!("\n{told}\n"), json!([]));
+    }
+    let heading = output.paint(Tone::Bad, "the first event of each PCR that differs from the reference log:");
+    let lines = differences.iter().map(|difference| format!("  {difference}\n"));
+    (format!("\n{heading}\n{}", lines.collect::<String>()), json!(differences))
+}
