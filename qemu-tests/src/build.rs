@@ -42,6 +42,13 @@ pub fn agent() -> Result<PathBuf, HarnessError> {
     Ok(agent.insert(path).clone())
 }
 
+/// A test program for the inside of a machine, linked as the agent is: an example of its package.
+pub fn guest(example: &str) -> Result<PathBuf, HarnessError> {
+    let package = ["--release", "--package", "latchkey-agent", "--example", example];
+    let target = if has_musl() { MUSL } else { GLIBC };
+    cargo_build(&[&package[..], &["--target", target]].concat(), example)
+}
+
 /// A program of the workspace that runs on this machine (a service, the command line).
 pub fn program(package: &str, binary: &str) -> Result<PathBuf, HarnessError> {
     cargo_build(&["--package", package, "--bin", binary], binary)

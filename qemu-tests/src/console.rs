@@ -102,6 +102,16 @@ impl Console {
         }
     }
 
+    /// The lines from number `from` on, as soon as there are any; none when the output has ended. For followers: it does
+    /// not count as waiting for these lines.
+    pub fn follow(&self, from: usize) -> Vec<Line> {
+        let mut state = self.state();
+        while state.lines.len() <= from && !state.ended {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.lines.get(from..).unwrap_or_default().to_vec()
+    }
+
     /// Waits until the process has closed its output.
     pub fn wait_end(&self, within: Duration) -> Result<(), HarnessError> {
         let deadline = Instant::now() + within;

@@ -35,7 +35,7 @@ cat > /dev/null
 case $1 in
 start) echo "data $(sum)" >&2 ;;
 *)
-    grep -q latchkey.test_fail=1 /proc/cmdline && { echo "told to fail" >&2; exit 7; }
+    grep -q test.fail=1 /proc/cmdline && { echo "told to fail" >&2; exit 7; }
     dd if=/dev/urandom of=$disk bs=1M count=2 2>/dev/null && sync
     echo "data $(sum)" >&2
     [ "$1" = init ] && echo "admin of the test cluster"
@@ -53,6 +53,7 @@ pub struct Fleet {
     image: PathBuf,
     root: PathBuf,
     join_port: Port,
+    key_words: String,
     pki: pki::Pki,
     init_hash: String,
 }
@@ -92,6 +93,16 @@ impl Fleet {
 
     /// The same with more words on the measured command line, and other commands that the OS runs after stage 2.
     pub fn with(name: &str, words: &str, then: &str) -> Result<Self, HarnessError> {
+        Self::with_files(name, words, then, Vec::new())
+    }
+
+    /// The same with more programs in the OS.
+    pub fn with_files(
+        name: &str,
+        words: &str,
+        then: &str,
+        programs_in_os: Vec<(&str, Vec<u8>)>,
+    ) -> Result<Self, HarnessError> {
         let run = Run::new(name)?;
         let programs = Programs {
             cli: build::program("latchkey-cli", "latchkey")?,
@@ -104,10 +115,12 @@ impl Fleet {
         let join_port = Port::choose()?;
 
         let key = run.file("join-service.key");
-        output(Command::new(&programs.join).arg("--new-key").arg(&key))?;
-        let root = RootFs::operating_system(agent.clone(), then)?
-            .file("/usr/bin/hook", 0o755, HOOK)
-            .build(&run, "root.img")?;
+        let key_words = output(Command::new(&programs.join).arg("--new-key").arg(&key))?.trim().to_owned();
+        let mut os = RootFs::operating_system(agent, then)?.file("/usr/bin/hook", 0o755, HOOK);
+        for (path, program) in programs_in_os {
+            os = os.file(path, 0o755, program);
+        }
+        let root = os.build(&run, "root.img")?;
         let mut fleet = Self {
             pki: pki::Pki::new(&run)?,
             authority,
@@ -115,6 +128,7 @@ impl Fleet {
             image: PathBuf::new(),
             root,
             join_port,
+            key_words,
             init_hash: String::new(),
             run,
         };
@@ -125,13 +139,11 @@ impl Fleet {
 
     /// Another boot image of the same agent, with more words on its command line.
     pub fn build_image(&self, name: &str, words: &str) -> Result<PathBuf, HarnessError> {
-        let mut command = Command::new(&self.programs.join);
-        let hash = output(command.arg("--print-key-hash").arg(self.run.file("join-service.key")))?;
         let service = format!("{HOST}:{}", self.join_port.number());
         BootImage::agent()?
             .words("latchkey.root=device:/dev/vdb latchkey.state_disk=device:/dev/vda latchkey.metadata=qemu")
             .words("latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.ek=auto")
-            .words(&format!("latchkey.join_service={service} latchkey.join_service_key={}", hash.trim()))
+            .words(&format!("latchkey.join_service={service} {}", self.key_words))
             .words(words)
             .build(&self.run, name)
     }
@@ -143,13 +155,23 @@ impl Fleet {
             .success("init-secret")?;
         let made: Value =
             serde_json::from_str(&made.out).map_err(|e| HarnessError::Unusable(format!("init-secret: {e}")))?;
-        self.init_hash = made["hash"].as_str().unwrap_or_default().to_owned();
+        made["init_secret_hash"].as_str().unwrap_or_default().clone_into(&mut self.init_hash);
         Ok(())
     }
 
     /// The run's directory.
     pub fn run(&self) -> &Run {
         &self.run
+    }
+
+    /// The boot image of honest nodes.
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// The size of its initramfs in bytes.
+    pub fn initramfs_size(&self) -> Result<usize, HarnessError> {
+        Ok(BootImage::agent()?.initramfs(&crate::kernel::Kernel::provision()?)?.len())
     }
 
     /// A path in the run's directory, as text for a command line.
@@ -313,7 +335,7 @@ impl Fleet {
                 "server_name": pki::KEY_SERVICE,
                 "certificate": self.pki.join_service.certificate,
                 "private_key": self.pki.join_service.key,
-                "server_ca": self.pki.authority,
+                "ca": self.pki.authority,
             },
         });
         let path = self.run.write("join-service.json", config.to_string())?;

@@ -15,6 +15,7 @@
 //! * [`doctor`]: what this machine lacks
 
 pub mod accel;
+pub mod board;
 pub mod bootimage;
 pub mod build;
 pub mod console;
