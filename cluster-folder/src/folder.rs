@@ -28,6 +28,34 @@ const REFERENCES: &str = "references";
 const PAYLOAD: &str = "payload";
 const LOCK: &str = ".lock";
 
+/// What changes together in a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Policy and reference values: they must fit.
+    Attestation,
+    /// The join rules.
+    Enrolment,
+    /// The cluster itself.
+    Cluster,
+    /// The payload.
+    Payload,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Attestation, Self::Enrolment, Self::Cluster, Self::Payload];
+
+    /// A stable name, for logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Attestation => "attestation",
+            Self::Enrolment => "enrolment",
+            Self::Cluster => "cluster",
+            Self::Payload => "payload",
+        }
+    }
+}
+
 /// A cluster folder. Nothing is kept open: symbolic links are followed anew with each call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folder(PathBuf);
@@ -121,6 +149,32 @@ impl Folder {
     /// [`FolderError`].
     pub fn payload(&self) -> Result<Vec<u8>, FolderError> {
         optional(atomic::read(&self.0.join(PAYLOAD), MAX_PAYLOAD)).map(Option::unwrap_or_default)
+    }
+
+    /// SHA-256 over the content of a part's files, so that only real changes count. What cannot be read counts by its error.
+    pub fn fingerprint(&self, part: Part) -> [u8; 32] {
+        let paths = match part {
+            Part::Attestation => {
+                let mut paths = self.manifest_paths().unwrap_or_default();
+                paths.push(self.0.join(POLICY));
+                paths
+            }
+            Part::Enrolment => vec![self.0.join(ENROLMENT)],
+            Part::Cluster => vec![self.0.join(CLUSTER)],
+            Part::Payload => vec![self.0.join(PAYLOAD)],
+        };
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+        for path in paths {
+            let content = atomic::read(&path, MAX_CONFIG);
+            for field in [path.as_os_str().as_encoded_bytes(), &content.unwrap_or_else(|e| e.to_string().into_bytes())]
+            {
+                hash.update(&(field.len() as u64).to_be_bytes());
+                hash.update(field);
+            }
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(hash.finish().as_ref());
+        digest
     }
 
     /// All records, and what is wrong with those that cannot be read.

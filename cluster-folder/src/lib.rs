@@ -26,7 +26,7 @@ mod writer;
 pub use cluster::ClusterFile;
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
 pub use error::{FolderError, Malformed};
-pub use folder::{Folder, MAX_PAYLOAD};
+pub use folder::{Folder, MAX_PAYLOAD, Part};
 pub use name::{BadName, NodeName};
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, NodeRecord, Outcome, Reported, Role};
 pub use writer::Writer;

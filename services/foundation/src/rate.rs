@@ -53,28 +53,39 @@ pub struct PeerRates {
     fresh: TokenBucket,
     strangers: TokenBucket,
     peers: HashMap<IpAddr, TokenBucket>,
+    swept: Option<Duration>,
 }
 
 /// Peers with a bucket of their own: about 1 MiB.
 const MAX_PEERS: usize = 16 * 1024;
 
+/// Looking for quiet peers costs a walk through the table; a flood must not cause one per connection.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
 impl PeerRates {
     /// Each peer may come `burst` times at once and `per_minute` times in the long run.
     pub fn new(per_minute: u32, burst: u32) -> Self {
         let fresh = TokenBucket::new(per_minute, burst);
-        Self { strangers: fresh.clone(), fresh, peers: HashMap::new() }
+        Self { strangers: fresh.clone(), fresh, peers: HashMap::new(), swept: None }
     }
 
     /// Takes one token of this peer's bucket, if there is one at `now` (time since any fixed moment).
     pub fn take(&mut self, address: IpAddr, now: Duration) -> bool {
         let peer = network_of(address);
         if self.peers.len() >= MAX_PEERS && !self.peers.contains_key(&peer) {
-            self.peers.retain(|_, bucket| !bucket.is_full(now));
+            self.sweep(now);
             if self.peers.len() >= MAX_PEERS {
                 return self.strangers.take(now);
             }
         }
         self.peers.entry(peer).or_insert_with(|| self.fresh.clone()).take(now)
+    }
+
+    fn sweep(&mut self, now: Duration) {
+        if self.swept.is_none_or(|last| now.saturating_sub(last) >= SWEEP_INTERVAL) {
+            self.swept = Some(now);
+            self.peers.retain(|_, bucket| !bucket.is_full(now));
+        }
     }
 }
 

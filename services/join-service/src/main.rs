@@ -1,3 +1,7 @@
-//! Lets attested nodes into the cluster.
+//! `latchkey-join-service`: see the library for everything, and `--help` for the rest.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    latchkey_join_service::run(std::env::args_os())
+}

@@ -1,0 +1,229 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use latchkey_foundation::config::{self, ConfigFault, check_loopback, check_range, check_schema};
+use serde::Deserialize;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The schema this program knows.
+const SCHEMA: u32 = 1;
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's folder.
+/// `join-service.example.json` and `join-service.embedded.example.json` together show every field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Schema of this file: 1.
+    pub schema: u32,
+    /// Address and port for nodes. Port 0 lets the kernel choose; the READY line says what it chose.
+    pub listen: SocketAddr,
+    /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
+    pub admin_listen: SocketAddr,
+    /// The cluster's folder; see the crate `latchkey-cluster-folder`.
+    pub cluster_folder: PathBuf,
+    /// The P-256 key (PKCS#8, PEM or DER) that the service proves itself with; `--new-key` makes one. Nodes have its hash
+    /// on their measured command line. No access for anybody but the service's user and root.
+    pub identity_key: PathBuf,
+    /// Where keys come from: this, or `master_secret_file`, and never both.
+    pub key_service: Option<KeyServiceConfig>,
+    /// For small set-ups: derive keys in this process from this file; see [`latchkey_keys::MasterSecret`].
+    pub master_secret_file: Option<PathBuf>,
+    /// Bounds on what peers can take; each has a default.
+    #[serde(default)]
+    pub limits: Limits,
+}
+
+/// How to reach the key service.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyServiceConfig {
+    /// `host:port`.
+    pub address: String,
+    /// The name (or IP address) its certificate must have.
+    pub server_name: String,
+    /// PEM: the authorities its certificate must come from.
+    pub ca: PathBuf,
+    /// PEM: this service's certificate, then its intermediates.
+    pub certificate: PathBuf,
+    /// PEM: its private key; no access for anybody but the service's user and root.
+    pub private_key: PathBuf,
+}
+
+/// Bounds on what peers can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Connections at a time, handshaking ones included; more are closed at once. Default 1024.
+    pub connections: u32,
+    /// The same from one IP address (one /64 of IPv6). Default 32.
+    pub connections_per_address: u32,
+    /// New connections in the long run; what is above is closed before TLS begins. Default 30000.
+    pub connections_per_minute: u32,
+    /// How many may come at once after a pause. Default 2000.
+    pub connection_burst: u32,
+    /// The same as `connections_per_minute` from one IP address. Default 600.
+    pub connections_per_minute_per_address: u32,
+    /// The same as `connection_burst` from one IP address. Default 60.
+    pub connection_burst_per_address: u32,
+    /// Seconds from the TCP connection to the last verdict: a slow discrete TPM takes some. Default 30.
+    pub handshake_seconds: u32,
+    /// Seconds that running calls get to end after SIGTERM or SIGINT. Default 10.
+    pub shutdown_seconds: u32,
+    /// Threads that verify evidence and answer; 0 is one per processor, at most 16. Default 0.
+    pub threads: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            connections_per_address: 32,
+            connections_per_minute: 30_000,
+            connection_burst: 2000,
+            connections_per_minute_per_address: 600,
+            connection_burst_per_address: 60,
+            handshake_seconds: 30,
+            shutdown_seconds: 10,
+            threads: 0,
+        }
+    }
+}
+
+impl Limits {
+    /// Threads to serve with.
+    pub fn thread_count(&self) -> usize {
+        const MOST: usize = 16;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from).min(MOST);
+        usize::try_from(self.threads).ok().filter(|threads| *threads > 0).unwrap_or(processors)
+    }
+
+    fn check(&self) -> Result<(), ConfigFault> {
+        let rates = (1, 10_000_000);
+        check_range("limits.connections", self.connections, (1, 100_000))?;
+        check_range("limits.connections_per_address", self.connections_per_address, (1, 100_000))?;
+        check_range("limits.connections_per_minute", self.connections_per_minute, rates)?;
+        check_range("limits.connection_burst", self.connection_burst, rates)?;
+        check_range("limits.connections_per_minute_per_address", self.connections_per_minute_per_address, rates)?;
+        check_range("limits.connection_burst_per_address", self.connection_burst_per_address, rates)?;
+        check_range("limits.handshake_seconds", self.handshake_seconds, (1, 300))?;
+        check_range("limits.shutdown_seconds", self.shutdown_seconds, (1, 300))?;
+        check_range("limits.threads", self.threads, (0, 256))
+    }
+}
+
+/// Why a configuration is refused. The operator's fault, all of them.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
+    File(ConfigFault),
+    /// Both sources of keys, or none.
+    KeySources {
+        /// How many are named.
+        got: usize,
+    },
+}
+
+impl Config {
+    /// Reads, parses and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut config: Self = config::read(path)?;
+        check_schema(SCHEMA, config.schema)?;
+        check_loopback(config.admin_listen)?;
+        config.limits.check()?;
+        let got = usize::from(config.key_service.is_some()) + usize::from(config.master_secret_file.is_some());
+        if got != 1 {
+            return Err(ConfigError::KeySources { got });
+        }
+        config.resolve_paths(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    fn resolve_paths(&mut self, folder: &Path) {
+        let mut paths = vec![&mut self.cluster_folder, &mut self.identity_key];
+        if let Some(KeyServiceConfig { ca, certificate, private_key, .. }) = &mut self.key_service {
+            paths.extend([ca, certificate, private_key]);
+        }
+        paths.extend(&mut self.master_secret_file);
+        for path in paths {
+            *path = folder.join(&*path);
+        }
+    }
+}
+
+impl From<ConfigFault> for ConfigError {
+    fn from(fault: ConfigFault) -> Self {
+        Self::File(fault)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(fault) => fault.fmt(f),
+            Self::KeySources { got } => {
+                write!(f, "name exactly one of `key_service` and `master_secret_file`; there are {got}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMBEDDED: &str = include_str!("../join-service.embedded.example.json");
+
+    fn load(text: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_examples_are_accepted_and_show_the_defaults() {
+        let config = load(include_str!("../join-service.example.json")).unwrap();
+        assert_eq!(config.limits, Limits::default());
+        assert!(config.key_service.unwrap().ca.is_absolute());
+        let config = load(EMBEDDED).unwrap();
+        assert_eq!(config.limits, Limits::default());
+        assert!(config.master_secret_file.is_some());
+    }
+
+    #[test]
+    fn exactly_one_source_of_keys_is_taken() {
+        let none = EMBEDDED.replace("\"master_secret_file\"", "\"key_service\"");
+        assert!(load(&none).is_err());
+        let neither = EMBEDDED.replace(
+            "\"master_secret_file\": \"/run/credentials/latchkey-join-service.service/master.json\"",
+            "\"limits\": {}",
+        );
+        assert!(load(&neither).unwrap_err().contains("exactly one"), "{neither}");
+        let both = include_str!("../join-service.example.json")
+            .replace("\"key_service\"", "\"master_secret_file\": \"m.json\", \"key_service\"");
+        assert!(load(&both).unwrap_err().contains("there are 2"));
+    }
+
+    #[test]
+    fn values_that_switch_a_protection_off_are_refused() {
+        for (from, to) in [
+            ("\"schema\": 1", "\"schema\": 2"),
+            ("\"schema\": 1", "\"schema\": 1, \"debug\": true"),
+            ("127.0.0.1:9011", "0.0.0.0:9011"),
+            ("\"schema\": 1", "\"schema\": 1, \"limits\": {\"connections\": 0}"),
+            ("\"schema\": 1", "\"schema\": 1, \"limits\": {\"connection_burst_per_address\": 0}"),
+            ("\"schema\": 1", "\"schema\": 1, \"limits\": {\"handshake_seconds\": 301}"),
+            ("\"schema\": 1", "\"schema\": 1, \"limits\": {\"handshake_second\": 30}"),
+        ] {
+            let text = EMBEDDED.replace(from, to);
+            assert_ne!(text, EMBEDDED, "{from}");
+            assert!(load(&text).is_err(), "{text}");
+        }
+    }
+}

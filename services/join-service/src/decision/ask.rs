@@ -1,0 +1,94 @@
+//! Requests, read and bounded. What is in them are wishes.
+
+use super::Refusal;
+use latchkey_api::v1;
+use latchkey_cluster_folder::{Outcome, Role};
+use latchkey_keys::Uuid;
+
+/// `ReportRequest.message` in `join.proto`: "at most 4 KiB".
+const MAX_MESSAGE: usize = 4096;
+const MAX_CODE: usize = 64;
+
+/// What a node asks the keys for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// A place in the cluster, with an empty disk.
+    Join(JoinAsk),
+    /// The key of its own disk.
+    Rejoin(Uuid),
+}
+
+/// A node that wants to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoinAsk {
+    /// The disk it is going to format.
+    pub disk: Uuid,
+    /// The name it would like, unchecked: a rule may give it another.
+    pub name: String,
+    /// The role it would like.
+    pub role: Option<Role>,
+}
+
+/// How a bootstrap ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportAsk {
+    /// The disk of that bootstrap.
+    pub disk: Uuid,
+    /// Its end.
+    pub outcome: Outcome,
+}
+
+impl Ask {
+    /// The disk it is about.
+    pub fn disk(&self) -> Uuid {
+        match self {
+            Self::Join(ask) => ask.disk,
+            Self::Rejoin(disk) => *disk,
+        }
+    }
+}
+
+impl TryFrom<&v1::JoinRequest> for Ask {
+    type Error = Refusal;
+
+    fn try_from(request: &v1::JoinRequest) -> Result<Self, Refusal> {
+        let role = match v1::Role::try_from(request.role) {
+            Ok(v1::Role::ControlPlane) => Some(Role::ControlPlane),
+            Ok(v1::Role::Worker) => Some(Role::Worker),
+            Ok(v1::Role::Unspecified) => None,
+            Err(_) => return Err(Refusal::RoleInvalid),
+        };
+        Ok(Self::Join(JoinAsk { disk: uuid(&request.disk_uuid)?, name: request.node_name.clone(), role }))
+    }
+}
+
+impl TryFrom<&v1::RejoinRequest> for Ask {
+    type Error = Refusal;
+
+    fn try_from(request: &v1::RejoinRequest) -> Result<Self, Refusal> {
+        uuid(&request.disk_uuid).map(Self::Rejoin)
+    }
+}
+
+impl TryFrom<&v1::ReportRequest> for ReportAsk {
+    type Error = Refusal;
+
+    fn try_from(request: &v1::ReportRequest) -> Result<Self, Refusal> {
+        let v1::ReportRequest { disk_uuid, succeeded, code, message } = request;
+        if code.len() > MAX_CODE || message.len() > MAX_MESSAGE {
+            return Err(Refusal::ReportInvalid);
+        }
+        let failed = || Outcome::Failed { code: printable(code), message: printable(message) };
+        let outcome = if *succeeded { Outcome::Succeeded } else { failed() };
+        Ok(Self { disk: uuid(disk_uuid)?, outcome })
+    }
+}
+
+fn uuid(text: &str) -> Result<Uuid, Refusal> {
+    text.parse().map_err(|_| Refusal::DiskUuidInvalid)
+}
+
+/// Ends in a log and on terminals.
+fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

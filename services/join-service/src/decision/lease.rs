@@ -1,0 +1,28 @@
+//! One control plane joins at a time: two new members of etcd at once can cost it its quorum.
+
+use latchkey_attestation::EkDigest;
+use std::time::Duration;
+
+/// How long a control plane may take to join and report before the next may try.
+pub const LEASE: Duration = Duration::from_mins(10);
+
+/// Who is joining, until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lease {
+    holder: EkDigest,
+    until: Duration,
+}
+
+impl Lease {
+    pub(super) fn new(holder: EkDigest, now: Duration) -> Self {
+        Self { holder, until: now.saturating_add(LEASE) }
+    }
+
+    pub(super) fn is_of(&self, ek: EkDigest) -> bool {
+        self.holder == ek
+    }
+
+    pub(super) fn ended(&self, now: Duration) -> bool {
+        now >= self.until
+    }
+}

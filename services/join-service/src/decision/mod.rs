@@ -1,0 +1,21 @@
+//! Who gets what: the join service's decision as a pure state machine.
+//!
+//! ```text
+//! State::admit(ask) ─→ Admitted ─(keys)→ State::conclude ─→ Plan ─(record written)→ State::commit
+//!        │                 └─ anything fails ─→ State::abandon
+//!        └─ refused: nothing has changed
+//! ```
+//!
+//! [`Admitted`] is the witness without which there are no keys: role, name and disk rules are satisfied and the
+//! control-plane lease is held. A [`Plan`] is decided on the state of the moment it is written, so what other requests or
+//! programs wrote in between counts.
+
+mod ask;
+mod lease;
+mod refusal;
+mod state;
+
+pub use ask::{Ask, JoinAsk, ReportAsk};
+pub use lease::LEASE;
+pub use refusal::Refusal;
+pub use state::{Admitted, Damage, Grant, Now, Plan, State};

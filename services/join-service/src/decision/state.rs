@@ -1,0 +1,352 @@
+//! The state and its transitions.
+
+use super::ask::{Ask, JoinAsk, ReportAsk};
+use super::lease::{LEASE, Lease};
+use super::refusal::Refusal;
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_folder::{
+    Decided, Disk, DiskState, Enrolment, MAX_DISKS, MAX_RETIRED, NameRule, NewDisk, NodeName, NodeRecord, Outcome,
+    Reported, Role,
+};
+use latchkey_keys::Uuid;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// The moment of a request, on two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Seconds since the Unix epoch, for records.
+    pub unix: u64,
+    /// Since the service started, for leases: it never jumps.
+    pub uptime: Duration,
+}
+
+/// All that is known of nodes.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    nodes: BTreeMap<EkDigest, NodeRecord>,
+    names: BTreeMap<NodeName, EkDigest>,
+    disks: BTreeMap<Uuid, EkDigest>,
+    damage: Damage,
+    lease: Option<Lease>,
+}
+
+/// Names of record files that cannot be read, or contradict others.
+pub type Damage = BTreeSet<String>;
+
+/// Witness: the rules let this request have its keys, and a control plane holds the lease.
+#[derive(Debug)]
+#[must_use = "abandon it if the request fails"]
+pub struct Admitted {
+    ek: EkDigest,
+    ask: Ask,
+    key_version: u32,
+    role: Role,
+    /// The lease before this request took or renewed it.
+    before: Option<Option<Lease>>,
+}
+
+impl Admitted {
+    /// The disk whose key may be fetched.
+    pub fn disk(&self) -> Uuid {
+        self.ask.disk()
+    }
+
+    /// The version of the master secret that this disk's key comes from; 0 is the current one.
+    pub fn key_version(&self) -> u32 {
+        self.key_version
+    }
+}
+
+/// What is to be done for an admitted request: write the record, if any, then grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The record as it is to be, `None` if it is so already.
+    pub record: Option<NodeRecord>,
+    /// What the ticket says.
+    pub grant: Grant,
+}
+
+/// What a ticket says beside keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The node's name.
+    pub name: NodeName,
+    /// The node's role.
+    pub role: Role,
+    /// The disk's epoch.
+    pub epoch: u64,
+}
+
+impl State {
+    /// The state of a service that starts with these records. A control plane that got a ticket within the last
+    /// [`LEASE`] and has not reported is still joining: it holds the lease.
+    pub fn new(records: impl IntoIterator<Item = NodeRecord>, damage: Damage, now: Now) -> Self {
+        let mut state = Self { damage, ..Self::default() };
+        for record in records {
+            state.insert(record);
+        }
+        let joining = state.nodes.values().filter(|record| record.role == Role::ControlPlane).find(|record| {
+            let recent = |disk: &Disk| disk.issued_at.saturating_add(LEASE.as_secs()) > now.unix;
+            let told = |disk: &Disk| record.reported.as_ref().is_some_and(|report| report.disk == disk.uuid);
+            record.disks.iter().any(|disk| disk.state == DiskState::Pending && recent(disk) && !told(disk))
+        });
+        state.lease = joining.map(|record| Lease::new(record.ek_sha256, now.uptime));
+        state
+    }
+
+    /// Takes over what was read anew from disk; the lease stays.
+    pub fn reload(&mut self, records: impl IntoIterator<Item = NodeRecord>, damage: Damage) {
+        let lease = self.lease;
+        *self = Self { damage, ..Self::default() };
+        for record in records {
+            self.insert(record);
+        }
+        self.lease = lease;
+    }
+
+    /// The record of a TPM.
+    pub fn record(&self, ek: &EkDigest) -> Option<&NodeRecord> {
+        self.nodes.get(ek)
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Record files that cannot be used.
+    pub fn damage(&self) -> &Damage {
+        &self.damage
+    }
+
+    /// Whether a control plane is joining.
+    pub fn is_leased(&self, now: Now) -> bool {
+        self.lease.is_some_and(|lease| !lease.ended(now.uptime))
+    }
+
+    /// Checks name, role and disk rules; then takes the control-plane lease, if the request is for one.
+    ///
+    /// # Errors
+    /// A refusal changes nothing.
+    pub fn admit(&mut self, rules: &Enrolment, ek: EkDigest, ask: Ask, now: Now) -> Result<Admitted, Refusal> {
+        let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, 0, now)?;
+        let before = leases.then(|| self.lease.replace(Lease::new(ek, now.uptime)));
+        Ok(Admitted { ek, ask, key_version, role: grant.role, before })
+    }
+
+    /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used.
+    ///
+    /// # Errors
+    /// As [`Self::admit`], when others came first in the meantime.
+    pub fn conclude(
+        &self,
+        rules: &Enrolment,
+        admitted: &Admitted,
+        key_version: u32,
+        now: Now,
+    ) -> Result<Plan, Refusal> {
+        let drafted = self.draft(rules, admitted.ek, &admitted.ask, key_version, now)?;
+        // The lease was taken for the role at admission. A promotion in between has none.
+        if drafted.grant.role == Role::ControlPlane && admitted.role != Role::ControlPlane {
+            return Err(Refusal::RoleDenied);
+        }
+        Ok(Plan { record: drafted.record, grant: drafted.grant })
+    }
+
+    /// Takes over a record that is on disk now; a control plane's lease begins anew with its ticket.
+    pub fn commit(&mut self, admitted: &Admitted, plan: &Plan, now: Now) {
+        if let Some(record) = &plan.record {
+            self.insert(record.clone());
+        }
+        if admitted.before.is_some() {
+            self.lease = Some(Lease::new(admitted.ek, now.uptime));
+        }
+    }
+
+    /// Gives the lease back as it was: no ticket was issued.
+    pub fn abandon(&mut self, admitted: Admitted) {
+        if let Admitted { before: Some(before), ek, .. } = admitted
+            && self.lease.is_some_and(|lease| lease.is_of(ek))
+        {
+            self.lease = before.filter(|lease| lease.is_of(ek));
+        }
+    }
+
+    /// The record after a report: success confirms the disk and retires the node's others.
+    ///
+    /// # Errors
+    /// A TPM or disk that is not on record.
+    pub fn report(&self, ek: EkDigest, report: &ReportAsk, now: Now) -> Result<NodeRecord, Refusal> {
+        let mut record = self.nodes.get(&ek).ok_or(self.unknown())?.clone();
+        let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
+        if report.outcome == Outcome::Succeeded {
+            disk.state = DiskState::Confirmed;
+            let (kept, replaced): (Vec<_>, Vec<_>) = record.disks.drain(..).partition(|disk| disk.uuid == report.disk);
+            record.disks = kept;
+            record.retired.extend(replaced.iter().map(|disk| disk.uuid));
+        }
+        record.reported = Some(Reported { at: now.unix, disk: report.disk, outcome: report.outcome.clone() });
+        Ok(record)
+    }
+
+    /// Takes over the record of a report that is on disk now: whatever the outcome, this node is not joining any more.
+    pub fn commit_report(&mut self, record: NodeRecord) {
+        self.lease = self.lease.filter(|lease| !lease.is_of(record.ek_sha256));
+        self.insert(record);
+    }
+
+    fn insert(&mut self, record: NodeRecord) {
+        let ek = record.ek_sha256;
+        if let Some(old) = self.nodes.get(&ek) {
+            self.names.remove(&old.name);
+            for uuid in old.uuids() {
+                self.disks.remove(&uuid);
+            }
+        }
+        // Only a record that somebody wrote by hand contradicts another one: then nobody new gets in.
+        let mut contradicts = self.names.insert(record.name.clone(), ek).is_some_and(|other| other != ek);
+        for uuid in record.uuids() {
+            contradicts |= self.disks.insert(uuid, ek).is_some_and(|other| other != ek);
+        }
+        if contradicts {
+            self.damage.insert(format!("{ek}.json"));
+        }
+        self.nodes.insert(ek, record);
+    }
+
+    fn draft(
+        &self,
+        rules: &Enrolment,
+        ek: EkDigest,
+        ask: &Ask,
+        key_version: u32,
+        now: Now,
+    ) -> Result<Drafted, Refusal> {
+        let decided = rules.of(&ek);
+        if decided.pinned.is_some_and(|rule| rule.role.role().is_none()) {
+            return Err(Refusal::NotEnrolled);
+        }
+        match ask {
+            Ask::Join(ask) => self.draft_join(rules, decided, ek, ask, key_version, now),
+            Ask::Rejoin(disk) => self.draft_rejoin(ek, *disk),
+        }
+    }
+
+    fn draft_rejoin(&self, ek: EkDigest, uuid: Uuid) -> Result<Drafted, Refusal> {
+        let record = self.nodes.get(&ek).ok_or(self.unknown())?;
+        let Some(disk) = record.disk(uuid) else {
+            return Err(if record.retired.contains(&uuid) { Refusal::DiskRetired } else { Refusal::DiskUnknown });
+        };
+        let grant = Grant { name: record.name.clone(), role: record.role, epoch: disk.epoch };
+        Ok(Drafted { record: None, grant, key_version: disk.key_version, leases: false })
+    }
+
+    fn draft_join(
+        &self,
+        rules: &Enrolment,
+        decided: Decided<'_>,
+        ek: EkDigest,
+        ask: &JoinAsk,
+        key_version: u32,
+        now: Now,
+    ) -> Result<Drafted, Refusal> {
+        if !self.damage.is_empty() {
+            return Err(Refusal::RecordsDamaged);
+        }
+        let known = self.nodes.get(&ek);
+        let role = role(decided, known, ask.role)?;
+        let name = self.name(rules, decided, known, ek, &ask.name)?;
+        if self.disks.get(&ask.disk).is_some_and(|owner| *owner != ek) {
+            return Err(Refusal::DiskTaken);
+        }
+        let leases = role == Role::ControlPlane;
+        if leases && self.lease.is_some_and(|lease| !lease.is_of(ek) && !lease.ended(now.uptime)) {
+            return Err(Refusal::LeaseHeld);
+        }
+        let record = match known {
+            None => NodeRecord::first(ek, name, role, ask.disk, key_version, now.unix),
+            Some(record) => {
+                let disks = disks_with(record, ask.disk, decided.default.on_new_disk, key_version, now)?;
+                NodeRecord { name, role, disks, ..record.clone() }
+            }
+        };
+        let disk = record.disk(ask.disk).ok_or(Refusal::DiskUnknown)?;
+        let grant = Grant { name: record.name.clone(), role, epoch: disk.epoch };
+        let key_version = disk.key_version;
+        let changed = known != Some(&record);
+        Ok(Drafted { record: changed.then_some(record), grant, key_version, leases })
+    }
+
+    fn name(
+        &self,
+        rules: &Enrolment,
+        decided: Decided<'_>,
+        known: Option<&NodeRecord>,
+        ek: EkDigest,
+        requested: &str,
+    ) -> Result<NodeName, Refusal> {
+        let pinned = decided.pinned.and_then(|rule| rule.name.clone());
+        let name = match (pinned.or_else(|| known.map(|record| record.name.clone())), decided.default.name) {
+            (Some(name), _) => name,
+            (None, NameRule::AsRequested) => requested.parse().map_err(|_| Refusal::NodeNameInvalid)?,
+            (None, NameRule::FromEk) => {
+                format!("node-{ek:.12}", ek = ek.to_string()).parse().map_err(|_| Refusal::NodeNameInvalid)?
+            }
+        };
+        let owned = self.names.get(&name).is_some_and(|owner| *owner != ek);
+        let reserved = rules.pinned.iter().any(|rule| rule.name.as_ref() == Some(&name) && rule.ek_sha256 != ek);
+        if owned || reserved { Err(Refusal::NameTaken) } else { Ok(name) }
+    }
+
+    /// A TPM without a record; perhaps it had one.
+    fn unknown(&self) -> Refusal {
+        if self.damage.is_empty() { Refusal::NodeUnknown } else { Refusal::RecordsDamaged }
+    }
+}
+
+struct Drafted {
+    record: Option<NodeRecord>,
+    grant: Grant,
+    key_version: u32,
+    leases: bool,
+}
+
+/// Pinned rule, then record, then default; a wish for more than that is refused.
+fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {
+    let pinned = decided.pinned.and_then(|rule| rule.role.role());
+    let role = pinned.or(known.map(|record| record.role)).or(decided.default.role.role());
+    let role = role.ok_or(Refusal::NotEnrolled)?;
+    if wished == Some(Role::ControlPlane) && role != Role::ControlPlane { Err(Refusal::RoleDenied) } else { Ok(role) }
+}
+
+fn disks_with(
+    record: &NodeRecord,
+    uuid: Uuid,
+    rule: NewDisk,
+    key_version: u32,
+    now: Now,
+) -> Result<Vec<Disk>, Refusal> {
+    let mut disks = record.disks.clone();
+    if record.retired.contains(&uuid) {
+        return Err(Refusal::DiskRetired);
+    }
+    if record.disk(uuid).is_some() {
+        return Ok(disks);
+    }
+    if rule == NewDisk::Refuse {
+        return Err(Refusal::NewDiskRefused);
+    }
+    // Retiring all of them later must not break the other bound.
+    if disks.len() >= MAX_DISKS || record.retired.len() + disks.len() > MAX_RETIRED {
+        return Err(Refusal::TooManyDisks);
+    }
+    let epoch = record.epoch().checked_add(1).ok_or(Refusal::TooManyDisks)?;
+    disks.push(Disk { uuid, epoch, state: DiskState::Pending, key_version, issued_at: now.unix });
+    Ok(disks)
+}

@@ -1,0 +1,105 @@
+//! The key that the service proves itself with.
+
+use latchkey_channel::PinnedKeyProver;
+use latchkey_keys::read_private_file;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+const MAX_KEY_FILE: usize = 16 * 1024;
+
+/// Reads the key: PKCS#8, PEM or DER, in a file that only the service's user or root can read.
+///
+/// # Errors
+/// A sentence that names the file and what to do.
+pub fn load(path: &Path) -> Result<PinnedKeyProver, String> {
+    let file = read_private_file(path, MAX_KEY_FILE).map_err(|error| error.to_string())?;
+    let loaded = match PrivatePkcs8KeyDer::from_pem_slice(file.expose()) {
+        Ok(der) => PinnedKeyProver::from_pkcs8(der.secret_pkcs8_der()),
+        Err(_) => PinnedKeyProver::from_pkcs8(file.expose()),
+    };
+    loaded.map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Writes a new key as PEM, mode 0600, durable when this returns; an existing file is left as it is.
+///
+/// # Errors
+/// A sentence that names the file and what went wrong.
+pub fn create(path: &Path) -> Result<PinnedKeyProver, String> {
+    let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+    let der = der.map_err(|_| "the kernel gives no random numbers".to_owned())?;
+    let named = |error: &dyn std::fmt::Display| format!("Cannot write {}: {error}", path.display());
+    let pem = pem(der.as_ref());
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(|mut file| {
+        file.write_all(pem.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(|error| named(&error))?;
+    PinnedKeyProver::from_pkcs8(der.as_ref()).map_err(|error| named(&error))
+}
+
+/// What a node's command line has to say.
+pub fn command_line(key: &PinnedKeyProver) -> String {
+    format!("latchkey.join_service_key=sha256:{}", key.hash())
+}
+
+/// RFC 7468 section 10, in lines of 64 characters.
+fn pem(der: &[u8]) -> Zeroizing<String> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = Zeroizing::new(String::with_capacity(der.len() * 2 + 128));
+    text.push_str("-----BEGIN PRIVATE KEY-----\n");
+    for line in der.chunks(48) {
+        for group in line.chunks(3) {
+            let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+            for place in 0..4 {
+                let symbol = ALPHABET.get((bits >> (18 - 6 * place) & 63) as usize).copied().unwrap_or_default();
+                text.push(if place <= group.len() { char::from(symbol) } else { '=' });
+            }
+        }
+        text.push('\n');
+    }
+    text.push_str("-----END PRIVATE KEY-----\n");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_new_key_is_private_readable_and_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity.key");
+        let hash = create(&path).unwrap().hash();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
+        assert_eq!(load(&path).unwrap().hash(), hash);
+        assert!(create(&path).unwrap_err().contains("exists"));
+        assert_eq!(load(&path).unwrap().hash(), hash);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity.key");
+        create(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(load(&path).unwrap_err().contains("chmod"));
+    }
+
+    #[test]
+    fn der_is_read_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("identity.der");
+        let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new()).unwrap();
+        std::fs::write(&path, der.as_ref()).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        load(&path).unwrap();
+    }
+}

@@ -1,0 +1,31 @@
+//! The join service: lets attested nodes into the cluster.
+//!
+//! The way of a request, in code order:
+//!
+//! 1. `server` takes a connection within rates and places, before anything is spent on it.
+//! 2. `reception` gives the attested channel its terms from the snapshot of the moment: policy, reference values, and the
+//!    node lock that the role demands. Verification holds no lock of ours.
+//! 3. [`decision`] says who gets which role, name and disk, takes the control-plane lease, and only then admits the
+//!    request to the keys. It is pure: no I/O, no clock.
+//! 4. `keys` fetches the keys that were admitted, from the key service or a file.
+//! 5. `store` decides once more on what is on disk, writes the record, and only then is there a ticket.
+//! 6. `service` writes the decision's line, counts, and answers.
+//!
+//! [`snapshot`] and `watch` follow the cluster folder: a good file is swapped in, a bad one keeps the old one and says so.
+
+pub mod config;
+pub mod decision;
+pub mod identity;
+mod keys;
+mod metrics;
+mod reception;
+mod run;
+mod server;
+mod service;
+pub mod snapshot;
+mod store;
+mod watch;
+
+pub use keys::{KeyFault, KeySource};
+pub use run::run;
+pub use server::Prepared;

@@ -1,0 +1,193 @@
+//! Counters for Prometheus. Labels are closed lists: no names, ids or addresses.
+
+use crate::decision::Refusal;
+use latchkey_attestation::ReasonCode;
+use latchkey_channel::ChannelError;
+use latchkey_cluster_folder::Part;
+use latchkey_foundation::page::Page;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The three methods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Method {
+    Join,
+    Rejoin,
+    Report,
+}
+
+impl Method {
+    const ALL: [Self; 3] = [Self::Join, Self::Rejoin, Self::Report];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Join => "join",
+            Self::Rejoin => "rejoin",
+            Self::Report => "report",
+        }
+    }
+}
+
+/// How a connection ended before it could carry calls, other than by a refusal of its evidence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Turned {
+    /// The table of connections, or the peer's part of it, is full.
+    Full,
+    /// The peer, or everybody, comes too often.
+    RateLimited,
+    /// The handshake took too long.
+    Deadline,
+    /// It broke off, or the peer does not speak the protocol.
+    Failed,
+}
+
+const TURNED: [&str; 4] = ["full", "rate-limited", "handshake-deadline", "handshake-failed"];
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    granted: [AtomicU64; Method::ALL.len()],
+    refused: Vec<AtomicU64>,
+    admitted: AtomicU64,
+    evidence: Vec<AtomicU64>,
+    not_evidence: AtomicU64,
+    turned: [AtomicU64; TURNED.len()],
+    open: AtomicU64,
+}
+
+/// What is read when the page is asked for.
+pub(crate) struct Gauges {
+    pub(crate) nodes: usize,
+    pub(crate) leased: bool,
+    pub(crate) damaged: usize,
+    pub(crate) initialised: bool,
+    pub(crate) stale: BTreeMap<&'static str, String>,
+    pub(crate) reloads: u64,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let counters = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            granted: Default::default(),
+            refused: counters(Refusal::ALL.len() * Method::ALL.len()),
+            admitted: AtomicU64::new(0),
+            evidence: counters(ReasonCode::ALL.len()),
+            not_evidence: AtomicU64::new(0),
+            turned: Default::default(),
+            open: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one call: `None` is a granted one.
+    pub(crate) fn call(&self, method: Method, refusal: Option<Refusal>) {
+        let counter = match refusal {
+            None => self.granted.get(method as usize),
+            Some(refusal) => self.refused.get(method as usize * Refusal::ALL.len() + refusal as usize),
+        };
+        count(counter);
+    }
+
+    /// Counts a connection that proved itself, for as long as the result lives.
+    pub(crate) fn admitted(&self) -> OpenConnection<'_> {
+        self.admitted.fetch_add(1, Relaxed);
+        self.open.fetch_add(1, Relaxed);
+        OpenConnection(self)
+    }
+
+    pub(crate) fn turned_away(&self, how: Turned) {
+        count(self.turned.get(how as usize));
+    }
+
+    /// Counts a handshake that failed.
+    pub(crate) fn handshake(&self, error: &ChannelError) {
+        match (error, error.refusal()) {
+            (_, Some(refusal)) => {
+                let code = refusal.code();
+                count(ReasonCode::ALL.iter().position(|known| *known == code).and_then(|at| self.evidence.get(at)));
+            }
+            (ChannelError::Refused(_), None) => count(Some(&self.not_evidence)),
+            (ChannelError::Deadline { .. }, _) => self.turned_away(Turned::Deadline),
+            _ => self.turned_away(Turned::Failed),
+        }
+    }
+
+    /// The page.
+    pub(crate) fn render(&self, gauges: &Gauges) -> String {
+        let mut page = Page::new("latchkey_join_service_");
+        page.family("build_info", "gauge", "The running version");
+        page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
+        self.render_requests(&mut page);
+        self.render_connections(&mut page);
+        render_gauges(&mut page, gauges);
+        page.into_text()
+    }
+
+    fn render_requests(&self, page: &mut Page) {
+        page.family("requests_total", "counter", "Decisions by method and outcome");
+        for method in Method::ALL {
+            let label = |outcome: &str| format!("{{method=\"{}\",outcome=\"{outcome}\"}}", method.name());
+            page.line("requests_total", &label("granted"), value(self.granted.get(method as usize)));
+            for refusal in Refusal::ALL {
+                let counter = self.refused.get(method as usize * Refusal::ALL.len() + *refusal as usize);
+                if value(counter) > 0 {
+                    page.line("requests_total", &label(refusal.code()), value(counter));
+                }
+            }
+        }
+    }
+
+    fn render_connections(&self, page: &mut Page) {
+        page.family("admissions_total", "counter", "Attested handshakes that ended in an admission");
+        page.line("admissions_total", "", self.admitted.load(Relaxed));
+        page.family("connections", "gauge", "Open connections that passed the handshake");
+        page.line("connections", "", self.open.load(Relaxed));
+        page.family("refusals_total", "counter", "Attested handshakes that were refused, by reason code");
+        for (code, counter) in ReasonCode::ALL.iter().zip(&self.evidence) {
+            if value(Some(counter)) > 0 {
+                page.line("refusals_total", &format!("{{code=\"{code}\"}}"), value(Some(counter)));
+            }
+        }
+        page.line("refusals_total", "{code=\"other\"}", self.not_evidence.load(Relaxed));
+        page.family("connections_refused_total", "counter", "Connections that did not get as far as an appraisal");
+        for (reason, counter) in TURNED.iter().zip(&self.turned) {
+            page.line("connections_refused_total", &format!("{{reason=\"{reason}\"}}"), value(Some(counter)));
+        }
+    }
+}
+
+fn render_gauges(page: &mut Page, gauges: &Gauges) {
+    page.family("nodes", "gauge", "Nodes on record");
+    page.line("nodes", "", gauges.nodes);
+    page.family("records_damaged", "gauge", "Record files that cannot be used");
+    page.line("records_damaged", "", gauges.damaged);
+    page.family("control_plane_lease", "gauge", "Whether a control plane is joining");
+    page.line("control_plane_lease", "", u8::from(gauges.leased));
+    page.family("cluster_initialised", "gauge", "Whether there is a cluster to join");
+    page.line("cluster_initialised", "", u8::from(gauges.initialised));
+    page.family("config_stale", "gauge", "Whether a part's file is bad and older content is in use");
+    for part in Part::ALL {
+        let label = format!("{{part=\"{}\"}}", part.name());
+        page.line("config_stale", &label, u8::from(gauges.stale.contains_key(part.name())));
+    }
+    page.family("config_reloads_total", "counter", "Parts of the configuration that were swapped in");
+    page.line("config_reloads_total", "", gauges.reloads);
+}
+
+/// Lowers the gauge when the connection ends, however it ends.
+pub(crate) struct OpenConnection<'a>(&'a Metrics);
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+}
+
+fn count(counter: Option<&AtomicU64>) {
+    if let Some(counter) = counter {
+        counter.fetch_add(1, Relaxed);
+    }
+}
+
+fn value(counter: Option<&AtomicU64>) -> u64 {
+    counter.map_or(0, |counter| counter.load(Relaxed))
+}

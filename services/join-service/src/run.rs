@@ -1,0 +1,121 @@
+//! From the command line to an exit code.
+
+use crate::config::Config;
+use crate::identity;
+use crate::keys::KeySource;
+use crate::server::{self, Prepared};
+use crate::snapshot::Current;
+use latchkey_cluster_folder::{Folder, RoleRule};
+use latchkey_foundation::program::{self, Command, Failure, print};
+use latchkey_keys::MasterSecret;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+const NAME: &str = "latchkey-join-service";
+
+const HELP: &str = "\
+latchkey-join-service --config FILE [--check | --print-key-hash]
+latchkey-join-service --new-key FILE
+
+Lets nodes into a cluster that prove what they run, and gives them the keys of
+their disks.
+
+  --config FILE      the configuration, JSON; join-service.example.json and
+                     join-service.embedded.example.json show every field
+  --check            read and check everything the service needs, say what it would
+                     do, and exit without listening
+  --print-key-hash   print what the nodes' kernel command line has to say about the
+                     service's key, and exit
+  --new-key FILE     make a key for `identity_key`, mode 0600, print the same, and exit
+  --version          print the version
+  --help             print this
+
+Prints a line that begins with READY once it listens.
+Exit codes: 0 stopped as asked, or done; 1 failed while running; 2 wrong arguments,
+or a configuration or cluster folder that cannot be used.
+SIGTERM and SIGINT stop it; running calls are finished first.
+";
+
+/// Runs the program. `arguments` begin with the program's name.
+///
+/// Exit codes: 0 stopped as asked, or done; 1 failed while running; 2 wrong arguments or an unusable configuration.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let flags = ["check", "print-key-hash"];
+    let outcome = match program::parse(arguments.into_iter().skip(1), &flags, &["new-key"]) {
+        Ok(Command::Help) => print(HELP),
+        Ok(Command::Version) => print(concat!("latchkey-join-service ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Command::With(file, "check")) => {
+            load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)))
+        }
+        Ok(Command::With(file, _)) => key_hash(&file),
+        Ok(Command::Do(_, file)) => identity::create(&file)
+            .map_err(Failure::unusable)
+            .and_then(|key| print(&format!("{}\n", identity::command_line(&key)))),
+        Ok(Command::Serve(file)) => serve(&file),
+        Err(sentence) => Err(Failure::unusable(sentence)),
+    };
+    program::exit(NAME, outcome)
+}
+
+fn key_hash(file: &Path) -> Result<(), Failure> {
+    let config = Config::load(file).map_err(Failure::unusable)?;
+    let key = identity::load(&config.identity_key).map_err(Failure::unusable)?;
+    print(&format!("{}\n", identity::command_line(&key)))
+}
+
+/// Reads and checks everything that the service needs from files.
+fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
+    let config = Config::load(file).map_err(Failure::unusable)?;
+    let identity = identity::load(&config.identity_key).map_err(Failure::unusable)?;
+    let keys = match (&config.key_service, &config.master_secret_file) {
+        (Some(service), _) => KeySource::remote(service).map_err(Failure::unusable)?,
+        (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(Failure::unusable)?),
+        (None, None) => return Err(Failure::unusable("there is no source of keys")),
+    };
+    let folder = Folder::open(&config.cluster_folder).map_err(Failure::unusable)?;
+    let current = Current::load(folder).map_err(Failure::unusable)?;
+    Ok((config, Prepared { identity, keys, current }))
+}
+
+fn serve(file: &Path) -> Result<(), Failure> {
+    program::forbid_dumps()?;
+    program::log_to_stderr();
+    let (config, prepared) = load(file)?;
+    let stop = program::asked_to_stop()?;
+    server::serve(&config, prepared, stop)?;
+    tracing::info!("Stopped");
+    Ok(())
+}
+
+/// What the service would do, for `--check`.
+fn describe(config: &Config, prepared: &Prepared) -> String {
+    let snapshot = prepared.current.snapshot();
+    let mut text = String::from("The configuration is good. The service would\n");
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "- {arguments}");
+    };
+    line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.identity.hash()));
+    line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
+    match (&config.key_service, &config.master_secret_file) {
+        (Some(service), _) => line(format_args!("get keys from {} ({})", service.address, service.server_name)),
+        (None, Some(file)) => line(format_args!("derive keys from {}", file.display())),
+        (None, None) => {}
+    }
+    for manifest in snapshot.references.iter() {
+        line(format_args!("admit {} images of the manifest {}", manifest.images().len(), manifest.name()));
+    }
+    match &snapshot.cluster {
+        Some(cluster) => line(format_args!("let them into the cluster {} ({})", cluster.name, cluster.cluster_id)),
+        None => line(format_args!("tell them that the cluster is not initialised yet")),
+    }
+    let default = match snapshot.enrolment.default.role {
+        RoleRule::ControlPlane => "as control planes",
+        RoleRule::Worker => "as workers",
+        RoleRule::Refuse => "not at all",
+    };
+    line(format_args!("let {} TPMs in by rules of their own, and others {default}", snapshot.enrolment.pinned.len()));
+    text
+}

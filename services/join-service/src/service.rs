@@ -1,0 +1,220 @@
+//! The three methods as gRPC sees them: decide, write the decision's line, answer.
+
+use crate::decision::{Ask, Grant, Refusal, ReportAsk};
+use crate::keys::{KeyFault, KeySource};
+use crate::metrics::{Method, Metrics};
+use crate::snapshot::{Current, Snapshot};
+use crate::store::Store;
+use latchkey_api::grpc::{Request, Status};
+use latchkey_api::v1::{
+    self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
+};
+use latchkey_attestation::{Admission, EkDigest};
+use latchkey_channel::Role;
+use latchkey_cluster_folder::{ClusterFile, Role as NodeRole};
+use latchkey_foundation::request_id::RequestIds;
+use latchkey_keys::Uuid;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A peer that proved itself.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) address: SocketAddr,
+    pub(crate) role: Role,
+    pub(crate) audit_id: String,
+    pub(crate) admission: Admission,
+}
+
+impl Node {
+    fn ek(&self) -> EkDigest {
+        self.admission.ek_digest()
+    }
+
+    fn expect(&self, roles: &[Role]) -> Result<(), Refusal> {
+        if roles.contains(&self.role) { Ok(()) } else { Err(Refusal::WrongRole) }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct JoinService {
+    current: Arc<Current>,
+    store: Arc<Store>,
+    keys: Arc<KeySource>,
+    metrics: Arc<Metrics>,
+    ids: RequestIds,
+    trouble: Arc<Trouble>,
+}
+
+/// The last thing that went wrong with keys, until the next that went right. For `/healthz`.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble(Mutex<Option<String>>);
+
+impl Trouble {
+    pub(crate) fn read(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note<T>(&self, result: &Result<T, KeyFault>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = result.as_ref().err().map(ToString::to_string);
+    }
+}
+
+impl JoinService {
+    pub(crate) fn new(
+        current: Arc<Current>,
+        store: Arc<Store>,
+        keys: Arc<KeySource>,
+        metrics: Arc<Metrics>,
+        trouble: Arc<Trouble>,
+    ) -> Self {
+        Self { current, store, keys, metrics, ids: RequestIds::new(), trouble }
+    }
+
+    /// Order of design section 4: (verified) → policy → control-plane lease → keys → record → ticket.
+    async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
+        node.expect(&[Role::Join])?;
+        let snapshot = self.current.snapshot();
+        let cluster = cluster(&snapshot)?;
+        let reservation = self.store.admit(&snapshot.enrolment, node.ek(), Ask::try_from(request)?)?;
+        let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
+        let measurement_secret = self.measurement_secret(cluster).await?;
+        let (disk_key, key_version) = self.checked(self.keys.disk(admitted).await)?;
+        let rules = Arc::clone(&snapshot.enrolment);
+        let grant = smol::unblock(move || reservation.conclude(&rules, key_version)).await?;
+        let ticket = JoinTicket {
+            state_disk_key: disk_key.expose().to_vec(),
+            measurement_secret,
+            measurement_salt: cluster.measurement_salt.to_vec(),
+            node_name: grant.name.to_string(),
+            role: api_role(grant.role).into(),
+            epoch: grant.epoch,
+            cluster: Some(cluster_join(snapshot.payload.expose())),
+        };
+        Ok((grant, ticket))
+    }
+
+    async fn rejoin(&self, node: &Node, request: &RejoinRequest) -> Result<(Grant, RejoinTicket), Refusal> {
+        node.expect(&[Role::Join, Role::Rejoin])?;
+        let snapshot = self.current.snapshot();
+        let cluster = cluster(&snapshot)?;
+        let reservation = self.store.admit(&snapshot.enrolment, node.ek(), Ask::try_from(request)?)?;
+        let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
+        let measurement_secret = self.measurement_secret(cluster).await?;
+        let (disk_key, _) = self.checked(self.keys.disk(admitted).await)?;
+        let grant = reservation.conclude_unwritten(&snapshot.enrolment)?;
+        let ticket =
+            RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
+        Ok((grant, ticket))
+    }
+
+    async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
+        node.expect(&[Role::Report])?;
+        let report = ReportAsk::try_from(request)?;
+        let (store, ek) = (Arc::clone(&self.store), node.ek());
+        smol::unblock(move || store.report(ek, &report)).await
+    }
+
+    async fn measurement_secret(&self, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {
+        self.checked(self.keys.measurement(cluster).await).map(|secret| secret.expose().to_vec())
+    }
+
+    fn checked<T>(&self, keys: Result<T, KeyFault>) -> Result<T, Refusal> {
+        self.trouble.note(&keys);
+        keys.map_err(|fault| {
+            tracing::error!(%fault, "No keys");
+            fault.refusal()
+        })
+    }
+
+    /// One line per decision, on the target `audit`; never a key, nor text that the node chose freely.
+    fn decided(
+        &self,
+        method: Method,
+        node: &Node,
+        disk: &str,
+        outcome: Result<Option<&Grant>, Refusal>,
+    ) -> Result<(), Status> {
+        let request_id = self.ids.next();
+        self.metrics.call(method, outcome.err());
+        let Node { address, role, audit_id, admission } = node;
+        let (ek, image) = (admission.ek_digest(), admission.image());
+        let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
+        let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
+        let (image, version) = (printable(&image.name), image.version.to_string());
+        match outcome {
+            Ok(grant) => {
+                let name = grant.map_or("-", |grant| grant.name.as_str());
+                let node_role = grant.map_or("-", |grant| grant.role.name());
+                let epoch = grant.map_or(0, |grant| grant.epoch);
+                tracing::info!(
+                    target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
+                    outcome = "granted", node = name, node_role, epoch, manifest, image, version, warnings,
+                    "Decision"
+                );
+                Ok(())
+            }
+            Err(refusal) => {
+                tracing::warn!(
+                    target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
+                    outcome = "refused", code = refusal.code(), manifest, image, version, warnings,
+                    "Decision"
+                );
+                Err(refusal.status(&request_id))
+            }
+        }
+    }
+}
+
+impl Join<Node> for JoinService {
+    async fn issue_join_ticket(&self, request: Request<Node, JoinRequest>) -> Result<JoinTicket, Status> {
+        let (node, message) = (&*request.context, &request.message);
+        let outcome = self.join(node, message).await;
+        let line = outcome.as_ref().map(|(grant, _)| Some(grant)).map_err(|refusal| *refusal);
+        self.decided(Method::Join, node, &message.disk_uuid, line)?;
+        outcome.map(|(_, ticket)| ticket).map_err(|refusal| refusal.status("-"))
+    }
+
+    async fn issue_rejoin_ticket(&self, request: Request<Node, RejoinRequest>) -> Result<RejoinTicket, Status> {
+        let (node, message) = (&*request.context, &request.message);
+        let outcome = self.rejoin(node, message).await;
+        let line = outcome.as_ref().map(|(grant, _)| Some(grant)).map_err(|refusal| *refusal);
+        self.decided(Method::Rejoin, node, &message.disk_uuid, line)?;
+        outcome.map(|(_, ticket)| ticket).map_err(|refusal| refusal.status("-"))
+    }
+
+    async fn report(&self, request: Request<Node, ReportRequest>) -> Result<ReportResponse, Status> {
+        let (node, message) = (&*request.context, &request.message);
+        let outcome = self.report_of(node, message).await;
+        self.decided(Method::Report, node, &message.disk_uuid, outcome.map(|()| None))?;
+        Ok(ReportResponse {})
+    }
+}
+
+fn cluster(snapshot: &Snapshot) -> Result<&ClusterFile, Refusal> {
+    snapshot.cluster.as_deref().ok_or(Refusal::NotInitialised)
+}
+
+fn api_role(role: NodeRole) -> v1::Role {
+    match role {
+        NodeRole::ControlPlane => v1::Role::ControlPlane,
+        NodeRole::Worker => v1::Role::Worker,
+    }
+}
+
+fn cluster_join(payload: &[u8]) -> ClusterJoin {
+    ClusterJoin {
+        api_server_endpoint: String::new(),
+        bootstrap_token: String::new(),
+        ca_cert_hashes: Vec::new(),
+        control_plane_files: Vec::new(),
+        kubelet_certificate: Vec::new(),
+        kubernetes_version: String::new(),
+        payload: payload.to_vec(),
+    }
+}
+
+/// Names of images are the operator's, and end in a log all the same.
+fn printable(text: &str) -> String {
+    text.escape_debug().to_string()
+}

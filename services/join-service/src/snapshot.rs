@@ -1,0 +1,140 @@
+//! What decisions are made by, as it is at one moment; and how it changes when the folder does.
+
+use latchkey_attestation::{Policy, References};
+use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, FolderError, Part};
+use latchkey_keys::SecretVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// All that was read from the folder beside the records. Cheap to clone; never changes.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// What evidence must show.
+    pub policy: Arc<Policy>,
+    /// The images that may run.
+    pub references: Arc<References>,
+    /// Who is let in as what.
+    pub enrolment: Arc<Enrolment>,
+    /// The cluster, once it is initialised.
+    pub cluster: Option<Arc<ClusterFile>>,
+    /// Opaque bytes for the nodes' cluster step.
+    pub payload: Arc<SecretVec>,
+}
+
+impl Snapshot {
+    fn read(folder: &Folder) -> Result<Self, FolderError> {
+        let (policy, references) = attestation(folder)?;
+        Ok(Self {
+            policy,
+            references,
+            enrolment: Arc::new(folder.enrolment()?),
+            cluster: folder.cluster()?.map(Arc::new),
+            payload: payload(folder)?,
+        })
+    }
+
+    /// The same with one part read anew.
+    fn with(&self, part: Part, folder: &Folder) -> Result<Self, FolderError> {
+        let mut next = self.clone();
+        match part {
+            Part::Attestation => (next.policy, next.references) = attestation(folder)?,
+            Part::Enrolment => next.enrolment = Arc::new(folder.enrolment()?),
+            Part::Cluster => next.cluster = Some(Arc::new(folder.cluster()?.ok_or_else(|| gone(folder))?)),
+            Part::Payload => next.payload = payload(folder)?,
+        }
+        Ok(next)
+    }
+}
+
+/// A cluster does not stop to be: a file that is gone is a mistake, and the cluster that was stays.
+fn gone(folder: &Folder) -> FolderError {
+    let path = folder.path().join("cluster.json");
+    FolderError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
+}
+
+fn attestation(folder: &Folder) -> Result<(Arc<Policy>, Arc<References>), FolderError> {
+    let policy = folder.policy()?;
+    let references = References::new(&policy, folder.references()?)
+        .map_err(|refusal| FolderError::Malformed { path: folder.path().join("policy.json"), fault: refusal.into() })?;
+    Ok((Arc::new(policy), Arc::new(references)))
+}
+
+fn payload(folder: &Folder) -> Result<Arc<SecretVec>, FolderError> {
+    folder.payload().map(|bytes| Arc::new(SecretVec::from(zeroize::Zeroizing::new(bytes))))
+}
+
+/// The snapshot that counts now. Readers take it in a moment and keep it as long as they like.
+#[derive(Debug)]
+pub struct Current {
+    folder: Folder,
+    snapshot: RwLock<Arc<Snapshot>>,
+    followed: Mutex<Followed>,
+}
+
+#[derive(Debug, Default)]
+struct Followed {
+    fingerprints: BTreeMap<&'static str, [u8; 32]>,
+    stale: BTreeMap<&'static str, String>,
+    reloads: u64,
+}
+
+impl Current {
+    /// Reads everything. What cannot be read now cannot be replaced by what was: the service does not start.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn load(folder: Folder) -> Result<Self, FolderError> {
+        // Before reading: a change in between is seen as one later.
+        let fingerprints = Part::ALL.iter().map(|part| (part.name(), folder.fingerprint(*part))).collect();
+        let snapshot = Snapshot::read(&folder)?;
+        let followed = Followed { fingerprints, ..Followed::default() };
+        Ok(Self { folder, snapshot: RwLock::new(Arc::new(snapshot)), followed: Mutex::new(followed) })
+    }
+
+    /// What counts now.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was.
+    pub fn follow(&self) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        for part in Part::ALL {
+            let fingerprint = self.folder.fingerprint(part);
+            if followed.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) {
+                self.swap(part, &mut followed);
+            }
+        }
+    }
+
+    fn swap(&self, part: Part, followed: &mut Followed) {
+        let name = part.name();
+        match self.snapshot().with(part, &self.folder) {
+            Ok(next) => {
+                *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+                followed.stale.remove(name);
+                followed.reloads += 1;
+                tracing::info!(part = name, "Configuration reloaded");
+            }
+            Err(error) => {
+                tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
+                followed.stale.insert(name, error.to_string());
+            }
+        }
+    }
+
+    /// Parts whose files are bad, so that older content is in use, and why.
+    pub fn stale(&self) -> BTreeMap<&'static str, String> {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).stale.clone()
+    }
+
+    /// How many parts were swapped since the start.
+    pub fn reloads(&self) -> u64 {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).reloads
+    }
+
+    /// The folder that is followed.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+}

@@ -1,0 +1,220 @@
+//! Follows the cluster folder with inotify, through symbolic links that are swapped as a whole.
+//!
+//! What can change the content behind a path is a rename or a write in any directory that the path leads through, links
+//! resolved: Kubernetes swaps `..data` beside `policy.json -> ..data/policy.json`. So all of them are watched, for the
+//! names that the path has there. Watches are set *before* the content is read: a change in between wakes us again.
+
+use crate::snapshot::Current;
+use crate::store::Store;
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::io::Errno;
+use smol::Async;
+use smol::future::FutureExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Looks anyway this often: for file systems that tell nothing, and when there are no watches left.
+const LOOK_ANYWAY: Duration = Duration::from_secs(30);
+
+/// As many as the kernel follows (`path_resolution(7)`: "a maximum of 40").
+const MAX_LINKS: usize = 40;
+
+/// Follows until dropped. Never ends by itself: a service that cannot watch still looks now and then.
+pub(crate) async fn follow(current: Arc<Current>, store: Arc<Store>) {
+    loop {
+        let paths = paths(&current);
+        let watch = smol::unblock(move || Watch::new(&paths)).await;
+        look(&current, &store).await;
+        match watch {
+            Ok(watch) => watch.changed().or(pause()).await,
+            Err(error) => {
+                tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster folder; looking now and then");
+                pause().await;
+            }
+        }
+    }
+}
+
+async fn look(current: &Arc<Current>, store: &Arc<Store>) {
+    let (current, store) = (Arc::clone(current), Arc::clone(store));
+    smol::unblock(move || {
+        current.follow();
+        if let Err(error) = store.refresh() {
+            tracing::error!(%error, "The nodes' records cannot be read; what was read before stays in use");
+        }
+    })
+    .await;
+}
+
+async fn pause() {
+    smol::Timer::after(LOOK_ANYWAY).await;
+}
+
+fn paths(current: &Current) -> Vec<PathBuf> {
+    let folder = current.folder();
+    let mut paths = folder.watched();
+    // Entries of the manifests' directory may be links themselves.
+    paths.extend(fs::read_dir(folder.references_path()).into_iter().flatten().flatten().map(|entry| entry.path()));
+    paths
+}
+
+struct Watch {
+    descriptor: Async<OwnedFd>,
+    names: BTreeMap<i32, Names>,
+}
+
+/// What counts in one directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
+    of: BTreeSet<OsString>,
+    /// The directory itself is content: everything counts.
+    all: bool,
+}
+
+impl Watch {
+    fn new(paths: &[PathBuf]) -> io::Result<Self> {
+        let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let flags = WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::MOVED_TO
+            | WatchFlags::ATTRIB
+            | WatchFlags::ONLYDIR;
+        let mut names = BTreeMap::new();
+        for (directory, interesting) in interests(paths) {
+            match inotify::add_watch(&descriptor, &directory, flags) {
+                Ok(watch) => {
+                    names.insert(watch, interesting);
+                }
+                // Not there (yet), or not ours to list: a change there is noticed by the look now and then.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Self { descriptor: Async::new(descriptor)?, names })
+    }
+
+    /// Returns when something happened to one of the names. An error counts: the next look says what it is.
+    async fn changed(&self) {
+        loop {
+            if self.descriptor.readable().await.is_err() || self.drained() {
+                return;
+            }
+        }
+    }
+
+    /// Reads all events there are; whether one of them counts.
+    fn drained(&self) -> bool {
+        let mut buffer = [MaybeUninit::uninit(); 16 * 1024];
+        let mut reader = inotify::Reader::new(self.descriptor.get_ref(), &mut buffer);
+        let mut counts = false;
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                    counts |= self.counts(event.wd(), name);
+                }
+                Err(Errno::AGAIN) => return counts,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn counts(&self, watch: i32, name: Option<&OsStr>) -> bool {
+        // No name: the directory itself, or an overflow of the queue. Unknown watch: an overflow.
+        let (Some(name), Some(names)) = (name, self.names.get(&watch)) else { return true };
+        names.all || names.of.contains(name)
+    }
+}
+
+/// Each directory on the way of each path, links followed, with the names that matter there.
+fn interests(paths: &[PathBuf]) -> BTreeMap<PathBuf, Names> {
+    let mut found: BTreeMap<PathBuf, Names> = BTreeMap::new();
+    for path in paths {
+        let Ok(absolute) = std::path::absolute(path) else { continue };
+        let reached = walk(&absolute, &mut |directory, name| {
+            found.entry(directory.to_owned()).or_default().of.insert(name.to_owned());
+        });
+        if reached.is_dir() {
+            found.entry(reached).or_default().all = true;
+        }
+    }
+    found
+}
+
+/// Resolves `path` step by step, telling of each step; returns where it ends, whether that exists or not.
+fn walk(path: &Path, step: &mut impl FnMut(&Path, &OsStr)) -> PathBuf {
+    let mut links = 0;
+    let mut rest: Vec<OsString> = names_of(path);
+    let mut here = PathBuf::from("/");
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        step(&here, &name);
+        let next = here.join(&name);
+        match fs::read_link(&next) {
+            Ok(target) if links < MAX_LINKS => {
+                links += 1;
+                if target.is_absolute() {
+                    here = PathBuf::from("/");
+                }
+                rest.extend(names_of(&target));
+            }
+            _ => here = next,
+        }
+    }
+    here
+}
+
+/// The components of a path, the first one last.
+fn names_of(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    let mut names: Vec<_> = names.collect();
+    names.reverse();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn every_directory_that_a_swapped_link_leads_through_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::create_dir(root.join("..v1")).unwrap();
+        fs::write(root.join("..v1/policy.json"), "").unwrap();
+        symlink("..v1", root.join("..data")).unwrap();
+        symlink("..data/policy.json", root.join("policy.json")).unwrap();
+        let found = interests(&[root.join("policy.json"), root.join("absent.json")]);
+        let of =
+            |path: &Path| found.get(path).unwrap().of.iter().map(|name| name.to_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!(of(&root), ["..data", "..v1", "absent.json", "policy.json"]);
+        assert_eq!(of(&root.join("..v1")), ["policy.json"]);
+        assert!(of(root.parent().unwrap()).contains(&root.file_name().unwrap().to_str().unwrap()));
+    }
+
+    #[test]
+    fn links_in_a_circle_end() {
+        let folder = tempfile::tempdir().unwrap();
+        symlink("b", folder.path().join("a")).unwrap();
+        symlink("a", folder.path().join("b")).unwrap();
+        assert!(!interests(&[folder.path().join("a")]).is_empty());
+    }
+}

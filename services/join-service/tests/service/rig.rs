@@ -1,0 +1,361 @@
+//! A cluster folder, a configuration, the running service, and machines that ask it.
+
+use latchkey_api::grpc::{Channel, Limits, Status};
+use latchkey_api::v1::{
+    JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse, Role as ApiRole,
+};
+use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_attestation::{Digest, EkDigest, ReferenceValues};
+use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_channel::{
+    ChannelError, Kind, Kinds, PinnedKeyAppraiser, ProofFailed, ProofRequest, Prover, Role, SpkiHash, Terms, connect,
+};
+use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, NodeName, NodeRecord};
+use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use smol::future::FutureExt;
+use smol::net::TcpStream;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// PCR 11 of the image that is admitted.
+pub(crate) const IMAGE: [u8; 32] = [0x0b; 32];
+/// Longer than anything takes here.
+pub(crate) const TIME: Duration = Duration::from_mins(1);
+const SALT: [u8; 32] = [0x5a; 32];
+
+/// Files, before anything runs.
+pub(crate) struct Rig {
+    pub(crate) files: TempDir,
+    pub(crate) config: Value,
+    pub(crate) master: MasterSecret,
+    pub(crate) folder: Folder,
+    pub(crate) cluster: ClusterFile,
+}
+
+impl Rig {
+    /// An initialised cluster that trusts these machines and lets them in as workers.
+    pub(crate) fn new(machines: &[&Machine]) -> Self {
+        let rig = Self::uninitialised(machines);
+        rig.initialise();
+        rig
+    }
+
+    /// The same, before `latchkey init`.
+    pub(crate) fn uninitialised(machines: &[&Machine]) -> Self {
+        let files = tempfile::tempdir().unwrap();
+        let path = |name: &str| files.path().join(name);
+        fs::create_dir(path("cluster")).unwrap();
+        let folder = Folder::open(path("cluster")).unwrap();
+        let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
+        folder.write_policy(&policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }])).to_string()).unwrap();
+        folder.write_reference(&reference("1.0.0", IMAGE)).unwrap();
+        folder.write_enrolment(&Enrolment::workers_and([])).unwrap();
+        let master = MasterSecret::random().unwrap();
+        master.write_new(&path("master.json")).unwrap();
+        latchkey_join_service::identity::create(&path("identity.key")).unwrap();
+        let secret = master.derive_current(&KeyId::MeasurementSecret).unwrap();
+        let id = ClusterId::derive(&secret, &SALT).unwrap();
+        let cluster = ClusterFile::new("test", id, SALT, master.current().number(), 1_795_000_000);
+        let config = json!({
+            "schema": 1,
+            "listen": "127.0.0.1:0",
+            "admin_listen": "127.0.0.1:0",
+            "cluster_folder": "cluster",
+            "identity_key": "identity.key",
+            "master_secret_file": "master.json",
+        });
+        Self { files, config, master, folder, cluster }
+    }
+
+    /// What `latchkey init` does: the first node's record, then the cluster.
+    pub(crate) fn initialise(&self) {
+        let first = self.first_node();
+        self.folder.writer().unwrap().initialise(&self.cluster, &first).unwrap();
+    }
+
+    /// The record of the cluster's first node, a machine that is not of the test.
+    pub(crate) fn first_node(&self) -> NodeRecord {
+        let ek = EkDigest::from_hex(&"f1".repeat(32)).unwrap();
+        let name: NodeName = "first".parse().unwrap();
+        let disk = "f1f1f1f1-0000-4000-8000-000000000001".parse().unwrap();
+        NodeRecord::first(ek, name, latchkey_cluster_folder::Role::ControlPlane, disk, 1, 1_700_000_000)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.files.path().join(name)
+    }
+
+    pub(crate) fn key_of(&self, disk: &str) -> Vec<u8> {
+        let id = KeyId::StateDisk(disk.parse::<Uuid>().unwrap());
+        self.master.derive_current(&id).unwrap().expose().to_vec()
+    }
+
+    pub(crate) fn record(&self, machine: &Machine) -> Option<NodeRecord> {
+        self.folder.record(&machine.ek()).unwrap()
+    }
+
+    /// Writes the configuration and prepares the command.
+    pub(crate) fn command(&self) -> Command {
+        let file = self.path("config.json");
+        fs::write(&file, self.config.to_string()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey-join-service"));
+        command.arg("--config").arg(file).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs `--check`.
+    pub(crate) fn check(&self) -> Output {
+        self.command().arg("--check").output().unwrap()
+    }
+
+    /// Starts the service and waits until it serves.
+    pub(crate) fn start(&self) -> Service {
+        let mut process = self.command().spawn().unwrap();
+        let lines = lines_of(process.stderr.take().unwrap());
+        let ready = lines_of(process.stdout.take().unwrap());
+        let Ok(line) = ready.recv() else { panic!("{}", lines.iter().collect::<Vec<_>>().join("\n")) };
+        let (address, admin) = addresses(&line);
+        let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
+        Service { process, lines, log: Vec::new(), address, admin, key }
+    }
+}
+
+/// Of a READY line.
+pub(crate) fn addresses(ready: &str) -> (SocketAddr, SocketAddr) {
+    let field = |name: &str| ready.split(' ').find_map(|word| word.strip_prefix(name)).unwrap().parse().unwrap();
+    assert!(ready.starts_with("READY "), "{ready}");
+    (field("listen="), field("admin="))
+}
+
+pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = channel();
+    std::thread::spawn(move || {
+        BufReader::new(stream).lines().map_while(Result::ok).take_while(|line| send.send(line.clone()).is_ok()).count()
+    });
+    lines
+}
+
+/// A policy with these trust rules that enforces PCR 11.
+pub(crate) fn policy(trust: &Value) -> Value {
+    json!({
+        "version": 1, "ak_trust": trust, "ak_algorithms": ["ecdsa-p256-sha256"],
+        "pcrs": { "enforce": [11], "warn": [] }, "lock": "pcr-15",
+        "references": [{ "manifest": "test", "minimum_version": "1.0.0" }],
+    })
+}
+
+/// The manifest of one image.
+pub(crate) fn reference(version: &str, pcr_11: [u8; 32]) -> ReferenceValues {
+    let value = Digest::from_hex(&hex(&pcr_11)).unwrap();
+    let json = json!({
+        "version": 1, "name": "test", "source": "recorded", "provenance": { "by": "test", "at": 0 },
+        "images": [{ "name": "image", "version": version, "pcrs": { "11": { "value": value, "rule": "enforce" } } }],
+    });
+    ReferenceValues::from_json(json.to_string().as_bytes()).unwrap()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The running binary; killed when dropped.
+pub(crate) struct Service {
+    pub(crate) process: Child,
+    lines: Receiver<String>,
+    log: Vec<String>,
+    pub(crate) address: SocketAddr,
+    admin: SocketAddr,
+    pub(crate) key: SpkiHash,
+}
+
+impl Service {
+    /// Blocks until the log gets a line with all these texts, not counting lines seen by earlier calls; fails when the
+    /// service ends before.
+    pub(crate) fn next_line(&mut self, texts: &[&str]) -> String {
+        while let Ok(line) = self.lines.recv() {
+            self.log.push(line.clone());
+            if texts.iter().all(|text| line.contains(text)) {
+                return line;
+            }
+        }
+        panic!("the service ended without {texts:?}:\n{}", self.log.join("\n"));
+    }
+
+    /// SIGTERM, then everything it logged and how it ended.
+    pub(crate) fn stop(mut self) -> (ExitStatus, String) {
+        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        let status = self.process.wait().unwrap();
+        // Ends with the pipe.
+        self.log.extend(self.lines.iter());
+        (status, self.log.join("\n"))
+    }
+
+    /// A page on the admin port: status line and body.
+    pub(crate) fn page(&self, path: &str) -> (String, String) {
+        let mut stream = std::net::TcpStream::connect(self.admin).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+
+    /// The value of a metric, given with its labels and without its prefix.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let page = self.page("/metrics").1;
+        let line = page.lines().find_map(|line| line.strip_prefix("latchkey_join_service_")?.strip_prefix(name));
+        line.map_or(0, |value| value.trim().parse().unwrap())
+    }
+
+    /// Calls over one attested connection.
+    pub(crate) fn call<T>(
+        &self,
+        machine: &Machine,
+        role: Role,
+        ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
+    ) -> Result<T, Answer> {
+        self.call_with(Arc::new(machine.clone()), role, ask)
+    }
+
+    pub(crate) fn call_with<T>(
+        &self,
+        prover: Arc<dyn Prover>,
+        role: Role,
+        ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
+    ) -> Result<T, Answer> {
+        let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([self.key])) };
+        smol::block_on(async {
+            let stream = TcpStream::connect(self.address).await.unwrap();
+            let proven = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;
+            let (channel, driver) = Channel::open(proven, Limits::default()).await.unwrap();
+            let connection = async {
+                drop(driver.await);
+                std::future::pending().await
+            };
+            ask(JoinClient::new(channel)).or(connection).await.map_err(Answer::Status)
+        })
+    }
+
+    pub(crate) fn join(&self, machine: &Machine, disk: &str, name: &str) -> Result<JoinTicket, Answer> {
+        self.join_as(machine, disk, name, ApiRole::Unspecified)
+    }
+
+    pub(crate) fn join_as(
+        &self,
+        machine: &Machine,
+        disk: &str,
+        name: &str,
+        role: ApiRole,
+    ) -> Result<JoinTicket, Answer> {
+        let request = join_request(disk, name, role);
+        self.call(machine, Role::Join, async |client| client.issue_join_ticket(&request, TIME).await)
+    }
+
+    pub(crate) fn rejoin(&self, machine: &Machine, disk: &str) -> Result<RejoinTicket, Answer> {
+        let request = RejoinRequest { disk_uuid: disk.to_owned() };
+        self.call(machine, Role::Rejoin, async |client| client.issue_rejoin_ticket(&request, TIME).await)
+    }
+
+    /// The machine must show the lock on the cluster.
+    pub(crate) fn report(&self, machine: &Machine, disk: &str, failure: &str) -> Result<ReportResponse, Answer> {
+        let request = ReportRequest {
+            disk_uuid: disk.to_owned(),
+            succeeded: failure.is_empty(),
+            code: failure.to_owned(),
+            message: String::new(),
+        };
+        self.call(machine, Role::Report, async |client| client.report(&request, TIME).await)
+    }
+}
+
+pub(crate) fn join_request(disk: &str, name: &str, role: ApiRole) -> JoinRequest {
+    JoinRequest {
+        disk_uuid: disk.to_owned(),
+        node_name: name.to_owned(),
+        role: role.into(),
+        certificate_request: Vec::new(),
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Already gone after `stop`.
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What a machine got instead of a ticket.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// No channel.
+    Refused(ChannelError),
+    /// No ticket.
+    Status(Status),
+}
+
+impl Answer {
+    /// The reason code as the machine sees it.
+    pub(crate) fn code(&self) -> String {
+        match self {
+            Self::Refused(error) => error.code().to_owned(),
+            Self::Status(status) => status.message().split(':').next().unwrap().to_owned(),
+        }
+    }
+}
+
+/// A machine with a fake TPM.
+#[derive(Clone)]
+pub(crate) struct Machine(Arc<FakeTpm>);
+
+impl Machine {
+    /// Has booted the admitted image.
+    pub(crate) fn new() -> Self {
+        Self::booted(FakeTpm::generate(), IMAGE, [0; 32])
+    }
+
+    fn booted(mut tpm: FakeTpm, image: [u8; 32], lock: [u8; 32]) -> Self {
+        tpm.set_pcr(11, image);
+        tpm.set_pcr(15, lock);
+        Self(Arc::new(tpm))
+    }
+
+    /// The same machine (its other handles are gone) after it booted something else.
+    pub(crate) fn rebooted(self, image: [u8; 32]) -> Self {
+        Self::booted(Arc::into_inner(self.0).unwrap(), image, [0; 32])
+    }
+
+    /// The same machine after it took the lock on this cluster.
+    pub(crate) fn locked(self, rig: &Rig) -> Self {
+        Self::booted(Arc::into_inner(self.0).unwrap(), IMAGE, rig.cluster.cluster_id.locked_pcr15())
+    }
+
+    pub(crate) fn ek(&self) -> EkDigest {
+        EkDigest::of_public_area(&self.0.ek_public().marshal()).unwrap()
+    }
+}
+
+impl Prover for Machine {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::Tpm])
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+        Ok(Identity::Tpm(self.0.identity()))
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        let Demand::Tpm(challenge) = request.demand() else { panic!("no TPM evidence is demanded") };
+        let evidence = self.0.evidence(challenge, request.binding().as_bytes());
+        evidence.map(|evidence| Evidence::Tpm(Box::new(evidence))).ok_or_else(|| ProofFailed::new(Kind::Tpm, "refused"))
+    }
+}
