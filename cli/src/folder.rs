@@ -1,117 +1,69 @@
-//! The cluster's folder, as the standalone join service reads it too.
-//!
-//! ```text
-//! DIR/
-//!   cluster.json       name, id and salt: one cluster, for ever
-//!   policy.json        whom to admit
-//!   references/*.json  measurements of admitted images
-//!   nodes/<ek>.json    one record for each TPM that joined
-//!   init.json          how far `latchkey init` has come; nobody else reads it
-//!   lock               held by whoever changes the above
-//! ```
+//! The cluster's folder, which the join service reads too: what this command does with it.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
-use latchkey_keys::{ClusterId, Uuid};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use latchkey_cluster_folder::{
+    ClusterFile, DiskState, Enrolment, Folder, FolderError, NodeName, NodeRecord, Outcome, Reported, Role,
+};
+use latchkey_keys::Uuid;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::trust::Trust;
+use crate::trust::{Trust, now};
 
-/// A record is far smaller.
-const MAX_RECORD: usize = 64 * 1024;
-/// More nodes than one folder is for.
-const MAX_NODES: usize = 10_000;
+/// Held by the one `latchkey init` that works on the folder. Not the folder's own lock: the join service may write
+/// records while an init waits.
+const HELD: &str = "init.lock";
 
 /// A cluster's folder.
-#[derive(Clone, Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Place(Folder);
 
-/// Holds the folder against others; gone when dropped.
+/// Holds the folder against other commands; gone when dropped.
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
-/// `cluster.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Cluster {
-    pub(crate) version: u32,
+/// The first machine of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstNode {
+    pub(crate) ek: EkDigest,
     pub(crate) name: String,
-    pub(crate) cluster_id: ClusterId,
-    /// 64 hexadecimal digits.
-    pub(crate) measurement_salt: String,
-    /// Seconds since the Unix epoch.
-    pub(crate) created_at: u64,
+    pub(crate) disk: Uuid,
 }
 
-/// `nodes/<ek>.json`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NodeRecord {
-    pub(crate) version: u32,
-    pub(crate) ek_sha256: EkDigest,
-    pub(crate) node_name: String,
-    pub(crate) role: String,
-    pub(crate) disk_uuid: Uuid,
-    /// Seconds since the Unix epoch.
-    pub(crate) first_join: u64,
-    pub(crate) epoch: u64,
-    /// `pending`, `member` or `failed: CODE`.
-    pub(crate) outcome: String,
-}
-
-impl Cluster {
-    pub(crate) fn new(name: &str, cluster_id: ClusterId, salt: &str, now: u64) -> Self {
-        Self { version: 1, name: name.to_owned(), cluster_id, measurement_salt: salt.to_owned(), created_at: now }
-    }
-}
-
-impl NodeRecord {
-    /// The record of a cluster's first node, before its bootstrap has ended.
-    pub(crate) fn first(ek_sha256: EkDigest, name: &str, disk_uuid: Uuid, now: u64) -> Self {
-        Self {
-            version: 1,
-            ek_sha256,
-            node_name: name.to_owned(),
-            role: "control-plane".to_owned(),
-            disk_uuid,
-            first_join: now,
-            epoch: 1,
-            outcome: "pending".to_owned(),
+impl Place {
+    /// The folder at `path`, which must exist.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        if !path.is_dir() {
+            let what = format!("there is no folder {}", path.display());
+            return Err(Failure::usage(what).fix("name the folder that `latchkey init` was given"));
         }
+        Folder::open(path).map(Self).map_err(unusable)
     }
 
-    pub(crate) fn with_outcome(self, outcome: &str) -> Self {
-        Self { outcome: outcome.to_owned(), ..self }
-    }
-}
-
-impl Folder {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self(path.to_owned())
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+    /// The folder at `path`, made if it is missing.
+    pub(crate) fn make(path: &Path) -> Result<Self, Failure> {
+        files::make_folder(path)?;
+        Self::open(path)
     }
 
     pub(crate) fn shown(&self) -> String {
-        self.0.display().to_string()
+        self.0.path().display().to_string()
     }
 
-    /// Makes the folder if it is missing, and holds it: two commands never work on one cluster at once.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Two inits never work on one cluster at once.
     pub(crate) fn hold(&self) -> Result<Held, Failure> {
-        files::make_folder(&self.0)?;
-        let path = self.path("lock");
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let path = self.path(HELD);
         let failed = |error: &std::io::Error| {
             Failure::local("folder-lock", format!("cannot lock {}", path.display())).because(error.to_string())
         };
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = opened.map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => Ok(Held(file)),
@@ -123,92 +75,100 @@ impl Folder {
         }
     }
 
-    /// `cluster.json`, if there is one.
-    pub(crate) fn cluster(&self) -> Result<Option<Cluster>, Failure> {
-        self.read("cluster.json")
+    /// The cluster, `None` before its first node is locked.
+    pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, Failure> {
+        self.0.cluster().map_err(unusable)
     }
 
-    pub(crate) fn write_cluster(&self, cluster: &Cluster) -> Result<(), Failure> {
-        self.write("cluster.json", cluster, Readers::Anyone)
-    }
-
-    /// The record of one TPM, if there is one.
-    pub(crate) fn node(&self, ek: EkDigest) -> Result<Option<NodeRecord>, Failure> {
-        self.read(&format!("nodes/{ek}.json"))
-    }
-
-    pub(crate) fn write_node(&self, record: &NodeRecord) -> Result<(), Failure> {
-        files::make_folder(&self.path("nodes"))?;
-        self.write(&format!("nodes/{}.json", record.ek_sha256), record, Readers::Anyone)
-    }
-
-    /// All node records, by name.
-    pub(crate) fn nodes(&self) -> Result<Vec<NodeRecord>, Failure> {
-        let mut nodes = Vec::new();
-        for path in self.json_files("nodes", MAX_NODES)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            nodes.extend(self.read::<NodeRecord>(&format!("nodes/{name}"))?);
-        }
-        nodes.sort_by(|a, b| a.node_name.cmp(&b.node_name));
-        Ok(nodes)
-    }
-
-    /// Paths of the reference values.
-    pub(crate) fn references(&self) -> Result<Vec<PathBuf>, Failure> {
-        self.json_files("references", 256)
-    }
-
-    /// Puts policy and reference values there for the join service, unless there are some already.
-    pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
-        files::make_folder(&self.path("references"))?;
-        for (name, content) in &trust.manifests {
-            let path = self.path(&format!("references/{name}.json"));
-            if !path.exists() {
-                files::replace(&path, content, Readers::Anyone)?;
-            }
-        }
-        let path = self.path("policy.json");
-        if path.exists() { Ok(()) } else { files::replace(&path, &trust.policy_file, Readers::Anyone) }
-    }
-
-    /// Reads a file of closed JSON; `None` if it does not exist.
-    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Failure> {
-        let path = self.path(name);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let content = files::read(&path, MAX_RECORD)?;
-        serde_json::from_slice(&content).map(Some).map_err(|error| {
-            Failure::new(Exit::Usage, "file-malformed", format!("{} cannot be used", path.display()))
-                .because(error.to_string())
-                .fix("restore it from a copy, or use a release that knows its form")
+    /// The cluster, which must be there.
+    pub(crate) fn required_cluster(&self) -> Result<ClusterFile, Failure> {
+        self.cluster()?.ok_or_else(|| {
+            Failure::usage(format!("{} holds no cluster yet", self.shown())).fix("begin one with `latchkey init`")
         })
     }
 
-    /// Replaces a file of JSON atomically.
-    pub(crate) fn write<T: Serialize>(&self, name: &str, content: &T, readers: Readers) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(content)
-            .map_err(|error| Failure::local("file-unwritable", name).because(error.to_string()))?;
-        files::replace(&self.path(name), format!("{text}\n").as_bytes(), readers)
+    /// Policy and reference values of the folder.
+    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+        let policy = self.0.policy().map_err(unusable)?;
+        Trust::fit(policy, self.0.references().map_err(unusable)?)
     }
 
-    fn json_files(&self, folder: &str, limit: usize) -> Result<Vec<PathBuf>, Failure> {
-        let folder = self.path(folder);
-        if !folder.exists() {
-            return Ok(Vec::new());
-        }
-        let failed = |error: &std::io::Error| {
-            Failure::new(Exit::Usage, "folder-unreadable", format!("cannot read {}", folder.display()))
-                .because(error.to_string())
-        };
-        let mut paths = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(|error| failed(&error))?.take(limit) {
-            let path = entry.map_err(|error| failed(&error))?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
-                paths.push(path);
+    /// All nodes, by name, and what is wrong with records that cannot be read.
+    pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), Failure> {
+        let mut nodes = Vec::new();
+        let mut wrong = Vec::new();
+        for record in self.0.records().map_err(unusable)? {
+            match record {
+                Ok(record) => nodes.push(record),
+                Err(error) => wrong.push(error.to_string()),
             }
         }
-        paths.sort();
-        Ok(paths)
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((nodes, wrong))
     }
+
+    /// Puts policy, reference values and join rules there for the join service, where there are none yet.
+    pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
+        for (name, content) in &trust.manifests {
+            let path = self.0.references_path().join(format!("{name}.json"));
+            if !path.exists() && !self.path("reference.json").exists() {
+                files::make_folder(&self.0.references_path())?;
+                files::replace(&path, content, Readers::Anyone)?;
+            }
+        }
+        let policy = self.path("policy.json");
+        if !policy.exists() {
+            files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
+        }
+        if self.path("enrolment.json").exists() {
+            return Ok(());
+        }
+        self.0.write_enrolment(&Enrolment::workers_and([])).map_err(unusable)
+    }
+
+    /// The cluster exists from here on: its first node is locked on it.
+    pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let record = self.first_record(first, cluster.key_version)?;
+        if self.cluster()?.is_some() { writer.put(&record) } else { writer.initialise(cluster, &record) }
+            .map_err(unusable)
+    }
+
+    /// How the first node's bootstrap ended.
+    pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let Some(mut record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
+        if outcome == Outcome::Succeeded {
+            for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
+                disk.state = DiskState::Confirmed;
+            }
+        }
+        record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
+        writer.put(&record).map_err(unusable)
+    }
+
+    /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.
+    fn first_record(&self, first: &FirstNode, key_version: u32) -> Result<NodeRecord, Failure> {
+        let name = first.name.parse::<NodeName>();
+        let name = name.map_err(|error| Failure::new(Exit::Node, "node-name", error.to_string()))?;
+        let earlier = self.0.record(&first.ek).map_err(unusable)?;
+        let earlier = match earlier {
+            Some(record) if record.disk(first.disk).is_some() => return Ok(record),
+            other => other,
+        };
+        let fresh = NodeRecord::first(first.ek, name, Role::ControlPlane, first.disk, key_version, now());
+        let retired = earlier.map(|record| record.uuids().collect()).unwrap_or_default();
+        Ok(NodeRecord { retired, ..fresh })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unusable(error: FolderError) -> Failure {
+    let code = match &error {
+        FolderError::Io { .. } => "folder-unusable",
+        FolderError::Malformed { .. } => "file-malformed",
+        FolderError::Exists { .. } => "cluster-exists",
+    };
+    let exit = if matches!(error, FolderError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
+    Failure::new(exit, code, error.to_string())
 }

@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     write(path, &secret)?;
     output.say(Tone::Good, "written", &format!("init secret to {}", path.display()));
     output.say(Tone::Plain, "metadata", "the node's init_secret_hash is printed next");
-    output.result(&json!({"file": path.display().to_string(), "init_secret_hash": hash}), &format!("{hash}\n"));
+    output.result(&json!({"file": path.display().to_string(), "hash": hash}), &format!("{hash}\n"));
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod files;
 mod folder;
 mod init;
 mod init_secret;
+mod measure;
 mod node;
 mod output;
 mod policy;
@@ -38,7 +39,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match spec::parse(&arguments) {
         Ok(Parsed::Help(text)) => {
-            Output::human().print(&text);
+            output::print(&text);
             Exit::Done
         }
         Ok(Parsed::Command(command, arguments)) => {

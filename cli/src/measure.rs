@@ -82,7 +82,8 @@ fn human(report: &Report, output: &Output) -> String {
     }
     let mut text = events.to_string();
     for (bank, pcrs) in &report.pcrs {
-        let mut values = Table::new(&["PCR", &format!("REPLAYED, {}", bank.to_uppercase()), "WHAT IS MEASURED INTO IT"]);
+        let mut values =
+            Table::new(&["PCR", &format!("REPLAYED, {}", bank.to_uppercase()), "WHAT IS MEASURED INTO IT"]);
         for (&pcr, value) in pcrs {
             values.row([pcr.to_string(), value.clone(), Component::of(pcr).describe().to_owned()]);
         }

@@ -59,7 +59,8 @@ impl Job {
                 Basis::Existing(serde_json::from_slice(&load_policy(path)?.0).unwrap_or_default())
             }
         };
-        for path in ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag)).filter(|path| path.exists()) {
+        let mut outputs = ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag));
+        if let Some(path) = outputs.find(|path| path.exists()) {
             return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
         }
         Ok(Self {
@@ -75,7 +76,7 @@ impl Job {
     async fn record(&self, patience: &mut Patience, output: &Output) -> Result<ReferenceValues, Failure> {
         let policy = Arc::new(self.policy()?);
         let nothing = Trust::of(&policy, self.impossible(&policy)?)?;
-        let seen = patience.repeat(output, || self.observe(&nothing)).await?;
+        let seen = patience.repeat(output, || Box::pin(self.observe(&nothing))).await?;
         output.say(Tone::Good, "proven", &format!("TPM {} at {}", seen.verified.ek_digest(), self.address));
         let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
         let (name, image) = (self.name.clone(), self.name.as_str());
@@ -83,7 +84,7 @@ impl Job {
         let values =
             values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;
-        let again = || node::connect(&self.address, Role::Verify, &recorded, LockDemand::Open, None);
+        let again = || Box::pin(node::connect(&self.address, Role::Verify, &recorded, LockDemand::Open, None));
         patience.repeat(output, again).await?;
         output.say(Tone::Good, "admitted", "by what was recorded");
         Ok(values)

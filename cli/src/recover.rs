@@ -8,7 +8,7 @@ use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
 use serde_json::json;
 
 use crate::failure::{Exit, Failure};
-use crate::folder::Folder;
+use crate::folder::Place;
 use crate::node::{self, Address, CALL, Patience, RefusedCall, Trouble, refused_call};
 use crate::output::{Output, Tone, pairs};
 use crate::spec::Arguments;
@@ -19,20 +19,16 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
-    let folder = Folder::new(arguments.required_path("cluster")?);
-    let cluster = folder.cluster()?.ok_or_else(|| {
-        let what = format!("{} holds no cluster", folder.shown());
-        Failure::usage(what).fix("name the folder that `latchkey init` was given")
-    })?;
-    let policy = arguments.path("policy").map_or_else(|| folder.path("policy.json"), Into::into);
-    let references = match arguments.paths("reference") {
-        given if given.is_empty() => folder.references()?,
-        given => given,
+    let place = Place::open(arguments.required_path("cluster")?)?;
+    let cluster = place.required_cluster()?;
+    let trust = match arguments.path("policy") {
+        Some(policy) => Trust::load(policy, &arguments.paths("reference"))?,
+        None if arguments.has("reference") => return Err(Failure::usage("--reference goes with --policy")),
+        None => place.trust()?,
     };
-    let trust = Trust::load(&policy, &references)?;
     let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
-    let attempt = || attempt(&address, &trust, &master, cluster.cluster_id, output);
+    let attempt = || Box::pin(attempt(&address, &trust, &master, cluster.cluster_id, output));
     let (name, disk) = node::block_on(patience.repeat(output, attempt))?;
     let text = pairs(&[
         ("node", name.clone()),
@@ -57,7 +53,7 @@ async fn attempt(
     output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
     let described = node.describe_recovery(address).await?;
     output.say(Tone::Plain, "node", &format!("{}, disk {}", described.node_name, described.disk));
-    let cluster = push(&node, address, master, described.disk).await.map_err(|refused| refused.trouble())?;
+    let cluster = push(&node, address, master, described.disk).await.map_err(RefusedCall::trouble)?;
     if cluster != expected {
         let failure =
             Failure::new(Exit::Node, "wrong-cluster", "the disk's key fits, but the disk is of another cluster");

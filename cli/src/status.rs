@@ -1,32 +1,47 @@
 //! `latchkey status`: a cluster's nodes, from its folder.
 
+use latchkey_cluster_folder::{DiskState, NodeRecord, Outcome};
 use serde_json::json;
 
 use crate::failure::Failure;
-use crate::folder::Folder;
-use crate::output::{Output, Table, pairs};
+use crate::folder::Place;
+use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let folder = Folder::new(arguments.required_path("cluster")?);
-    let cluster = folder.cluster()?.ok_or_else(|| {
-        let what = format!("{} holds no cluster yet", folder.shown());
-        Failure::usage(what).fix("begin one with `latchkey init`")
-    })?;
-    let nodes = folder.nodes()?;
-    let mut table = Table::new(&["NAME", "ROLE", "OUTCOME", "EPOCH", "DISK", "TPM"]);
+    let place = Place::open(arguments.required_path("cluster")?)?;
+    let cluster = place.required_cluster()?;
+    let (nodes, wrong) = place.nodes()?;
+    for sentence in &wrong {
+        output.say(Tone::Warning, "warning", &printable(sentence));
+    }
+    let mut table = Table::new(&["NAME", "ROLE", "STATE", "EPOCH", "DISK", "TPM"]);
     for node in &nodes {
+        let disk = node.disks.iter().max_by_key(|disk| disk.epoch);
         table.row([
-            node.node_name.clone(),
-            node.role.clone(),
-            node.outcome.clone(),
-            node.epoch.to_string(),
-            node.disk_uuid.to_string(),
+            node.name.to_string(),
+            node.role.name().to_owned(),
+            state(node),
+            node.epoch().to_string(),
+            disk.map(|disk| disk.uuid.to_string()).unwrap_or_default(),
             node.ek_sha256.to_string(),
         ]);
     }
-    let head = pairs(&[("cluster", cluster.name.clone()), ("cluster id", cluster.cluster_id.to_string())]);
-    let json = json!({"cluster": cluster.name, "cluster_id": cluster.cluster_id, "nodes": nodes});
+    let head = pairs(&[("cluster", printable(&cluster.name)), ("cluster id", cluster.cluster_id.to_string())]);
+    let json = json!({
+        "cluster": cluster.name, "cluster_id": cluster.cluster_id, "nodes": nodes, "unreadable_records": wrong,
+    });
     output.result(&json, &format!("{head}\n{table}"));
     Ok(())
+}
+
+/// What was last heard of a node, about its newest disk.
+fn state(node: &NodeRecord) -> String {
+    let newest = node.disks.iter().max_by_key(|disk| disk.epoch);
+    let reported = node.reported.as_ref().filter(|reported| newest.is_some_and(|disk| disk.uuid == reported.disk));
+    match (reported.map(|reported| &reported.outcome), newest.map(|disk| disk.state)) {
+        (Some(Outcome::Failed { code, .. }), _) => format!("failed: {code}"),
+        (Some(Outcome::Succeeded), _) | (None, Some(DiskState::Confirmed)) => "member".to_owned(),
+        (None, _) => "joining".to_owned(),
+    }
 }

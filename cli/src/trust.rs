@@ -34,6 +34,12 @@ impl Trust {
         Ok(Self { policy: Arc::clone(policy), references, policy_file: Vec::new(), manifests: Vec::new() })
     }
 
+    /// From what was read elsewhere.
+    pub(crate) fn fit(policy: Policy, values: Vec<ReferenceValues>) -> Result<Self, Failure> {
+        let references = fitting(&policy, values)?;
+        Ok(Self { policy: Arc::new(policy), references, policy_file: Vec::new(), manifests: Vec::new() })
+    }
+
     pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
         let (policy_file, policy) = load_policy(policy_path)?;
         let mut manifests = Vec::new();

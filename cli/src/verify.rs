@@ -48,7 +48,7 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     let lock = cluster.map_or(LockDemand::Either, |cluster| LockDemand::LockedTo(cluster.locked_pcr15()));
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let evidence = Evidence::default();
-    let attempt = || node::connect(&address, Role::Verify, trust, lock, Some(&evidence));
+    let attempt = || Box::pin(node::connect(&address, Role::Verify, trust, lock, Some(&evidence)));
     let connected = node::block_on(patience.repeat(output, attempt));
     if let (Some(path), Some(seen)) = (save, evidence.take()) {
         files::write_new(path, format!("{}\n", seen.recorded.to_json()).as_bytes(), Readers::Anyone)?;
@@ -121,7 +121,9 @@ fn offline_text(
     let mut text = claims.text("consistent with the policy", trust, output);
     text.push_str("\nNot proven, because nobody answered:\n");
     for unproven in finding.unproven {
-        text.push_str(&format!("  {}\n", unproven.describe()));
+        text.push_str("  ");
+        text.push_str(unproven.describe());
+        text.push('\n');
     }
     text
 }
@@ -228,7 +230,8 @@ pub(crate) fn proven_in_words(admission: &latchkey_attestation::Admission) -> St
         trust_in_words(admission.trust())
     );
     if !warnings.is_empty() {
-        text.push_str(&format!("\nnot as recorded, but only warned about: PCR {}", warnings.join(", ")));
+        text.push_str("\nnot as recorded, but only warned about: PCR ");
+        text.push_str(&warnings.join(", "));
     }
     text
 }

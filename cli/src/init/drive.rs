@@ -14,6 +14,7 @@ use std::time::Duration;
 use latchkey_api::v1::{AttachRequest, Failed, InitRequest, NodeStage, Succeeded};
 use latchkey_attestation::{EkDigest, Policy, ReasonCode};
 use latchkey_channel::{LockDemand, Role};
+use latchkey_cluster_folder::{ClusterFile, Outcome};
 use latchkey_keys::{ClusterId, KeyId, Uuid};
 
 use super::follow::{End, Follower};
@@ -21,9 +22,9 @@ use super::journal::{Journal, Stage};
 use super::{Job, measurement_secret};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::folder::{Cluster, NodeRecord};
+use crate::folder::FirstNode;
 use crate::node::{self, Description, Node, Patience, Trouble, refused_call, waiting_for};
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, printable};
 use crate::recover;
 use crate::trust::now;
 use crate::verify::proven_in_words;
@@ -77,9 +78,9 @@ impl<'a> Drive<'a> {
     }
 
     /// Connects until it is done, or cannot be done.
-    pub(super) async fn to_the_end(mut self, mut patience: Patience) -> Result<Ending, Failure> {
+    pub(super) async fn run(mut self, mut patience: Patience) -> Result<Ending, Failure> {
         loop {
-            match patience.limit(self.step()).await {
+            match patience.limit(Box::pin(self.step())).await {
                 Ok(None) => patience.renewed(),
                 Ok(Some(admin_config)) => return self.ending(admin_config, patience.elapsed()),
                 Err(Trouble::Lost(failure)) => {
@@ -228,7 +229,7 @@ impl<'a> Drive<'a> {
             Ok(cluster_id) => {
                 self.ours(cluster_id.as_bytes())?;
                 self.locked(ek, described.disk)?;
-                self.member("member")?;
+                self.note(Outcome::Succeeded)?;
                 self.enter(Stage::Done { ek, disk: described.disk })?;
                 Ok(Some(AdminConfig::NotFetched))
             }
@@ -269,7 +270,7 @@ impl<'a> Drive<'a> {
     fn same_machine(&self, ek: EkDigest) -> Attempt<()> {
         match self.journal.stage.machine() {
             Some((machine, _)) if machine != ek => {
-                let what = format!("the cluster in {} was begun on another machine", self.job.folder.shown());
+                let what = format!("the cluster in {} was begun on another machine", self.job.place.shown());
                 let failure = Failure::new(Exit::Failed, "another-machine", what);
                 let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
                 Err(Trouble::Fatal(failure.because(causes).fix("use that machine's address, or another folder")))
@@ -302,10 +303,11 @@ impl<'a> Drive<'a> {
 
     /// The cluster exists from here on: its id is in a TPM and on a disk.
     fn locked(&mut self, ek: EkDigest, disk: Uuid) -> Attempt<()> {
-        let cluster = Cluster::new(&self.job.name, self.journal.cluster_id, self.journal.salt_text(), now());
-        self.job.folder.write_cluster(&cluster).map_err(Trouble::Fatal)?;
-        let record = NodeRecord::first(ek, &self.node_name, disk, now());
-        self.job.folder.write_node(&record).map_err(Trouble::Fatal)?;
+        let (name, version) = (&self.job.name, self.job.master.current().number());
+        let salt = self.journal.salt().map_err(Trouble::Fatal)?;
+        let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
+        let first = FirstNode { ek, name: self.node_name.clone(), disk };
+        self.job.place.initialise(&cluster, &first).map_err(Trouble::Fatal)?;
         self.enter(Stage::Locked { ek, disk })?;
         self.goal = Goal::Attach;
         self.output.say(Tone::Good, "locked", &format!("on cluster {}", self.journal.cluster_id));
@@ -321,7 +323,7 @@ impl<'a> Drive<'a> {
         } else {
             AdminConfig::Written(self.keep_admin_config(&config).map_err(Trouble::Fatal)?)
         };
-        self.member("member")?;
+        self.note(Outcome::Succeeded)?;
         if let Some((ek, disk)) = self.journal.stage.machine() {
             self.enter(Stage::Done { ek, disk })?;
         }
@@ -334,7 +336,7 @@ impl<'a> Drive<'a> {
         match files::write_new(&wanted, config, Readers::OwnerOnly) {
             Ok(()) => Ok(wanted),
             Err(failure) => {
-                let other = self.job.folder.path(&format!("admin-{}.conf", now()));
+                let other = self.job.place.path(&format!("admin-{}.conf", now()));
                 self.output.say(Tone::Warning, "warning", &format!("{}; using {}", failure.what, other.display()));
                 files::write_new(&other, config, Readers::OwnerOnly).map(|()| other)
             }
@@ -343,24 +345,23 @@ impl<'a> Drive<'a> {
 
     fn bootstrap_failed(&mut self, failed: &Failed) -> Trouble {
         let trouble = self.failed("the cluster's bootstrap failed", failed);
-        let noted = self.member(&format!("failed: {}", crate::output::printable(&failed.code)));
+        let outcome = Outcome::Failed { code: printable(&failed.code), message: printable(&failed.message) };
+        let noted = self.note(outcome);
         // The node starts anew: this init may, too, with the same salt.
         let noted = if failed.disk_reset { noted.and_then(|()| self.enter(Stage::Prepared)) } else { noted };
         noted.err().unwrap_or(trouble)
     }
 
-    fn member(&self, outcome: &str) -> Attempt<()> {
-        let Some((ek, _)) = self.journal.stage.machine() else { return Ok(()) };
-        let noted = self.job.folder.node(ek).and_then(|record| match record {
-            Some(record) => self.job.folder.write_node(&record.with_outcome(outcome)),
-            None => Ok(()),
-        });
-        noted.map_err(Trouble::Fatal)
+    /// Keeps with the node's record how its bootstrap ended.
+    fn note(&self, outcome: Outcome) -> Attempt<()> {
+        let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
+        let first = FirstNode { ek, name: self.node_name.clone(), disk };
+        self.job.place.report(&first, outcome).map_err(Trouble::Fatal)
     }
 
     fn failed(&self, what: &str, failed: &Failed) -> Trouble {
         self.follower.show_log(&failed.log_tail);
-        let code = crate::output::printable(failed.code.get(..64).unwrap_or(&failed.code));
+        let code = printable(failed.code.get(..64).unwrap_or(&failed.code));
         let failure = Failure::new(Exit::Node, code.clone(), format!("{what}: {code}")).because(&failed.message);
         Trouble::Fatal(failure.fix(if failed.disk_reset {
             "mend the cause; the node resets its disk and restarts, and the same command begins anew"
@@ -379,6 +380,6 @@ impl<'a> Drive<'a> {
     }
 
     fn enter(&mut self, stage: Stage) -> Attempt<()> {
-        self.journal.enter(&self.job.folder, stage).map_err(Trouble::Fatal)
+        self.journal.enter(&self.job.place, stage).map_err(Trouble::Fatal)
     }
 }

@@ -6,12 +6,14 @@ use latchkey_keys::{ClusterId, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::files::Readers;
-use crate::folder::Folder;
+use crate::files::{self, Readers};
+use crate::folder::Place;
 use crate::trust::now;
 
 const NAME: &str = "init.json";
 const VERSION: u32 = 1;
+/// Far more than it has.
+const MAX_JOURNAL: usize = 16 * 1024;
 
 /// `init.json`. Holds no secret: the salt is public once the first node is locked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,12 +68,20 @@ impl Stage {
 
 impl Journal {
     /// The journal of an earlier run, if there is one.
-    pub(super) fn load(folder: &Folder) -> Result<Option<Self>, Failure> {
-        folder.read(NAME)
+    pub(super) fn load(place: &Place) -> Result<Option<Self>, Failure> {
+        let path = place.path(NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let text = files::read(&path, MAX_JOURNAL)?;
+        serde_json::from_slice(&text).map(Some).map_err(|error| {
+            let failure = Failure::usage(format!("{} cannot be used", path.display())).because(error.to_string());
+            failure.fix("restore it from a copy: without it the cluster cannot be taken up")
+        })
     }
 
     /// A new cluster: a new salt, written down before anything is sent.
-    pub(super) fn begin(folder: &Folder, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
+    pub(super) fn begin(place: &Place, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
         let salt = Secret::<32>::random()?;
         let journal = Self {
             version: VERSION,
@@ -81,13 +91,13 @@ impl Journal {
             began_at: now(),
             stage: Stage::Prepared,
         };
-        journal.write(folder)?;
+        journal.write(place)?;
         Ok(journal)
     }
 
     /// An earlier run's journal must be of this cluster.
-    pub(super) fn check(&self, folder: &Folder, name: &str, master: &MasterSecret) -> Result<(), Failure> {
-        let shown = folder.shown();
+    pub(super) fn check(&self, place: &Place, name: &str, master: &MasterSecret) -> Result<(), Failure> {
+        let shown = place.shown();
         if self.version != VERSION {
             return Err(Failure::usage(format!("{shown}/{NAME} has version {}, expected {VERSION}", self.version)));
         }
@@ -112,20 +122,18 @@ impl Journal {
         Ok(salt)
     }
 
-    pub(super) fn salt_text(&self) -> &str {
-        &self.measurement_salt
-    }
-
     /// Writes down that a step is taken.
-    pub(super) fn enter(&mut self, folder: &Folder, stage: Stage) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self, place: &Place, stage: Stage) -> Result<(), Failure> {
         if self.stage == stage {
             return Ok(());
         }
         self.stage = stage;
-        self.write(folder)
+        self.write(place)
     }
 
-    fn write(&self, folder: &Folder) -> Result<(), Failure> {
-        folder.write(NAME, self, Readers::OwnerOnly)
+    fn write(&self, place: &Place) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::local("journal-unwritable", NAME).because(error.to_string()))?;
+        files::replace(&place.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

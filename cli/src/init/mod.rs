@@ -16,7 +16,7 @@ use latchkey_keys::{KeyId, MasterSecret, Secret, SecretVec};
 
 use crate::failure::Failure;
 use crate::files;
-use crate::folder::{Folder, Held};
+use crate::folder::{Held, Place};
 use crate::node::{self, Address, Patience};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -36,8 +36,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         return report::done_before(&job, &journal, arguments.has("resume"), output);
     }
     job.check_admin_config()?;
-    job.folder.adopt(&job.trust)?;
-    let ending = node::block_on(Drive::new(&job, journal, output).to_the_end(patience))?;
+    job.place.adopt(&job.trust)?;
+    let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
     report::done(&job, &ending, output);
     Ok(())
 }
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
 /// What the user wants.
 struct Job {
     address: Address,
-    folder: Folder,
+    place: Place,
     name: String,
     master: MasterSecret,
     init_secret: SecretVec,
@@ -56,7 +56,7 @@ struct Job {
 
 impl Job {
     fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
-        let folder = Folder::new(arguments.required_path("cluster")?);
+        let folder = arguments.required_path("cluster")?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
         Ok(Self {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
@@ -71,29 +71,30 @@ impl Job {
             trust: Trust::from_arguments(arguments)?,
             master: MasterSecret::load(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
-            admin_config: arguments.path("admin-config").map_or_else(|| folder.path("admin.conf"), Into::into),
-            folder,
+            admin_config: arguments.path("admin-config").map_or_else(|| folder.join("admin.conf"), Into::into),
+            // Last: a command that is wrong makes no folder.
+            place: Place::make(folder)?,
         })
     }
 
     /// Holds the folder, and finds or begins the journal in it.
     fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), Failure> {
-        let held = self.folder.hold()?;
-        let journal = match Journal::load(&self.folder)? {
+        let held = self.place.hold()?;
+        let journal = match Journal::load(&self.place)? {
             Some(journal) => {
-                journal.check(&self.folder, &self.name, &self.master)?;
+                journal.check(&self.place, &self.name, &self.master)?;
                 output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
                 journal
             }
             None if resume => {
-                let what = format!("there is nothing to resume in {}", self.folder.shown());
+                let what = format!("there is nothing to resume in {}", self.place.shown());
                 return Err(Failure::usage(what).fix("check --cluster, or leave out --resume to begin a new cluster"));
             }
-            None if self.folder.cluster()?.is_some() => {
-                let what = format!("{} holds a cluster already", self.folder.shown());
+            None if self.place.cluster()?.is_some() => {
+                let what = format!("{} holds a cluster already", self.place.shown());
                 return Err(Failure::usage(what).fix("use another folder for another cluster"));
             }
-            None => Journal::begin(&self.folder, &self.name, &measurement_secret(&self.master)?)?,
+            None => Journal::begin(&self.place, &self.name, &measurement_secret(&self.master)?)?,
         };
         Ok((held, journal))
     }

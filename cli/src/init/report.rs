@@ -38,7 +38,7 @@ pub(super) fn done(job: &Job, ending: &Ending, output: &Output) {
 
 /// The folder's cluster was finished by an earlier run.
 pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<(), Failure> {
-    let (folder, id) = (job.folder.shown(), journal.cluster_id);
+    let (folder, id) = (job.place.shown(), journal.cluster_id);
     if !resume {
         let what = format!("{folder} holds the cluster {}, which is initialised", job.name);
         let failure = Failure::local("cluster-exists", what).because(format!("its id is {id}"));

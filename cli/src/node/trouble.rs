@@ -79,7 +79,7 @@ pub(crate) struct RefusedCall {
     pub(crate) kind: CallKind,
     /// The node's own word for it, if it gave one.
     pub(crate) code: Option<String>,
-    failure: Failure,
+    failure: Box<Failure>,
 }
 
 /// What a refused call means.
@@ -96,13 +96,13 @@ pub(crate) enum CallKind {
 impl RefusedCall {
     /// It failed on this side.
     pub(crate) fn local(failure: Failure) -> Self {
-        Self { kind: CallKind::Refused, code: None, failure }
+        Self { kind: CallKind::Refused, code: None, failure: Box::new(failure) }
     }
 
     pub(crate) fn trouble(self) -> Trouble {
         match self.kind {
-            CallKind::Lost => Trouble::Lost(self.failure),
-            CallKind::State | CallKind::Refused => Trouble::Fatal(self.failure),
+            CallKind::Lost => Trouble::Lost(*self.failure),
+            CallKind::State | CallKind::Refused => Trouble::Fatal(*self.failure),
         }
     }
 }
@@ -113,7 +113,7 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
     let (kind, fallback, what, fix) = match status.code() {
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => {
             let failure = Trouble::lost(address, "connection-lost", status.message()).into_failure();
-            return RefusedCall { kind: CallKind::Lost, code, failure };
+            return RefusedCall { kind: CallKind::Lost, code, failure: Box::new(failure) };
         }
         Code::FailedPrecondition => {
             let fix = "look at the node's console: it says what the node is doing";
@@ -143,7 +143,7 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
         _ => fix,
     };
     let failure = Failure::new(Exit::Node, word, format!("the node at {address} {what}")).because(why).fix(fix);
-    RefusedCall { kind, code, failure }
+    RefusedCall { kind, code, failure: Box::new(failure) }
 }
 
 /// `code: sentence`, where the node gives a code.

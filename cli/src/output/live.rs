@@ -58,11 +58,11 @@ impl Live {
             write(&format!("{:<width$}  {text}\n", "waiting"));
             return;
         }
-        let painted = Arc::downgrade(live);
+        let weak = Arc::downgrade(live);
         let painter = smol::spawn(async move {
             loop {
                 smol::Timer::after(FRAME).await;
-                let Some(live) = painted.upgrade() else { return };
+                let Some(live) = weak.upgrade() else { return };
                 live.lock().unwrap_or_else(PoisonError::into_inner).paint(style, width);
             }
         });

@@ -3,7 +3,7 @@
 //! | | standard output | standard error |
 //! |---|---|---|
 //! | human | the result | the story as it goes, errors |
-//! | JSON | one document: `{"result": …}` or `{"error": …}` | the story, one JSON object per line |
+//! | JSON | one document: the result, or `{"error": …}` | the story, one JSON object per line |
 //! | `--quiet` | the result | errors only |
 //!
 //! Colours and moving lines appear only where standard error, or output, is a terminal, and not if `NO_COLOR` is set.
@@ -12,6 +12,7 @@ mod live;
 mod style;
 mod table;
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -57,27 +58,20 @@ impl Output {
         }
     }
 
-    pub(crate) fn human() -> Self {
-        Self::new(Format::Human, false)
-    }
-
-    /// Prints text as it is to standard output.
-    pub(crate) fn print(&self, text: &str) {
-        // A reader that went away (`| head`) is no reason to fail.
-        let _ = io::stdout().lock().write_all(text.as_bytes());
-    }
-
     /// One line of the story: a word that says what happened, and what one may want to know of it. Further lines of `text`
     /// are indented.
     pub(crate) fn say(&self, tone: Tone, word: &str, text: &str) {
         match self.format {
             _ if self.quiet => {}
-            Format::Json => self.event(&json!({"event": word, "text": text})),
+            Format::Json => event(&json!({"event": word, "text": text})),
             Format::Human => {
                 let mut lines = text.lines();
                 let first = lines.next().unwrap_or_default();
                 let mut told = format!("{}  {first}\n", self.style.paint(tone, &format!("{word:<WORD$}")));
-                lines.for_each(|line| told.push_str(&format!("{:WORD$}  {line}\n", "")));
+                for line in lines {
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(told, "{:WORD$}  {line}", "");
+                }
                 self.live().print(&told);
             }
         }
@@ -90,7 +84,7 @@ impl Output {
             _ if self.quiet => {}
             Format::Json => {
                 let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-                self.event(&json!({"event": "step", "step": step, "detail": detail, "elapsed_ms": elapsed_ms}));
+                event(&json!({"event": "step", "step": step, "detail": detail, "elapsed_ms": elapsed_ms}));
             }
             Format::Human => {
                 let time = self.style.paint(Tone::Faint, &format!("{:>8.1} s", elapsed.as_secs_f64()));
@@ -105,7 +99,7 @@ impl Output {
             _ if self.quiet => {}
             Format::Json => {
                 if self.live().is_new(text) {
-                    self.event(&json!({"event": "waiting", "text": text}));
+                    event(&json!({"event": "waiting", "text": text}));
                 }
             }
             Format::Human => Live::wait(&self.live, text, self.style, WORD),
@@ -116,8 +110,8 @@ impl Output {
     pub(crate) fn result(&self, json: &Value, human: &str) {
         self.live().clear();
         match self.format {
-            Format::Json => self.print(&format!("{:#}\n", json!({"result": json}))),
-            Format::Human => self.print(human),
+            Format::Json => print(&format!("{json:#}\n")),
+            Format::Human => print(human),
         }
     }
 
@@ -130,14 +124,14 @@ impl Output {
     pub(crate) fn failed(&self, failure: &Failure) -> Exit {
         self.live().clear();
         match self.format {
-            Format::Json => self.print(&format!("{:#}\n", json!({"error": failure_json(failure)}))),
+            Format::Json => print(&format!("{:#}\n", json!({"error": failure_json(failure)}))),
             Format::Human => {
                 let mut text = format!("{} {}\n", self.style.paint(Tone::Bad, "error:"), failure.what);
                 for cause in &failure.because {
-                    text.push_str(&format!("{} {cause}\n", self.style.paint(Tone::Strong, "because:")));
+                    let _ = writeln!(text, "{} {cause}", self.style.paint(Tone::Strong, "because:"));
                 }
                 if let Some(fix) = &failure.fix {
-                    text.push_str(&format!("{} {fix}\n", self.style.paint(Tone::Good, "fix:")));
+                    let _ = writeln!(text, "{} {fix}", self.style.paint(Tone::Good, "fix:"));
                 }
                 self.live().print(&text);
             }
@@ -145,13 +139,20 @@ impl Output {
         failure.exit
     }
 
-    fn event(&self, event: &Value) {
-        let _ = writeln!(io::stderr().lock(), "{event}");
-    }
-
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Prints text as it is to standard output.
+pub(crate) fn print(text: &str) {
+    // A reader that went away (`| head`) is no reason to fail.
+    let _ = io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// One line for a program that follows the story.
+fn event(event: &Value) {
+    let _ = writeln!(io::stderr().lock(), "{event}");
 }
 
 fn failure_json(failure: &Failure) -> Value {

@@ -1,5 +1,7 @@
 //! Tables: columns two spaces apart, nothing drawn.
 
+use std::fmt::Write as _;
+
 /// Rows under a heading.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -30,7 +32,7 @@ impl std::fmt::Display for Table {
         for row in &self.rows {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{cell:<width$}  "));
+                write!(line, "{cell:<width$}  ")?;
             }
             writeln!(f, "{}", line.trim_end())?;
         }
@@ -44,8 +46,11 @@ pub(crate) fn pairs(rows: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in rows {
         let mut lines = value.lines();
-        text.push_str(&format!("{name:<width$}  {}\n", lines.next().unwrap_or_default()));
-        lines.for_each(|line| text.push_str(&format!("{:<width$}  {line}\n", "")));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<width$}  {}", lines.next().unwrap_or_default());
+        for line in lines {
+            let _ = writeln!(text, "{:<width$}  {line}", "");
+        }
     }
     text
 }

@@ -82,8 +82,9 @@ fn read_command(command: &'static Command, rest: &[OsString]) -> Result<Option<A
             Long("help") | Short('h') => return Ok(None),
             Long("quiet") | Short('q') => arguments.quiet = true,
             Long("output") => {
-                arguments.format = format(&parser.value().map_err(wrong)?)
-                    .ok_or_else(|| with_help(command, "--output is `human` or `json`".to_owned()))?
+                let value = parser.value().map_err(wrong)?;
+                arguments.format =
+                    format(&value).ok_or_else(|| with_help(command, "--output is `human` or `json`".to_owned()))?;
             }
             Long(name) => {
                 let flag = command.flags.iter().find(|flag| flag.long == name);

@@ -2,7 +2,7 @@
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
 use super::{Command, Flag, Operand};
-use crate::{init, init_secret, policy, record, recover, secret, status, verify};
+use crate::{init, init_secret, measure, policy, record, recover, secret, status, verify};
 
 const NODE: Operand = Operand {
     name: "NODE[:PORT]",
@@ -226,6 +226,26 @@ pub(super) const COMMANDS: &[Command] = &[
         about: "The node proves itself first. A wrong master secret changes nothing: the node keeps\nwaiting for the right one, or for its join service.",
         examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
         run: recover::run,
+    },
+    Command {
+        path: &["measure", "log"],
+        operands: &[Operand {
+            name: "FILE",
+            required: true,
+            text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor evidence kept by `latchkey verify`",
+        }],
+        flags: &[
+            Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
+            flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
+            flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
+        ],
+        summary: "lists, explains and replays the event log of a measured boot",
+        about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both.",
+        examples: &[
+            "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
+            "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
+        ],
+        run: measure::log,
     },
 ];
 
