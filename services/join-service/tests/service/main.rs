@@ -1,6 +1,16 @@
 //! The real binary, met by machines over real sockets. Their TPMs are fakes from `latchkey-attestation` (in `real_tpm`: swtpm);
 //! everything else is what ships.
+//!
+//! The threats: a machine that is not what it says (impostor, locked, unknown TPM), one that is and wants more than its due
+//! (another's name, disk, role), peers that are slow or many, files that are broken or swapped, a key service that is away.
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
+mod crash;
 mod joins;
+mod key_service;
+mod limits;
+mod process;
+mod real_tpm;
+mod refusals;
+mod reload;
 mod rig;

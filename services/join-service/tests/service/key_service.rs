@@ -1,0 +1,180 @@
+//! Keys from the real key service over mutual TLS.
+
+use crate::rig::{Answer, Machine, Rig, addresses, lines_of};
+use latchkey_api::grpc::Code;
+use latchkey_keys::MasterSecret;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+};
+use serde_json::json;
+use std::fs::{self, Permissions};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
+const CALLER: &str = "join.latchkey.test";
+const PROCESS: &str = "LATCHKEY_TEST_KEY_SERVICE";
+
+/// Not a test by itself: what [`KeyService`] runs, in a process of its own.
+#[test]
+fn key_service_process() {
+    if let Some(config) = std::env::var_os(PROCESS) {
+        let _stopped = latchkey_key_service::run(["latchkey-key-service".into(), "--config".into(), config]);
+    }
+}
+
+/// The key service; killed when dropped.
+struct KeyService(Child);
+
+impl KeyService {
+    fn start(rig: &Rig, listen: SocketAddr, classes: &[&str]) -> (Self, SocketAddr) {
+        let config = json!({
+            "schema": 1, "listen": listen, "admin_listen": "127.0.0.1:0", "master_secret": "master.json",
+            "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "ca.pem" },
+            "callers": [{ "name": CALLER, "key_classes": classes }],
+        });
+        let file = rig.path("key-service.json");
+        fs::write(&file, config.to_string()).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "key_service::key_service_process", "--nocapture"]).env(PROCESS, file);
+        let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = lines_of(process.stdout.take().unwrap());
+        let ready = lines.iter().find_map(|line| line.find("READY ").map(|at| line[at..].to_owned()));
+        (Self(process), addresses(&ready.unwrap()).0)
+    }
+}
+
+impl Drop for KeyService {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Certificates, a key service that is up, and a join service's configuration that names it.
+fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, SocketAddr) {
+    let mut rig = Rig::new(&[node]);
+    certificates(rig.files.path());
+    let (service, address) = KeyService::start(&rig, "127.0.0.1:0".parse().unwrap(), classes);
+    rig.config.as_object_mut().unwrap().remove("master_secret_file");
+    rig.config["key_service"] = json!({
+        "address": address.to_string(), "server_name": "127.0.0.1",
+        "ca": "ca.pem", "certificate": "client.pem", "private_key": "client.key",
+    });
+    (rig, service, address)
+}
+
+const BOTH: &[&str] = &["state-disk", "measurement-secret"];
+
+#[test]
+fn keys_come_from_the_key_service() {
+    let node = Machine::new();
+    let (rig, _keys, _) = rig_with(&node, BOTH);
+    let mut service = rig.start();
+    let mut ticket = service.join(&node, DISK, "worker-1").unwrap();
+    assert_eq!(ticket.take_state_disk_key().to_vec(), rig.key_of(DISK));
+    service.rejoin(&node, DISK).unwrap();
+    service.next_line(&["Connected to the key service"]);
+    let (_, log) = service.stop();
+    assert_eq!(log.matches("Connected to the key service").count(), 1, "one connection for all keys");
+}
+
+#[test]
+fn a_key_service_that_is_away_for_a_while_costs_a_while_and_nothing_else() {
+    let node = Machine::new();
+    let (rig, keys, address) = rig_with(&node, BOTH);
+    let service = rig.start();
+    drop(keys);
+    let Answer::Status(status) = service.join(&node, DISK, "worker-1").unwrap_err() else { panic!("no status") };
+    assert_eq!(status.code(), Code::Unavailable, "{status}");
+    assert!(status.message().starts_with("key-service-unavailable"), "{status}");
+    assert!(rig.record(&node).is_none(), "nothing was issued, so nothing is on record");
+    assert!(service.page("/healthz").0.contains("503"));
+
+    let (keys, _) = KeyService::start(&rig, address, BOTH);
+    service.join(&node, DISK, "worker-1").unwrap();
+    assert!(service.page("/healthz").0.contains("200"));
+    // The connection is gone and nobody has told the service.
+    drop(keys);
+    let (_keys, _) = KeyService::start(&rig, address, BOTH);
+    service.rejoin(&node, DISK).unwrap();
+}
+
+#[test]
+fn a_failed_control_plane_join_gives_the_lease_back() {
+    let (first, second) = (Machine::new(), Machine::new());
+    let (mut rig, keys, address) = rig_with(&first, BOTH);
+    let eks = [first.ek(), second.ek()];
+    let policy = crate::rig::policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }]));
+    rig.folder.write_policy(&policy.to_string()).unwrap();
+    rig.folder.write_enrolment(&latchkey_cluster_folder::Enrolment::workers_and(eks)).unwrap();
+    rig.config["limits"] = json!({ "threads": 2 });
+    let service = rig.start();
+    drop(keys);
+    assert_eq!(service.join(&first, DISK, "cp-1").unwrap_err().code(), "key-service-unavailable");
+    let (_keys, _) = KeyService::start(&rig, address, BOTH);
+    service.join(&second, "0b0b0b0b-0000-4000-8000-000000000001", "cp-2").unwrap();
+}
+
+#[test]
+fn a_key_service_that_says_no_is_told_apart_from_one_that_is_away() {
+    let node = Machine::new();
+    let (rig, _keys, _) = rig_with(&node, &["measurement-secret"]);
+    let mut service = rig.start();
+    assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "key-service-refused");
+    service.next_line(&["No keys", "class-denied"]);
+}
+
+/// A node that got such a secret would lock itself to a cluster that does not exist.
+#[test]
+fn a_master_secret_of_another_cluster_issues_nothing() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    fs::remove_file(rig.path("master.json")).unwrap();
+    MasterSecret::random().unwrap().write_new(&rig.path("master.json")).unwrap();
+    let service = rig.start();
+    assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "cluster-id-mismatch");
+    assert!(rig.record(&node).is_none());
+    assert!(service.page("/healthz").1.contains("cluster-id-mismatch"));
+}
+
+/// The version is on record: rotation must not lock old disks out.
+#[test]
+fn a_rotated_master_secret_still_opens_old_disks() {
+    let node = Machine::new();
+    let rig = Rig::new(&[&node]);
+    let service = rig.start();
+    let before = service.join(&node, DISK, "worker-1").unwrap().take_state_disk_key();
+    service.stop();
+    let file = rig.path("master.json");
+    MasterSecret::load(&file).unwrap().rotated().unwrap().replace(&file).unwrap();
+    let service = rig.start();
+    assert_eq!(service.rejoin(&node, DISK).unwrap().take_state_disk_key(), before);
+    let next = "0a0a0a0a-0000-4000-8000-000000000002";
+    service.join(&node, next, "worker-1").unwrap();
+    assert_eq!(rig.record(&node).unwrap().disk(next.parse().unwrap()).unwrap().key_version, 2);
+}
+
+fn certificates(folder: &Path) {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let key = KeyPair::generate().unwrap();
+    fs::write(folder.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let issuer = Issuer::new(params, key);
+    for (file, name, usage) in [
+        ("server", "127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth),
+        ("client", CALLER, ExtendedKeyUsagePurpose::ClientAuth),
+    ] {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.extended_key_usages = vec![usage];
+        let key = KeyPair::generate().unwrap();
+        fs::write(folder.join(format!("{file}.pem")), params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+        let private = folder.join(format!("{file}.key"));
+        fs::write(&private, key.serialize_pem()).unwrap();
+        fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
+    }
+}
