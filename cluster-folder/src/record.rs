@@ -34,6 +34,10 @@ pub struct NodeRecord {
     /// Disks it had before. Nobody gets their keys, and no other node may claim them.
     #[serde(default)]
     pub retired: Vec<Uuid>,
+    /// When it got its last ticket to be a control plane, if it has not reported since: it may be joining, and no other
+    /// control plane shall. Seconds since the Unix epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joining_since: Option<u64>,
     /// How its last bootstrap ended, if it told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
@@ -124,6 +128,7 @@ impl NodeRecord {
             first_joined_at: now,
             disks: vec![disk],
             retired: Vec::new(),
+            joining_since: None,
             reported: None,
         }
     }

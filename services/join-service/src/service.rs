@@ -4,7 +4,7 @@ use crate::decision::{Ask, Grant, Refusal, ReportAsk};
 use crate::keys::{KeyFault, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::snapshot::{Current, Snapshot};
-use crate::store::Store;
+use crate::store::{Reservation, Store};
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
@@ -98,7 +98,7 @@ impl JoinService {
         node.expect(&[Role::Join, Role::Rejoin])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
-        let reservation = self.store.admit(&snapshot.enrolment, node.ek(), Ask::try_from(request)?)?;
+        let reservation = self.admit_known(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let (disk_key, _) = self.checked(self.keys.disk(admitted).await)?;
@@ -106,6 +106,17 @@ impl JoinService {
         let ticket =
             RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
         Ok((grant, ticket))
+    }
+
+    /// A record that is not in memory may have been written by another program, `latchkey init` above all.
+    async fn admit_known(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
+        let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone());
+        let Err(Refusal::NodeUnknown | Refusal::DiskUnknown) = admitted else { return admitted };
+        let store = Arc::clone(&self.store);
+        if smol::unblock(move || store.catch_up()).await {
+            return self.store.admit(&snapshot.enrolment, node.ek(), ask);
+        }
+        admitted
     }
 
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {

@@ -64,7 +64,15 @@ impl Store {
         Ok(())
     }
 
-    /// Reads all records anew: somebody else may have written. Blocks on the disk.
+    /// Reads all records anew if another program has written some; whether it did. Blocks on the disk.
+    pub(crate) fn catch_up(&self) -> bool {
+        let mut seen = self.writing();
+        let before = *seen;
+        // An error is logged, and what is in memory stays in use.
+        self.writer(&mut seen).is_ok() && *seen != before
+    }
+
+    /// Reads all records anew: somebody else may have changed them by hand. Blocks on the disk.
     pub(crate) fn refresh(&self) -> Result<(), FolderError> {
         let mut seen = self.writing();
         let writer = self.folder.writer()?;
@@ -87,7 +95,12 @@ impl Store {
 
     fn reread(&self) -> Result<(), FolderError> {
         let (records, damage) = read(&self.folder)?;
-        self.state().reload(records, damage);
+        let mut state = self.state();
+        let before = state.len();
+        state.reload(records, damage);
+        if state.len() != before {
+            tracing::info!(nodes = state.len(), before, "Records read anew");
+        }
         Ok(())
     }
 

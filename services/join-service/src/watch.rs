@@ -30,8 +30,8 @@ const MAX_LINKS: usize = 40;
 /// Follows until dropped. Never ends by itself: a service that cannot watch still looks now and then.
 pub(crate) async fn follow(current: Arc<Current>, store: Arc<Store>) {
     loop {
-        let paths = paths(&current);
-        let watch = smol::unblock(move || Watch::new(&paths)).await;
+        let (paths, nodes) = (paths(&current), current.folder().nodes_path());
+        let watch = smol::unblock(move || Watch::new(&paths, &nodes)).await;
         look(&current, &store).await;
         match watch {
             Ok(watch) => watch.changed().or(pause()).await,
@@ -69,6 +69,7 @@ fn paths(current: &Current) -> Vec<PathBuf> {
 struct Watch {
     descriptor: Async<OwnedFd>,
     names: BTreeMap<i32, Names>,
+    nodes: Option<i32>,
 }
 
 /// What counts in one directory.
@@ -80,7 +81,7 @@ struct Names {
 }
 
 impl Watch {
-    fn new(paths: &[PathBuf]) -> io::Result<Self> {
+    fn new(paths: &[PathBuf], nodes: &Path) -> io::Result<Self> {
         let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let flags = WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
@@ -100,7 +101,11 @@ impl Watch {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Self { descriptor: Async::new(descriptor)?, names })
+        // What is written as it should be is renamed into place, and counted in `.lock`: the service's own records, mostly. This
+        // is for an operator's hand.
+        let by_hand = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
+        let nodes = inotify::add_watch(&descriptor, nodes, by_hand).ok();
+        Ok(Self { descriptor: Async::new(descriptor)?, names, nodes })
     }
 
     /// Returns when something happened to one of the names. An error counts: the next look says what it is.
@@ -130,6 +135,9 @@ impl Watch {
     }
 
     fn counts(&self, watch: i32, name: Option<&OsStr>) -> bool {
+        if let Some(name) = name.filter(|_| self.nodes == Some(watch)) {
+            return name.as_bytes().ends_with(b".json") && !name.as_bytes().starts_with(b".");
+        }
         // No name: the directory itself, or an overflow of the queue. Unknown watch: an overflow.
         let (Some(name), Some(names)) = (name, self.names.get(&watch)) else { return true };
         names.all || names.of.contains(name)

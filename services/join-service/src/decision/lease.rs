@@ -11,15 +11,27 @@ pub const LEASE: Duration = Duration::from_mins(10);
 pub(super) struct Lease {
     holder: EkDigest,
     until: Duration,
+    /// Whether a ticket went out. Before that, a request that fails gives the lease back.
+    issued: bool,
 }
 
 impl Lease {
-    pub(super) fn new(holder: EkDigest, now: Duration) -> Self {
-        Self { holder, until: now.saturating_add(LEASE) }
+    /// For a request that still has to get its keys.
+    pub(super) fn requested(holder: EkDigest, now: Duration) -> Self {
+        Self { holder, until: now.saturating_add(LEASE), issued: false }
+    }
+
+    /// For a ticket that goes out now.
+    pub(super) fn issued(holder: EkDigest, now: Duration) -> Self {
+        Self { issued: true, ..Self::requested(holder, now) }
     }
 
     pub(super) fn is_of(&self, ek: EkDigest) -> bool {
         self.holder == ek
+    }
+
+    pub(super) fn is_issued(&self) -> bool {
+        self.issued
     }
 
     pub(super) fn ended(&self, now: Duration) -> bool {

@@ -42,8 +42,8 @@ pub struct Admitted {
     ask: Ask,
     key_version: u32,
     role: Role,
-    /// The lease before this request took or renewed it.
-    before: Option<Option<Lease>>,
+    /// Whether it needs the lease.
+    leases: bool,
 }
 
 impl Admitted {
@@ -86,12 +86,10 @@ impl State {
         for record in records {
             state.insert(record);
         }
-        let joining = state.nodes.values().filter(|record| record.role == Role::ControlPlane).find(|record| {
-            let recent = |disk: &Disk| disk.issued_at.saturating_add(LEASE.as_secs()) > now.unix;
-            let told = |disk: &Disk| record.reported.as_ref().is_some_and(|report| report.disk == disk.uuid);
-            record.disks.iter().any(|disk| disk.state == DiskState::Pending && recent(disk) && !told(disk))
-        });
-        state.lease = joining.map(|record| Lease::new(record.ek_sha256, now.uptime));
+        let recent = |since: u64| since.saturating_add(LEASE.as_secs()) > now.unix;
+        let joining = state.nodes.values().filter(|record| record.joining_since.is_some_and(recent));
+        let last = joining.max_by_key(|record| record.joining_since);
+        state.lease = last.map(|record| Lease::issued(record.ek_sha256, now.uptime));
         state
     }
 
@@ -136,8 +134,11 @@ impl State {
     /// A refusal changes nothing.
     pub fn admit(&mut self, rules: &Enrolment, ek: EkDigest, ask: Ask, now: Now) -> Result<Admitted, Refusal> {
         let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, 0, now)?;
-        let before = leases.then(|| self.lease.replace(Lease::new(ek, now.uptime)));
-        Ok(Admitted { ek, ask, key_version, role: grant.role, before })
+        // The holder's own ticket, still good, is not given back by a request that comes to nothing.
+        if leases && !self.lease.is_some_and(|lease| lease.is_of(ek) && lease.is_issued() && !lease.ended(now.uptime)) {
+            self.lease = Some(Lease::requested(ek, now.uptime));
+        }
+        Ok(Admitted { ek, ask, key_version, role: grant.role, leases })
     }
 
     /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used.
@@ -164,17 +165,17 @@ impl State {
         if let Some(record) = &plan.record {
             self.insert(record.clone());
         }
-        if admitted.before.is_some() {
-            self.lease = Some(Lease::new(admitted.ek, now.uptime));
+        if admitted.leases {
+            self.lease = Some(Lease::issued(admitted.ek, now.uptime));
         }
     }
 
-    /// Gives the lease back as it was: no ticket was issued.
+    /// Gives the lease back, unless an earlier ticket still needs it. Another request of the same TPM that is under way
+    /// takes it again when it is concluded, if it is free then.
+    #[expect(clippy::needless_pass_by_value, reason = "an admitted request ends once")]
     pub fn abandon(&mut self, admitted: Admitted) {
-        if let Admitted { before: Some(before), ek, .. } = admitted
-            && self.lease.is_some_and(|lease| lease.is_of(ek))
-        {
-            self.lease = before.filter(|lease| lease.is_of(ek));
+        if admitted.leases {
+            self.lease = self.lease.filter(|lease| !lease.is_of(admitted.ek) || lease.is_issued());
         }
     }
 
@@ -191,6 +192,7 @@ impl State {
             record.disks = kept;
             record.retired.extend(replaced.iter().map(|disk| disk.uuid));
         }
+        record.joining_since = None;
         record.reported = Some(Reported { at: now.unix, disk: report.disk, outcome: report.outcome.clone() });
         Ok(record)
     }
@@ -269,13 +271,16 @@ impl State {
         if leases && self.lease.is_some_and(|lease| !lease.is_of(ek) && !lease.ended(now.uptime)) {
             return Err(Refusal::LeaseHeld);
         }
-        let record = match known {
+        let mut record = match known {
             None => NodeRecord::first(ek, name, role, ask.disk, key_version, now.unix),
             Some(record) => {
                 let disks = disks_with(record, ask.disk, decided.default.on_new_disk, key_version, now)?;
                 NodeRecord { name, role, disks, ..record.clone() }
             }
         };
+        if leases {
+            record.joining_since = Some(now.unix);
+        }
         let disk = record.disk(ask.disk).ok_or(Refusal::DiskUnknown)?;
         let grant = Grant { name: record.name.clone(), role, epoch: disk.epoch };
         let key_version = disk.key_version;

@@ -134,9 +134,30 @@ fn what_another_program_writes_is_seen_before_anything_is_decided_against_it() {
     record.ek_sha256 = node.ek();
     record.name = "worker-1".parse().unwrap();
     record.disks[0].uuid = DISK.parse().unwrap();
+    assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "node-unknown");
+    rig.folder.writer().unwrap().put(&record).unwrap();
+    assert_eq!(service.rejoin(&node, DISK).unwrap().epoch, 1);
+    let mut renamed = record.clone();
+    renamed.name = "worker-7".parse().unwrap();
+    rig.folder.writer().unwrap().put(&renamed).unwrap();
+    assert_eq!(service.join(&thief, "0b0b0b0b-0000-4000-8000-000000000001", "worker-7").unwrap_err().code(), "name-taken");
     rig.folder.writer().unwrap().put(&record).unwrap();
     let other = "0b0b0b0b-0000-4000-8000-000000000001";
     assert_eq!(service.join(&thief, other, "worker-1").unwrap_err().code(), "name-taken");
     assert_eq!(service.join(&thief, DISK, "worker-2").unwrap_err().code(), "disk-of-another-node");
     assert_eq!(service.rejoin(&node, DISK).unwrap().epoch, 1);
+}
+
+#[test]
+fn a_record_that_the_operator_removes_is_forgotten() {
+    let (old, new) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&old, &new]);
+    let mut service = rig.start();
+    service.join(&old, DISK, "worker-1").unwrap();
+    let other = "0b0b0b0b-0000-4000-8000-000000000001";
+    assert_eq!(service.join(&new, other, "worker-1").unwrap_err().code(), "name-taken");
+    fs::remove_file(rig.path(&format!("cluster/nodes/{}.json", old.ek()))).unwrap();
+    service.next_line(&["Records read anew", "nodes=1"]);
+    service.join(&new, other, "worker-1").unwrap();
+    assert_eq!(service.rejoin(&old, DISK).unwrap_err().code(), "node-unknown");
 }

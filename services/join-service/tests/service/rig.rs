@@ -19,7 +19,7 @@ use smol::net::TcpStream;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -51,7 +51,9 @@ impl Rig {
 
     /// The same, before `latchkey init`.
     pub(crate) fn uninitialised(machines: &[&Machine]) -> Self {
-        let files = tempfile::tempdir().unwrap();
+        // Whatever is made durable here need not be: the tests kill processes, not the machine.
+        let memory = Path::new("/dev/shm");
+        let files = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let path = |name: &str| files.path().join(name);
         fs::create_dir(path("cluster")).unwrap();
         let folder = Folder::open(path("cluster")).unwrap();
@@ -120,11 +122,22 @@ impl Rig {
     /// Starts the service and waits until it serves.
     pub(crate) fn start(&self) -> Service {
         let mut process = self.command().spawn().unwrap();
-        let lines = lines_of(process.stderr.take().unwrap());
+        let log = lines_of(process.stderr.take().unwrap());
+        Self::served(&self.path("identity.key"), process, log)
+    }
+
+    /// The same with a log that goes to a file.
+    pub(crate) fn start_quietly(&self) -> Service {
+        let log = fs::File::create(self.path("log")).unwrap();
+        let process = self.command().stderr(log).spawn().unwrap();
+        Self::served(&self.path("identity.key"), process, channel().1)
+    }
+
+    fn served(identity: &Path, mut process: Child, lines: Receiver<String>) -> Service {
         let ready = lines_of(process.stdout.take().unwrap());
         let Ok(line) = ready.recv() else { panic!("{}", lines.iter().collect::<Vec<_>>().join("\n")) };
         let (address, admin) = addresses(&line);
-        let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
+        let key = latchkey_join_service::identity::load(identity).unwrap().hash();
         Service { process, lines, log: Vec::new(), address, admin, key }
     }
 }

@@ -1,0 +1,273 @@
+//! The decision core under random requests, restarts, failures and rules: what holds whatever happens.
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_folder::{
+    DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Role, RoleRule,
+};
+use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};
+use latchkey_keys::Uuid;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const TPMS: u8 = 4;
+const DISKS: u8 = 12;
+
+#[derive(Clone, Debug)]
+enum Action {
+    Ask { tpm: u8, disk: u8, name: u8, role: Option<Role>, rejoin: bool },
+    /// The keys for the n-th request under way are there.
+    Keys(usize),
+    /// They are not.
+    NoKeys(usize),
+    Report { tpm: u8, disk: u8, succeeded: bool },
+    Wait(u64),
+    /// The service ends, with requests under way, and starts again.
+    Restart,
+    Rules(Enrolment),
+}
+
+fn any_role() -> impl Strategy<Value = RoleRule> {
+    prop_oneof![3 => Just(RoleRule::Worker), 2 => Just(RoleRule::ControlPlane), 1 => Just(RoleRule::Refuse)]
+}
+
+fn any_rules() -> impl Strategy<Value = Enrolment> {
+    let pinned = prop::collection::btree_map(0..TPMS, (any_role(), prop::option::of(0..3_u8)), 0..3);
+    let new_disk = prop_oneof![3 => Just(NewDisk::Admit), 1 => Just(NewDisk::Refuse)];
+    let names = prop_oneof![3 => Just(NameRule::AsRequested), 1 => Just(NameRule::FromEk)];
+    (pinned, any_role(), names, new_disk).prop_map(|(pinned, role, name, on_new_disk)| {
+        let mut given = BTreeSet::new();
+        let pin = |(tpm, (role, name)): (u8, (RoleRule, Option<u8>))| PinnedRule {
+            ek_sha256: ek(tpm),
+            role,
+            name: name.filter(|name| given.insert(*name)).map(|name| name_of(name).parse().unwrap()),
+        };
+        Enrolment {
+            version: 1,
+            pinned: pinned.into_iter().map(pin).collect(),
+            default: DefaultRule { role, name, on_new_disk },
+        }
+    })
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let wish = prop_oneof![Just(None), Just(Some(Role::Worker)), Just(Some(Role::ControlPlane))];
+    prop_oneof![
+        8 => (0..TPMS, 0..DISKS, 0..6_u8, wish, prop::bool::weighted(0.3))
+            .prop_map(|(tpm, disk, name, role, rejoin)| Action::Ask { tpm, disk, name, role, rejoin }),
+        8 => (0..4_usize).prop_map(Action::Keys),
+        2 => (0..4_usize).prop_map(Action::NoKeys),
+        3 => (0..TPMS, 0..DISKS, any::<bool>()).prop_map(|(tpm, disk, succeeded)| Action::Report { tpm, disk, succeeded }),
+        2 => (1..700_u64).prop_map(Action::Wait),
+        1 => Just(Action::Restart),
+        1 => any_rules().prop_map(Action::Rules),
+    ]
+}
+
+fn ek(tpm: u8) -> EkDigest {
+    EkDigest::from_hex(&format!("{tpm:02x}").repeat(32)).unwrap()
+}
+
+fn disk_of(disk: u8) -> Uuid {
+    format!("0a0a0a0a-0000-4000-8000-{disk:012}").parse().unwrap()
+}
+
+fn name_of(name: u8) -> String {
+    format!("node-{name}")
+}
+
+struct World {
+    state: State,
+    disk: BTreeMap<EkDigest, NodeRecord>,
+    rules: Enrolment,
+    under_way: Vec<(EkDigest, Uuid, bool, Admitted)>,
+    now: Now,
+    /// Who ever got the key of which disk.
+    owners: BTreeMap<Uuid, EkDigest>,
+    /// Control planes with a ticket and no report, and since when.
+    joining: BTreeMap<EkDigest, Duration>,
+    epochs: BTreeMap<(EkDigest, Uuid), u64>,
+}
+
+impl World {
+    fn new(rules: Enrolment) -> Self {
+        Self {
+            state: State::default(),
+            disk: BTreeMap::new(),
+            rules,
+            under_way: Vec::new(),
+            now: Now { unix: 1_800_000_000, uptime: Duration::ZERO },
+            owners: BTreeMap::new(),
+            joining: BTreeMap::new(),
+            epochs: BTreeMap::new(),
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Ask { tpm, disk, name, role, rejoin } => self.ask(ek(tpm), disk_of(disk), name_of(name), role, rejoin),
+            Action::Keys(at) if at < self.under_way.len() => self.keys(at),
+            Action::NoKeys(at) if at < self.under_way.len() => {
+                let (.., admitted) = self.under_way.remove(at);
+                self.state.abandon(admitted);
+            }
+            Action::Keys(_) | Action::NoKeys(_) => {}
+            Action::Report { tpm, disk, succeeded } => self.report(ek(tpm), disk_of(disk), succeeded),
+            Action::Wait(seconds) => {
+                self.now.unix += seconds;
+                self.now.uptime += Duration::from_secs(seconds);
+            }
+            Action::Restart => {
+                self.under_way.clear();
+                self.state = State::new(self.disk.values().cloned(), Damage::new(), self.now);
+            }
+            Action::Rules(rules) => self.rules = rules,
+        }
+        self.check();
+    }
+
+    fn ask(&mut self, ek: EkDigest, disk: Uuid, name: String, role: Option<Role>, rejoin: bool) {
+        let ask = if rejoin { Ask::Rejoin(disk) } else { Ask::Join(JoinAsk { disk, name, role }) };
+        let leased = self.state.is_leased(self.now);
+        match self.state.admit(&self.rules, ek, ask, self.now) {
+            Ok(admitted) => self.under_way.push((ek, disk, !rejoin, admitted)),
+            Err(_) => assert_eq!(self.state.is_leased(self.now), leased, "a refusal changes nothing"),
+        }
+    }
+
+    fn keys(&mut self, at: usize) {
+        let (ek, disk, leases, admitted) = self.under_way.remove(at);
+        let version = admitted.key_version().max(1);
+        let plan = match self.state.conclude(&self.rules, &admitted, version, self.now) {
+            Ok(plan) => plan,
+            Err(_) => return self.state.abandon(admitted),
+        };
+        if let Some(record) = &plan.record {
+            self.disk.insert(ek, record.clone());
+        }
+        self.state.commit(&admitted, &plan, self.now);
+        let owner = *self.owners.entry(disk).or_insert(ek);
+        assert_eq!(owner, ek, "a disk's key went to two TPMs");
+        let epoch = *self.epochs.entry((ek, disk)).or_insert(plan.grant.epoch);
+        assert_eq!(epoch, plan.grant.epoch, "a disk keeps its epoch");
+        if leases {
+            self.joins(ek, plan.grant.role);
+        }
+    }
+
+    fn joins(&mut self, ek: EkDigest, role: Role) {
+        if role == Role::ControlPlane {
+            for (other, since) in &self.joining {
+                assert!(*other == ek || self.now.uptime >= *since + LEASE, "two control planes join at once");
+            }
+            self.joining.insert(ek, self.now.uptime);
+        }
+    }
+
+    fn report(&mut self, ek: EkDigest, disk: Uuid, succeeded: bool) {
+        let failed = Outcome::Failed { code: "x".into(), message: String::new() };
+        let report = ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed } };
+        let Ok(record) = self.state.report(ek, &report, self.now) else { return };
+        self.disk.insert(ek, record.clone());
+        self.state.commit_report(record);
+        self.joining.remove(&ek);
+    }
+
+    /// What holds at any time.
+    fn check(&self) {
+        let records: Vec<&NodeRecord> = self.disk.values().collect();
+        let names: BTreeSet<_> = records.iter().map(|record| &record.name).collect();
+        assert_eq!(names.len(), records.len(), "two nodes have one name");
+        let uuids: Vec<Uuid> = records.iter().flat_map(|record| record.uuids()).collect();
+        assert_eq!(uuids.iter().collect::<BTreeSet<_>>().len(), uuids.len(), "a disk is on two records, or twice on one");
+        for record in records {
+            assert_eq!(self.state.record(&record.ek_sha256), Some(record), "memory and disk differ");
+            assert!((1..=8).contains(&record.disks.len()));
+            let confirmed = record.disks.iter().filter(|disk| disk.state == DiskState::Confirmed).count();
+            assert!(confirmed <= 1);
+        }
+        assert!(self.state.damage().is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_names_disks_and_roles_stay_whose_they_are(
+        rules in any_rules(),
+        actions in prop::collection::vec(any_action(), 1..120),
+    ) {
+        let mut world = World::new(rules);
+        for action in actions {
+            world.act(action);
+        }
+    }
+}
+
+fn now(seconds: u64) -> Now {
+    Now { unix: 1_800_000_000 + seconds, uptime: Duration::from_secs(seconds) }
+}
+
+fn join(tpm: u8) -> Ask {
+    Ask::Join(JoinAsk { disk: disk_of(tpm), name: name_of(tpm), role: None })
+}
+
+#[test]
+fn a_lease_ends_by_itself_after_ten_minutes() {
+    let rules = Enrolment::workers_and([ek(0), ek(1)]);
+    let mut state = State::default();
+    let first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
+    let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
+    state.commit(&first, &plan, now(0));
+    assert_eq!(state.admit(&rules, ek(1), join(1), now(599)).unwrap_err(), Refusal::LeaseHeld);
+    let _second = state.admit(&rules, ek(1), join(1), now(600)).unwrap();
+    assert_eq!(state.admit(&rules, ek(0), join(0), now(601)).unwrap_err(), Refusal::LeaseHeld);
+}
+
+/// The first one's keys come late, when the second has the lease: it gets nothing.
+#[test]
+fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
+    let rules = Enrolment::workers_and([ek(0), ek(1)]);
+    let mut state = State::default();
+    let late = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
+    let _second = state.admit(&rules, ek(1), join(1), now(600)).unwrap();
+    assert_eq!(state.conclude(&rules, &late, 1, now(601)).unwrap_err(), Refusal::LeaseHeld);
+    state.abandon(late);
+    assert!(state.is_leased(now(601)), "the second one's lease is its own");
+}
+
+#[test]
+fn keys_are_not_asked_for_before_the_lease_is_held() {
+    let rules = Enrolment::workers_and([ek(0), ek(1)]);
+    let mut state = State::default();
+    let _first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
+    assert_eq!(state.admit(&rules, ek(1), join(1), now(1)).unwrap_err(), Refusal::LeaseHeld);
+}
+
+/// The rules change while the keys are on their way.
+#[test]
+fn who_became_a_control_plane_without_the_lease_asks_again() {
+    let mut state = State::default();
+    let admitted = state.admit(&Enrolment::workers_and([]), ek(0), join(0), now(0)).unwrap();
+    let refusal = state.conclude(&Enrolment::workers_and([ek(0)]), &admitted, 1, now(1)).unwrap_err();
+    assert_eq!(refusal, Refusal::RoleDenied);
+}
+
+#[test]
+fn a_name_that_is_kept_for_a_tpm_is_nobody_elses_even_before_it_comes() {
+    let mut rules = Enrolment::workers_and([ek(0)]);
+    rules.pinned[0].name = Some(name_of(1).parse().unwrap());
+    assert_eq!(State::default().admit(&rules, ek(1), join(1), now(0)).unwrap_err(), Refusal::NameTaken);
+}
+
+#[test]
+fn names_from_the_tpm_are_names() {
+    let mut rules = Enrolment::workers_and([]);
+    rules.default.name = NameRule::FromEk;
+    let mut state = State::default();
+    let ask = Ask::Join(JoinAsk { disk: disk_of(0), name: "not a name".into(), role: None });
+    let admitted = state.admit(&rules, ek(0x5a), ask, now(0)).unwrap();
+    let plan = state.conclude(&rules, &admitted, 1, now(0)).unwrap();
+    assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
+}
