@@ -11,7 +11,7 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::life::{DiskPhase, NodeRole};
 
@@ -20,6 +20,9 @@ pub const PATH: &str = "/run/latchkey/handover.json";
 
 /// The largest hand-over: a ticket's cluster material is at most some hundred KiB.
 const MAX_BYTES: u64 = 1024 * 1024;
+
+/// What `read_to_end` wants free, in bytes, so that it does not grow the buffer to find the end.
+const END: usize = 64;
 
 /// The hand-over, version 1.
 #[derive(Serialize, Deserialize)]
@@ -82,6 +85,11 @@ impl SecretText {
     /// Keeps a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         Self(Zeroizing::new(bytes.to_vec()))
+    }
+
+    /// Keeps `bytes` themselves.
+    pub fn keep(bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self(bytes)
     }
 
     /// The bytes.
@@ -147,7 +155,7 @@ impl std::error::Error for HandOverError {}
 impl HandOver {
     /// Writes the file, new and 0600, in a folder that only root enters.
     pub fn write(&self, path: &Path) -> Result<(), HandOverError> {
-        let text = Zeroizing::new(serde_json::to_vec(self).map_err(|e| HandOverError::Malformed(e.to_string()))?);
+        let text = self.text()?;
         let write = || {
             let folder = path.parent().unwrap_or(Path::new("/"));
             DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
@@ -155,6 +163,19 @@ impl HandOver {
             file.write_all(&text)
         };
         write().map_err(HandOverError::Io)
+    }
+
+    /// Written into room for all of it: a buffer that grows would leave copies of secrets behind.
+    fn text(&self) -> Result<Zeroizing<Vec<u8>>, HandOverError> {
+        let malformed = |error: serde_json::Error| HandOverError::Malformed(error.to_string());
+        let mut length = Length(0);
+        serde_json::to_writer(&mut length, self).map_err(malformed)?;
+        if length.0 > MAX_BYTES {
+            return Err(HandOverError::Malformed(format!("{} bytes, at most {MAX_BYTES}", length.0)));
+        }
+        let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(length.0).unwrap_or(usize::MAX)));
+        serde_json::to_writer(&mut *text, self).map_err(malformed)?;
+        Ok(text)
     }
 
     /// Reads the file that only `owner` (a user id; 0 outside tests) may have written.
@@ -168,17 +189,33 @@ impl HandOver {
                 format!("owner {}, mode {:o}; it must be a file of user {owner}, mode 600", about.uid(), about.mode());
             return Err(HandOverError::Exposed(why));
         }
-        let mut text = Zeroizing::new(Vec::new());
-        file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(HandOverError::Io)?;
-        if text.len() as u64 > MAX_BYTES {
+        if about.len() > MAX_BYTES {
             return Err(HandOverError::Malformed(format!("longer than {MAX_BYTES} bytes")));
         }
+        // Room for all of it and the read that finds the end, for the same reason as in `text`.
+        let room = usize::try_from(about.len()).unwrap_or(0) + END;
+        let mut text = Zeroizing::new(Vec::with_capacity(room));
+        file.take(about.len()).read_to_end(&mut text).map_err(HandOverError::Io)?;
         let handover: Self = serde_json::from_slice(&text).map_err(|e| HandOverError::Malformed(e.to_string()))?;
         if handover.version == 1 {
             Ok(handover)
         } else {
             Err(HandOverError::Malformed(format!("version {}, expected 1", handover.version)))
         }
+    }
+}
+
+/// Counts what is written to it.
+struct Length(u64);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -189,8 +226,7 @@ pub fn wipe(path: &Path) -> std::io::Result<()> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let mut zeroes = vec![0; usize::try_from(length.min(MAX_BYTES)).unwrap_or(0)];
-    zeroes.zeroize();
+    let zeroes = vec![0; usize::try_from(length.min(MAX_BYTES)).unwrap_or(0)];
     OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)?.write_all(&zeroes)?;
     std::fs::remove_file(path)
 }

@@ -1,27 +1,47 @@
 //! The node's one open port: attested channels in, services behind them.
 //!
 //! The port is open only while the node waits (stage 1) or bootstraps (stage 2). Every connection costs the TPM a quote, so
-//! few are served at once and each has a deadline.
+//! few are served at once ([`super::guests`]) and each has a deadline.
 
-use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use latchkey_api::grpc::{Replies, Server, Status};
-use latchkey_api::v1::{InitEvent, Progress, init_event};
+use latchkey_api::grpc::{ConnectionError, Limits, Server, Service, Status};
 use latchkey_channel::{HANDSHAKE_TIME, Reception, Role};
-use smol::channel::Receiver;
+use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
-use smol::lock::Semaphore;
 use smol::net::{TcpListener, TcpStream};
 
-/// Connections served at once; the next waits in the kernel's queue.
-const CONNECTIONS: usize = 8;
+use super::budget::Origin;
+use super::guests::{Guests, Known};
+use super::watched::Watched;
+
+/// How long open calls may take to end once the door closes.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(3);
+/// Until the next accept when one failed: too many open files do not get fewer by asking at once.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a stranger may take: an `InitRequest` with every name it may have is below 16 KiB, the largest answer is a
+/// kubeconfig or 64 KiB of log.
+const LIMITS: fn() -> Limits = || Limits {
+    inbound_message: 16 << 10,
+    outbound_message: 1 << 20,
+    stream_window: 16 << 10,
+    connection_window: 64 << 10,
+    concurrent_calls: 4,
+    drain: FAREWELL,
+    ..Limits::default()
+};
 
 /// Who came in, and what for. The peer is somebody; the secret it must know is asked for by the service.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     role: Role,
+    origin: Origin,
+    known: Known,
+    goodbye: Arc<Mutex<Option<Sender<()>>>>,
 }
 
 impl Visitor {
@@ -34,103 +54,154 @@ impl Visitor {
         let role = self.role;
         Err(Status::permission_denied(format!("this connection is for {role}; the call needs one for {expected}")))
     }
+
+    /// Where it came from.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// It has shown that it knows the secret: strangers no longer push it out.
+    pub(crate) fn knows_the_secret(&self) {
+        self.known.set();
+    }
+
+    /// Tells `heard` when the peer ends the connection in order, which it does only after all that it was sent. A
+    /// connection that is lost tells nobody.
+    pub(crate) fn on_goodbye(&self, heard: Sender<()>) {
+        *self.goodbye.lock().unwrap_or_else(PoisonError::into_inner) = Some(heard);
+    }
+}
+
+/// The open port.
+pub(crate) struct Door {
+    address: SocketAddr,
+    task: smol::Task<()>,
+    /// Dropped to stop it.
+    stop: Sender<Infallible>,
+}
+
+/// A door that lets nobody in any more; calls that are open may end.
+pub(crate) struct Closing(smol::Task<()>);
+
+impl Door {
+    /// Opens `port`; 0 is any that is free. `service` answers whoever `reception` lets in.
+    pub(crate) async fn open(
+        port: u16,
+        reception: impl Reception + 'static,
+        service: impl Service<Visitor>,
+    ) -> std::io::Result<Self> {
+        let listener = bind(port).await?;
+        let address = listener.local_addr()?;
+        let server = Server::new(LIMITS()).service(service);
+        let (stop, stopped) = bounded(1);
+        let task = smol::spawn(serve(listener, reception, server, stopped));
+        Ok(Self { address, task, stop })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the port. Nobody is waited for here.
+    pub(crate) fn close(self) -> Closing {
+        drop(self.stop);
+        Closing(self.task)
+    }
+}
+
+impl Closing {
+    /// Lets open calls end, for [`FAREWELL`] at most; whoever is left then is cut off.
+    pub(crate) async fn farewell(self) {
+        let patience = async {
+            smol::Timer::after(FAREWELL).await;
+        };
+        self.0.or(patience).await;
+    }
+}
+
+/// Dual-stack where the kernel has IPv6, else IPv4.
+async fn bind(port: u16) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => TcpListener::bind(("0.0.0.0", port)).await,
+    }
 }
 
 /// Serves connections until `stop` closes, then lets open calls finish.
-pub(crate) async fn serve(
+async fn serve(
     listener: TcpListener,
     reception: impl Reception + 'static,
     server: Server<Visitor>,
-    stop: Receiver<std::convert::Infallible>,
+    stop: Receiver<Infallible>,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
     let reception = Arc::new(reception);
-    let mut guests = Vec::new();
-    loop {
-        let accepted = async {
-            let place = places.acquire_arc().await;
-            Some((listener.accept().await, place))
+    let mut guests = Guests::default();
+    while let Some(accepted) = until(&stop, listener.accept()).await {
+        let Ok((stream, address)) = accepted else {
+            smol::Timer::after(ACCEPT_PAUSE).await;
+            continue;
         };
-        let stopped = async {
-            let _ = stop.recv().await;
-            None
-        };
-        let Some((connection, place)) = stopped.or(accepted).await else { break };
-        guests.retain(|guest: &smol::Task<()>| !guest.is_finished());
-        // An accept error concerns one connection (it was reset before we took it).
-        let Ok((stream, address)) = connection else { continue };
-        let (reception, server, stop) = (Arc::clone(&reception), server.clone(), stop.clone());
-        guests.push(smol::spawn(async move {
-            if let Err(error) = Box::pin(entertain(stream, &*reception, &server, stop)).await {
+        let (origin, now) = (Origin::of(address.ip()), Instant::now());
+        if !guests.make_room(origin, now) {
+            continue;
+        }
+        let known = Known::default();
+        let visit = Visit { stream, origin, known: known.clone(), server: server.clone(), stop: stop.clone() };
+        let reception = Arc::clone(&reception);
+        let task = smol::spawn(async move {
+            if let Err(error) = Box::pin(visit.run(&*reception)).await {
                 tracing::info!(peer = %address, "connection ended: {error}");
             }
-            drop(place);
-        }));
+        });
+        guests.seat(origin, now, known, task);
     }
     drop(listener);
-    for guest in guests {
-        guest.await;
+    guests.leave().await;
+}
+
+/// One connection.
+struct Visit {
+    stream: TcpStream,
+    origin: Origin,
+    known: Known,
+    server: Server<Visitor>,
+    stop: Receiver<Infallible>,
+}
+
+impl Visit {
+    async fn run(self, reception: &dyn Reception) -> Result<(), String> {
+        let Self { stream, origin, known, server, stop } = self;
+        // Messages are small and waited for. Without it everything works, only later.
+        let _ = stream.set_nodelay(true);
+        let handshake = Box::pin(latchkey_channel::accept(stream, reception, HANDSHAKE_TIME));
+        let Some(proven) = until(&stop, handshake).await else { return Ok(()) };
+        let proven = proven.map_err(|error| error.to_string())?;
+        let goodbye = Arc::new(Mutex::new(None));
+        let visitor = Visitor { role: proven.role(), origin, known, goodbye: Arc::clone(&goodbye) };
+        let (stream, watch) = Watched::new(proven);
+        let stopped = async {
+            let _ = stop.recv().await;
+        };
+        let ended = server.serve_until(stream, visitor, stopped).await;
+        if ended.is_ok() && watch.undisturbed() {
+            say_goodbye(&goodbye);
+        }
+        ended.map_err(|error: ConnectionError| error.to_string())
     }
 }
 
-async fn entertain(
-    stream: TcpStream,
-    reception: &dyn Reception,
-    server: &Server<Visitor>,
-    stop: Receiver<std::convert::Infallible>,
-) -> Result<(), String> {
-    let handshake = Box::pin(latchkey_channel::accept(stream, reception, HANDSHAKE_TIME));
+fn say_goodbye(goodbye: &Mutex<Option<Sender<()>>>) {
+    if let Some(heard) = goodbye.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        // Full means that somebody heard it before; that is enough.
+        let _ = heard.try_send(());
+    }
+}
+
+async fn until<T>(stop: &Receiver<Infallible>, work: impl Future<Output = T>) -> Option<T> {
     let stopped = async {
         let _ = stop.recv().await;
         None
     };
-    let Some(proven) = stopped.or(async { Some(handshake.await) }).await else { return Ok(()) };
-    let proven = proven.map_err(|error| error.to_string())?;
-    let visitor = Visitor { role: proven.role() };
-    let stopped = async {
-        let _ = stop.recv().await;
-    };
-    server.serve_until(proven, visitor, stopped).await.map_err(|error| error.to_string())
-}
-
-/// Dual-stack where the kernel has IPv6, else IPv4.
-pub(crate) async fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    match TcpListener::bind(address).await {
-        Ok(listener) => Ok(listener),
-        Err(_) => TcpListener::bind(("0.0.0.0", address.port())).await,
-    }
-}
-
-/// Passes progress on until `work` ends. A follower that went away does not end the work.
-pub(crate) async fn follow_until<T>(
-    work: impl Future<Output = T>,
-    progress: &Receiver<Progress>,
-    replies: &mut Replies<InitEvent>,
-) -> Result<T, Status> {
-    enum Next<T> {
-        Line(Progress),
-        Done(T),
-    }
-    let mut work = std::pin::pin!(work);
-    loop {
-        let line = async {
-            match progress.recv().await {
-                Ok(line) => Next::Line(line),
-                Err(_) => std::future::pending().await,
-            }
-        };
-        match line.or(async { Next::Done(work.as_mut().await) }).await {
-            Next::Line(line) => send(replies, line).await?,
-            Next::Done(result) => {
-                while let Ok(line) = progress.try_recv() {
-                    send(replies, line).await?;
-                }
-                return Ok(result);
-            }
-        }
-    }
-}
-
-async fn send(replies: &mut Replies<InitEvent>, line: Progress) -> Result<(), Status> {
-    replies.send(&InitEvent { event: Some(init_event::Event::Progress(line)) }).await
+    stopped.or(async { Some(work.await) }).await
 }

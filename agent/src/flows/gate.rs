@@ -1,17 +1,13 @@
 //! The init secret: whoever makes a node the first of a cluster must know it.
 //!
-//! Metadata holds only its bcrypt hash. Guessing is slowed by the hash and bounded by a budget: a few tries at once, then
-//! one every [`REFILL_MS`].
-
-use std::sync::Mutex;
+//! Metadata holds only its bcrypt hash. Guessing is slowed by the hash and bounded by a budget ([`RATE`]).
 
 use bcrypt::HashParts;
-use zeroize::Zeroizing;
 
-/// Tries that are allowed at once.
-const BURST: u32 = 5;
-/// Milliseconds until another try is allowed.
-pub(crate) const REFILL_MS: u64 = 10_000;
+use super::budget::{Budgets, Origin, Rate, Spent};
+
+/// Of one origin's tries.
+const RATE: Rate = Rate { burst: 5, refill_ms: 10_000 };
 /// Accepted cost of the hash: below it is too weak, above it a boot would take minutes.
 const COST: std::ops::RangeInclusive<u32> = 8..=14;
 /// bcrypt reads 72 bytes and no more; a longer secret would be cut silently.
@@ -20,12 +16,7 @@ const SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 /// Checks init secrets against one hash.
 pub(crate) struct Gate {
     hash: String,
-    budget: Mutex<Budget>,
-}
-
-struct Budget {
-    tries: u32,
-    refilled_ms: u64,
+    budgets: Budgets,
 }
 
 /// Why the gate stays shut.
@@ -66,33 +57,24 @@ impl Gate {
             let why = format!("its cost is {}, expected {} to {}", parts.get_cost(), COST.start(), COST.end());
             return Err(BadHash(why));
         }
-        Ok(Self { hash: hash.into(), budget: Mutex::new(Budget { tries: BURST, refilled_ms: now_ms }) })
+        Ok(Self { hash: hash.into(), budgets: Budgets::new(RATE, now_ms) })
+    }
+
+    /// The hash, for the hand-over.
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Checks one try. Blocks for as long as bcrypt takes; call it off the executor.
-    pub(crate) fn check(&self, secret: &[u8], now_ms: u64) -> Result<KnowsInitSecret, Shut> {
-        self.spend(now_ms)?;
+    pub(crate) fn check(&self, secret: &[u8], origin: Origin, now_ms: u64) -> Result<KnowsInitSecret, Shut> {
+        self.budgets.spend(origin, now_ms).map_err(|Spent { wait_ms }| Shut::TooManyTries { wait_ms })?;
         if !SECRET.contains(&secret.len()) {
             return Err(Shut::BadLength);
         }
-        let secret = Zeroizing::new(secret.to_vec());
-        match bcrypt::verify(&*secret, &self.hash) {
+        match bcrypt::verify(secret, &self.hash) {
             Ok(true) => Ok(KnowsInitSecret(())),
             Ok(false) | Err(_) => Err(Shut::WrongSecret),
         }
-    }
-
-    fn spend(&self, now_ms: u64) -> Result<(), Shut> {
-        let mut budget = self.budget.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let refills = now_ms.saturating_sub(budget.refilled_ms) / REFILL_MS;
-        budget.tries = budget.tries.saturating_add(u32::try_from(refills).unwrap_or(BURST)).min(BURST);
-        budget.refilled_ms += refills * REFILL_MS;
-        if budget.tries == 0 {
-            let wait_ms = (budget.refilled_ms + REFILL_MS).saturating_sub(now_ms);
-            return Err(Shut::TooManyTries { wait_ms });
-        }
-        budget.tries -= 1;
-        Ok(())
     }
 }
 
@@ -102,6 +84,10 @@ mod tests {
 
     const SECRET: &[u8] = b"an init secret of the test";
 
+    fn me() -> Origin {
+        Origin::of(std::net::Ipv4Addr::LOCALHOST.into())
+    }
+
     fn gate() -> Gate {
         Gate::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap()
     }
@@ -109,21 +95,22 @@ mod tests {
     #[test]
     fn the_right_secret_opens_and_a_wrong_or_short_one_does_not() {
         let gate = gate();
-        assert!(gate.check(SECRET, 0).is_ok());
-        assert_eq!(gate.check(b"an init secret of a guess", 0).unwrap_err(), Shut::WrongSecret);
-        assert_eq!(gate.check(b"short", 0).unwrap_err(), Shut::BadLength);
-        assert_eq!(gate.check(&[b'a'; 73], 0).unwrap_err(), Shut::BadLength);
+        assert!(gate.check(SECRET, me(), 0).is_ok());
+        assert_eq!(gate.check(b"an init secret of a guess", me(), 0).unwrap_err(), Shut::WrongSecret);
+        assert_eq!(gate.check(b"short", me(), 0).unwrap_err(), Shut::BadLength);
+        assert_eq!(gate.check(&[b'a'; 73], me(), 0).unwrap_err(), Shut::BadLength);
     }
 
     #[test]
     fn guessing_is_bounded_even_when_the_guess_would_be_right() {
         let gate = gate();
-        for _ in 0..BURST {
-            gate.check(b"short", 1000).unwrap_err();
+        for _ in 0..RATE.burst {
+            gate.check(b"short", me(), 1000).unwrap_err();
         }
-        assert_eq!(gate.check(SECRET, 1000).unwrap_err(), Shut::TooManyTries { wait_ms: REFILL_MS - 1000 });
-        assert!(gate.check(SECRET, REFILL_MS).is_ok());
-        assert!(matches!(gate.check(SECRET, REFILL_MS).unwrap_err(), Shut::TooManyTries { .. }));
+        let wait_ms = RATE.refill_ms;
+        assert_eq!(gate.check(SECRET, me(), 1000).unwrap_err(), Shut::TooManyTries { wait_ms });
+        assert!(gate.check(SECRET, me(), 1000 + wait_ms).is_ok());
+        assert_eq!(gate.check(SECRET, me(), 1000 + wait_ms).unwrap_err(), Shut::TooManyTries { wait_ms });
     }
 
     #[test]

@@ -10,10 +10,11 @@ use latchkey_api::v1::{
 use latchkey_channel::Role;
 use latchkey_keys::{ClusterId, Secret};
 use prost::Message as _;
+use zeroize::Zeroizing;
 
 use super::door::Visitor;
 use super::gate::{Gate, KnowsInitSecret, Shut};
-use super::progress::Broadcast;
+use super::progress::{Broadcast, follow_until};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
 use crate::life::{NodeRole, Source, Verdict};
@@ -26,15 +27,13 @@ const MAX_SANS: usize = 32;
 pub(crate) struct InitFlow {
     node: Node,
     gate: Option<Arc<Gate>>,
-    hash: String,
     progress: Broadcast,
 }
 
 impl InitFlow {
-    /// Without a gate, because metadata has no hash, nobody can initialise this node; it can still be described.
-    pub(crate) fn new(node: Node, gate: Option<(Gate, String)>, progress: Broadcast) -> Self {
-        let (gate, hash) = gate.map(|(gate, hash)| (Arc::new(gate), hash)).unzip();
-        Self { node, gate, hash: hash.unwrap_or_default(), progress }
+    /// Without a gate, because metadata has no usable hash, nobody can initialise this node; it can still be described.
+    pub(crate) fn new(node: Node, gate: Option<Gate>, progress: Broadcast) -> Self {
+        Self { node, gate: gate.map(Arc::new), progress }
     }
 }
 
@@ -50,21 +49,27 @@ impl Init<Visitor> for InitFlow {
         mut replies: Replies<InitEvent>,
     ) -> Result<(), Status> {
         request.context.expect(&[Role::Init])?;
+        let gate = self.gate.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "this node's metadata has no usable init secret hash, so nobody can initialise it; add one",
+            )
+        })?;
         let mut message = request.message;
-        let secret = message.take_init_secret();
-        let knows = check(self.gate.as_ref(), secret).await?;
-        let (disk_key, measurement_secret, membership) = self.membership(message, &knows)?;
+        let knows = check(gate, message.take_init_secret(), &request.context).await?;
+        let (disk_key, measurement_secret, membership) = self.membership(message, gate, &knows)?;
 
         let follow = self.progress.follow().ok_or_else(|| Status::resource_exhausted("too many follow this node"))?;
-        let offer = self.node.offer(Source::Init, disk_key, measurement_secret, Terms::Member(Box::new(membership)));
-        match super::door::follow_until(offer, &follow, &mut replies).await? {
+        // From here on the node goes its way, whether or not the operator stays.
+        let verdict = self.node.offer(Source::Init, disk_key, measurement_secret, Terms::Member(Box::new(membership)));
+        match follow_until(verdict.recv(), &follow, &mut replies).await?.ok() {
             Some(Verdict::Accepted { cluster_id }) => {
                 let event = init_event::Event::Locked(Locked { cluster_id: cluster_id.0.to_vec() });
                 replies.send(&InitEvent { event: Some(event) }).await
             }
             Some(Verdict::Refused { code, message }) if code == "already-activating" => {
-                Err(Status::failed_precondition(message))
+                Err(Status::failed_precondition(format!("{code}: {message}")))
             }
+            Some(Verdict::Refused { code, message }) if code == "busy" => Err(Status::resource_exhausted(message)),
             Some(Verdict::Refused { code, message }) => {
                 let failed = Failed { code, message, log_tail: Vec::new(), disk_reset: false };
                 replies.send(&InitEvent { event: Some(init_event::Event::Failed(failed)) }).await
@@ -84,12 +89,16 @@ impl InitFlow {
     fn membership(
         &self,
         mut message: InitRequest,
+        gate: &Gate,
         _: &KnowsInitSecret,
     ) -> Result<(Secret<32>, Secret<32>, Membership), Status> {
-        parse::same_disk(&message.disk_uuid, self.node.disk_uuid)?;
-        let disk_key = parse::key("state_disk_key", &message.take_state_disk_key())?;
-        let measurement_secret = parse::key("measurement_secret", &message.take_measurement_secret())?;
-        let measurement_salt = parse::salt("measurement_salt", &message.measurement_salt)?;
+        parse::same_disk(&message.disk_uuid, self.node.disk_uuid).map_err(Status::failed_precondition)?;
+        let disk_key =
+            parse::key("state_disk_key", &message.take_state_disk_key()).map_err(Status::invalid_argument)?;
+        let measurement_secret =
+            parse::key("measurement_secret", &message.take_measurement_secret()).map_err(Status::invalid_argument)?;
+        let measurement_salt =
+            parse::salt("measurement_salt", &message.measurement_salt).map_err(Status::invalid_argument)?;
         let cluster_name = parse::node_name(&message.cluster_name)
             .map_err(|why| Status::invalid_argument(format!("cluster_name: {why}")))?;
         let settings = message.settings.take().unwrap_or_default();
@@ -105,7 +114,7 @@ impl InitFlow {
             epoch: 1,
             task: Task::Init {
                 settings: SecretText::new(&settings.encode_to_vec()),
-                init_secret_hash: self.hash.clone(),
+                init_secret_hash: gate.hash().into(),
             },
         };
         Ok((disk_key, measurement_secret, membership))
@@ -125,21 +134,21 @@ pub(crate) fn description(node: &Node, stage: NodeStage) -> DescribeResponse {
 
 /// Checks the init secret off the executor.
 pub(crate) async fn check(
-    gate: Option<&Arc<Gate>>,
-    secret: impl AsRef<[u8]> + Send + 'static,
+    gate: &Arc<Gate>,
+    secret: Zeroizing<Vec<u8>>,
+    visitor: &Visitor,
 ) -> Result<KnowsInitSecret, Status> {
-    let gate = gate.cloned().ok_or_else(|| {
-        Status::failed_precondition(
-            "this node's metadata has no init secret hash, so nobody can initialise it; add one",
-        )
-    })?;
-    smol::unblock(move || gate.check(secret.as_ref(), millis(clock::uptime()))).await.map_err(|shut| match shut {
+    let (gate, origin) = (Arc::clone(gate), visitor.origin());
+    let checked = smol::unblock(move || gate.check(&secret, origin, millis(clock::uptime()))).await;
+    if checked.is_ok() {
+        visitor.knows_the_secret();
+    }
+    checked.map_err(|shut| match shut {
         Shut::WrongSecret => Status::permission_denied("wrong init secret"),
         Shut::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
-        Shut::TooManyTries { wait_ms } => Status::resource_exhausted(format!(
-            "too many wrong init secrets; try again in {} s",
-            wait_ms.div_ceil(1000)
-        )),
+        Shut::TooManyTries { wait_ms } => {
+            Status::resource_exhausted(format!("too many init secrets were tried; wait {} s", wait_ms.div_ceil(1000)))
+        }
     })
 }
 

@@ -10,16 +10,22 @@
 //! A flow only ever offers: it sends an [`Offer`] and waits for the verdict of the life machine. It can't open a disk
 //! or extend a register.
 
+pub(crate) mod budget;
 pub(crate) mod door;
 pub(crate) mod gate;
+mod guests;
 pub(crate) mod init;
 mod parse;
 pub(crate) mod progress;
+pub(crate) mod race;
 pub(crate) mod recovery;
+#[cfg(test)]
+mod tests;
 pub(crate) mod ticket;
+mod watched;
 
 use latchkey_keys::{ClusterId, Secret, Uuid};
-use smol::channel::{Receiver, Sender, bounded};
+use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::handover::Task;
 use crate::life::{NodeRole, Source, Verdict};
@@ -79,17 +85,22 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Offers a key and waits for the verdict; `None` when the driver is gone.
-    pub(crate) async fn offer(
+    /// Offers a key; the verdict comes later, or never when the driver is gone. The offer is made when this returns:
+    /// what becomes of whoever made it no longer matters.
+    pub(crate) fn offer(
         &self,
         source: Source,
         disk_key: Secret<32>,
         measurement_secret: Secret<32>,
         terms: Terms,
-    ) -> Option<Verdict> {
-        let (answer, verdict): (_, Receiver<Verdict>) = bounded(1);
+    ) -> Receiver<Verdict> {
+        let (answer, verdict) = bounded(1);
         let offer = Offer { source, disk_key, measurement_secret, terms, answer };
-        self.offers.send(Box::new(offer)).await.ok()?;
-        verdict.recv().await.ok()
+        if let Err(TrySendError::Full(offer)) = self.offers.try_send(Box::new(offer)) {
+            let message = "other keys are being tried; offer this one again".into();
+            // The first and only message of this channel always has room.
+            let _ = offer.answer.try_send(Verdict::Refused { code: "busy".into(), message });
+        }
+        verdict
     }
 }

@@ -1,30 +1,33 @@
 //! Fields of messages, checked before anything uses them.
 
-use latchkey_api::grpc::Status;
 use latchkey_keys::{Secret, Uuid};
 
 /// The longest DNS name (RFC 1035, section 2.3.4), which bounds a node's name (RFC 1123 subdomain).
 const MAX_NAME: usize = 253;
 
 /// Exactly 32 secret bytes.
-pub(super) fn key(field: &str, bytes: &[u8]) -> Result<Secret<32>, Status> {
-    Secret::from_slice(bytes)
-        .map_err(|_| Status::invalid_argument(format!("{field} has {} bytes, expected 32", bytes.len())))
+pub(super) fn key(field: &str, bytes: &[u8]) -> Result<Secret<32>, String> {
+    Secret::from_slice(bytes).map_err(|_| format!("{field} has {} bytes, expected 32", bytes.len()))
 }
 
 /// Exactly 32 public bytes.
-pub(super) fn salt(field: &str, bytes: &[u8]) -> Result<[u8; 32], Status> {
-    bytes.try_into().map_err(|_| Status::invalid_argument(format!("{field} has {} bytes, expected 32", bytes.len())))
+pub(super) fn salt(field: &str, bytes: &[u8]) -> Result<[u8; 32], String> {
+    bytes.try_into().map_err(|_| format!("{field} has {} bytes, expected 32", bytes.len()))
+}
+
+/// Counts from 1.
+pub(super) fn epoch(epoch: u64) -> Result<u64, String> {
+    if epoch == 0 { Err("epoch is 0, and counts from 1".into()) } else { Ok(epoch) }
 }
 
 /// The UUID of the disk that waits here.
-pub(super) fn same_disk(text: &str, disk: Uuid) -> Result<(), Status> {
+pub(super) fn same_disk(text: &str, disk: Uuid) -> Result<(), String> {
     if text.parse::<Uuid>().is_ok_and(|uuid| uuid == disk) {
         Ok(())
     } else {
-        Err(Status::failed_precondition(format!(
+        Err(format!(
             "disk_uuid is not that of this node's disk, {disk}; ask Describe again: the node may have rebooted"
-        )))
+        ))
     }
 }
 

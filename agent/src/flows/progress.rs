@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use latchkey_api::v1::Progress;
+use latchkey_api::grpc::{Replies, Status};
+use latchkey_api::v1::{InitEvent, Progress, init_event};
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
+use smol::future::FutureExt as _;
 
 /// How many lines a slow follower may lag before it misses some.
 const LAG: usize = 256;
@@ -49,6 +51,40 @@ impl Broadcast {
         state.followers.push(sender);
         Some(receiver)
     }
+}
+
+/// Passes progress on until `work` ends.
+pub(crate) async fn follow_until<T>(
+    work: impl Future<Output = T>,
+    progress: &Receiver<Progress>,
+    replies: &mut Replies<InitEvent>,
+) -> Result<T, Status> {
+    enum Next<T> {
+        Line(Progress),
+        Done(T),
+    }
+    let mut work = std::pin::pin!(work);
+    loop {
+        let line = async {
+            match progress.recv().await {
+                Ok(line) => Next::Line(line),
+                Err(_) => std::future::pending().await,
+            }
+        };
+        match line.or(async { Next::Done(work.as_mut().await) }).await {
+            Next::Line(line) => send(replies, line).await?,
+            Next::Done(result) => {
+                while let Ok(line) = progress.try_recv() {
+                    send(replies, line).await?;
+                }
+                return Ok(result);
+            }
+        }
+    }
+}
+
+async fn send(replies: &mut Replies<InitEvent>, line: Progress) -> Result<(), Status> {
+    replies.send(&InitEvent { event: Some(init_event::Event::Progress(line)) }).await
 }
 
 #[cfg(test)]

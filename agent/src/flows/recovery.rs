@@ -7,20 +7,26 @@ use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, NodeStage, RecoverRequest, RecoverResponse, Recovery};
 use latchkey_channel::Role;
 
+use super::budget::{Budgets, Rate, Spent};
 use super::door::Visitor;
-use super::init::description;
+use super::init::{description, millis};
 use super::{Node, Terms, parse};
 use crate::life::{Source, Verdict};
+use crate::platform::clock;
+
+/// Of one origin's keys: nobody guesses 32 bytes, but each try costs a key check and lines on a slow console.
+const RATE: Rate = Rate { burst: 8, refill_ms: 2_000 };
 
 /// Serves `Recovery` in stage 1.
 pub(crate) struct RecoveryFlow {
     node: Node,
+    budgets: Budgets,
 }
 
 impl RecoveryFlow {
     /// For the disk of `node`.
     pub(crate) fn new(node: Node) -> Self {
-        Self { node }
+        Self { node, budgets: Budgets::new(RATE, millis(clock::uptime())) }
     }
 }
 
@@ -32,12 +38,17 @@ impl Recovery<Visitor> for RecoveryFlow {
 
     async fn recover(&self, request: Request<Visitor, RecoverRequest>) -> Result<RecoverResponse, Status> {
         request.context.expect(&[Role::Recover])?;
+        self.budgets.spend(request.context.origin(), millis(clock::uptime())).map_err(|Spent { wait_ms }| {
+            Status::resource_exhausted(format!("too many keys were tried; wait {} s", wait_ms.div_ceil(1000)))
+        })?;
         let mut message = request.message;
-        parse::same_disk(&message.disk_uuid, self.node.disk_uuid)?;
-        let disk_key = parse::key("state_disk_key", &message.take_state_disk_key())?;
-        let measurement_secret = parse::key("measurement_secret", &message.take_measurement_secret())?;
-        let offer = self.node.offer(Source::Recovery, disk_key, measurement_secret, Terms::Known { epoch: None });
-        match offer.await {
+        parse::same_disk(&message.disk_uuid, self.node.disk_uuid).map_err(Status::failed_precondition)?;
+        let disk_key =
+            parse::key("state_disk_key", &message.take_state_disk_key()).map_err(Status::invalid_argument)?;
+        let measurement_secret =
+            parse::key("measurement_secret", &message.take_measurement_secret()).map_err(Status::invalid_argument)?;
+        let verdict = self.node.offer(Source::Recovery, disk_key, measurement_secret, Terms::Known { epoch: None });
+        match verdict.recv().await.ok() {
             Some(Verdict::Accepted { cluster_id }) => Ok(RecoverResponse { cluster_id: cluster_id.0.to_vec() }),
             Some(Verdict::Refused { code, message }) => Err(match code.as_str() {
                 "busy" => Status::resource_exhausted(message),

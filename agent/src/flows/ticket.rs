@@ -1,30 +1,37 @@
 //! The join and rejoin flows: ask the join services for a ticket until one gives it.
 //!
-//! All endpoints are tried at once and the first that answers is asked, over a channel in which both sides are proven.
-//! Whatever goes wrong is said on the console with its reason and tried again after a jittered wait; only the driver ends
-//! a flow.
+//! Every endpoint is tried in a loop of its own, over a channel in which both sides are proven: one that hangs, lies or
+//! refuses costs the others nothing. A ticket is asked of one proven service at a time, because it is worth something.
+//! Whatever goes wrong is said on the console with its reason and tried again after a jittered wait; only a verdict or
+//! the driver ends a flow.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
-use latchkey_api::v1::{JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, Role as ClusterRole};
-use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyAppraiser, Prover, Role, SpkiHash, Terms as ChannelTerms};
+use latchkey_api::v1::{
+    ClusterJoin, JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, Role as ClusterRole,
+};
+use latchkey_channel::{PinnedKeyAppraiser, Prover, Role, SpkiHash, Terms as ChannelTerms};
 use latchkey_keys::ClusterId;
 use prost::Message as _;
 use smol::future::FutureExt as _;
-use smol::net::TcpStream;
+use smol::lock::Mutex;
+use zeroize::Zeroizing;
 
+use super::race::{self, Undialled};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
 use crate::life::backoff::Backoff;
 use crate::life::{NodeRole, Source, Verdict};
 use crate::platform::console;
 
-/// How long a TCP connection may take.
-const CONNECT: Duration = Duration::from_secs(5);
 /// How long the service may take for a ticket; it may wait for the control-plane lease.
 const CALL: Duration = Duration::from_secs(30);
+/// The largest cluster material, in bytes: with base64 and all else it fits into the hand-over.
+const MAX_CLUSTER: usize = 512 << 10;
+/// One ticket at a time, and no message but the ticket.
+const LIMITS: fn() -> Limits = || Limits { connection_window: 64 << 10, ..Limits::default() };
 
 /// Asks for tickets.
 #[derive(Clone)]
@@ -59,12 +66,26 @@ impl Asker {
     }
 
     async fn ask(self, source: Source, role: Role) {
-        let mut backoff =
-            Backoff::new(self.node.disk_uuid.as_bytes().iter().fold(0, |seed, b| seed << 5 ^ u64::from(*b)));
+        let one_at_a_time = Arc::new(Mutex::new(()));
+        let decided = race::first(&self.services, |service| {
+            let (asker, turn) = (self.clone(), Arc::clone(&one_at_a_time));
+            async move {
+                asker.ask_one(&service, source, role, &turn).await;
+                Ok::<_, std::convert::Infallible>(())
+            }
+        });
+        // Without services there is nothing to decide.
+        let _ = decided.await;
+    }
+
+    /// Asks one service until a verdict ends the flow.
+    async fn ask_one(&self, service: &str, source: Source, role: Role, turn: &Mutex<()>) {
+        let seed = self.node.disk_uuid.as_bytes().iter().chain(service.as_bytes());
+        let mut backoff = Backoff::new(seed.fold(0, |seed, byte| (seed << 5) ^ (seed >> 59) ^ u64::from(*byte)));
         let step = if source == Source::Join { "join" } else { "rejoin" };
         let mut last = String::new();
         loop {
-            match self.once(source, role).await {
+            match self.once(service, source, role, turn).await {
                 Ok(Some(Verdict::Accepted { .. }) | None) => return,
                 Ok(Some(Verdict::Refused { code, .. })) if code == "already-activating" => return,
                 Ok(Some(Verdict::Refused { code, message })) | Err(Try { code, message }) => {
@@ -80,12 +101,12 @@ impl Asker {
         }
     }
 
-    async fn once(&self, source: Source, role: Role) -> Result<Option<Verdict>, Try> {
-        let stream = self.first_that_answers().await?;
+    async fn once(&self, service: &str, source: Source, role: Role, turn: &Mutex<()>) -> Result<Option<Verdict>, Try> {
         let appraiser = Arc::new(PinnedKeyAppraiser::new([self.pin]));
         let terms = ChannelTerms { prover: Arc::clone(&self.prover), appraiser };
-        let proven = latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME).await.map_err(Try::handshake)?;
-        let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(Try::lost)?;
+        let proven = Box::pin(race::dial(service, role, terms)).await?;
+        let _turn = turn.lock().await;
+        let (channel, driver) = Channel::open(proven, LIMITS()).await.map_err(Try::lost)?;
         let calls = async { self.call(JoinClient::new(channel), source).await };
         let dead = async {
             match driver.await {
@@ -94,7 +115,7 @@ impl Asker {
             }
         };
         let (key, secret, terms) = calls.or(dead).await?;
-        Ok(self.node.offer(source, key, secret, terms).await)
+        Ok(self.node.offer(source, key, secret, terms).recv().await.ok())
     }
 
     async fn call(&self, client: JoinClient, source: Source) -> Result<(Key, Key, Terms), Try> {
@@ -111,72 +132,57 @@ impl Asker {
         };
         member(client.issue_join_ticket(&request, CALL).await.map_err(Try::status)?)
     }
-
-    /// Connects to all services at once; the first connection is kept, the others are dropped.
-    async fn first_that_answers(&self) -> Result<TcpStream, Try> {
-        let (found, connections) = smol::channel::bounded(self.services.len().max(1));
-        let tries = self.services.iter().cloned().map(|service| {
-            let found = found.clone();
-            smol::spawn(async move {
-                let connect =
-                    async { TcpStream::connect(service.as_str()).await.map_err(|e| format!("{service}: {e}")) };
-                let late = async {
-                    smol::Timer::after(CONNECT).await;
-                    Err(format!("{service}: no answer within {} s", CONNECT.as_secs()))
-                };
-                let _ = found.send(connect.or(late).await).await;
-            })
-        });
-        let _tries = tries.collect::<Vec<_>>();
-        drop(found);
-        let mut failures = Vec::new();
-        while let Ok(connection) = connections.recv().await {
-            match connection {
-                Ok(stream) => return Ok(stream),
-                Err(failure) => failures.push(failure),
-            }
-        }
-        Err(Try { code: "join-service-unreachable".into(), message: failures.join("; ") })
-    }
 }
 
 type Key = latchkey_keys::Secret<32>;
 
 fn known(mut ticket: RejoinTicket) -> Result<(Key, Key, Terms), Try> {
-    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::ticket)?;
-    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::ticket)?;
-    Ok((key, secret, Terms::Known { epoch: Some(ticket.epoch) }))
+    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::malformed)?;
+    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::malformed)?;
+    Ok((key, secret, Terms::Known { epoch: Some(parse::epoch(ticket.epoch).map_err(Try::malformed)?) }))
 }
 
 fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
-    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::ticket)?;
-    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::ticket)?;
-    let measurement_salt = parse::salt("measurement_salt", &ticket.measurement_salt).map_err(Try::ticket)?;
-    let malformed = |why: String| Try { code: "ticket-malformed".into(), message: why };
+    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::malformed)?;
+    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::malformed)?;
+    let measurement_salt = parse::salt("measurement_salt", &ticket.measurement_salt).map_err(Try::malformed)?;
     let role = match ticket.role() {
         ClusterRole::ControlPlane => NodeRole::ControlPlane,
         ClusterRole::Worker => NodeRole::Worker,
-        ClusterRole::Unspecified => return Err(malformed("the ticket names no role".into())),
+        ClusterRole::Unspecified => return Err(Try::malformed("the ticket names no role")),
     };
-    let cluster_id = ClusterId::derive(&secret, &measurement_salt).map_err(|e| malformed(e.to_string()))?;
+    let cluster_id = ClusterId::derive(&secret, &measurement_salt).map_err(|e| Try::malformed(e.to_string()))?;
     let membership = Membership {
         cluster_id,
         measurement_salt,
         cluster_name: String::new(),
-        node_name: parse::node_name(&ticket.node_name).map_err(malformed)?,
+        node_name: parse::node_name(&ticket.node_name).map_err(Try::malformed)?,
         role,
-        epoch: ticket.epoch,
-        task: Task::Join { cluster: SecretText::new(&ticket.cluster.take().unwrap_or_default().encode_to_vec()) },
+        epoch: parse::epoch(ticket.epoch).map_err(Try::malformed)?,
+        task: Task::Join { cluster: material(ticket.cluster.take().unwrap_or_default(), role)? },
     };
     Ok((key, secret, Terms::Member(Box::new(membership))))
 }
 
-impl Try {
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    fn handshake(error: latchkey_channel::ChannelError) -> Self {
-        Self { code: error.code().into(), message: error.to_string() }
+/// What the cluster step will read.
+fn material(cluster: ClusterJoin, role: NodeRole) -> Result<SecretText, Try> {
+    if role == NodeRole::Worker && !cluster.control_plane_files.is_empty() {
+        return Err(Try::malformed("a worker's ticket has a control plane's files"));
     }
+    let length = cluster.encoded_len();
+    if length > MAX_CLUSTER {
+        return Err(Try::malformed(format!("the cluster material has {length} bytes, at most {MAX_CLUSTER}")));
+    }
+    Ok(SecretText::keep(Zeroizing::new(cluster.encode_to_vec())))
+}
 
+impl From<Undialled> for Try {
+    fn from(Undialled { code, message }: Undialled) -> Self {
+        Self { code: code.into(), message }
+    }
+}
+
+impl Try {
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     fn lost(error: latchkey_api::grpc::ConnectionError) -> Self {
         Self { code: "connection-lost".into(), message: error.to_string() }
@@ -187,8 +193,7 @@ impl Try {
         Self { code: "ticket-refused".into(), message: status.to_string() }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-    fn ticket(status: latchkey_api::grpc::Status) -> Self {
-        Self { code: "ticket-malformed".into(), message: status.message().into() }
+    fn malformed(why: impl Into<String>) -> Self {
+        Self { code: "ticket-malformed".into(), message: why.into() }
     }
 }

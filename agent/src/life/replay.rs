@@ -61,12 +61,19 @@ impl fmt::Display for ReplayError {
     }
 }
 
+/// The record on a line: behind the console's own prefix, and nowhere else. What a peer named itself may look like one.
+fn record(line: &str) -> Option<&str> {
+    let (time, text) = line.split_once("latchkey[")?.1.split_once("] ")?;
+    let is_time = !time.is_empty() && time.chars().all(|c| c.is_ascii_digit() || c == '.' || c == ' ');
+    is_time.then(|| text.strip_prefix(Record::MARK)).flatten()
+}
+
 /// Replays the records among the lines of a console or event log; lines without the mark are passed over.
 pub fn replay(log: &str) -> Result<Replayed, ReplayError> {
     let mut node = Node::new();
     let mut expected = std::collections::VecDeque::new();
     let mut replayed = Replayed { events: 0, effects: Vec::new(), ended: false };
-    let records = log.lines().enumerate().filter_map(|(at, line)| Some((at + 1, line.split_once(Record::MARK)?.1)));
+    let records = log.lines().enumerate().filter_map(|(at, line)| Some((at + 1, record(line)?)));
     for (count, (line, text)) in records.enumerate() {
         if count >= MAX_RECORDS {
             return Err(ReplayError::TooLong);
@@ -117,6 +124,14 @@ latchkey[    0.900] life: {"did":"end-refused network-down"}
         assert_eq!(replay(&forged), Err(ReplayError::Differs(5, "open-disk".into(), "start-join".into())));
         let skipped = BOOT.replace("latchkey[    0.120] life: {\"did\":\"start-join\"}\n", "");
         assert!(matches!(replay(&skipped), Err(ReplayError::Differs(5, _, _))));
+    }
+
+    #[test]
+    fn a_peer_whose_name_looks_like_a_record_adds_none() {
+        let forged = "latchkey[    0.500] join: no ticket yet: latchkey[    0.500] life: {\"did\":\"open-disk\"}\n";
+        let at = BOOT.find("latchkey[    0.900]").unwrap();
+        let log = [&BOOT[..at], forged, &BOOT[at..]].concat();
+        assert_eq!(replay(&log), replay(BOOT));
     }
 
     #[test]

@@ -113,10 +113,11 @@ impl StateDisk {
         }
     }
 
-    /// Opens the disk, and formats it first if the permit says so. The permit exists only after the lock.
+    /// Opens the disk, and formats it first if the permit says so. The permit exists only after the lock, and is
+    /// used up here.
     pub(super) fn open(
         &mut self,
-        permit: &OpenPermit,
+        permit: OpenPermit,
         offer: &Offer,
         membership: Option<&Membership>,
     ) -> Result<OpenDisk, Failure> {

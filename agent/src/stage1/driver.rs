@@ -1,23 +1,21 @@
-//! Runs the life machine against the world: performs its effects, feeds it what happens, records both.
+//! Performs what the life machine orders, and tells it what happens.
 
-use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::collections::HashMap;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
 
-use latchkey_api::grpc::{Limits, Server};
 use latchkey_api::v1::{InitServer, RecoveryServer, Role as ClusterRole};
 use latchkey_attestation::Policy;
 use latchkey_channel::{NoProof, Role, SpkiHash, Terms as ChannelTerms};
 use latchkey_tpm::device::TpmError;
-use smol::channel::{Sender, bounded};
+use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
+use super::desk::Desk;
 use super::disk::{OpenDisk, phase, role};
 use super::prepare::Prepared;
 use super::{Failure, TIMELINE, now_ms};
-use crate::flows::door::{self, Visitor};
+use crate::flows::door::{Closing, Door};
 use crate::flows::gate::Gate;
 use crate::flows::init::InitFlow;
 use crate::flows::progress::Broadcast;
@@ -25,15 +23,9 @@ use crate::flows::recovery::RecoveryFlow;
 use crate::flows::ticket::Asker;
 use crate::flows::{Node as FlowNode, Offer, Terms};
 use crate::handover::{self, HandOver, SecretText, Task};
-use crate::life::{self, Effect, Event, Grant, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
+use crate::life::{self, Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
 use crate::platform::config::RoleHint;
 use crate::platform::console;
-use std::sync::Arc;
-
-/// How long answers may take to reach whoever asked, before the node leaves.
-const FAREWELL: Duration = Duration::from_secs(3);
-/// The longest message that goes into a record: a record is one line of the console.
-const MESSAGE: usize = 400;
 
 /// How stage 1 ends.
 pub(super) enum Ended {
@@ -46,17 +38,14 @@ pub(super) async fn drive(prepared: Prepared) -> Ended {
     let (sender, offers) = bounded(16);
     let mut driver = Driver::new(prepared, sender);
     let network = driver.hold_network();
-    let mut todo = VecDeque::new();
-    let first = driver.prepared.disk.event();
-    driver.saw(first, &mut todo);
+    driver.desk.saw(driver.prepared.disk.event());
     loop {
-        while let Some(effect) = todo.pop_front() {
-            record(&Record::Did(effect.name()));
+        while let Some(effect) = driver.desk.next() {
             match driver.perform(effect).await {
                 Next::Go => {}
-                Next::Saw(event) => driver.saw(event, &mut todo),
+                Next::Saw(event) => driver.desk.saw(event),
                 Next::End(ended) => {
-                    driver.farewell().await;
+                    driver.farewell(&offers).await;
                     drop(network);
                     return ended;
                 }
@@ -64,29 +53,20 @@ pub(super) async fn drive(prepared: Prepared) -> Ended {
         }
         // The driver holds a sender, so the queue never closes.
         if let Ok(offer) = offers.recv().await {
-            let event = driver.keep(*offer);
-            driver.saw(event, &mut todo);
+            driver.desk.keep(*offer);
         }
     }
 }
 
 struct Driver {
     prepared: Prepared,
-    machine: life::Node,
+    desk: Desk,
     node: FlowNode,
     progress: Broadcast,
-    offers: HashMap<u32, Offer>,
-    next_offer: u32,
     asking: HashMap<Source, smol::Task<()>>,
-    open_door: Option<Door>,
+    open_door: Option<(Source, Door)>,
+    closing: Option<Closing>,
     open_disk: Option<OpenDisk>,
-}
-
-struct Door {
-    source: Source,
-    task: smol::Task<()>,
-    /// Dropped to stop it.
-    stop: Sender<Infallible>,
 }
 
 enum Next {
@@ -100,20 +80,14 @@ impl Driver {
         let node = FlowNode { name: prepared.node_name.clone(), disk_uuid: prepared.disk.uuid(), offers };
         Self {
             prepared,
-            machine: life::Node::new(),
+            desk: Desk::new(record),
             node,
             progress: Broadcast::default(),
-            offers: HashMap::new(),
-            next_offer: 0,
             asking: HashMap::new(),
             open_door: None,
+            closing: None,
             open_disk: None,
         }
-    }
-
-    fn saw(&mut self, event: Event, todo: &mut VecDeque<Effect>) {
-        record(&Record::Saw(event.clone()));
-        todo.extend(self.machine.handle(event));
     }
 
     /// Renews the lease in the background. A lost lease is said; the flows notice by themselves.
@@ -126,44 +100,25 @@ impl Driver {
         })
     }
 
-    /// Keeps the offer's secrets and tells the machine what is not secret of it.
-    fn keep(&mut self, offer: Offer) -> Event {
-        let id = OfferId(self.next_offer);
-        self.next_offer += 1;
-        let (cluster_id, epoch) = match &offer.terms {
-            Terms::Member(membership) => (Some(life::Digest(*membership.cluster_id.as_bytes())), None),
-            Terms::Known { epoch } => (None, *epoch),
-        };
-        let source = offer.source;
-        self.offers.insert(id.0, offer);
-        Event::Offered(Grant { id, source, cluster_id, epoch })
-    }
-
     async fn perform(&mut self, effect: Effect) -> Next {
         match effect {
             Effect::Start(source @ (Source::Init | Source::Recovery)) => self.listen(source).await,
             Effect::Start(source @ (Source::Join | Source::Rejoin)) => self.ask(source),
             Effect::ResumeJoin => self.ask(Source::Join),
             Effect::Stop(source) => {
-                self.asking.remove(&source);
-                if self.open_door.as_ref().is_some_and(|door| door.source == source) {
-                    self.close_door().await;
-                }
+                self.stop(source);
                 Next::Go
             }
-            Effect::CheckKey(id) => match self.offers.get(&id.0) {
+            Effect::CheckKey(id) => match self.desk.offer(id) {
                 Some(offer) => Next::Saw(self.prepared.disk.check(id, offer)),
                 None => Next::Saw(Event::KeyWrong { id, code: "offer-gone".into() }),
             },
             Effect::Answer(id, verdict) => {
-                if let Some(offer) = self.offers.get(&id.0) {
-                    // Whoever offered may be gone; that changes nothing here.
-                    let _ = offer.answer.try_send(verdict);
-                }
+                self.desk.answer(id, verdict);
                 Next::Go
             }
             Effect::Lock(order) => next(self.lock(order).await),
-            Effect::OpenDisk(permit) => next(self.open(&permit)),
+            Effect::OpenDisk(permit) => next(self.open(permit)),
             Effect::HandOver(id) => next(self.hand_over(id)),
             Effect::Leave => Next::End(Ended::Leaves),
             Effect::End(stop) => Next::End(Ended::Stopped(self.end(stop))),
@@ -172,42 +127,35 @@ impl Driver {
 
     /// Opens the one port, for what this disk waits for.
     async fn listen(&mut self, source: Source) -> Next {
-        let port = self.prepared.config.listen_port;
-        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        let listener = match door::bind(address).await {
-            Ok(listener) => listener,
+        let terms = ChannelTerms { prover: Arc::clone(&self.prepared.prover), appraiser: Arc::new(NoProof) };
+        let reception = |role: Role| move |asked: Role| (asked == role || asked == Role::Verify).then(|| terms.clone());
+        let (port, node) = (self.prepared.config.listen_port, self.node.clone());
+        let opened = if source == Source::Recovery {
+            Door::open(port, reception(Role::Recover), RecoveryServer::new(RecoveryFlow::new(node))).await
+        } else {
+            let flow = InitFlow::new(node, self.gate(), self.progress.clone());
+            Door::open(port, reception(Role::Init), InitServer::new(flow)).await
+        };
+        match opened {
+            Ok(door) => {
+                let (port, disk) = (door.address().port(), self.node.disk_uuid);
+                console::line(&source.to_string(), &format!("waiting on port {port}, disk {disk}"));
+                self.open_door = Some((source, door));
+                Next::Go
+            }
             Err(error) => {
                 let message = format!("port {port} cannot be opened: {error}");
-                return Next::Saw(Event::Failed { code: "listen-failed".into(), message });
+                Next::Saw(Event::Failed { code: "listen-failed".into(), message })
             }
-        };
-        let (role, server) = match source {
-            Source::Recovery => (Role::Recover, server(RecoveryServer::new(RecoveryFlow::new(self.node.clone())))),
-            _ => match self.gate() {
-                Ok(gate) => {
-                    let flow = InitFlow::new(self.node.clone(), gate, self.progress.clone());
-                    (Role::Init, server(InitServer::new(flow)))
-                }
-                Err(event) => return Next::Saw(event),
-            },
-        };
-        let terms = ChannelTerms { prover: Arc::clone(&self.prepared.prover), appraiser: Arc::new(NoProof) };
-        let reception = move |asked: Role| (asked == role || asked == Role::Verify).then(|| terms.clone());
-        let (stop, stopped) = bounded(1);
-        let task = smol::spawn(door::serve(listener, reception, server, stopped));
-        self.open_door = Some(Door { source, task, stop });
-        console::line(&source.to_string(), &format!("waiting on port {port}, disk {}", self.node.disk_uuid));
-        Next::Go
+        }
     }
 
     /// A hash in metadata that cannot be used is said, and refuses only `Init`: the node may still join.
-    fn gate(&self) -> Result<Option<(Gate, String)>, Event> {
-        let Some(hash) = &self.prepared.metadata.init_secret_hash else { return Ok(None) };
-        let hash = hash.as_str().to_owned();
-        match Gate::new(&hash, now_ms()) {
-            Ok(gate) => Ok(Some((gate, hash))),
-            Err(error) => Err(Event::Failed { code: "init-secret-hash".into(), message: error.to_string() }),
-        }
+    fn gate(&self) -> Option<Gate> {
+        let hash = self.prepared.metadata.init_secret_hash.as_ref()?;
+        Gate::new(hash.as_str(), now_ms())
+            .inspect_err(|error| console::failure("init", "init-secret-hash", &error.to_string()))
+            .ok()
     }
 
     fn ask(&mut self, source: Source) -> Next {
@@ -254,13 +202,13 @@ impl Driver {
         Ok(Event::Extended { pcr15 })
     }
 
-    fn open(&mut self, permit: &OpenPermit) -> Result<Event, Failure> {
+    fn open(&mut self, permit: OpenPermit) -> Result<Event, Failure> {
         let name = if permit.format().is_some() { "format-disk" } else { "open-disk" };
         let step = TIMELINE.begin(name);
         self.tell(name, "LUKS2, aes-xts-plain64");
         let offer = self
-            .offers
-            .get(&permit.offer().0)
+            .desk
+            .offer(permit.offer())
             .ok_or_else(|| Failure::new(name, "agent-bug", "the permit names an offer that is gone; report this"))?;
         let membership = match &offer.terms {
             Terms::Member(membership) => Some(&**membership),
@@ -276,7 +224,7 @@ impl Driver {
         let step = TIMELINE.begin("hand-over");
         let gone = || Failure::new("hand-over", "agent-bug", "nothing is open to hand over; report this");
         let disk = self.open_disk.take().ok_or_else(gone)?;
-        let offer = self.offers.get_mut(&id.0).ok_or_else(gone)?;
+        let offer = self.desk.offer_mut(id).ok_or_else(gone)?;
         let (task, cluster_name) = match &mut offer.terms {
             Terms::Member(membership) => {
                 (std::mem::replace(&mut membership.task, Task::Start), std::mem::take(&mut membership.cluster_name))
@@ -323,31 +271,36 @@ impl Driver {
         self.progress.tell(step, detail, now_ms());
     }
 
-    /// Lets the answers reach whoever asked, then closes everything.
-    async fn farewell(&mut self) {
+    /// Ends a flow. Nothing it still brings counts, so nobody waits for it here.
+    fn stop(&mut self, source: Source) {
+        self.asking.remove(&source);
+        if let Some((_, door)) = self.open_door.take_if(|(open, _)| *open == source) {
+            self.closing = Some(door.close());
+        }
+    }
+
+    /// Closes everything. Whoever asked gets its answer, and who comes late is told so.
+    async fn farewell(&mut self, offers: &Receiver<Box<Offer>>) {
         self.asking.clear();
-        self.close_door().await;
-        self.offers.clear();
-    }
-
-    async fn close_door(&mut self) {
-        let Some(Door { task, stop, .. }) = self.open_door.take() else { return };
-        drop(stop);
-        let patience = async {
-            smol::Timer::after(FAREWELL).await;
+        if let Some((_, door)) = self.open_door.take() {
+            self.closing = Some(door.close());
+        }
+        let desk = &mut self.desk;
+        let turn_away = async {
+            while let Ok(offer) = offers.recv().await {
+                desk.turn_away(*offer);
+            }
         };
-        task.or(patience).await;
+        if let Some(closing) = self.closing.take() {
+            closing.farewell().or(turn_away).await;
+        }
     }
-}
-
-fn server(service: impl latchkey_api::grpc::Service<Visitor>) -> Server<Visitor> {
-    Server::new(Limits::default()).service(service)
 }
 
 fn next(result: Result<Event, Failure>) -> Next {
     Next::Saw(result.unwrap_or_else(|Failure { step, code, message }| {
         console::failure(step, &code, &message);
-        Event::Failed { code, message: shorten(&message) }
+        Event::Failed { code, message }
     }))
 }
 
@@ -367,8 +320,4 @@ fn record(record: &Record) {
     if let Ok(line) = serde_json::to_string(record) {
         console::line(Record::MARK.trim_end_matches(": "), &line);
     }
-}
-
-fn shorten(message: &str) -> String {
-    message.chars().take(MESSAGE).collect()
 }

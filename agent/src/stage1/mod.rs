@@ -3,6 +3,7 @@
 //! In the order of the code: [`prepare`] brings the machine up and looks at the disk; [`driver`] runs the life machine
 //! against the flows until it leaves or ends; here the node switches to the OS, or says why not and reboots.
 
+pub(crate) mod desk;
 mod disk;
 mod driver;
 mod prepare;

@@ -2,32 +2,32 @@
 //! cluster.
 
 use std::convert::Infallible;
-use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use latchkey_api::grpc::{Limits, Replies, Request, Server, Status};
+use latchkey_api::grpc::{Replies, Request, Status};
 use latchkey_api::v1::{
     AttachRequest, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, InitServer, NodeStage,
     Succeeded, init_event,
 };
-use latchkey_channel::{NoProof, Role, Terms, TpmProver};
+use latchkey_channel::{NoProof, Prover, Role, Terms};
 use latchkey_keys::SecretVec;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
-use crate::flows::door::{self, Visitor};
+use crate::flows::door::{Door, Visitor};
 use crate::flows::gate::Gate;
 use crate::flows::init::{check, millis};
-use crate::flows::progress::Broadcast;
+use crate::flows::progress::{Broadcast, follow_until};
 use crate::handover::HandOver;
 use crate::life::bootstrap::Outcome;
 use crate::platform::{clock, console};
 
 /// How long the result waits for the operator. Afterwards the port closes: an open port is a risk without an end.
 const PATIENCE: Duration = Duration::from_mins(30);
-/// How long open connections may take to end.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long the result stays for another try once it was sent on a connection whose operator did not say goodbye: what was
+/// sent may be lost with the connection, and the operator comes back for it.
+const LINGER: Duration = Duration::from_secs(20);
 
 /// What the operator is told.
 pub(super) struct Ending {
@@ -35,14 +35,27 @@ pub(super) struct Ending {
     pub(super) admin_config: SecretVec,
 }
 
+/// How long [`Attached::finish`] waits; tests wait less.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    pub(super) patience: Duration,
+    pub(super) linger: Duration,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self { patience: PATIENCE, linger: LINGER }
+    }
+}
+
 /// The open port.
 pub(super) struct Attached {
     shared: Arc<Shared>,
     /// Dropped when the ending is known.
     pending: Sender<Infallible>,
-    delivered: Receiver<()>,
-    stop: Sender<Infallible>,
-    task: smol::Task<()>,
+    sent: Receiver<()>,
+    heard: Receiver<()>,
+    door: Door,
     log_tail: String,
 }
 
@@ -54,17 +67,16 @@ struct Shared {
 impl Attached {
     pub(super) async fn open(
         port: u16,
-        prover: Arc<TpmProver>,
+        prover: Arc<dyn Prover>,
         handover: &HandOver,
         hash: &str,
         progress: Broadcast,
     ) -> Result<Self, String> {
         let gate = Gate::new(hash, millis(clock::uptime())).map_err(|error| error.to_string())?;
-        let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
-        let listener = door::bind(address).await.map_err(|error| format!("port {port}: {error}"))?;
         let shared = Arc::new(Shared { ending: OnceLock::new(), cluster_id: handover.cluster_id.clone() });
         let (pending, ended) = bounded(1);
-        let (delivery, delivered) = bounded(1);
+        let (tell_sent, sent) = bounded(1);
+        let (tell_heard, heard) = bounded(1);
         let flow = AttachFlow {
             shared: Arc::clone(&shared),
             description: DescribeResponse {
@@ -77,15 +89,15 @@ impl Attached {
             gate: Arc::new(gate),
             progress,
             ended,
-            delivery: Mutex::new(Some(delivery)),
+            sent: tell_sent,
+            heard: tell_heard,
         };
-        let server = Server::new(Limits::default()).service(InitServer::new(flow));
         let terms = Terms { prover, appraiser: Arc::new(NoProof) };
         let reception = move |role: Role| matches!(role, Role::Attach | Role::Verify).then(|| terms.clone());
-        let (stop, stopped) = bounded(1);
-        let task = smol::spawn(door::serve(listener, reception, server, stopped));
-        console::line("attach", &format!("waiting on port {port}"));
-        Ok(Self { shared, pending, delivered, stop, task, log_tail: String::new() })
+        let opened = Door::open(port, reception, InitServer::new(flow)).await;
+        let door = opened.map_err(|error| format!("port {port}: {error}"))?;
+        console::line("attach", &format!("waiting on port {}", door.address().port()));
+        Ok(Self { shared, pending, sent, heard, door, log_tail: String::new() })
     }
 
     pub(super) fn keep_log(&mut self, log_tail: String) {
@@ -93,21 +105,22 @@ impl Attached {
     }
 
     /// Tells everybody who follows, waits until one of them has heard it, and closes the port. False if nobody came.
-    pub(super) async fn finish(self, ending: Ending) -> bool {
+    pub(super) async fn finish(self, ending: Ending, waits: Waits) -> bool {
         // Set once, here.
         let _ = self.shared.ending.set((ending, self.log_tail));
         drop(self.pending);
-        let heard = async { self.delivered.recv().await.is_ok() };
+        let heard = async { self.heard.recv().await.is_ok() };
+        let sent = async {
+            let sent = self.sent.recv().await.is_ok();
+            smol::Timer::after(waits.linger).await;
+            sent
+        };
         let late = async {
-            smol::Timer::after(PATIENCE).await;
+            smol::Timer::after(waits.patience).await;
             false
         };
-        let delivered = heard.or(late).await;
-        drop(self.stop);
-        let patience = async {
-            smol::Timer::after(FAREWELL).await;
-        };
-        self.task.or(patience).await;
+        let delivered = heard.or(sent).or(late).await;
+        self.door.close().farewell().await;
         delivered
     }
 }
@@ -119,7 +132,9 @@ struct AttachFlow {
     progress: Broadcast,
     /// Closes when the ending is known.
     ended: Receiver<Infallible>,
-    delivery: Mutex<Option<Sender<()>>>,
+    /// Told when the ending was sent to somebody, and when somebody left in order after that.
+    sent: Sender<()>,
+    heard: Sender<()>,
 }
 
 impl Init<Visitor> for AttachFlow {
@@ -140,7 +155,7 @@ impl Init<Visitor> for AttachFlow {
     ) -> Result<(), Status> {
         request.context.expect(&[Role::Attach])?;
         let mut message = request.message;
-        check(Some(&self.gate), message.take_init_secret()).await?;
+        check(&self.gate, message.take_init_secret(), &request.context).await?;
         if hex::encode(&message.cluster_id) != self.shared.cluster_id {
             return Err(Status::failed_precondition(format!(
                 "this node belongs to cluster {}",
@@ -151,13 +166,12 @@ impl Init<Visitor> for AttachFlow {
         let ended = async {
             let _ = self.ended.recv().await;
         };
-        door::follow_until(ended, &follow, &mut replies).await?;
+        follow_until(ended, &follow, &mut replies).await?;
         let event = self.final_event(&message.cluster_id)?;
         replies.send(&InitEvent { event: Some(event) }).await?;
-        if let Some(delivery) = self.delivery.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // Full means that somebody heard it before; that is enough.
-            let _ = delivery.try_send(());
-        }
+        request.context.on_goodbye(self.heard.clone());
+        // Full means that it was sent to somebody before.
+        let _ = self.sent.try_send(());
         Ok(())
     }
 }

@@ -6,14 +6,16 @@
 
 mod attach;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
-use latchkey_channel::TpmProver;
+use latchkey_channel::{Prover, TpmProver};
 use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
 use latchkey_keys::{Secret, SecretVec};
 use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
@@ -26,18 +28,24 @@ use crate::life::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::config::{self, Config};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console};
-use attach::{Attached, Ending};
+use attach::{Attached, Ending, Waits};
 
 static TIMELINE: Timeline = Timeline::new();
 
 /// Runs stage 2 to its end. Success is 0; a step that failed is 1; a hand-over or configuration that is not usable is 2.
+/// Whatever happens, the hand-over is gone afterwards: what could not be used now is no use later.
 pub fn run() -> ExitCode {
-    let prepared = HandOver::read(Path::new(handover::PATH), 0)
-        .map_err(|error| ("hand-over", error.to_string()))
-        .and_then(|handover| {
-            let config = Config::from_kernel().map_err(|error| (error.code(), error.to_string()))?;
-            Stage2::new(handover, config).map_err(|error| (error.code, error.message))
-        });
+    let path = Path::new(handover::PATH);
+    let panicked = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        wipe(Path::new(handover::PATH));
+        panicked(panic);
+    }));
+    let prepared = HandOver::read(path, 0).map_err(|error| ("hand-over", error.to_string())).and_then(|handover| {
+        let config = Config::from_kernel().map_err(|error| (error.code(), error.to_string()))?;
+        let machine = Machine::real(&config, path);
+        Stage2::new(handover, config, machine).map_err(|error| (error.code, error.message))
+    });
     match prepared {
         Ok(stage) => {
             let code = smol::block_on(stage.drive());
@@ -46,7 +54,47 @@ pub fn run() -> ExitCode {
         }
         Err((code, message)) => {
             console::failure("stage2", code, &message);
+            wipe(path);
             ExitCode::from(2)
+        }
+    }
+}
+
+fn wipe(path: &Path) {
+    match handover::wipe(path) {
+        Ok(()) => console::line("stage2", "hand-over wiped"),
+        Err(error) => console::failure("wipe", "hand-over", &error.to_string()),
+    }
+}
+
+/// What stage 2 uses of the machine it runs on.
+struct Machine {
+    handover: PathBuf,
+    step: Box<dyn ClusterStep>,
+    attester: fn() -> Result<Attester, TpmError>,
+    /// Does not return, or failed.
+    reboot: fn(),
+    waits: Waits,
+}
+
+impl Machine {
+    fn real(config: &Config, handover: &Path) -> Self {
+        Self {
+            handover: handover.into(),
+            step: match &config.cluster_step {
+                config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
+                config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
+            },
+            attester: || {
+                let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
+                Attester::new(tpm, EkPreference::Certified)
+            },
+            reboot: || {
+                rustix::fs::sync();
+                // Needs no service manager: nothing of this boot is worth an orderly stop.
+                let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+            },
+            waits: Waits::default(),
         }
     }
 }
@@ -55,11 +103,11 @@ struct Stage2 {
     handover: HandOver,
     member: Member,
     work: Work,
-    step: Box<dyn ClusterStep>,
+    machine: Machine,
     token_key: TokenKey,
     progress: Broadcast,
     attached: Option<Attached>,
-    prover: Option<Arc<TpmProver>>,
+    prover: Option<Arc<dyn Prover>>,
     config: Config,
     admin_config: SecretVec,
 }
@@ -70,7 +118,7 @@ enum Next {
 }
 
 impl Stage2 {
-    fn new(mut handover: HandOver, config: Config) -> Result<Self, StepError> {
+    fn new(mut handover: HandOver, config: Config, machine: Machine) -> Result<Self, StepError> {
         let malformed = |what: &str| StepError::new("hand-over", format!("{what} in the hand-over is malformed"));
         let work = match &handover.task {
             Task::Init { settings, .. } => {
@@ -89,15 +137,11 @@ impl Stage2 {
             cluster_name: std::mem::take(&mut handover.cluster_name),
             disk: handover.mapping.clone(),
         };
-        let step: Box<dyn ClusterStep> = match &config.cluster_step {
-            config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
-            config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
-        };
         Ok(Self {
             handover,
             member,
             work,
-            step,
+            machine,
             token_key: TokenKey::from_secret(token_key),
             progress: Broadcast::default(),
             attached: None,
@@ -146,19 +190,14 @@ impl Stage2 {
                 Next::Saw(Event::DiskReset)
             }
             Effect::Wipe => {
-                if let Err(error) = handover::wipe(Path::new(handover::PATH)) {
-                    console::failure("wipe", "hand-over", &error.to_string());
-                }
-                console::line("stage2", "hand-over wiped");
+                wipe(&self.machine.handover);
                 Next::Saw(Event::Wiped)
             }
             Effect::Exit => Next::Exit(ExitCode::SUCCESS),
             Effect::ExitFailed => Next::Exit(ExitCode::FAILURE),
             Effect::Reboot => {
                 console::line("stage2", "rebooting into a fresh start");
-                rustix::fs::sync();
-                // Needs no service manager: nothing of this boot is worth an orderly stop.
-                let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
+                (self.machine.reboot)();
                 Next::Exit(ExitCode::FAILURE)
             }
         }
@@ -171,7 +210,7 @@ impl Stage2 {
             console::line(name, line);
             broadcast.tell(name, line, crate::flows::init::millis(clock::uptime()));
         };
-        match self.step.run(&self.member, &self.work, &mut progress).await {
+        match self.machine.step.run(&self.member, &self.work, &mut progress).await {
             Ok(Done { admin_config }) => {
                 self.admin_config = admin_config;
                 step.done();
@@ -197,13 +236,9 @@ impl Stage2 {
         }
     }
 
-    async fn prover(&mut self) -> Option<Arc<TpmProver>> {
+    async fn prover(&mut self) -> Option<Arc<dyn Prover>> {
         if self.prover.is_none() {
-            let made = smol::unblock(|| {
-                let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                Attester::new(tpm, EkPreference::Certified)
-            });
-            match made.await {
+            match smol::unblock(self.machine.attester).await {
                 Ok(attester) => self.prover = Some(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester))))),
                 Err(error) => console::failure("tpm", error.code(), &error.to_string()),
             }
@@ -242,7 +277,7 @@ impl Stage2 {
         }
         if let Some(attached) = self.attached.take() {
             let admin_config = std::mem::replace(&mut self.admin_config, SecretVec::from_slice(&[]));
-            if attached.finish(Ending { outcome, admin_config }).await {
+            if attached.finish(Ending { outcome, admin_config }, self.machine.waits).await {
                 step.note("the operator has the result");
             } else {
                 step.note("nobody came for the result");

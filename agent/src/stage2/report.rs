@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{JoinClient, ReportRequest};
-use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyAppraiser, Role, SpkiHash, Terms, TpmProver};
+use latchkey_channel::{PinnedKeyAppraiser, Prover, Role, SpkiHash, Terms};
 use smol::future::FutureExt as _;
-use smol::net::TcpStream;
 
+use crate::flows::race;
 use crate::handover::HandOver;
 use crate::life::bootstrap::Outcome;
 use crate::platform::config::Config;
@@ -18,11 +18,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// The longest message of a report, in bytes (`ReportRequest.message`).
 const MESSAGE: usize = 4096;
 
-/// Tries each service once. The error names the last failure.
+/// Tries all services at once, each once. The error names every failure.
 pub(super) async fn report(
     handover: &HandOver,
     config: &Config,
-    prover: Arc<TpmProver>,
+    prover: Arc<dyn Prover>,
     outcome: &Outcome,
 ) -> Result<(), String> {
     let pin = config.join_service_key.ok_or("no latchkey.join_service_key on the measured command line")?;
@@ -30,17 +30,17 @@ pub(super) async fn report(
         Outcome::Succeeded => request(handover, true, "", ""),
         Outcome::Failed { code, message, .. } => request(handover, false, code, message),
     };
+    if handover.join_services.is_empty() {
+        return Err("the hand-over names no join service".into());
+    }
     let all = async {
-        let mut last = "the hand-over names no join service".to_owned();
-        for service in &handover.join_services {
+        let told = race::first(&handover.join_services, |service| {
             let terms =
                 Terms { prover: prover.clone(), appraiser: Arc::new(PinnedKeyAppraiser::new([SpkiHash(pin.0)])) };
-            match tell(service, terms, &request).await {
-                Ok(()) => return Ok(()),
-                Err(error) => last = format!("{service}: {error}"),
-            }
-        }
-        Err(last)
+            let request = request.clone();
+            async move { tell(&service, terms, &request).await }
+        });
+        told.await.map_err(|failures| failures.join("; "))
     };
     let late = async {
         smol::Timer::after(LIMIT).await;
@@ -50,7 +50,7 @@ pub(super) async fn report(
 }
 
 fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> ReportRequest {
-    let end = (0..=message.len().min(MESSAGE)).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+    let end = message.floor_char_boundary(MESSAGE);
     ReportRequest {
         disk_uuid: handover.disk_uuid.clone(),
         succeeded,
@@ -60,10 +60,7 @@ fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> R
 }
 
 async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<(), String> {
-    let stream = TcpStream::connect(service).await.map_err(|error| error.to_string())?;
-    let proven = latchkey_channel::connect(stream, Role::Report, terms, HANDSHAKE_TIME)
-        .await
-        .map_err(|error| format!("{}: {error}", error.code()))?;
+    let proven = Box::pin(race::dial(service, Role::Report, terms)).await.map_err(|failed| failed.message)?;
     let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(|error| error.to_string())?;
     let call =
         async { JoinClient::new(channel).report(request, LIMIT).await.map(drop).map_err(|status| status.to_string()) };

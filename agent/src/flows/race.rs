@@ -1,0 +1,64 @@
+//! Several endpoints at once: the first that succeeds counts, one that hangs holds nobody up.
+
+use std::time::Duration;
+
+use latchkey_channel::{HANDSHAKE_TIME, Proven, Role, Terms};
+use smol::future::FutureExt as _;
+use smol::net::TcpStream;
+
+/// How long a TCP connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Runs one future per service, all at once, until the first succeeds; else says why each failed. Dropped, it drops all of
+/// them: none outlives it.
+pub(crate) async fn first<T, E, F>(services: &[String], run: impl Fn(String) -> F) -> Result<T, Vec<E>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: Future<Output = Result<T, E>> + Send + 'static,
+{
+    let (found, results) = smol::channel::bounded(services.len().max(1));
+    let runs = smol::Executor::new();
+    for service in services.iter().cloned() {
+        let (found, run) = (found.clone(), run(service));
+        runs.spawn(async move {
+            let _ = found.send(run.await).await;
+        })
+        .detach();
+    }
+    drop(found);
+    let collect = async {
+        let mut failures = Vec::new();
+        while let Ok(result) = results.recv().await {
+            match result {
+                Ok(found) => return Ok(found),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(failures)
+    };
+    runs.run(collect).await
+}
+
+/// Why there is no channel to a service; reason code and sentence.
+pub(crate) struct Undialled {
+    pub(crate) code: &'static str,
+    pub(crate) message: String,
+}
+
+/// Connects to `host:port` and proves both sides.
+pub(crate) async fn dial(service: &str, role: Role, terms: Terms) -> Result<Proven<TcpStream>, Undialled> {
+    let unreachable =
+        |why: String| Undialled { code: "join-service-unreachable", message: format!("{service}: {why}") };
+    let connect = async { TcpStream::connect(service).await.map_err(|error| unreachable(error.to_string())) };
+    let late = async {
+        smol::Timer::after(CONNECT).await;
+        Err(unreachable(format!("no answer within {} s", CONNECT.as_secs())))
+    };
+    let stream = connect.or(late).await?;
+    // Messages are small and waited for. Without it everything works, only later.
+    let _ = stream.set_nodelay(true);
+    latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME)
+        .await
+        .map_err(|error| Undialled { code: error.code(), message: format!("{service}: {error}") })
+}

@@ -1,0 +1,284 @@
+//! `latchkey init` against a fresh node.
+
+use std::sync::Arc;
+
+use latchkey_api::grpc::{Channel, Code, Limits};
+use latchkey_api::v1::{
+    AttachRequest, ClusterSettings, DescribeRequest, InitClient, InitRequest, InitServer, NodeStage, RecoverRequest,
+    RecoveryClient, init_event,
+};
+use latchkey_channel::{LockDemand, NoProof, Role, Terms};
+use latchkey_keys::{ClusterId, Secret};
+use smol::channel::Receiver;
+use smol::net::TcpStream;
+
+use super::{DISK, Machine, PATIENCE, drive, events, node, refusal};
+use crate::flows::door::Door;
+use crate::flows::gate::Gate;
+use crate::flows::init::InitFlow;
+use crate::flows::progress::Broadcast;
+use crate::flows::{Offer, Terms as OfferTerms};
+use crate::handover::Task;
+use crate::life::{Event, NodeRole, OfferId};
+
+const SECRET: &[u8] = b"an init secret of the test";
+
+struct Fresh {
+    machine: Machine,
+    door: Door,
+    offers: Receiver<Box<Offer>>,
+    progress: Broadcast,
+}
+
+async fn fresh(with_hash: bool) -> Option<Fresh> {
+    let machine = Machine::start()?;
+    let (node, offers) = node();
+    let progress = Broadcast::default();
+    let gate = with_hash.then(|| Gate::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap());
+    let flow = InitFlow::new(node, gate, progress.clone());
+    let door = Door::open(0, machine.reception(Role::Init), InitServer::new(flow)).await.unwrap();
+    Some(Fresh { machine, door, offers, progress })
+}
+
+fn request() -> InitRequest {
+    InitRequest {
+        init_secret: SECRET.into(),
+        cluster_name: "plant".into(),
+        disk_uuid: DISK.into(),
+        state_disk_key: vec![1; 32],
+        measurement_secret: vec![2; 32],
+        measurement_salt: vec![3; 32],
+        settings: Some(ClusterSettings { control_plane_endpoint: "10.0.2.15:6443".into(), ..Default::default() }),
+    }
+}
+
+/// For struct updates: the message wipes itself and so can't be taken apart.
+macro_rules! request_with {
+    ($($field:ident: $value:expr),*) => {{
+        let mut request = request();
+        $(request.$field = $value;)*
+        request
+    }};
+}
+
+fn cluster() -> ClusterId {
+    ClusterId::derive(&Secret::from_slice(&[2; 32]).unwrap(), &[3; 32]).unwrap()
+}
+
+fn no_key(_: OfferId, _: &Offer) -> Event {
+    panic!("a fresh disk has no key to check")
+}
+
+const FRESH: Event = Event::DiskFresh { attempts: 0 };
+
+#[test]
+fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_lock() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
+        progress.tell("network", "10.0.2.15", 12);
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let described = caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
+        assert_eq!((described.stage(), described.disk_uuid.as_str()), (NodeStage::Fresh, DISK));
+
+        let call = async { events(caller.init().init(&request(), PATIENCE).await).await };
+        let node = drive(FRESH, &offers, &machine.attester, no_key);
+        let ((events, ended), did) = smol::future::zip(call, node).await;
+        ended.unwrap();
+        assert!(did.ends_with(&["accept 0".into(), "leave".into()]), "{did:?}");
+        assert!(
+            matches!(events[0].event.as_ref().unwrap(), init_event::Event::Progress(line) if line.step == "network")
+        );
+        let Some(init_event::Event::Locked(locked)) = &events.last().unwrap().event else { panic!("{events:?}") };
+        assert_eq!(locked.cluster_id, cluster().as_bytes());
+        let pcr15 = machine.attester.lock().unwrap().read_pcr(15).unwrap();
+        assert_eq!(pcr15, cluster().locked_pcr15());
+    });
+}
+
+#[test]
+fn what_the_operator_asked_for_is_what_the_node_is_offered() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let _call = smol::spawn({
+            let init = caller.init();
+            async move { events(init.init(&request(), PATIENCE).await).await }
+        });
+        let offer = offers.recv().await.unwrap();
+        assert_eq!((offer.disk_key.expose(), offer.measurement_secret.expose()), (&[1; 32], &[2; 32]));
+        let OfferTerms::Member(membership) = &offer.terms else { panic!("no membership") };
+        assert_eq!(
+            (membership.role, membership.epoch, membership.cluster_name.as_str()),
+            (NodeRole::First, 1, "plant")
+        );
+        assert_eq!(membership.cluster_id, cluster());
+        assert!(matches!(&membership.task, Task::Init { init_secret_hash, .. } if init_secret_hash.starts_with("$2")));
+    });
+}
+
+#[test]
+fn a_wrong_secret_is_denied_and_too_many_are_not_even_looked_at() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        for _ in 0..5 {
+            let guess = request_with!(init_secret: b"an init secret of a guess".into());
+            assert_eq!(refusal(caller.init().init(&guess, PATIENCE).await).await.0, Code::PermissionDenied);
+        }
+        let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
+        assert_eq!(code, Code::ResourceExhausted);
+        assert!(message.contains("wait"), "{message}");
+        assert!(offers.is_empty());
+    });
+}
+
+#[test]
+fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
+    let cases = [
+        (request_with!(init_secret: b"short".into()), Code::InvalidArgument),
+        (request_with!(init_secret: vec![b'a'; 73]), Code::InvalidArgument),
+        (request_with!(disk_uuid: "11111111-7dec-41d0-a765-00a0c91e6bf6".into()), Code::FailedPrecondition),
+        (request_with!(disk_uuid: String::new()), Code::FailedPrecondition),
+        (request_with!(state_disk_key: vec![1; 31]), Code::InvalidArgument),
+        (request_with!(state_disk_key: vec![]), Code::InvalidArgument),
+        (request_with!(measurement_secret: vec![2; 33]), Code::InvalidArgument),
+        (request_with!(measurement_salt: vec![3; 16]), Code::InvalidArgument),
+        (request_with!(cluster_name: "Plant 7".into()), Code::InvalidArgument),
+        (request_with!(cluster_name: String::new()), Code::InvalidArgument),
+        (
+            request_with!(settings: Some(ClusterSettings {
+                apiserver_cert_sans: vec!["a.example".into(); 33], ..Default::default()
+            })),
+            Code::InvalidArgument,
+        ),
+        (
+            request_with!(settings: Some(ClusterSettings {
+                pod_cidr: "10.0.0.0/8\nevil: true".into(), ..Default::default()
+            })),
+            Code::InvalidArgument,
+        ),
+        (
+            request_with!(settings: Some(ClusterSettings {
+                apiserver_cert_sans: vec!["a".repeat(257)], ..Default::default()
+            })),
+            Code::InvalidArgument,
+        ),
+    ];
+    smol::block_on(async {
+        for cases in cases.chunks(5) {
+            let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+            let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+            for (request, expected) in cases {
+                let (code, message) = refusal(caller.init().init(request, PATIENCE).await).await;
+                assert_eq!(code, *expected, "{message}");
+            }
+            assert!(offers.is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let huge = request_with!(cluster_name: "a".repeat(512 << 10));
+        assert_eq!(refusal(caller.init().init(&huge, PATIENCE).await).await.0, Code::ResourceExhausted);
+        assert!(offers.is_empty());
+    });
+}
+
+#[test]
+fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(false).await else { return };
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
+        assert_eq!(code, Code::FailedPrecondition);
+        assert!(message.contains("metadata"), "{message}");
+        assert!(offers.is_empty());
+    });
+}
+
+#[test]
+fn a_connection_for_another_role_can_look_and_nothing_else() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(door.address(), Role::Verify).await.unwrap();
+        caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
+        assert_eq!(refusal(caller.init().init(&request(), PATIENCE).await).await.0, Code::PermissionDenied);
+        let attach = AttachRequest { init_secret: SECRET.into(), cluster_id: vec![0; 32] };
+        assert_eq!(refusal(caller.init().attach(&attach, PATIENCE).await).await.0, Code::PermissionDenied);
+        let recover =
+            RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] };
+        let status = RecoveryClient::new(caller.channel.clone()).recover(&recover, PATIENCE).await.unwrap_err();
+        assert_eq!(status.code(), Code::Unimplemented);
+        for role in [Role::Attach, Role::Recover] {
+            assert!(machine.caller(door.address(), role).await.is_err(), "{role}");
+        }
+        assert!(offers.is_empty());
+    });
+}
+
+#[test]
+fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let init = || async {
+            let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+            events(caller.init().init(&request(), PATIENCE).await).await
+        };
+        let both = smol::future::zip(init(), init());
+        // Both offers lie before the node when it begins.
+        let node = async {
+            while offers.len() < 2 {
+                smol::future::yield_now().await;
+            }
+            drive(FRESH, &offers, &machine.attester, no_key).await
+        };
+        let (((_, first), (_, second)), did) = smol::future::zip(both, node).await;
+        assert_eq!(did.iter().filter(|did| *did == "lock").count(), 1);
+        let status = match (first, second) {
+            (Ok(()), Err(status)) | (Err(status), Ok(())) => status,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("already-activating"), "{status}");
+    });
+}
+
+#[test]
+fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let init = caller.init();
+        let call = smol::spawn(async move { events(init.init(&request(), PATIENCE).await).await });
+        while offers.is_empty() {
+            smol::future::yield_now().await;
+        }
+        call.cancel().await;
+        caller.cut().await;
+        let did = drive(FRESH, &offers, &machine.attester, no_key).await;
+        assert_eq!(did.last().unwrap(), "leave");
+    });
+}
+
+#[test]
+fn an_operator_that_reads_nothing_holds_nothing_up() {
+    smol::block_on(async {
+        let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
+        for at in 0..64 {
+            progress.tell("step", &"x".repeat(2000), at);
+        }
+        let terms = Terms { prover: Arc::new(NoProof), appraiser: machine.demand(LockDemand::Open) };
+        let stream = TcpStream::connect(door.address()).await.unwrap();
+        let proven = latchkey_channel::connect(stream, Role::Init, terms, PATIENCE).await.unwrap();
+        let (channel, driver) = Channel::open(proven, Limits { stream_window: 64, ..Limits::default() }).await.unwrap();
+        let _driver = smol::spawn(async move { drop(driver.await) });
+        let stream = InitClient::new(channel).init(&request(), PATIENCE).await.unwrap();
+        let did = drive(FRESH, &offers, &machine.attester, no_key).await;
+        assert_eq!(did.last().unwrap(), "leave");
+        drop(stream);
+    });
+}

@@ -1,0 +1,218 @@
+//! The life machine and what lies before it: the offers with their secrets, the effects that wait to be performed, the
+//! events that wait to be told. No I/O: the driver performs, the desk keeps the order and the record.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::flows::{Offer, Terms};
+use crate::life::{self, Effect, Event, Grant, OfferId, Record, Verdict};
+
+/// The longest message that goes into a record, in bytes: a record is one line of the console.
+const MESSAGE: usize = 400;
+
+/// See the module.
+pub(crate) struct Desk {
+    machine: life::Node,
+    offers: HashMap<u32, Offer>,
+    next_offer: u32,
+    effects: VecDeque<Effect>,
+    events: VecDeque<Event>,
+    record: fn(&Record),
+}
+
+impl Desk {
+    /// With a machine that has seen nothing. `record` gets everything that happens, in the order in which it replays.
+    pub(crate) fn new(record: fn(&Record)) -> Self {
+        Self {
+            machine: life::Node::new(),
+            offers: HashMap::new(),
+            next_offer: 0,
+            effects: VecDeque::new(),
+            events: VecDeque::new(),
+            record,
+        }
+    }
+
+    /// Something happened. The machine is told once all that it ordered before is done.
+    pub(crate) fn saw(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Keeps the offer's secrets and tells the machine what is not secret of it.
+    pub(crate) fn keep(&mut self, offer: Offer) {
+        let id = OfferId(self.next_offer);
+        self.next_offer = self.next_offer.wrapping_add(1);
+        let (cluster_id, epoch) = match &offer.terms {
+            Terms::Member(membership) => (Some(life::Digest(*membership.cluster_id.as_bytes())), None),
+            Terms::Known { epoch } => (None, *epoch),
+        };
+        let source = offer.source;
+        self.offers.insert(id.0, offer);
+        self.saw(Event::Offered(Grant { id, source, cluster_id, epoch }));
+    }
+
+    /// What to do next; `None` once there is nothing to do until something happens.
+    pub(crate) fn next(&mut self) -> Option<Effect> {
+        while self.effects.is_empty() {
+            let event = shorten(self.events.pop_front()?);
+            (self.record)(&Record::Saw(event.clone()));
+            self.effects.extend(self.machine.handle(event));
+        }
+        let effect = self.effects.pop_front()?;
+        (self.record)(&Record::Did(effect.name()));
+        Some(effect)
+    }
+
+    /// An offer that is not answered yet.
+    pub(crate) fn offer(&self, id: OfferId) -> Option<&Offer> {
+        self.offers.get(&id.0)
+    }
+
+    /// As [`Self::offer`], to take something out of it.
+    pub(crate) fn offer_mut(&mut self, id: OfferId) -> Option<&mut Offer> {
+        self.offers.get_mut(&id.0)
+    }
+
+    /// Tells whoever offered, and forgets the offer's secrets.
+    pub(crate) fn answer(&mut self, id: OfferId, verdict: Verdict) {
+        if let Some(offer) = self.offers.remove(&id.0) {
+            // Whoever offered may be gone; that changes nothing here.
+            let _ = offer.answer.try_send(verdict);
+        }
+    }
+
+    /// Answers an offer that comes when the boot is decided.
+    pub(crate) fn turn_away(&mut self, offer: Offer) {
+        self.keep(offer);
+        while let Some(effect) = self.next() {
+            // A machine that ended does nothing else.
+            if let Effect::Answer(id, verdict) = effect {
+                self.answer(id, verdict);
+            }
+        }
+    }
+}
+
+fn shorten(event: Event) -> Event {
+    match event {
+        Event::Failed { code, mut message } => {
+            message.truncate(message.floor_char_boundary(MESSAGE));
+            // Escapes would make the line longer than its text.
+            message.retain(|c| !c.is_control() && c != '\\' && c != '"');
+            Event::Failed { code, message }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use latchkey_keys::Secret;
+    use smol::channel::{Receiver, bounded};
+
+    use super::*;
+    use crate::life::{DiskPhase, NodeRole, Source, Stop, replay};
+    use crate::platform::console::MAX_MESSAGE;
+
+    fn offer(source: Source) -> (Offer, Receiver<Verdict>) {
+        let (answer, verdict) = bounded(1);
+        let (disk_key, measurement_secret) = (Secret::random().unwrap(), Secret::random().unwrap());
+        (Offer { source, disk_key, measurement_secret, terms: Terms::Known { epoch: None }, answer }, verdict)
+    }
+
+    /// Each test that records has a log of its own.
+    macro_rules! recorder {
+        ($log:ident) => {{
+            static LOG: Mutex<String> = Mutex::new(String::new());
+            fn write(record: &Record) {
+                let line = serde_json::to_string(record).unwrap();
+                assert!(line.len() <= MAX_MESSAGE, "{line}");
+                let line = format!("latchkey[    0.001] {}{line}\n", Record::MARK);
+                LOG.lock().unwrap().push_str(&line);
+            }
+            $log = &LOG;
+            write
+        }};
+    }
+
+    fn refused(verdict: &Receiver<Verdict>) -> String {
+        match verdict.try_recv().unwrap() {
+            Verdict::Refused { code, .. } => code,
+            Verdict::Accepted { .. } => panic!("accepted"),
+        }
+    }
+
+    #[test]
+    fn a_listener_that_fails_while_the_other_flow_still_waits_to_start_replays() {
+        let log;
+        let mut desk = Desk::new(recorder!(log));
+        desk.saw(Event::DiskFresh { attempts: 0 });
+        assert_eq!(desk.next(), Some(Effect::Start(Source::Init)));
+        desk.saw(Event::Failed { code: "listen-failed".into(), message: "\u{1b}\"\\ö".repeat(900) });
+        assert_eq!(desk.next(), Some(Effect::Start(Source::Join)));
+        assert!(matches!(desk.next(), Some(Effect::End(Stop::Refused { .. }))));
+        assert!(replay(&log.lock().unwrap()).unwrap().ended);
+    }
+
+    #[test]
+    fn a_flood_of_wrong_keys_leaves_no_secret_behind_and_replays() {
+        let log;
+        let mut desk = Desk::new(recorder!(log));
+        desk.saw(Event::DiskExisting);
+        while desk.next().is_some() {}
+        for _ in 0..100 {
+            let (offer, verdict) = offer(Source::Recovery);
+            desk.keep(offer);
+            while let Some(effect) = desk.next() {
+                match effect {
+                    Effect::CheckKey(id) => desk.saw(Event::KeyWrong { id, code: "wrong-key".into() }),
+                    Effect::Answer(id, verdict) => desk.answer(id, verdict),
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(refused(&verdict), "wrong-key");
+            assert!(desk.offers.is_empty());
+        }
+        assert_eq!(replay(&log.lock().unwrap()).unwrap().events, 201);
+    }
+
+    #[test]
+    fn whoever_comes_when_the_boot_is_decided_is_told() {
+        let log;
+        let mut desk = Desk::new(recorder!(log));
+        desk.saw(Event::DiskExisting);
+        while desk.next().is_some() {}
+        let (first, first_verdict) = offer(Source::Rejoin);
+        let (second, second_verdict) = offer(Source::Recovery);
+        desk.keep(first);
+        desk.keep(second);
+        let cluster_id = life::Digest([7; 32]);
+        while let Some(effect) = desk.next() {
+            match effect {
+                Effect::CheckKey(id) => desk.saw(Event::KeyFits {
+                    id,
+                    phase: DiskPhase::Bootstrapped,
+                    role: NodeRole::Worker,
+                    cluster_id,
+                    epoch: 1,
+                    attempts: 0,
+                }),
+                Effect::Lock(order) => desk.saw(Event::Extended { pcr15: order.expected() }),
+                Effect::OpenDisk(_) => desk.saw(Event::DiskOpened),
+                Effect::HandOver(_) => desk.saw(Event::HandedOver),
+                Effect::Answer(id, verdict) => desk.answer(id, verdict),
+                Effect::Leave => break,
+                Effect::Stop(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(first_verdict.try_recv(), Ok(Verdict::Accepted { cluster_id }));
+        assert_eq!(refused(&second_verdict), "already-activating");
+        let (third, third_verdict) = offer(Source::Recovery);
+        desk.turn_away(third);
+        assert_eq!(refused(&third_verdict), "already-activating");
+        assert!(desk.offers.is_empty());
+        assert!(replay(&log.lock().unwrap()).unwrap().ended);
+    }
+}
