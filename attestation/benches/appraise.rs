@@ -1,79 +1,63 @@
-//! What an appraisal costs a verifier, step by step, on one core: `cargo bench -p latchkey-attestation`.
+//! What an appraisal costs a verifier, step by step: `cargo bench -p latchkey-attestation --bench appraise`.
 //!
-//! Each figure is the best of many batches: what the work costs when nothing else runs. The quotes of the recordings come
-//! from swtpm, the others from the fake TPM.
-
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+//! The quotes of the recordings come from swtpm, the others from the fake TPM.
 
 use latchkey_attestation::fake_tpm::FakeTpm;
-use latchkey_attestation::record::RecordedEvidence;
+use latchkey_attestation::record::{OfflineFinding, RecordedEvidence};
 use latchkey_attestation::{
-    Appraisal, AttesterIdentity, EkDigest, LockExpectation, Policy, ReferenceValues, References, TpmEvidence,
+    Appraisal, AttesterIdentity, EkDigest, LockExpectation, Policy, ReferenceValues, References,
 };
+use latchkey_bench::Bench;
 use ring::rand::SystemRandom;
 
-const BATCHES: usize = 300;
-// Short enough to fit between two of the scheduler's interruptions.
-const PER_BATCH: usize = 5;
-
 fn main() {
-    println!("{:<62} {:>10} {:>12}", "step", "µs", "per second");
-    let fixtures = [("ek-p256-pinned", "P-256"), ("ak-rsa", "RSA-2048")];
-    for (name, algorithm) in fixtures {
-        let fixture = Fixture::read(name);
-        row(&format!("quote by a {algorithm} AK: keys, signature, PCRs, policy"), || {
-            fixture.appraise();
-        });
+    let bench = Bench::from_args();
+    for (id, folder, algorithm) in
+        [("attestation/quote-p256", "ek-p256-pinned", "P-256"), ("attestation/quote-rsa", "ak-rsa", "RSA-2048")]
+    {
+        let fixture = Fixture::read(folder);
+        let what = format!("quote by a {algorithm} AK: keys, signature, PCRs, policy");
+        bench.measure(id, &what, || fixture.appraise());
     }
-    honest_steps();
-    for (name, key) in [
-        ("ek-p256-pinned", "P-256, pinned"),
-        ("ek-p384-chain", "P-384, chain of 3"),
-        ("ek-rsa-chain", "RSA-2048, chain of 3"),
+    honest_steps(&bench);
+    for (id, folder, key) in [
+        ("attestation/ek-p256", "ek-p256-pinned", "P-256, pinned"),
+        ("attestation/ek-p384", "ek-p384-chain", "P-384, chain of 3"),
+        ("attestation/ek-rsa", "ek-rsa-chain", "RSA-2048, chain of 3"),
     ] {
-        let fixture = Fixture::read(name);
+        let fixture = Fixture::read(folder);
         let (identity, now, random) = (fixture.identity(), fixture.recording.recorded_at(), SystemRandom::new());
-        row(&format!("identity and credential for an EK of {key}"), || {
-            black_box(Appraisal::begin(&fixture.policy, &identity, now, &random).is_ok());
-        });
+        let what = format!("identity and credential for an EK of {key}");
+        bench.measure(id, &what, || Appraisal::begin(&fixture.policy, &identity, now, &random).is_ok());
     }
     let fixture = Fixture::read("ek-p256-pinned");
     let json = fixture.recording.to_json();
-    row("reading a recording from JSON", || {
-        black_box(RecordedEvidence::from_json(json.as_bytes()).is_ok());
+    bench.measure("attestation/recording", "reading a recording from JSON", || {
+        RecordedEvidence::from_json(json.as_bytes()).is_ok()
     });
 }
 
-/// The live way: each step consumes the one before, so a batch is prepared before its clock starts.
-fn honest_steps() {
+/// The live way: each step consumes the one before, which is prepared beside the clock.
+fn honest_steps(bench: &Bench) {
     let tpm = FakeTpm::generate();
     let fixture = Fixture::read("ek-p256-pinned");
     let policy = policy_for(&tpm);
     let (identity, random, now) = (tpm.identity(), SystemRandom::new(), fixture.recording.recorded_at());
-    let begin = || Appraisal::begin(&policy, &identity, now, &random).expect("a pinned EK");
-    let answer = |challenge| tpm.evidence(&challenge, &BINDING).expect("its own credential");
-    let prepared = || -> Vec<(TpmEvidence, _)> {
-        let pending = (0..PER_BATCH).map(|_| begin()).map(|(challenge, pending)| (answer(challenge), pending));
-        pending
-            .map(|(evidence, pending)| (pending.confirm(evidence.activated_secret()), evidence))
-            .map(|(ak, e)| (e, ak))
-            .collect()
+    let answered = || {
+        let (challenge, pending) = Appraisal::begin(&policy, &identity, now, &random).expect("a pinned EK");
+        (tpm.evidence(&challenge, &BINDING).expect("its own credential"), pending)
     };
-    let best = best_of(|| {
-        let batch = prepared();
-        let start = Instant::now();
-        for (evidence, ak) in batch {
-            let _ = black_box(ak.expect("activated").verify(&evidence, &BINDING).expect("an honest quote"));
-        }
-        start.elapsed()
+    let activated = || {
+        let (evidence, pending) = answered();
+        (pending.confirm(evidence.activated_secret()).expect("activated"), evidence)
+    };
+    let what = "quote by a P-256 AK: signature and PCRs alone";
+    bench.measure_prepared("attestation/quote-p256-alone", what, activated, |(ak, evidence)| {
+        ak.verify(&evidence, &BINDING).expect("an honest quote")
     });
-    print("quote by a P-256 AK: signature and PCRs alone", best);
-    row("whole appraisal, both sides, P-256 (the fake TPM included)", || {
-        let (challenge, pending) = begin();
-        let evidence = answer(challenge);
-        let ak = pending.confirm(evidence.activated_secret()).expect("activated");
-        let _ = black_box(ak.verify(&evidence, &BINDING).expect("an honest quote"));
+    bench.measure("attestation/both-sides", "whole appraisal, both sides, P-256 (the fake TPM included)", || {
+        let (ak, evidence) = activated();
+        ak.verify(&evidence, &BINDING).expect("an honest quote")
     });
 }
 
@@ -104,10 +88,10 @@ impl Fixture {
         self.recording.identity().clone()
     }
 
-    fn appraise(&self) {
+    fn appraise(&self) -> OfflineFinding {
         let now = self.recording.recorded_at();
         let finding = self.recording.appraise_recorded(&self.policy, &self.references, LockExpectation::Open, now);
-        black_box(finding.expect("good evidence"));
+        finding.expect("good evidence")
     }
 }
 
@@ -122,23 +106,4 @@ fn policy_for(tpm: &FakeTpm) -> Policy {
         "references": [{"manifest": "test", "minimum_version": "1.0.0"}],
     });
     Policy::from_json(json.to_string().as_bytes()).expect("a policy")
-}
-
-fn row(name: &str, mut work: impl FnMut()) {
-    let best = best_of(|| {
-        let start = Instant::now();
-        for _ in 0..PER_BATCH {
-            work();
-        }
-        start.elapsed()
-    });
-    print(name, best);
-}
-
-fn best_of(mut batch: impl FnMut() -> Duration) -> Duration {
-    (0..BATCHES).map(|_| batch()).min().unwrap_or_default() / u32::try_from(PER_BATCH).unwrap_or(1)
-}
-
-fn print(name: &str, each: Duration) {
-    println!("{name:<62} {:>10.1} {:>12.0}", each.as_secs_f64() * 1e6, 1.0 / each.as_secs_f64());
 }

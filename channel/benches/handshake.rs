@@ -1,80 +1,90 @@
-//! Complete handshakes per second and core, both ends in one thread: `cargo bench -p latchkey-channel`.
+//! Complete handshakes, both ends in one thread: `cargo bench -p latchkey-channel --bench handshake`.
 //!
-//! Nothing is left out but the network and the TPM: TLS with fresh keys and certificates at both ends, five messages,
-//! appraisal of both sides, both verdicts, one byte of application data. The TPM is a fake in software (same
-//! structures, same algorithms, its own signing and activation counted), because a real one takes longer for one quote
-//! than everything else together. Times are processor time of this process (from `/proc`), so that a busy machine
-//! measures the same.
+//! Nothing is left out but the network and the TPM: TLS with fresh keys at both ends, five messages, appraisal of both
+//! sides, both verdicts, one byte of application data. The TPM is a fake in software (same structures, same
+//! algorithms), because a real one takes longer for one quote than everything else together; what the fake costs is
+//! measured on its own and taken off.
 
 #[path = "../tests/support/mod.rs"]
 #[expect(dead_code, clippy::unwrap_used, reason = "shared with the tests")]
 mod support;
 
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use latchkey_channel::{LockDemand, NoProof, PinnedKeyAppraiser, PinnedKeyProver, Role, Terms, accept, connect};
+use latchkey_bench::pipe::pipe;
+use latchkey_bench::{Bench, Clock, Figure, processor_time};
+use latchkey_channel::message::{Evidence, Identity};
+use latchkey_channel::{
+    Kind, Kinds, LockDemand, NoProof, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed, ProofRequest, Prover, Role,
+    Terms, accept, connect,
+};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
-use support::world::{CLUSTER, TIME, demand, fresh_node, locked_node, terms, wire};
+use support::fake_tpm::FakeTpm;
+use support::world::{CLUSTER, TIME, demand, fresh_node, locked_node, terms};
+
+const PER_BATCH: u32 = 20;
+const BATCHES: u32 = 150;
 
 fn main() {
+    let bench = Bench::from_args();
     let (client, server) = tpm_against_pinned_key();
-    report("join: TPM against pinned key", Role::Join, &client, &server);
+    report(&bench, "join", "join: TPM against pinned key", Role::Join, &client, &server);
     let (client, server) = tpm_against_tpm();
-    report("join: TPM against TPM", Role::Join, &client, &server);
+    report(&bench, "join-tpm", "join: TPM against TPM", Role::Join, &client, &server);
     let (client, server) = nothing_against_tpm();
-    report("init: nothing against TPM", Role::Init, &client, &server);
+    report(&bench, "init", "init: nothing against TPM", Role::Init, &client, &server);
 }
 
 fn tpm_against_pinned_key() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), PinnedKeyProver::generate().expect("randomness"));
     let of_node = demand(&[&node], LockDemand::Open);
     let pin = PinnedKeyAppraiser::new([service.hash()]);
-    (terms(node, pin), terms(service, of_node))
+    (terms(Clocked(node), pin), terms(service, of_node))
 }
 
 fn tpm_against_tpm() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), locked_node(CLUSTER));
     let of_node = demand(&[&node], LockDemand::Open);
     let of_service = demand(&[&service], LockDemand::LockedTo(CLUSTER));
-    (terms(node, of_service), terms(service, of_node))
+    (terms(Clocked(node), of_service), terms(Clocked(service), of_node))
 }
 
 fn nothing_against_tpm() -> (Terms, Terms) {
     let node = fresh_node();
     let of_node = demand(&[&node], LockDemand::Open);
-    (terms(NoProof, of_node), terms(node, NoProof))
+    (terms(NoProof, of_node), terms(Clocked(node), NoProof))
 }
 
-fn report(name: &str, role: Role, client: &Terms, server: &Terms) {
-    measure(role, client, server, Duration::from_millis(300));
-    let (count, busy) = measure(role, client, server, Duration::from_secs(3));
-    let per_second = f64::from(count) / busy.as_secs_f64();
-    println!("{name:<30} {per_second:>6.0} handshakes/s and core {:>9.1?} each, {count} measured", busy / count);
+fn report(bench: &Bench, id: &str, what: &str, role: Role, client: &Terms, server: &Terms) {
+    smol::block_on(Box::pin(async {
+        batch(role, client, server).await;
+        let mut times = Vec::new();
+        for _ in 0..BATCHES {
+            times.push(batch(role, client, server).await);
+        }
+        let (ours, fake): (Vec<_>, Vec<_>) = times.into_iter().unzip();
+        let figure = |id: &str, what: &str, times: &[Duration]| {
+            bench.report(&Figure::from_batches(id, what, Clock::Processor, PER_BATCH, times));
+        };
+        figure(&format!("channel/{id}"), &format!("handshake, {what}"), &ours);
+        figure(&format!("channel/{id}-fake-tpm"), "  the fake TPM of it, not counted", &fake);
+    }));
 }
 
-/// How many handshakes, and the processor time they took.
-fn measure(role: Role, client: &Terms, server: &Terms, at_least: Duration) -> (u32, Duration) {
-    let (start, before, mut count) = (Instant::now(), processor_time(), 0);
-    while start.elapsed() < at_least {
-        handshake(role, client, server);
-        count += 1;
+/// The processor time of a batch of handshakes, and of the fake TPM beside them.
+async fn batch(role: Role, client: &Terms, server: &Terms) -> (Duration, Duration) {
+    let (start, fake) = (processor_time(), FAKE_TPM.load(Ordering::Relaxed));
+    for _ in 0..PER_BATCH {
+        handshake(role, client, server).await;
     }
-    (count, processor_time().saturating_sub(before))
+    let fake = Duration::from_nanos(FAKE_TPM.load(Ordering::Relaxed) - fake);
+    (processor_time().saturating_sub(start + fake), fake)
 }
 
-/// Time on a processor of all threads of this process: the first field of `schedstat` (proc(5)), nanoseconds.
-fn processor_time() -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
-    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
-        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    };
-    Duration::from_nanos(tasks.filter_map(of_task).sum())
-}
-
-fn handshake(role: Role, client: &Terms, server: &Terms) {
-    let (near, far) = wire();
+async fn handshake(role: Role, client: &Terms, server: &Terms) {
+    let (near, far) = pipe();
     let reception = |_| Some(server.clone());
     let one = async {
         let mut stream = connect(near, role, client.clone(), TIME).await.expect("admitted");
@@ -86,5 +96,33 @@ fn handshake(role: Role, client: &Terms, server: &Terms) {
         let mut byte = [0];
         stream.read_exact(&mut byte).await.expect("open");
     };
-    smol::block_on(smol::future::zip(one, other));
+    Box::pin(smol::future::zip(one, other)).await;
+}
+
+/// Nanoseconds of processor time that fake TPMs took.
+static FAKE_TPM: AtomicU64 = AtomicU64::new(0);
+
+/// A fake TPM whose work is counted apart.
+struct Clocked(FakeTpm);
+
+impl Prover for Clocked {
+    fn kinds(&self) -> Kinds {
+        self.0.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
+        clocked(|| Prover::identity(&self.0, kind))
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        clocked(|| self.0.prove(request))
+    }
+}
+
+fn clocked<T>(work: impl FnOnce() -> T) -> T {
+    let start = processor_time();
+    let result = work();
+    let nanoseconds = processor_time().saturating_sub(start).as_nanos();
+    FAKE_TPM.fetch_add(u64::try_from(nanoseconds).unwrap_or_default(), Ordering::Relaxed);
+    result
 }

@@ -1,0 +1,19 @@
+"""keylime's check of a quote: FOLDER ID WHAT, where FOLDER has ak.pem, nonce, signature, quote and pcrs."""
+
+import pathlib
+import sys
+
+import figure
+from keylime.tpm import tpm_util
+
+folder, name, what = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+key, nonce, signature, quote, pcrs = (
+    (folder / file).read_bytes() for file in ("ak.pem", "nonce", "signature", "quote", "pcrs")
+)
+
+
+def check():
+    assert tpm_util.checkquote(key, nonce, signature, quote, pcrs, "sha256")
+
+
+figure.measure(name, what, check)

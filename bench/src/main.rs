@@ -1,0 +1,82 @@
+//! `./dev bench`: every benchmark of Latchkey in one run, beside its peers on the same machine.
+//!
+//! Runs the benchmarks of the crates (each can also be run alone with `cargo bench -p …`), then what others have for
+//! the same work: rustls in this process, keylime and grpcio from the Python package index in a virtual environment in
+//! the target folder, tpm2-tools and cryptsetup as the processes they are. A peer that is not there is named and left
+//! out.
+
+mod outcome;
+mod own;
+mod peers;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use lexopt::prelude::{Long, Short};
+
+use outcome::{Machine, Outcome};
+
+fn main() -> ExitCode {
+    match Options::read().and_then(|options| run(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("latchkey-bench: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const HELP: &str = "Usage: ./dev bench [--output table|json] [--no-peers]";
+
+struct Options {
+    json: bool,
+    peers: bool,
+}
+
+impl Options {
+    fn read() -> Result<Self, String> {
+        let (mut options, mut arguments) = (Self { json: false, peers: true }, lexopt::Parser::from_env());
+        while let Some(argument) = arguments.next().map_err(|error| error.to_string())? {
+            match argument {
+                Long("output") => match arguments.value().map_err(|error| error.to_string())?.to_str() {
+                    Some("json") => options.json = true,
+                    Some("table") => options.json = false,
+                    _ => return Err("--output takes `table` or `json`".to_owned()),
+                },
+                Long("no-peers") => options.peers = false,
+                Long("help") | Short('h') => return Err(HELP.to_owned()),
+                other => return Err(format!("{}\n{HELP}", other.unexpected())),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn run(options: &Options) -> Result<(), String> {
+    let (sources, machine) = (sources()?, Machine::now());
+    let mut outcome = Outcome::new(machine);
+    own::run(&sources, &mut outcome)?;
+    if options.peers {
+        peers::run(&sources, &target_folder()?, &mut outcome);
+    }
+    outcome.finish();
+    if options.json {
+        report::json(&outcome);
+    } else {
+        report::table(&outcome);
+    }
+    Ok(())
+}
+
+/// The root of the checkout that this program was built from.
+fn sources() -> Result<PathBuf, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf);
+    root.filter(|root| root.join("Cargo.lock").exists()).ok_or_else(|| "the sources are gone".to_owned())
+}
+
+/// Where cargo put this program: `…/release/latchkey-bench`.
+fn target_folder() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    program.ancestors().nth(2).map(Path::to_path_buf).ok_or_else(|| "no target folder".to_owned())
+}

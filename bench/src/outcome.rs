@@ -1,0 +1,155 @@
+//! What a run found: figures, what they are to be compared with, what was promised.
+
+use std::fs;
+
+use latchkey_bench::Figure;
+use serde::Serialize;
+
+/// Ours, and a peer that does the same work.
+const COMPARED: [(&str, &str); 9] = [
+    ("attestation/quote-p256", "keylime/quote-p256"),
+    ("attestation/quote-p256", "tpm2-tools/quote-p256"),
+    ("attestation/quote-rsa", "keylime/quote-rsa"),
+    ("attestation/quote-rsa", "tpm2-tools/quote-rsa"),
+    ("channel/join", "rustls/mutual"),
+    ("channel/join-tpm", "rustls/mutual"),
+    ("api/unary-1", "grpcio/unary"),
+    ("api/unary-16", "grpcio/unary"),
+    ("disk/key-check", "cryptsetup/test-passphrase"),
+];
+
+/// What SPECIFICATION.md promises, microseconds at most.
+const PROMISED: [(&str, f64); 4] = [
+    ("attestation/quote-p256", 55.0),
+    ("attestation/quote-rsa", 25.0),
+    ("join-service/join", 1000.0),
+    ("disk/key-check", 3000.0),
+];
+
+/// Everything a run found.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) machine: Machine,
+    pub(crate) figures: Vec<Figure>,
+    pub(crate) comparisons: Vec<Comparison>,
+    pub(crate) promises: Vec<Promise>,
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Where it ran.
+#[derive(Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) processors: usize,
+    /// The load averages of the last minute, before and after.
+    pub(crate) load: Vec<f64>,
+}
+
+/// Ours beside a peer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    pub(crate) ours: &'static str,
+    pub(crate) peer: &'static str,
+    /// How often ours is done in the time of the peer's one: above 1, ours is faster.
+    pub(crate) ratio: f64,
+}
+
+/// A promise, kept or not. `None`: nothing was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Promise {
+    pub(crate) id: &'static str,
+    pub(crate) at_most_us: f64,
+    pub(crate) kept: Option<bool>,
+}
+
+/// Something that could not be measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Skipped {
+    pub(crate) what: String,
+    pub(crate) why: String,
+}
+
+impl Outcome {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self { machine, figures: Vec::new(), comparisons: Vec::new(), promises: Vec::new(), skipped: Vec::new() }
+    }
+
+    /// Notes what could not be measured.
+    pub(crate) fn skip(&mut self, what: impl Into<String>, why: impl Into<String>) {
+        self.skipped.push(Skipped { what: what.into(), why: why.into() });
+    }
+
+    /// Takes a peer's figures, or notes why there are none.
+    pub(crate) fn take(&mut self, what: &str, measured: Result<Vec<Figure>, String>) {
+        match measured {
+            Ok(figures) => self.figures.extend(figures),
+            Err(why) => self.skip(what, why),
+        }
+    }
+
+    pub(crate) fn figure(&self, id: &str) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.id == id)
+    }
+
+    /// Compares and judges what there is.
+    pub(crate) fn finish(&mut self) {
+        self.machine.load.extend(load());
+        let median = |id| self.figure(id).map(|figure| figure.median_us);
+        let compared = COMPARED.into_iter().filter_map(|(ours, peer)| {
+            let ratio = median(peer)? / median(ours)?;
+            Some(Comparison { ours, peer, ratio })
+        });
+        let promised = PROMISED.into_iter().map(|(id, at_most_us)| {
+            let kept = median(id).map(|median| median <= at_most_us);
+            Promise { id, at_most_us, kept }
+        });
+        (self.comparisons, self.promises) = (compared.collect(), promised.collect());
+    }
+}
+
+impl Machine {
+    pub(crate) fn now() -> Self {
+        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        Self {
+            processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            load: load().into_iter().collect(),
+        }
+    }
+}
+
+fn load() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use latchkey_bench::Clock;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_that_takes_twice_as_long_is_a_ratio_of_two_and_promises_are_judged_by_the_median() {
+        let mut outcome = Outcome::new(Machine { processor: String::new(), processors: 1, load: Vec::new() });
+        for (id, micros) in [("attestation/quote-rsa", 20), ("keylime/quote-rsa", 40), ("attestation/quote-p256", 56)] {
+            let batch = [Duration::from_micros(micros)];
+            outcome.figures.push(Figure::from_batches(id, id, Clock::Processor, 1, &batch));
+        }
+        outcome.finish();
+        let [comparison] = &outcome.comparisons[..] else { panic!("{:?}", outcome.comparisons) };
+        assert!(comparison.peer == "keylime/quote-rsa" && (comparison.ratio - 2.0).abs() < 1e-9);
+        let kept: Vec<_> = outcome.promises.iter().map(|promise| (promise.id, promise.kept)).collect();
+        assert_eq!(
+            kept,
+            [
+                ("attestation/quote-p256", Some(false)),
+                ("attestation/quote-rsa", Some(true)),
+                ("join-service/join", None),
+                ("disk/key-check", None)
+            ]
+        );
+    }
+}
