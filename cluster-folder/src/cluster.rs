@@ -47,6 +47,9 @@ impl ClusterFile {
     }
 
     pub(crate) fn check(&self) -> Result<(), Malformed> {
+        if self.version != VERSION {
+            return Err(Malformed::Version(self.version));
+        }
         let named = (1..=128).contains(&self.name.chars().count()) && !self.name.chars().any(char::is_control);
         let rule = |sentence: &str| Err(Malformed::Rule(sentence.to_owned()));
         match (named, self.key_version) {

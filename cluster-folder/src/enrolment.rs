@@ -130,6 +130,9 @@ impl Enrolment {
     }
 
     pub(crate) fn check(&self) -> Result<(), Malformed> {
+        if self.version != VERSION {
+            return Err(Malformed::Version(self.version));
+        }
         let eks: BTreeSet<_> = self.pinned.iter().map(|rule| rule.ek_sha256).collect();
         let names: Vec<_> = self.pinned.iter().filter_map(|rule| rule.name.as_ref()).collect();
         let distinct: BTreeSet<_> = names.iter().collect();

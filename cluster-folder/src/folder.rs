@@ -188,7 +188,7 @@ impl Folder {
         for entry in entries {
             let name = entry.map_err(FolderError::io("list", &nodes))?.file_name();
             // Temporary files are of writes under way, or of crashes.
-            if let Some(name) = name.to_str().filter(|name| name.ends_with(".json") && !name.starts_with(TEMPORARY)) {
+            if let Some(name) = name.to_str().filter(|name| is_record(name)) {
                 names.push(name.to_owned());
             }
         }
@@ -276,6 +276,11 @@ impl Folder {
         paths.sort();
         Ok(paths)
     }
+}
+
+/// Whether a file in `nodes/` of this name is a record, well-formed or not.
+fn is_record(name: &str) -> bool {
+    name.strip_suffix(".json").is_some() && !name.starts_with(TEMPORARY)
 }
 
 fn optional<T>(read: Result<T, FolderError>) -> Result<Option<T>, FolderError> {

@@ -161,6 +161,9 @@ impl NodeRecord {
     }
 
     pub(crate) fn check(&self) -> Result<(), Malformed> {
+        if self.version != VERSION {
+            return Err(Malformed::Version(self.version));
+        }
         let rule = |sentence: String| Err(Malformed::Rule(sentence));
         if self.disks.is_empty() || self.disks.len() > MAX_DISKS {
             return rule(format!("`disks` must list 1 to {MAX_DISKS} disks, and has {}", self.disks.len()));

@@ -79,6 +79,7 @@ pub struct Failure {
 
 impl Failure {
     /// Wrong arguments or an unusable configuration: exit code 2.
+    #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub fn unusable(why: impl ToString) -> Self {
         Self { code: UNUSABLE, sentence: why.to_string() }
     }

@@ -34,7 +34,7 @@ fn joins() {
         "threads": 1, "connections_per_minute": 10_000_000, "connection_burst": 10_000_000,
         "connections_per_minute_per_address": 10_000_000, "connection_burst_per_address": 10_000_000,
     });
-    let service = rig.start_quietly();
+    let service = rig.start_logging_to(std::fs::File::create(rig.path("log")).unwrap().into());
     let (warm_up, measured) = machines.split_at(WARM_UP);
     join_all(&service, warm_up, 0);
     let (begun, before) = (Instant::now(), processor_time(&service.process));
@@ -84,7 +84,8 @@ fn decisions() {
     let mut state = State::new([], Damage::new(), now);
     let begun = Instant::now();
     for number in 1..=10_000 {
-        let ask = JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
+        let ask =
+            JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
         let admitted = state.admit(&rules, ek(number), Ask::Join(ask), now).unwrap();
         let plan = state.conclude(&rules, &admitted, 1, now).unwrap();
         state.commit(&admitted, &plan, now);

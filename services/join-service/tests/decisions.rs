@@ -1,4 +1,5 @@
 //! The decision core under random requests, restarts, failures and rules: what holds whatever happens.
+#![expect(clippy::unwrap_used, reason = "constants of the test are well-formed")]
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_folder::{
@@ -15,12 +16,22 @@ const DISKS: u8 = 12;
 
 #[derive(Clone, Debug)]
 enum Action {
-    Ask { tpm: u8, disk: u8, name: u8, role: Option<Role>, rejoin: bool },
+    Ask {
+        tpm: u8,
+        disk: u8,
+        name: u8,
+        role: Option<Role>,
+        rejoin: bool,
+    },
     /// The keys for the n-th request under way are there.
     Keys(usize),
     /// They are not.
     NoKeys(usize),
-    Report { tpm: u8, disk: u8, succeeded: bool },
+    Report {
+        tpm: u8,
+        disk: u8,
+        succeeded: bool,
+    },
     Wait(u64),
     /// The service ends, with requests under way, and starts again.
     Restart,
@@ -105,7 +116,9 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Ask { tpm, disk, name, role, rejoin } => self.ask(ek(tpm), disk_of(disk), name_of(name), role, rejoin),
+            Action::Ask { tpm, disk, name, role, rejoin } => {
+                self.ask(ek(tpm), disk_of(disk), name_of(name), role, rejoin);
+            }
             Action::Keys(at) if at < self.under_way.len() => self.keys(at),
             Action::NoKeys(at) if at < self.under_way.len() => {
                 let (.., admitted) = self.under_way.remove(at);
@@ -138,10 +151,10 @@ impl World {
     fn keys(&mut self, at: usize) {
         let (ek, disk, leases, admitted) = self.under_way.remove(at);
         let version = admitted.key_version().max(1);
-        let plan = match self.state.conclude(&self.rules, &admitted, version, self.now) {
-            Ok(plan) => plan,
-            Err(_) => return self.state.abandon(admitted),
+        let Ok(plan) = self.state.conclude(&self.rules, &admitted, version, self.now) else {
+            return self.state.abandon(admitted);
         };
+        self.check_role(ek, plan.grant.role, leases);
         if let Some(record) = &plan.record {
             self.disk.insert(ek, record.clone());
         }
@@ -153,6 +166,19 @@ impl World {
         if leases {
             self.joins(ek, plan.grant.role);
         }
+    }
+
+    /// Nobody becomes more than the operator's rules, or what they once made of it.
+    fn check_role(&self, ek: EkDigest, role: Role, joins: bool) {
+        let pinned = self.rules.pinned.iter().find(|rule| rule.ek_sha256 == ek).map(|rule| rule.role);
+        let recorded = self.disk.get(&ek).map(|record| record.role);
+        let expected = match (pinned, recorded) {
+            (Some(pinned), _) if joins => pinned.role(),
+            (_, Some(recorded)) => Some(recorded),
+            _ => self.rules.default.role.role(),
+        };
+        assert_eq!(Some(role), expected);
+        assert_ne!(pinned, Some(RoleRule::Refuse));
     }
 
     fn joins(&mut self, ek: EkDigest, role: Role) {
@@ -179,7 +205,11 @@ impl World {
         let names: BTreeSet<_> = records.iter().map(|record| &record.name).collect();
         assert_eq!(names.len(), records.len(), "two nodes have one name");
         let uuids: Vec<Uuid> = records.iter().flat_map(|record| record.uuids()).collect();
-        assert_eq!(uuids.iter().collect::<BTreeSet<_>>().len(), uuids.len(), "a disk is on two records, or twice on one");
+        assert_eq!(
+            uuids.iter().collect::<BTreeSet<_>>().len(),
+            uuids.len(),
+            "a disk is on two records, or twice on one"
+        );
         for record in records {
             assert_eq!(self.state.record(&record.ek_sha256), Some(record), "memory and disk differ");
             assert!((1..=8).contains(&record.disks.len()));

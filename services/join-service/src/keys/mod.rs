@@ -16,8 +16,8 @@ pub struct KeySource(Source);
 
 #[derive(Debug)]
 enum Source {
-    Embedded(Box<MasterSecret>),
-    Remote(Remote),
+    Embedded(MasterSecret),
+    Remote(Box<Remote>),
 }
 
 /// Why there is no key.
@@ -43,7 +43,7 @@ impl MeasurementSecret {
 impl KeySource {
     /// Derives in this process.
     pub fn embedded(master: MasterSecret) -> Self {
-        Self(Source::Embedded(Box::new(master)))
+        Self(Source::Embedded(master))
     }
 
     /// Asks a key service over mutual TLS; the first connection is made with the first key.
@@ -51,7 +51,7 @@ impl KeySource {
     /// # Errors
     /// Unusable TLS files.
     pub fn remote(config: &KeyServiceConfig) -> Result<Self, PemFault> {
-        Remote::new(config).map(|remote| Self(Source::Remote(remote)))
+        Remote::new(config).map(|remote| Self(Source::Remote(Box::new(remote))))
     }
 
     /// The key of the disk that was admitted, and the version it comes from.

@@ -1,6 +1,6 @@
 //! The folder changes while the service runs.
 
-use crate::rig::{IMAGE, Machine, Rig, Service, policy, reference};
+use crate::rig::{IMAGE, Machine, Rig, Service, first_node, policy, reference};
 use latchkey_cluster_folder::{Enrolment, RoleRule};
 use serde_json::json;
 use std::fs;
@@ -74,7 +74,7 @@ fn a_bad_file_keeps_the_old_one_and_says_so_everywhere() {
     assert_eq!(service.page("/healthz").1, "ok\n");
 }
 
-/// How Kubernetes updates a mounted ConfigMap: Constellation's watcher, which watches the file, ends at this.
+/// How Kubernetes updates a mounted `ConfigMap`: Constellation's watcher, which watches the file, ends at this.
 #[test]
 fn a_swap_of_the_directory_behind_a_link_is_a_reload() {
     let node = Machine::new();
@@ -130,7 +130,7 @@ fn what_another_program_writes_is_seen_before_anything_is_decided_against_it() {
     let (node, thief) = (Machine::new(), Machine::new());
     let rig = Rig::new(&[&node, &thief]);
     let service = rig.start();
-    let mut record = rig.first_node();
+    let mut record = first_node();
     record.ek_sha256 = node.ek();
     record.name = "worker-1".parse().unwrap();
     record.disks[0].uuid = DISK.parse().unwrap();
@@ -140,7 +140,10 @@ fn what_another_program_writes_is_seen_before_anything_is_decided_against_it() {
     let mut renamed = record.clone();
     renamed.name = "worker-7".parse().unwrap();
     rig.folder.writer().unwrap().put(&renamed).unwrap();
-    assert_eq!(service.join(&thief, "0b0b0b0b-0000-4000-8000-000000000001", "worker-7").unwrap_err().code(), "name-taken");
+    assert_eq!(
+        service.join(&thief, "0b0b0b0b-0000-4000-8000-000000000001", "worker-7").unwrap_err().code(),
+        "name-taken"
+    );
     rig.folder.writer().unwrap().put(&record).unwrap();
     let other = "0b0b0b0b-0000-4000-8000-000000000001";
     assert_eq!(service.join(&thief, other, "worker-1").unwrap_err().code(), "name-taken");

@@ -16,6 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use smol::future::FutureExt;
 use smol::net::TcpStream;
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -80,16 +81,7 @@ impl Rig {
 
     /// What `latchkey init` does: the first node's record, then the cluster.
     pub(crate) fn initialise(&self) {
-        let first = self.first_node();
-        self.folder.writer().unwrap().initialise(&self.cluster, &first).unwrap();
-    }
-
-    /// The record of the cluster's first node, a machine that is not of the test.
-    pub(crate) fn first_node(&self) -> NodeRecord {
-        let ek = EkDigest::from_hex(&"f1".repeat(32)).unwrap();
-        let name: NodeName = "first".parse().unwrap();
-        let disk = "f1f1f1f1-0000-4000-8000-000000000001".parse().unwrap();
-        NodeRecord::first(ek, name, latchkey_cluster_folder::Role::ControlPlane, disk, 1, 1_700_000_000)
+        self.folder.writer().unwrap().initialise(&self.cluster, &first_node()).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -121,25 +113,27 @@ impl Rig {
 
     /// Starts the service and waits until it serves.
     pub(crate) fn start(&self) -> Service {
-        let mut process = self.command().spawn().unwrap();
-        let log = lines_of(process.stderr.take().unwrap());
-        Self::served(&self.path("identity.key"), process, log)
+        self.start_logging_to(Stdio::piped())
     }
 
-    /// The same with a log that goes to a file.
-    pub(crate) fn start_quietly(&self) -> Service {
-        let log = fs::File::create(self.path("log")).unwrap();
-        let process = self.command().stderr(log).spawn().unwrap();
-        Self::served(&self.path("identity.key"), process, channel().1)
-    }
-
-    fn served(identity: &Path, mut process: Child, lines: Receiver<String>) -> Service {
+    /// The same with the log going elsewhere than to [`Service::next_line`].
+    pub(crate) fn start_logging_to(&self, log: Stdio) -> Service {
+        let mut process = self.command().stderr(log).spawn().unwrap();
+        let lines = process.stderr.take().map_or_else(|| channel().1, lines_of);
         let ready = lines_of(process.stdout.take().unwrap());
         let Ok(line) = ready.recv() else { panic!("{}", lines.iter().collect::<Vec<_>>().join("\n")) };
         let (address, admin) = addresses(&line);
-        let key = latchkey_join_service::identity::load(identity).unwrap().hash();
+        let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
         Service { process, lines, log: Vec::new(), address, admin, key }
     }
+}
+
+/// The record of the cluster's first node, a machine that is not of the test.
+pub(crate) fn first_node() -> NodeRecord {
+    let ek = EkDigest::from_hex(&"f1".repeat(32)).unwrap();
+    let name: NodeName = "first".parse().unwrap();
+    let disk = "f1f1f1f1-0000-4000-8000-000000000001".parse().unwrap();
+    NodeRecord::first(ek, name, latchkey_cluster_folder::Role::ControlPlane, disk, 1, 1_700_000_000)
 }
 
 /// Of a READY line.
@@ -177,7 +171,10 @@ pub(crate) fn reference(version: &str, pcr_11: [u8; 32]) -> ReferenceValues {
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The running binary; killed when dropped.
@@ -248,8 +245,8 @@ impl Service {
         let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([self.key])) };
         smol::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
-            let proven = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;
-            let (channel, driver) = Channel::open(proven, Limits::default()).await.unwrap();
+            let attested = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;
+            let (channel, driver) = Channel::open(attested, Limits::default()).await.unwrap();
             let connection = async {
                 drop(driver.await);
                 std::future::pending().await

@@ -1,0 +1,202 @@
+//! Files as operators, crashes and other programs leave them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_folder::{
+    ClusterFile, Enrolment, Folder, FolderError, MAX_PAYLOAD, Malformed, NodeRecord, Part, Role,
+};
+use latchkey_keys::ClusterId;
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use tempfile::TempDir;
+
+fn folder() -> (TempDir, Folder) {
+    let files = tempfile::tempdir().unwrap();
+    let folder = Folder::open(files.path()).unwrap();
+    (files, folder)
+}
+
+fn ek(byte: u8) -> EkDigest {
+    EkDigest::from_hex(&format!("{byte:02x}").repeat(32)).unwrap()
+}
+
+fn record(byte: u8, name: &str) -> NodeRecord {
+    let disk = format!("0a0a0a0a-0000-4000-8000-{byte:012}").parse().unwrap();
+    NodeRecord::first(ek(byte), name.parse().unwrap(), Role::Worker, disk, 1, 1_800_000_000)
+}
+
+fn cluster() -> ClusterFile {
+    ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000)
+}
+
+#[test]
+fn a_cluster_is_made_once_with_its_first_node() {
+    let (_files, folder) = folder();
+    assert_eq!(folder.cluster().unwrap(), None);
+    let mut writer = folder.writer().unwrap();
+    writer.initialise(&cluster(), &record(1, "cp-1")).unwrap();
+    assert_eq!(folder.cluster().unwrap(), Some(cluster()));
+    assert_eq!(folder.record(&ek(1)).unwrap(), Some(record(1, "cp-1")));
+    let mut other = cluster();
+    other.name = "other".into();
+    assert!(matches!(writer.initialise(&other, &record(2, "cp-2")), Err(FolderError::Exists { .. })));
+    assert_eq!(folder.cluster().unwrap(), Some(cluster()));
+    assert_eq!(folder.record(&ek(2)).unwrap(), None, "nothing was written for the second one");
+}
+
+#[test]
+fn a_power_cut_between_the_first_record_and_the_cluster_leaves_no_cluster() {
+    let (_files, folder) = folder();
+    folder.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    assert_eq!(folder.cluster().unwrap(), None);
+    folder.writer().unwrap().initialise(&cluster(), &record(1, "cp-1")).unwrap();
+}
+
+#[test]
+fn half_written_files_are_never_read_and_go_with_the_next_start() {
+    let (files, folder) = folder();
+    folder.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    let half = files.path().join(format!("nodes/.new-77-{}.json", ek(2)));
+    fs::write(&half, "{\"ver").unwrap();
+    assert_eq!(folder.records().unwrap().len(), 1);
+    folder.writer().unwrap().tidy().unwrap();
+    assert!(!half.exists());
+    assert_eq!(folder.record(&ek(1)).unwrap(), Some(record(1, "cp-1")));
+}
+
+#[test]
+fn writers_take_turns_and_count() {
+    let (_files, folder) = folder();
+    let mut first = folder.writer().unwrap();
+    assert_eq!(first.writes(), 0);
+    let (begun, waits) = std::sync::mpsc::channel();
+    let second = std::thread::spawn({
+        let folder = folder.clone();
+        move || {
+            begun.send(()).unwrap();
+            folder.writer().unwrap().writes()
+        }
+    });
+    waits.recv().unwrap();
+    for byte in 1..=3 {
+        first.put(&record(byte, &format!("w-{byte}"))).unwrap();
+    }
+    drop(first);
+    assert_eq!(second.join().unwrap(), 3, "the second one sees what the first one wrote");
+}
+
+#[test]
+fn a_record_under_another_tpms_name_is_refused() {
+    let (files, folder) = folder();
+    folder.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    let nodes = files.path().join("nodes");
+    fs::copy(nodes.join(format!("{}.json", ek(1))), nodes.join(format!("{}.json", ek(2)))).unwrap();
+    let error = folder.record(&ek(2)).unwrap_err().to_string();
+    assert!(error.contains("not of the one in the file's name"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    type Fault = fn(&Malformed) -> bool;
+    let (files, folder) = folder();
+    let json = serde_json::to_string(&cluster()).unwrap();
+    let table: [(String, Fault); 6] = [
+        (json.replace("\"version\":1", "\"version\":2"), |fault| matches!(fault, Malformed::Version(2))),
+        (json.replace("\"name\"", "\"debug\":1,\"name\""), |fault| matches!(fault, Malformed::Syntax(_))),
+        (json.replace("\"demo\"", "\"\""), |fault| matches!(fault, Malformed::Rule(_))),
+        (json.replace(&"5a".repeat(32), "5a"), |fault| matches!(fault, Malformed::Syntax(_))),
+        (json.replace("\"key_version\":1", "\"key_version\":0"), |fault| matches!(fault, Malformed::Rule(_))),
+        (" ".repeat(1024 * 1024 + 1), |fault| matches!(fault, Malformed::TooLarge(_))),
+    ];
+    for (text, expected) in table {
+        fs::write(files.path().join("cluster.json"), &text).unwrap();
+        let error = folder.cluster().unwrap_err();
+        assert!(error.to_string().contains("cluster.json"), "{error}");
+        assert!(matches!(&error, FolderError::Malformed { fault, .. } if expected(fault)), "{error}");
+    }
+    fs::write(files.path().join("payload"), vec![0; MAX_PAYLOAD + 1]).unwrap();
+    assert!(folder.payload().is_err());
+}
+
+#[test]
+fn a_record_that_breaks_its_own_rules_is_neither_written_nor_read() {
+    type Spoil = fn(&mut NodeRecord);
+    let (files, folder) = folder();
+    let good = record(1, "w-1");
+    let table: [Spoil; 6] = [
+        |record| record.disks.clear(),
+        |record| record.disks = (0..9).map(|_| record.disks[0].clone()).collect(),
+        |record| record.disks.push(record.disks[0].clone()),
+        |record| record.retired.push(record.disks[0].uuid),
+        |record| record.disks[0].epoch = 0,
+        |record| record.version = 2,
+    ];
+    for (number, spoil) in table.into_iter().enumerate() {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        assert!(folder.writer().unwrap().put(&bad).is_err(), "{number}");
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), bad.to_json()).unwrap();
+        assert!(folder.record(&ek(1)).is_err(), "{number}");
+    }
+}
+
+#[test]
+fn rules_that_contradict_themselves_are_refused() {
+    let mut rules = Enrolment::workers_and([ek(1), ek(2)]);
+    let parse = |rules: &Enrolment| Enrolment::parse(&serde_json::to_vec(rules).unwrap());
+    assert_eq!(parse(&rules).unwrap(), rules);
+    for rule in &mut rules.pinned {
+        rule.name = Some("cp-1".parse().unwrap());
+    }
+    assert!(matches!(parse(&rules), Err(Malformed::Rule(_))));
+    assert!(matches!(parse(&Enrolment::workers_and([ek(1), ek(1)])), Err(Malformed::Rule(_))));
+    assert!(parse(&Enrolment::workers_and([])).is_ok());
+    assert!(Enrolment::parse(br#"{"version": 1, "pinned": []}"#).is_err(), "there is no default for the default rule");
+}
+
+#[test]
+fn fingerprints_follow_content_through_links_and_nothing_else() {
+    let (files, folder) = folder();
+    let path = |name: &str| files.path().join(name);
+    let absent = folder.fingerprint(Part::Enrolment);
+    fs::write(path("v1"), "one").unwrap();
+    symlink("v1", path("enrolment.json")).unwrap();
+    let one = folder.fingerprint(Part::Enrolment);
+    assert_ne!(absent, one);
+    fs::write(path("v1"), "one").unwrap();
+    assert_eq!(folder.fingerprint(Part::Enrolment), one);
+    fs::write(path("v2"), "two").unwrap();
+    symlink("v2", path("next")).unwrap();
+    fs::rename(path("next"), path("enrolment.json")).unwrap();
+    assert_ne!(folder.fingerprint(Part::Enrolment), one);
+    let attestation = folder.fingerprint(Part::Attestation);
+    fs::create_dir(path("references")).unwrap();
+    fs::write(path("references/a.json"), "{}").unwrap();
+    assert_ne!(folder.fingerprint(Part::Attestation), attestation);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_in_any_file_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (files, folder) = folder();
+        for name in ["cluster.json", "enrolment.json", "policy.json", "reference.json"] {
+            fs::write(files.path().join(name), &bytes).unwrap();
+        }
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &bytes).unwrap();
+        let _ = (folder.cluster().is_ok(), folder.enrolment().is_ok(), folder.policy().is_ok());
+        let _ = (folder.references().is_ok(), folder.record(&ek(1)).is_ok(), folder.records().unwrap().len());
+    }
+
+    #[test]
+    fn a_changed_byte_of_a_record_never_makes_another_tpms_record(at in 0..600_usize, byte: u8) {
+        let (files, folder) = folder();
+        let mut json = record(1, "w-1").to_json().into_bytes();
+        let at = at % json.len();
+        json[at] = byte;
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &json).unwrap();
+        if let Ok(Some(record)) = folder.record(&ek(1)) {
+            prop_assert_eq!(record.ek_sha256, ek(1));
+        }
+    }
+}
