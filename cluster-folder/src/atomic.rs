@@ -59,8 +59,10 @@ pub(crate) fn remove_temporaries(folder: &Path) -> Result<(), FolderError> {
 
 fn write_temporary(folder: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, FolderError> {
     let path = folder.join(format!("{TEMPORARY}{}-{name}", std::process::id()));
+    // Left over from a process of the same number, or put there by somebody else: never followed, never written through.
+    drop(fs::remove_file(&path));
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o644);
+    options.write(true).create_new(true).mode(0o644);
     let written = options.open(&path).and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_all()

@@ -5,7 +5,7 @@ use crate::cluster::ClusterFile;
 use crate::enrolment::Enrolment;
 use crate::error::{FolderError, Malformed};
 use crate::record::NodeRecord;
-use crate::writer::{Writer, check_file_name};
+use crate::writer::{self, Writer, check_file_name};
 use latchkey_attestation::{EkDigest, Policy, ReferenceValues};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,12 +67,13 @@ impl Folder {
     /// [`FolderError::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
         let path = path.into();
-        match fs::create_dir(path.join(NODES)) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(FolderError::io("make", &path.join(NODES))(error))
-            }
-            _ => Ok(Self(path)),
+        let nodes = path.join(NODES);
+        match fs::create_dir(&nodes) {
+            Ok(()) => give_to_owner_of(&path, &nodes),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(FolderError::io("make", &nodes)(error)),
         }
+        Ok(Self(path))
     }
 
     /// Where it is.
@@ -275,6 +276,13 @@ impl Folder {
         }
         paths.sort();
         Ok(paths)
+    }
+}
+
+/// See [`Writer`]: the command line may have made the directory for the service.
+fn give_to_owner_of(folder: &Path, nodes: &Path) {
+    if let Ok(nodes) = fs::File::open(nodes) {
+        writer::give_to_owner_of(folder, &nodes);
     }
 }
 

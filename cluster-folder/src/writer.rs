@@ -5,9 +5,9 @@ use crate::cluster::ClusterFile;
 use crate::error::{FolderError, Malformed};
 use crate::folder::{CLUSTER, Folder, NODES};
 use crate::record::NodeRecord;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Held while it exists; a crash releases it.
@@ -24,8 +24,10 @@ impl<'a> Writer<'a> {
     /// Waits for other writers.
     pub(crate) fn wait(folder: &'a Folder, path: &Path) -> Result<Self, FolderError> {
         let mut options = OpenOptions::new();
-        let lock = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-        let lock = lock.map_err(FolderError::io("open", path))?;
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.open(path).map_err(FolderError::io("open", path))?;
+        give_to_owner_of(folder.path(), &lock);
         flock(&lock, FlockOperation::LockExclusive).map_err(|error| FolderError::io("lock", path)(error.into()))?;
         let mut counter = [0; 8];
         // A new or cut lock file counts from 0: a program with records in memory sees a difference and reads them again.
@@ -87,6 +89,16 @@ impl<'a> Writer<'a> {
         self.writes = self.writes.wrapping_add(1);
         let written = self.lock.write_all_at(&self.writes.to_be_bytes(), 0);
         written.map_err(FolderError::io("count in", self.folder.path()))
+    }
+}
+
+/// The command line runs as root, the service as the folder's owner: the service must be able to open the lock that the
+/// command line made. What fails here fails there, with its reason.
+pub(crate) fn give_to_owner_of(folder: &Path, file: &File) {
+    if rustix::process::geteuid().is_root()
+        && let Ok(owner) = std::fs::metadata(folder)
+    {
+        drop(std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid())));
     }
 }
 

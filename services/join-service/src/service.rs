@@ -76,7 +76,7 @@ impl JoinService {
         node.expect(&[Role::Join])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
-        let reservation = self.store.admit(&snapshot.enrolment, node.ek(), Ask::try_from(request)?)?;
+        let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let (disk_key, key_version) = self.checked(self.keys.disk(admitted).await)?;
@@ -98,7 +98,7 @@ impl JoinService {
         node.expect(&[Role::Join, Role::Rejoin])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
-        let reservation = self.admit_known(&snapshot, node, Ask::try_from(request)?).await?;
+        let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let (disk_key, _) = self.checked(self.keys.disk(admitted).await)?;
@@ -108,10 +108,14 @@ impl JoinService {
         Ok((grant, ticket))
     }
 
-    /// A record that is not in memory may have been written by another program, `latchkey init` above all.
-    async fn admit_known(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
+    /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same folder) is
+    /// decided once more on what is on disk.
+    async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
         let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone());
-        let Err(Refusal::NodeUnknown | Refusal::DiskUnknown) = admitted else { return admitted };
+        let Err(Refusal::NodeUnknown | Refusal::DiskUnknown | Refusal::NameTaken | Refusal::LeaseHeld) = admitted
+        else {
+            return admitted;
+        };
         let store = Arc::clone(&self.store);
         if smol::unblock(move || store.catch_up()).await {
             return self.store.admit(&snapshot.enrolment, node.ek(), ask);

@@ -95,9 +95,10 @@ impl Store {
 
     fn reread(&self) -> Result<(), FolderError> {
         let (records, damage) = read(&self.folder)?;
+        let now = self.now();
         let mut state = self.state();
         let before = state.len();
-        state.reload(records, damage);
+        state.reload(records, damage, now);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
         }

@@ -35,6 +35,8 @@ enum Action {
     Wait(u64),
     /// The service ends, with requests under way, and starts again.
     Restart,
+    /// It reads the records anew.
+    Reread,
     Rules(Enrolment),
 }
 
@@ -71,6 +73,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         3 => (0..TPMS, 0..DISKS, any::<bool>()).prop_map(|(tpm, disk, succeeded)| Action::Report { tpm, disk, succeeded }),
         2 => (1..700_u64).prop_map(Action::Wait),
         1 => Just(Action::Restart),
+        1 => Just(Action::Reread),
         1 => any_rules().prop_map(Action::Rules),
     ]
 }
@@ -134,6 +137,7 @@ impl World {
                 self.under_way.clear();
                 self.state = State::new(self.disk.values().cloned(), Damage::new(), self.now);
             }
+            Action::Reread => self.state.reload(self.disk.values().cloned(), Damage::new(), self.now),
             Action::Rules(rules) => self.rules = rules,
         }
         self.check();

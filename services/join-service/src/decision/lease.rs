@@ -26,6 +26,10 @@ impl Lease {
         Self { issued: true, ..Self::requested(holder, now) }
     }
 
+    pub(super) fn holder(&self) -> EkDigest {
+        self.holder
+    }
+
     pub(super) fn is_of(&self, ek: EkDigest) -> bool {
         self.holder == ek
     }

@@ -86,21 +86,23 @@ impl State {
         for record in records {
             state.insert(record);
         }
-        let recent = |since: u64| since.saturating_add(LEASE.as_secs()) > now.unix;
-        let joining = state.nodes.values().filter(|record| record.joining_since.is_some_and(recent));
-        let last = joining.max_by_key(|record| record.joining_since);
-        state.lease = last.map(|record| Lease::issued(record.ek_sha256, now.uptime));
+        state.lease = state.lease_on_record(now);
         state
     }
 
-    /// Takes over what was read anew from disk; the lease stays.
-    pub fn reload(&mut self, records: impl IntoIterator<Item = NodeRecord>, damage: Damage) {
-        let lease = self.lease;
+    /// Takes over what was read anew from disk. Another service may share the folder: its tickets hold the lease as ours do,
+    /// and the reports it took free it.
+    pub fn reload(&mut self, records: impl IntoIterator<Item = NodeRecord>, damage: Damage, now: Now) {
+        let before = self.lease.take();
         *self = Self { damage, ..Self::default() };
         for record in records {
             self.insert(record);
         }
-        self.lease = lease;
+        let joins =
+            |lease: &Lease| self.nodes.get(&lease.holder()).is_some_and(|record| record.joining_since.is_some());
+        let (ours, requested) = (before.filter(|lease| lease.is_issued() && joins(lease)), before);
+        let requested = requested.filter(|lease| !lease.is_issued());
+        self.lease = ours.or_else(|| self.lease_on_record(now)).or(requested);
     }
 
     /// The record of a TPM.
@@ -201,6 +203,13 @@ impl State {
     pub fn commit_report(&mut self, record: NodeRecord) {
         self.lease = self.lease.filter(|lease| !lease.is_of(record.ek_sha256));
         self.insert(record);
+    }
+
+    fn lease_on_record(&self, now: Now) -> Option<Lease> {
+        let recent = |since: u64| since.saturating_add(LEASE.as_secs()) > now.unix;
+        let joining = self.nodes.values().filter(|record| record.joining_since.is_some_and(recent));
+        let last = joining.max_by_key(|record| record.joining_since)?;
+        Some(Lease::issued(last.ek_sha256, now.uptime))
     }
 
     fn insert(&mut self, record: NodeRecord) {

@@ -225,3 +225,20 @@ fn one_control_plane_joins_at_a_time() {
     service.report(&first, DISK, "kubeadm-failed").unwrap();
     service.join(&second, OTHER, "cp-2").unwrap();
 }
+
+/// Two services on one folder: what one decided holds for the other.
+#[test]
+fn a_second_service_on_the_same_folder_neither_doubles_names_nor_the_lease() {
+    let (first, second) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&first, &second]);
+    rig.folder.write_enrolment(&Enrolment::workers_and([first.ek(), second.ek()])).unwrap();
+    let (here, there) = (rig.start(), rig.start());
+    here.join(&first, DISK, "cp-1").unwrap();
+    assert_eq!(there.join(&second, OTHER, "cp-1").unwrap_err().code(), "name-taken");
+    assert_eq!(there.join(&second, OTHER, "cp-2").unwrap_err().code(), "control-plane-lease-held");
+    assert_eq!(there.rejoin(&first, DISK).unwrap().epoch, 1);
+    let first = first.locked(&rig);
+    there.report(&first, DISK, "").unwrap();
+    // The first service finds out that the lease is free when it is asked.
+    here.join(&second, OTHER, "cp-2").unwrap();
+}
