@@ -20,7 +20,7 @@ pub(crate) mod progress;
 pub(crate) mod race;
 pub(crate) mod recovery;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 pub(crate) mod ticket;
 mod watched;
 

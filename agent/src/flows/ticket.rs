@@ -5,6 +5,7 @@
 //! Whatever goes wrong is said on the console with its reason and tried again after a jittered wait; only a verdict or
 //! the driver ends a flow.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,9 +50,15 @@ pub(crate) struct Asker {
 }
 
 /// Why a try brought no ticket; reason code and sentence.
-struct Try {
+pub(super) struct Try {
     code: String,
     message: String,
+}
+
+impl fmt::Display for Try {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
 }
 
 impl Asker {
@@ -90,7 +97,7 @@ impl Asker {
                 Ok(Some(Verdict::Refused { code, .. })) if code == "already-activating" => return,
                 Ok(Some(Verdict::Refused { code, message })) | Err(Try { code, message }) => {
                     // The same reason again and again would bury the others.
-                    let line = format!("{code}: {message}");
+                    let line = Try { code, message }.to_string();
                     if line != last {
                         console::line(step, &format!("no ticket yet: {line}"));
                         last = line;
@@ -142,7 +149,7 @@ fn known(mut ticket: RejoinTicket) -> Result<(Key, Key, Terms), Try> {
     Ok((key, secret, Terms::Known { epoch: Some(parse::epoch(ticket.epoch).map_err(Try::malformed)?) }))
 }
 
-fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
+pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
     let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::malformed)?;
     let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::malformed)?;
     let measurement_salt = parse::salt("measurement_salt", &ticket.measurement_salt).map_err(Try::malformed)?;

@@ -71,9 +71,10 @@ fn wipe(path: &Path) {
 struct Machine {
     handover: PathBuf,
     step: Box<dyn ClusterStep>,
-    attester: fn() -> Result<Attester, TpmError>,
+    /// Opens the TPM; takes as long as the TPM takes.
+    prover: Arc<dyn Fn() -> Result<Arc<dyn Prover>, TpmError> + Send + Sync>,
     /// Does not return, or failed.
-    reboot: fn(),
+    reboot: Box<dyn Fn() + Send + Sync>,
     waits: Waits,
 }
 
@@ -85,15 +86,16 @@ impl Machine {
                 config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
                 config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
             },
-            attester: || {
+            prover: Arc::new(|| {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                Attester::new(tpm, EkPreference::Certified)
-            },
-            reboot: || {
+                let attester = Attester::new(tpm, EkPreference::Certified)?;
+                Ok(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester)))))
+            }),
+            reboot: Box::new(|| {
                 rustix::fs::sync();
                 // Needs no service manager: nothing of this boot is worth an orderly stop.
                 let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
-            },
+            }),
             waits: Waits::default(),
         }
     }
@@ -238,8 +240,9 @@ impl Stage2 {
 
     async fn prover(&mut self) -> Option<Arc<dyn Prover>> {
         if self.prover.is_none() {
-            match smol::unblock(self.machine.attester).await {
-                Ok(attester) => self.prover = Some(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester))))),
+            let open = Arc::clone(&self.machine.prover);
+            match smol::unblock(move || open()).await {
+                Ok(prover) => self.prover = Some(prover),
                 Err(error) => console::failure("tpm", error.code(), &error.to_string()),
             }
         }

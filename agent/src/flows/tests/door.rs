@@ -1,1 +1,99 @@
+//! The port: who holds it up, and how it closes.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use latchkey_api::grpc::Code;
+use latchkey_api::v1::{DescribeRequest, RecoverRequest, RecoveryServer};
+use latchkey_channel::Role;
+use smol::channel::Receiver;
+use smol::net::TcpStream;
+
+use super::{DISK, Machine, PATIENCE, node};
+use crate::flows::Offer;
+use crate::flows::door::{Door, FAREWELL};
+use crate::flows::recovery::RecoveryFlow;
+use crate::life::{Digest, Verdict};
+
+async fn door(machine: &Machine) -> (Door, Receiver<Box<Offer>>) {
+    let (node, offers) = node();
+    let service = RecoveryServer::new(RecoveryFlow::new(node));
+    (Door::open(0, machine.reception(Role::Recover), service).await.unwrap(), offers)
+}
+
+fn at_loopback(door: &Door) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, door.address().port()).into()
+}
+
+/// A connection from another address of this host.
+fn stranger(last: u8, to: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+    connect(&socket, &to).unwrap();
+    TcpStream::try_from(std::net::TcpStream::from(socket)).unwrap()
+}
+
+fn recover() -> RecoverRequest {
+    RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] }
+}
+
+#[test]
+fn a_thousand_half_open_handshakes_of_a_stranger_do_not_keep_the_operator_out() {
+    smol::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (door, _offers) = door(&machine).await;
+        let address = at_loopback(&door);
+        let before = (0..500).map(|_| stranger(66, address)).collect::<Vec<_>>();
+        let operator = machine.caller(address, Role::Recover).await.unwrap();
+        let after = (0..500).map(|_| stranger(66, address)).collect::<Vec<_>>();
+        operator.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
+        drop((before, after));
+    });
+}
+
+#[test]
+fn a_closed_door_is_closed_at_once_and_its_port_is_free() {
+    smol::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (first, offers) = door(&machine).await;
+        let port = first.address().port();
+        let silent = TcpStream::connect(at_loopback(&first)).await.unwrap();
+        let operator = machine.caller(at_loopback(&first), Role::Recover).await.unwrap();
+        let recovery = operator.recovery();
+        let call = smol::spawn(async move { recovery.recover(&recover(), PATIENCE).await });
+        let offer = offers.recv().await.unwrap();
+
+        // The answer that is on its way when the door closes still arrives.
+        let cluster_id = Digest([7; 32]);
+        offer.answer.try_send(Verdict::Accepted { cluster_id }).unwrap();
+        let began = Instant::now();
+        first.close().farewell().await;
+        assert_eq!(call.await.unwrap().cluster_id, cluster_id.0);
+        assert!(began.elapsed() < FAREWELL, "nothing was left to wait for: {:?}", began.elapsed());
+
+        let (node, _offers) = node();
+        let service = RecoveryServer::new(RecoveryFlow::new(node));
+        let second = Door::open(port, machine.reception(Role::Recover), service).await.unwrap();
+        assert_eq!(second.address().port(), port);
+        drop(silent);
+    });
+}
+
+#[test]
+fn a_call_that_never_ends_does_not_hold_the_farewell() {
+    smol::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (door, offers) = door(&machine).await;
+        let operator = machine.caller(at_loopback(&door), Role::Recover).await.unwrap();
+        let recovery = operator.recovery();
+        let call = smol::spawn(async move { recovery.recover(&recover(), PATIENCE).await });
+        let unanswered = offers.recv().await.unwrap();
+        let began = Instant::now();
+        door.close().farewell().await;
+        assert!(began.elapsed() < FAREWELL + Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!(call.await.unwrap_err().code(), Code::Unavailable);
+        drop(unanswered);
+    });
+}

@@ -4,7 +4,7 @@
 mod door;
 mod init;
 mod recovery;
-mod ticket;
+pub(crate) mod ticket;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
