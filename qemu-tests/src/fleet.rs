@@ -155,7 +155,8 @@ impl Fleet {
             .success("init-secret")?;
         let made: Value =
             serde_json::from_str(&made.out).map_err(|e| HarnessError::Unusable(format!("init-secret: {e}")))?;
-        made["init_secret_hash"].as_str().unwrap_or_default().clone_into(&mut self.init_hash);
+        let hash = made["hash"].as_str().ok_or_else(|| HarnessError::Unusable(format!("init-secret prints {made}")))?;
+        hash.clone_into(&mut self.init_hash);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
-use latchkey_qemu_tests::fleet::{Fleet, Outcome, STEP, Services, address};
+use latchkey_qemu_tests::fleet::{Fleet, Outcome, STEP, Services};
 use latchkey_qemu_tests::vm::Vm;
 
 const WAITS: &str = "waiting on port 9000";
@@ -86,7 +86,7 @@ echo OS up";
     assert!(!second.console().contains("THIEF got the key"), "{}", second.console().text());
     for role in ["rejoin", "join"] {
         let why = second.console().value(&format!("THIEF refused {role}: ")).unwrap();
-        assert!(why.starts_with("measurements-refused"), "{why}");
+        assert!(why.starts_with("lock-refused"), "{why}");
     }
 }
 
