@@ -13,6 +13,7 @@
 mod ask;
 mod lease;
 mod refusal;
+mod rules;
 mod state;
 
 pub use ask::{Ask, JoinAsk, ReportAsk};

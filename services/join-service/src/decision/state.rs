@@ -3,11 +3,9 @@
 use super::ask::{Ask, JoinAsk, ReportAsk};
 use super::lease::{LEASE, Lease};
 use super::refusal::Refusal;
+use super::rules::{disks_with, role};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_folder::{
-    Decided, Disk, DiskState, Enrolment, MAX_DISKS, MAX_RETIRED, NameRule, NewDisk, NodeName, NodeRecord, Outcome,
-    Reported, Role,
-};
+use latchkey_cluster_folder::{Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Reported, Role};
 use latchkey_keys::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -329,38 +327,4 @@ struct Drafted {
     grant: Grant,
     key_version: u32,
     leases: bool,
-}
-
-/// Pinned rule, then record, then default; a wish for more than that is refused.
-fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {
-    let pinned = decided.pinned.and_then(|rule| rule.role.role());
-    let role = pinned.or(known.map(|record| record.role)).or(decided.default.role.role());
-    let role = role.ok_or(Refusal::NotEnrolled)?;
-    if wished == Some(Role::ControlPlane) && role != Role::ControlPlane { Err(Refusal::RoleDenied) } else { Ok(role) }
-}
-
-fn disks_with(
-    record: &NodeRecord,
-    uuid: Uuid,
-    rule: NewDisk,
-    key_version: u32,
-    now: Now,
-) -> Result<Vec<Disk>, Refusal> {
-    let mut disks = record.disks.clone();
-    if record.retired.contains(&uuid) {
-        return Err(Refusal::DiskRetired);
-    }
-    if record.disk(uuid).is_some() {
-        return Ok(disks);
-    }
-    if rule == NewDisk::Refuse {
-        return Err(Refusal::NewDiskRefused);
-    }
-    // Retiring all of them later must not break the other bound.
-    if disks.len() >= MAX_DISKS || record.retired.len() + disks.len() > MAX_RETIRED {
-        return Err(Refusal::TooManyDisks);
-    }
-    let epoch = record.epoch().checked_add(1).ok_or(Refusal::TooManyDisks)?;
-    disks.push(Disk { uuid, epoch, state: DiskState::Pending, key_version, issued_at: now.unix });
-    Ok(disks)
 }

@@ -1,0 +1,41 @@
+//! What the operator's rules make of a wish.
+
+use super::refusal::Refusal;
+use super::state::Now;
+use latchkey_cluster_folder::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role};
+use latchkey_keys::Uuid;
+
+/// Pinned rule, then record, then default; a wish for more than that is refused.
+pub(super) fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {
+    let pinned = decided.pinned.and_then(|rule| rule.role.role());
+    let role = pinned.or(known.map(|record| record.role)).or(decided.default.role.role());
+    let role = role.ok_or(Refusal::NotEnrolled)?;
+    if wished == Some(Role::ControlPlane) && role != Role::ControlPlane { Err(Refusal::RoleDenied) } else { Ok(role) }
+}
+
+/// The record's disks with this one: as it is, if it is there, else pending and with an epoch of its own.
+pub(super) fn disks_with(
+    record: &NodeRecord,
+    uuid: Uuid,
+    rule: NewDisk,
+    key_version: u32,
+    now: Now,
+) -> Result<Vec<Disk>, Refusal> {
+    let mut disks = record.disks.clone();
+    if record.retired.contains(&uuid) {
+        return Err(Refusal::DiskRetired);
+    }
+    if record.disk(uuid).is_some() {
+        return Ok(disks);
+    }
+    if rule == NewDisk::Refuse {
+        return Err(Refusal::NewDiskRefused);
+    }
+    // Retiring all of them later must not break the other bound.
+    if disks.len() >= MAX_DISKS || record.retired.len() + disks.len() > MAX_RETIRED {
+        return Err(Refusal::TooManyDisks);
+    }
+    let epoch = record.epoch().checked_add(1).ok_or(Refusal::TooManyDisks)?;
+    disks.push(Disk { uuid, epoch, state: DiskState::Pending, key_version, issued_at: now.unix });
+    Ok(disks)
+}
