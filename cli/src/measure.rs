@@ -1,5 +1,6 @@
 //! `latchkey measure log`: what a machine measured, in words, and the PCRs that follow from it.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use latchkey_attestation::parse::{Component, PcrSet};
@@ -87,15 +88,16 @@ fn human(report: &Report, output: &Output) -> String {
         for (&pcr, value) in pcrs {
             values.row([pcr.to_string(), value.clone(), Component::of(pcr).describe().to_owned()]);
         }
-        text.push_str(&format!("\n{values}"));
+        let _ = write!(text, "\n{values}");
     }
     let flagged: Vec<_> = report.flagged().map(|event| event.index.to_string()).collect();
     if !flagged.is_empty() {
         let warning = output.paint(Tone::Bad, "warning:");
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n{warning} the digests of these events are not those of their data, which therefore explains nothing: {}\n",
             flagged.join(", ")
-        ));
+        );
     }
     text
 }
@@ -124,4 +126,48 @@ fn against_log(reference: &EventLog<'_>, log: &EventLog<'_>, pcrs: PcrSet, outpu
     let heading = output.paint(Tone::Bad, "the first event of each PCR that differs from the reference log:");
     let lines = differences.iter().map(|difference| format!("  {difference}\n"));
     (format!("\n{heading}\n{}", lines.collect::<String>()), json!(differences))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fixture(name: &str) -> Vec<u8> {
+        std::fs::read(format!("{}/../measurements/tests/fixtures/{name}.bin", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[test]
+    fn a_foreign_command_line_is_listed_replayed_and_named_as_the_difference() {
+        let (honest, foreign) = (fixture("honest"), fixture("override"));
+        let (honest, foreign) = (EventLog::parse(&honest).unwrap(), EventLog::parse(&foreign).unwrap());
+        let output = Output::new(crate::output::Format::Human, false);
+        let text = human(&Report::of(&foreign), &output);
+        assert!(text.contains("12   IPL                            console=ttyS0 panic=-1 evil=1\n"), "{text}");
+        assert!(text.contains("caa5ae3d732efcee57ee8a2460427abbaa3fb7d361840056f33e59441d33350b"), "{text}");
+        assert!(!text.contains("warning:"), "{text}");
+        let (told, json) = against_log(&honest, &foreign, PcrSet::all(), &output);
+        assert!(told.contains("evil=1) is not expected"), "{told}");
+        assert_eq!(json[0]["pcr"], 12);
+        let (_, none) = against_log(&honest, &honest, PcrSet::all(), &output);
+        assert_eq!(none, json!([]));
+    }
+
+    #[test]
+    fn data_that_was_not_measured_is_warned_about() {
+        let mut log = fixture("honest");
+        let text = b"Calling EFI Application from Boot Option";
+        let at = log.windows(text.len()).position(|window| window == text).unwrap();
+        log[at] = b'c';
+        let text =
+            human(&Report::of(&EventLog::parse(&log).unwrap()), &Output::new(crate::output::Format::Human, false));
+        assert!(text.contains("explains nothing: 13\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_event_log_is_refused_with_a_reason_and_a_fix() {
+        let failure = unusable(Path::new("x"), &Source::read(b"nonsense".to_vec()).unwrap().log().unwrap_err());
+        assert_eq!((failure.exit, failure.code.as_ref()), (Exit::Usage, "event-log-malformed"));
+        assert!(failure.because[0].contains("at byte 0"), "{failure:?}");
+        assert!(failure.fix.is_some());
+    }
 }

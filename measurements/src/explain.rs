@@ -67,6 +67,7 @@ fn no_action(data: &[u8]) -> Option<String> {
     let name = Text::parse(signature)?;
     Some(match rest {
         [locality] if signature == b"StartupLocality\0" => format!("TPM2_Startup from locality {locality}"),
+        _ if name.raw().starts_with("Spec ID Event") => format!("the log's header, {name}"),
         _ => format!("{name}, {} bytes", rest.len()),
     })
 }
@@ -112,7 +113,11 @@ fn image_load(data: &[u8]) -> Option<String> {
     let (_location, length, _link_time) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let size = usize::try_from(fields.u64()?).ok()?;
     let path = fields.take(size)?;
-    let path = device_path::describe(path).unwrap_or_else(|| format!("a device path of {size} bytes"));
+    let path = match size {
+        // What a boot loader hands over itself has no path.
+        0 => "memory".to_owned(),
+        _ => device_path::describe(path).unwrap_or_else(|| format!("a device path of {size} bytes")),
+    };
     Some(format!("{length} bytes from {path}"))
 }
 
