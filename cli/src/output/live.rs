@@ -1,5 +1,6 @@
 //! The moving line on a terminal: what is being waited for, and how long already.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,8 +10,8 @@ use super::style::{Style, Tone};
 /// The line at the bottom.
 pub(super) struct Live {
     terminal: bool,
-    /// What was waited for last, so that a program's log has it once.
-    last: String,
+    /// What was waited for since something happened, so that a program's log has it once.
+    said: HashSet<String>,
     shown: Option<Shown>,
 }
 
@@ -24,20 +25,18 @@ struct Shown {
 
 impl Live {
     pub(super) fn new(terminal: bool) -> Self {
-        Self { terminal, last: String::new(), shown: None }
+        Self { terminal, said: HashSet::new(), shown: None }
     }
 
-    /// Whether this is something else than was waited for last.
+    /// Whether this was not waited for since something happened.
     pub(super) fn is_new(&mut self, text: &str) -> bool {
-        let new = self.last != text;
-        text.clone_into(&mut self.last);
-        new
+        self.said.insert(text.to_owned())
     }
 
     /// Prints text above the moving line, which ends.
     pub(super) fn print(&mut self, text: &str) {
         self.clear();
-        self.last.clear();
+        self.said.clear();
         write(text);
     }
 
@@ -51,11 +50,14 @@ impl Live {
     /// Shows what is being waited for.
     pub(super) fn wait(live: &Arc<Mutex<Self>>, text: &str, style: Style, width: usize) {
         let mut this = live.lock().unwrap_or_else(PoisonError::into_inner);
-        if !this.is_new(text) {
+        if !this.terminal {
+            if this.is_new(text) {
+                write(&format!("{:<width$}  {text}\n", "waiting"));
+            }
             return;
         }
-        if !this.terminal {
-            write(&format!("{:<width$}  {text}\n", "waiting"));
+        if let Some(shown) = &mut this.shown {
+            text.clone_into(&mut shown.text);
             return;
         }
         let weak = Arc::downgrade(live);
@@ -66,8 +68,7 @@ impl Live {
                 live.lock().unwrap_or_else(PoisonError::into_inner).paint(style, width);
             }
         });
-        let since = this.shown.as_ref().map_or_else(Instant::now, |shown| shown.since);
-        this.shown = Some(Shown { text: text.to_owned(), since, frame: 0, _painter: painter });
+        this.shown = Some(Shown { text: text.to_owned(), since: Instant::now(), frame: 0, _painter: painter });
         this.paint(style, width);
     }
 

@@ -18,6 +18,9 @@ const GLOBAL: &[Flag] = &[
     Flag { long: "help", value: None, need: Need::AtMostOnce, text: "print this" },
 ];
 
+/// Where the usage line is broken.
+const USAGE_WIDTH: usize = 88;
+
 /// `latchkey --help`.
 pub(super) fn overview() -> String {
     let mut text = String::from(
@@ -63,7 +66,10 @@ fn usage(command: &Command) -> String {
         let _ = if operand.required { write!(text, " {}", operand.name) } else { write!(text, " [{}]", operand.name) };
     }
     for flag in command.flags.iter().filter(|flag| flag.need.required()) {
-        let _ = write!(text, " {}{}", label(flag), if flag.need.repeats() { "…" } else { "" });
+        let word = format!("{}{}", label(flag), if flag.need.repeats() { "…" } else { "" });
+        let line = text.lines().last().map_or(0, |line| line.chars().count());
+        text.push_str(if line + word.chars().count() > USAGE_WIDTH { "\n           " } else { " " });
+        text.push_str(&word);
     }
     text.push_str(if command.flags.iter().all(|flag| flag.need.required()) { "" } else { " [FLAGS]" });
     text

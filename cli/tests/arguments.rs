@@ -1,0 +1,117 @@
+//! Arguments, files of secrets, and help.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+
+use support::command::latchkey;
+use support::operator::Operator;
+use tempfile::TempDir;
+
+#[test]
+fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
+    let folder = TempDir::new().unwrap();
+    for (arguments, reason) in [
+        (&["frobnicate"][..], "there is no command `frobnicate`"),
+        (&["policy"], "`policy` needs another word: policy new, policy check"),
+        (&["init"], "NODE[:PORT] is missing"),
+        (&["init", "node"], "--cluster DIR is missing"),
+        (&["status", "--cluster"], "missing argument"),
+        (&["status", "--cluster", "a", "--cluster", "b"], "--cluster may be given once"),
+        (&["status", "--cluster", "a", "extra"], "unexpected argument"),
+        (&["status", "--clusters", "a"], "there is no flag --clusters here"),
+        (&["status", "--cluster", "a", "--output", "xml"], "--output is `human` or `json`"),
+        (&["status", "--cluster", "missing"], "there is no folder missing"),
+        (&["init-secret", "--out"], "missing argument"),
+        (&["policy", "new", "--out", "p", "--manifest", "m"], "no TPM would be trusted"),
+        (&["policy", "new", "--out", "p", "--manifest", "M", "--ek-pin", "00"], "is no name"),
+        (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-pin", "00"], "64 lower-case"),
+        (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-root", "absent.pem"], "cannot read absent.pem"),
+        (&["verify", "--policy", "p", "--reference", "r"], "cannot read p"),
+    ] {
+        let ran = latchkey(folder.path(), arguments).failed(2);
+        assert!(ran.err.starts_with("error: ") && ran.err.contains(reason), "{arguments:?}: {}", ran.err);
+        assert_eq!(ran.out, "", "{arguments:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made before all is right");
+}
+
+#[test]
+fn programs_get_errors_as_documents() {
+    let folder = TempDir::new().unwrap();
+    let ran = latchkey(folder.path(), &["init", "--output", "json"]).failed(2);
+    assert_eq!(ran.json()["error"]["exit_code"], 2);
+    assert_eq!(ran.err, "");
+}
+
+#[test]
+fn every_command_and_every_flag_is_in_the_help() {
+    let folder = TempDir::new().unwrap();
+    let overview = latchkey(folder.path(), &["--help"]).succeeded().out;
+    assert_eq!(latchkey(folder.path(), &[]).succeeded().out, overview);
+    for command in
+        ["secret new", "init-secret", "record", "policy new", "policy check", "init", "status", "verify", "recover"]
+    {
+        assert!(overview.contains(command), "{command}");
+        let words: Vec<&str> = command.split(' ').collect();
+        let help = latchkey(folder.path(), &[&words[..], &["--help"]].concat()).succeeded().out;
+        assert!(help.starts_with(&format!("latchkey {command}: ")), "{help}");
+        assert_eq!(latchkey(folder.path(), &[&["help"], &words[..]].concat()).succeeded().out, help);
+        assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
+    }
+    assert!(latchkey(folder.path(), &["--version"]).succeeded().out.starts_with("latchkey "));
+}
+
+#[test]
+fn output_that_goes_to_no_terminal_has_no_escape_sequences() {
+    let (operator, node) = Operator::with_node();
+    let ran = operator.init(&node, &[]).succeeded();
+    assert!(!ran.err.contains('\x1b') && !ran.out.contains('\x1b'), "{}", ran.err);
+}
+
+#[test]
+fn secrets_go_to_private_files_and_nowhere_else() {
+    let operator = Operator::new();
+    for file in ["master.json", "init.secret"] {
+        let mode = std::fs::metadata(operator.path(file)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file}");
+    }
+    let ran = operator.run(&["init-secret", "--out", "another.secret", "--output", "json"]).succeeded();
+    let secret = std::fs::read_to_string(operator.path("another.secret")).unwrap();
+    let hash = ran.json()["hash"].as_str().unwrap().to_owned();
+    assert!(bcrypt::verify(secret.trim_end(), &hash).unwrap());
+    assert!(!format!("{}{}", ran.out, ran.err).contains(secret.trim_end()));
+}
+
+#[test]
+fn existing_files_are_never_overwritten() {
+    let operator = Operator::new();
+    let before = std::fs::read(operator.path("master.json")).unwrap();
+    operator.run(&["secret", "new", "master.json"]).failed(2);
+    operator.run(&["init-secret", "--out", "master.json"]).failed(2);
+    assert_eq!(std::fs::read(operator.path("master.json")).unwrap(), before);
+}
+
+#[test]
+fn a_secret_that_others_can_read_is_refused_and_how_to_mend_it_is_said() {
+    let (operator, node) = Operator::with_node();
+    for file in ["master.json", "init.secret"] {
+        std::fs::set_permissions(operator.path(file), std::fs::Permissions::from_mode(0o644)).unwrap();
+        let ran = operator.init(&node, &[]).failed(2);
+        assert!(ran.err.contains("chmod it to 0600"), "{}", ran.err);
+        std::fs::set_permissions(operator.path(file), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    assert_eq!(node.state().inits, 0);
+}
+
+#[test]
+fn credentials_have_a_place_before_the_node_is_touched() {
+    let (operator, node) = Operator::with_node();
+    std::fs::write(operator.path("taken.conf"), "precious").unwrap();
+    operator.init(&node, &["--admin-config", "taken.conf"]).failed(2);
+    operator.init(&node, &["--admin-config", "no/such/folder.conf"]).failed(2);
+    assert_eq!(node.state().inits, 0);
+    assert_eq!(std::fs::read(operator.path("taken.conf")).unwrap(), b"precious");
+}

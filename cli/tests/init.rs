@@ -1,0 +1,314 @@
+//! `latchkey init` and `latchkey recover` against a fake node: what must work, and everything on the way that breaks.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::Value;
+use support::command::{finish, latchkey_fed};
+use support::node::{ADMIN_CONFIG, Behaviour, FakeNode, Happened, Stage};
+use support::operator::Operator;
+
+fn cluster(operator: &Operator, folder: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(operator.path(folder).join("cluster.json")).unwrap()).unwrap()
+}
+
+fn error_code(ran: &support::command::Ran) -> String {
+    ran.json()["error"]["code"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_fresh_node_becomes_the_first_of_a_cluster() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { away: 1, ..Behaviour::default() });
+    let ran = operator.init(&node, &["--output", "json", "--kubernetes-version", "v1.35.0"]).succeeded();
+    let result = ran.json();
+    let id = node.state().cluster.unwrap().to_string();
+    assert_eq!(result["cluster_id"], id);
+    assert_eq!(cluster(&operator, "plant")["cluster_id"], id);
+    assert_eq!(node.state().settings.as_ref().unwrap().kubernetes_version, "v1.35.0");
+    let config = operator.path("plant/admin.conf");
+    assert_eq!(std::fs::read(&config).unwrap(), ADMIN_CONFIG);
+    assert_eq!(std::fs::metadata(&config).unwrap().permissions().mode() & 0o777, 0o600);
+    let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"][0]["reported"]["outcome"]["kind"], "succeeded");
+    assert_eq!(status["nodes"][0]["disks"][0]["state"], "confirmed");
+}
+
+#[test]
+fn the_join_service_finds_everything_it_reads() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    let folder = latchkey_cluster_folder::Folder::open(operator.path("plant")).unwrap();
+    let policy = folder.policy().unwrap();
+    latchkey_attestation::References::new(&policy, folder.references().unwrap()).unwrap();
+    folder.enrolment().unwrap();
+    let file = folder.cluster().unwrap().unwrap();
+    let (_, secret, salt) = node.state().keys.take().unwrap();
+    assert_eq!(file.measurement_salt, salt);
+    assert_eq!(file.cluster_id, latchkey_keys::ClusterId::derive(&secret, &salt).unwrap());
+    assert_eq!(folder.record(&node.ek()).unwrap().unwrap().name.as_str(), "edge-1");
+}
+
+#[test]
+fn a_secret_from_standard_input_is_as_good_as_one_from_a_file() {
+    let (operator, node) = Operator::with_node();
+    let secret = operator.init_secret();
+    let address = node.address();
+    let ran = latchkey_fed(
+        operator.folder(),
+        &[
+            "init",
+            &address,
+            "--name",
+            "plant",
+            "--master-secret",
+            "master.json",
+            "--policy",
+            "policy.json",
+            "--reference",
+            "demo.json",
+            "--cluster",
+            "plant",
+            "--init-secret",
+            "-",
+        ],
+        &secret,
+    );
+    ran.succeeded();
+}
+
+#[test]
+fn a_wrong_init_secret_is_refused_by_the_node_and_the_right_one_still_works() {
+    let (operator, node) = Operator::with_node();
+    operator.run(&["init-secret", "--out", "wrong.secret"]).succeeded();
+    let ran = operator.init(&node, &["--init-secret", "wrong.secret", "--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "wrong-init-secret");
+    assert!(!operator.path("plant/cluster.json").exists());
+    operator.init(&node, &[]).succeeded();
+}
+
+#[test]
+fn too_many_tries_say_how_long_to_wait() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { tries: Some(0), ..Behaviour::default() });
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "too-many-tries");
+    assert!(ran.json()["error"]["because"][0].as_str().unwrap().contains("10 s"));
+}
+
+#[test]
+fn a_connection_lost_after_the_keys_were_taken_is_taken_up_again() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { cut_init: true, ..Behaviour::default() });
+    operator.init(&node, &[]).succeeded();
+    assert_eq!(node.state().inits, 1, "the keys were sent once");
+    assert_eq!(cluster(&operator, "plant")["cluster_id"], node.state().cluster.unwrap().to_string());
+}
+
+#[test]
+fn a_connection_lost_during_the_bootstrap_loses_nothing() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { cut_attach: true, ..Behaviour::default() });
+    let ran = operator.init(&node, &[]).succeeded();
+    assert_eq!(ran.err.matches("certificates").count(), 1, "what was told is not told again:\n{}", ran.err);
+    assert_eq!(std::fs::read(operator.path("plant/admin.conf")).unwrap(), ADMIN_CONFIG);
+}
+
+#[test]
+fn a_node_that_restarts_with_the_keys_gets_them_again_for_its_new_disk_and_the_same_cluster() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { restart_during_init: true, ..Behaviour::default() });
+    operator.init(&node, &[]).succeeded();
+    assert_eq!(node.state().inits, 2);
+}
+
+#[test]
+fn a_command_that_was_stopped_is_resumed_for_the_same_cluster() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
+    stop_after(&operator, &node, Happened::KeysTaken);
+    let before = node.state().cluster.unwrap();
+    // The node refuses a second offer; whoever made the first one goes on with it.
+    let ran = operator.init(&node, &["--resume"]).succeeded();
+    assert!(ran.err.contains("resuming"), "{}", ran.err);
+    assert_eq!(cluster(&operator, "plant")["cluster_id"], before.to_string());
+}
+
+#[test]
+fn a_node_that_restarted_after_its_lock_is_given_its_disk_key_again() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_attach: true, ..Behaviour::default() });
+    stop_after(&operator, &node, Happened::Attached);
+    node.restart(Stage::Existing);
+    let ran = operator.init(&node, &["--resume"]).succeeded();
+    assert!(ran.err.contains("before its credentials were fetched"), "{}", ran.err);
+}
+
+#[test]
+fn a_bootstrap_that_never_finished_begins_anew_in_the_same_cluster() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_attach: true, ..Behaviour::default() });
+    stop_after(&operator, &node, Happened::Attached);
+    let before = node.state().cluster.unwrap();
+    node.restart(Stage::Existing);
+    node.behave(Behaviour { bootstrap_unfinished: true, ..Behaviour::default() });
+    operator.init(&node, &[]).succeeded();
+    assert_eq!(node.state().cluster.unwrap(), before);
+    assert_eq!(cluster(&operator, "plant")["cluster_id"], before.to_string());
+    assert_eq!(node.state().inits, 2);
+}
+
+#[test]
+fn of_two_inits_at_once_one_wins_and_the_other_is_told() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
+    let first = operator.init_started(&node, &[]);
+    node.wait_for(Happened::KeysTaken);
+    let second = operator.init(&node, &["--cluster", "other", "--output", "json"]).failed(4);
+    assert!(second.json()["error"]["because"][0].as_str().unwrap().contains("another offer"), "{second:?}");
+    assert!(!operator.path("other/cluster.json").exists());
+    finish(first).succeeded();
+}
+
+#[test]
+fn one_folder_is_never_worked_on_twice_at_once() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
+    let mut first = operator.init_started(&node, &[]);
+    node.wait_for(Happened::KeysTaken);
+    let second = operator.init(&node, &["--output", "json"]).failed(1);
+    assert_eq!(error_code(&second), "folder-busy");
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
+
+#[test]
+fn a_failed_init_says_why_and_can_be_tried_again() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { fail_init: Some(("format-failed", "the disk is too small")), ..Behaviour::default() });
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "format-failed");
+    operator.init(&node, &[]).succeeded();
+}
+
+#[test]
+fn a_failed_bootstrap_says_why_shows_the_log_and_begins_anew_in_the_same_cluster() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { fail_bootstrap: Some(("step-failed", "exit status 1")), ..Behaviour::default() });
+    let ran = operator.init(&node, &[]).failed(4);
+    assert!(ran.err.contains("port 6443 is in use"), "{}", ran.err);
+    let before = cluster(&operator, "plant");
+    let status = operator.run(&["status", "--cluster", "plant"]).succeeded();
+    assert!(status.out.contains("failed: step-failed"), "{}", status.out);
+    node.restart(Stage::Fresh);
+    node.state().disk = latchkey_keys::Uuid::random().unwrap();
+    operator.init(&node, &[]).succeeded();
+    assert_eq!(cluster(&operator, "plant"), before);
+    let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"][0]["retired"].as_array().unwrap().len(), 1, "the first disk is remembered");
+}
+
+#[test]
+fn a_disk_of_somebody_else_is_left_alone() {
+    let (operator, node) = Operator::with_node();
+    node.restart(Stage::Existing);
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "disk-in-use");
+    assert_eq!(node.state().inits, 0);
+}
+
+#[test]
+fn a_cluster_is_not_continued_on_another_machine() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
+    stop_after(&operator, &node, Happened::KeysTaken);
+    let other = FakeNode::start(&operator.init_secret());
+    let pins = format!("{},{}", node.ek(), other.ek());
+    let mut arguments = vec!["policy", "new", "--manifest", "demo", "--out", "both.json"];
+    for pin in pins.split(',') {
+        arguments.extend(["--ek-pin", pin]);
+    }
+    operator.run(&arguments).succeeded();
+    std::fs::rename(operator.path("both.json"), operator.path("policy.json")).unwrap();
+    let ran = operator.init(&other, &["--output", "json"]).failed(1);
+    assert_eq!(error_code(&ran), "another-machine");
+    assert_eq!(other.state().inits, 0);
+}
+
+#[test]
+fn another_name_or_another_master_secret_is_not_this_cluster() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    let again = operator.init(&node, &["--output", "json"]).failed(1);
+    assert_eq!(error_code(&again), "cluster-exists");
+    operator.init(&node, &["--resume"]).succeeded();
+    operator.run(&["secret", "new", "other.json"]).succeeded();
+    std::fs::rename(operator.path("other.json"), operator.path("master.json")).unwrap();
+    let ran = operator.init(&node, &["--resume", "--output", "json"]).failed(2);
+    assert!(ran.json()["error"]["message"].as_str().unwrap().contains("master secret"), "{ran:?}");
+}
+
+#[test]
+fn nothing_listens_there_is_its_own_exit_code() {
+    let (operator, node) = Operator::with_node();
+    let address = node.address();
+    drop(node);
+    let ran = operator.run(&[
+        "verify",
+        &address,
+        "--policy",
+        "policy.json",
+        "--reference",
+        "demo.json",
+        "--timeout",
+        "1",
+        "--output",
+        "json",
+    ]);
+    assert_eq!(error_code(&ran.failed(5)), "unreachable");
+}
+
+#[test]
+fn an_impostor_gets_no_key_and_the_first_difference_is_named() {
+    let (operator, node) = Operator::with_node();
+    node.set_pcr(9, [0x66; 32]);
+    node.set_pcr(11, [0x66; 32]);
+    let ran = operator.init(&node, &["--output", "json"]).failed(3);
+    let error = ran.json()["error"].clone();
+    assert_eq!(error["code"], "command-line-differs");
+    assert_eq!(error["refusal"]["difference"]["pcr"], 9);
+    assert_eq!(error["refusal"]["difference"]["differing"], serde_json::json!([9, 11]));
+    assert_eq!(node.state().inits, 0);
+}
+
+#[test]
+fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    node.restart(Stage::Existing);
+    operator.run(&["secret", "new", "other.json"]).succeeded();
+    let wrong = operator.recover(&node, "other.json", &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&wrong), "wrong-key");
+    let right = operator.recover(&node, "master.json", &["--output", "json"]).succeeded().json();
+    assert_eq!(right["cluster_id"], cluster(&operator, "plant")["cluster_id"]);
+}
+
+#[test]
+fn a_fresh_node_is_not_recovered() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    node.restart(Stage::Fresh);
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "role-refused");
+}
+
+/// An init that is killed when it has come that far.
+fn stop_after(operator: &Operator, node: &FakeNode, what: Happened) {
+    let mut init = operator.init_started(node, &[]);
+    node.wait_for(what);
+    init.kill().unwrap();
+    init.wait().unwrap();
+}

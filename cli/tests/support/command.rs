@@ -1,0 +1,62 @@
+//! Runs the real binary.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// How a run ended, and what it printed.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ran {
+    /// Standard output as the one JSON document that it must be.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    pub fn succeeded(self) -> Self {
+        assert_eq!(self.code, 0, "{}{}", self.out, self.err);
+        self
+    }
+
+    pub fn failed(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{}{}", self.out, self.err);
+        self
+    }
+}
+
+/// Runs to the end.
+pub fn latchkey(folder: &Path, arguments: &[&str]) -> Ran {
+    finish(start(folder, arguments))
+}
+
+/// Runs to the end, with text on standard input.
+pub fn latchkey_fed(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+    let mut command = command(folder, arguments);
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    finish(child)
+}
+
+/// Starts a run; its output is kept for [`finish`].
+pub fn start(folder: &Path, arguments: &[&str]) -> Child {
+    command(folder, arguments).stdin(Stdio::null()).spawn().unwrap()
+}
+
+pub fn finish(child: Child) -> Ran {
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+    command.args(arguments).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}

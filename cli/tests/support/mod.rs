@@ -1,0 +1,7 @@
+//! What the tests share: the real command, and nodes to run it against.
+
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
+
+pub mod command;
+pub mod node;
+pub mod operator;

@@ -1,0 +1,438 @@
+//! A fake node: the agent's services, as their contract says, over the real channel. It has no disk; its TPM is whatever
+//! prover it is given.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use latchkey_api::grpc::{Limits, Replies, Request, Server, Status};
+use latchkey_api::v1::{
+    AttachRequest, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, InitServer, Locked,
+    NodeStage, Progress, RecoverRequest, RecoverResponse, Recovery, RecoveryServer, Succeeded, init_event::Event,
+};
+use latchkey_attestation::EkDigest;
+use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_channel::{
+    HANDSHAKE_TIME, Kind, Kinds, NoProof, ProofFailed, ProofRequest, Prover, Role, Terms, TpmProver, accept,
+};
+use latchkey_keys::{ClusterId, Secret, Uuid};
+use latchkey_tpm::device::Attester;
+use smol::channel::{Receiver, Sender, unbounded};
+use smol::future::FutureExt as _;
+use smol::net::TcpListener;
+
+/// The registers of the good image.
+pub const IMAGE: [(u8, [u8; 32]); 6] =
+    [(4, [4; 32]), (7, [7; 32]), (9, [9; 32]), (11, [11; 32]), (12, [12; 32]), (13, [13; 32])];
+pub const ADMIN_CONFIG: &[u8] = b"apiVersion: v1\nkind: Config\n";
+
+/// A node on a port of this machine, gone when dropped.
+pub struct FakeNode {
+    pub address: SocketAddr,
+    inner: Arc<Inner>,
+    _server: smol::Task<()>,
+}
+
+/// What the node is waiting for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Fresh,
+    Existing,
+    Bootstrapping,
+}
+
+/// What shall go wrong.
+#[derive(Default)]
+pub struct Behaviour {
+    /// The connection breaks during `Init`, after the keys have arrived.
+    pub cut_init: bool,
+    /// The connection breaks during `Attach`, before the end.
+    pub cut_attach: bool,
+    /// The keys arrive, and the machine restarts before it did anything about them.
+    pub restart_during_init: bool,
+    /// `Init` waits until another one was refused.
+    pub hold_init: bool,
+    /// `Attach` tells nothing more.
+    pub hold_attach: bool,
+    pub fail_init: Option<(&'static str, &'static str)>,
+    pub fail_bootstrap: Option<(&'static str, &'static str)>,
+    /// Connections that break at once: the node is between its stages.
+    pub away: usize,
+    /// The first bootstrap on the existing disk never finished.
+    pub bootstrap_unfinished: bool,
+    /// Wrong secrets that are tolerated.
+    pub tries: Option<usize>,
+}
+
+pub struct Inner {
+    tpm: Tpm,
+    pub state: Mutex<State>,
+    refused: (Sender<()>, Receiver<()>),
+    happened: (Sender<Happened>, Receiver<Happened>),
+}
+
+/// What tests wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// The keys of an `Init` were taken.
+    KeysTaken,
+    /// Somebody follows the bootstrap.
+    Attached,
+}
+
+pub struct State {
+    pub stage: Stage,
+    pub disk: Uuid,
+    pub init_secret: Vec<u8>,
+    pub behaviour: Behaviour,
+    pub cluster: Option<ClusterId>,
+    /// Disk key, measurement secret and salt that the disk was made with.
+    pub keys: Option<(Secret<32>, Secret<32>, [u8; 32])>,
+    pub inits: usize,
+    pub settings: Option<latchkey_api::v1::ClusterSettings>,
+}
+
+/// What the node proves itself with.
+#[derive(Clone)]
+pub enum Tpm {
+    Fake(Arc<Mutex<FakeTpm>>),
+    Real(Arc<Mutex<Attester>>),
+}
+
+impl FakeNode {
+    /// A fresh node that booted the good image on a fake TPM.
+    pub fn start(init_secret: &[u8]) -> Self {
+        let mut tpm = FakeTpm::generate();
+        for (index, value) in IMAGE {
+            tpm.set_pcr(index, value);
+        }
+        Self::with_tpm(Tpm::Fake(Arc::new(Mutex::new(tpm))), init_secret)
+    }
+
+    pub fn with_tpm(tpm: Tpm, init_secret: &[u8]) -> Self {
+        let state = State {
+            stage: Stage::Fresh,
+            disk: Uuid::random().unwrap(),
+            init_secret: init_secret.to_vec(),
+            behaviour: Behaviour::default(),
+            cluster: None,
+            keys: None,
+            inits: 0,
+            settings: None,
+        };
+        let inner = Arc::new(Inner { tpm, state: Mutex::new(state), refused: unbounded(), happened: unbounded() });
+        let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = smol::spawn(serve(listener, Arc::clone(&inner)));
+        Self { address, inner, _server: server }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap()
+    }
+
+    pub fn address(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Waits until it has happened.
+    pub fn wait_for(&self, what: Happened) {
+        smol::block_on(async { while self.inner.happened.1.recv().await.unwrap() != what {} });
+    }
+
+    pub fn behave(&self, behaviour: Behaviour) {
+        self.state().behaviour = behaviour;
+    }
+
+    pub fn ek(&self) -> EkDigest {
+        self.inner.tpm.ek()
+    }
+
+    /// The machine restarts: its lock is gone, and it waits for what its disk needs.
+    pub fn restart(&self, stage: Stage) {
+        self.state().stage = stage;
+        self.inner.tpm.set_lock([0; 32]);
+    }
+
+    /// Boots something else.
+    pub fn set_pcr(&self, index: u8, value: [u8; 32]) {
+        let Tpm::Fake(tpm) = &self.inner.tpm else { panic!("only of a fake") };
+        tpm.lock().unwrap().set_pcr(index, value);
+    }
+}
+
+async fn serve(listener: TcpListener, inner: Arc<Inner>) {
+    let mut guests = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        {
+            let away = &mut inner.state.lock().unwrap().behaviour.away;
+            if *away > 0 {
+                *away -= 1;
+                continue;
+            }
+        }
+        let inner = Arc::clone(&inner);
+        guests.push(smol::spawn(async move {
+            let terms = Terms { prover: Arc::new(inner.tpm.clone()), appraiser: Arc::new(NoProof) };
+            let serves = Arc::clone(&inner);
+            let reception = move |role: Role| serves.serves(role).then(|| terms.clone());
+            let Ok(proven) = accept(stream, &reception, HANDSHAKE_TIME).await else { return };
+            let (cut, cutting) = unbounded();
+            let visit = Visit { role: proven.role(), cut };
+            let server = Server::new(Limits::default());
+            let existing = inner.state.lock().unwrap().stage == Stage::Existing;
+            let server = if existing {
+                server.service(RecoveryServer::new(Services(inner)))
+            } else {
+                server.service(InitServer::new(Services(inner)))
+            };
+            let cut = async {
+                let _ = cutting.recv().await;
+                Ok(())
+            };
+            let _ = server.serve(proven, visit).or(cut).await;
+        }));
+    }
+}
+
+/// A connection.
+struct Visit {
+    role: Role,
+    /// Sent to break it.
+    cut: Sender<()>,
+}
+
+impl Visit {
+    /// Breaks the connection; what the call would say is lost.
+    async fn break_off<T>(&self) -> T {
+        let _ = self.cut.send(()).await;
+        std::future::pending().await
+    }
+}
+
+struct Services(Arc<Inner>);
+
+impl Inner {
+    fn serves(&self, role: Role) -> bool {
+        let stage = self.state.lock().unwrap().stage;
+        match stage {
+            Stage::Fresh => matches!(role, Role::Init | Role::Verify),
+            Stage::Existing => matches!(role, Role::Recover | Role::Verify),
+            Stage::Bootstrapping => matches!(role, Role::Attach | Role::Verify),
+        }
+    }
+
+    fn describe(&self) -> DescribeResponse {
+        let state = self.state.lock().unwrap();
+        let (stage, cluster) = match state.stage {
+            Stage::Fresh => (NodeStage::Fresh, None),
+            Stage::Existing => (NodeStage::Existing, None),
+            Stage::Bootstrapping => (NodeStage::Bootstrapping, state.cluster),
+        };
+        DescribeResponse {
+            node_name: "edge-1".into(),
+            disk_uuid: state.disk.to_string(),
+            stage: stage.into(),
+            agent_version: "0.1.0".into(),
+            cluster_id: cluster.map(|id| id.to_string()).unwrap_or_default(),
+        }
+    }
+
+    fn check_secret(&self, secret: &[u8]) -> Result<(), Status> {
+        let mut state = self.state.lock().unwrap();
+        if let Some(tries) = &mut state.behaviour.tries {
+            if *tries == 0 {
+                return Err(Status::resource_exhausted("too many wrong init secrets; try again in 10 s"));
+            }
+            *tries -= 1;
+        }
+        if state.init_secret == secret { Ok(()) } else { Err(Status::permission_denied("wrong init secret")) }
+    }
+
+    /// Takes the keys, as long as nobody else's are taken.
+    fn take_keys(&self, message: &InitRequest) -> Result<ClusterId, Status> {
+        let mut state = self.state.lock().unwrap();
+        state.inits += 1;
+        if state.cluster.is_some() {
+            let _ = self.refused.0.try_send(());
+            return Err(Status::failed_precondition(
+                "the node already took another offer in this boot; look at its console to see which",
+            ));
+        }
+        assert_eq!(message.disk_uuid, state.disk.to_string());
+        let secret = Secret::from_slice(&message.measurement_secret).unwrap();
+        let salt = message.measurement_salt.as_slice().try_into().unwrap();
+        let cluster = ClusterId::derive(&secret, &salt).unwrap();
+        state.cluster = Some(cluster);
+        state.settings.clone_from(&message.settings);
+        state.keys = Some((Secret::from_slice(&message.state_disk_key).unwrap(), secret, salt));
+        let _ = self.happened.0.try_send(Happened::KeysTaken);
+        Ok(cluster)
+    }
+
+    fn lock(&self, cluster: ClusterId) {
+        self.tpm.set_lock(cluster.locked_pcr15());
+        if let Tpm::Real(attester) = &self.tpm {
+            attester.lock().unwrap().extend_event(15, cluster.lock_event()).unwrap();
+        }
+        self.state.lock().unwrap().stage = Stage::Bootstrapping;
+    }
+}
+
+async fn tell(replies: &mut Replies<InitEvent>, elapsed_ms: u64, step: &str, detail: &str) -> Result<(), Status> {
+    let progress = Progress { step: step.into(), detail: detail.into(), elapsed_ms };
+    replies.send(&InitEvent { event: Some(Event::Progress(progress)) }).await
+}
+
+fn failed(code: &str, message: &str, disk_reset: bool) -> InitEvent {
+    let failed = Failed {
+        code: code.into(),
+        message: message.into(),
+        log_tail: b"+ kubeadm init\nport 6443 is in use\n".to_vec(),
+        disk_reset,
+    };
+    InitEvent { event: Some(Event::Failed(failed)) }
+}
+
+impl Init<Visit> for Services {
+    async fn describe(&self, _: Request<Visit, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        Ok(self.0.describe())
+    }
+
+    async fn init(&self, request: Request<Visit, InitRequest>, mut replies: Replies<InitEvent>) -> Result<(), Status> {
+        assert_eq!(request.context.role, Role::Init);
+        self.0.check_secret(&request.message.init_secret)?;
+        let cluster = self.0.take_keys(&request.message)?;
+        tell(&mut replies, 12_300, "lock", "extending PCR 15 with the cluster id").await?;
+        let (cut, restart, hold, fail) = {
+            let behaviour = &mut self.0.state.lock().unwrap().behaviour;
+            let Behaviour { cut_init, restart_during_init, hold_init, fail_init, .. } = behaviour;
+            (std::mem::take(cut_init), std::mem::take(restart_during_init), *hold_init, fail_init.take())
+        };
+        if restart {
+            self.0.state.lock().unwrap().cluster = None;
+            self.0.state.lock().unwrap().disk = Uuid::random().unwrap();
+            return request.context.break_off().await;
+        }
+        if let Some((code, message)) = fail {
+            self.0.state.lock().unwrap().cluster = None;
+            return replies.send(&failed(code, message, false)).await;
+        }
+        // Goes on if the connection does not.
+        let inner = Arc::clone(&self.0);
+        let (done, locked) = unbounded::<()>();
+        smol::spawn(async move {
+            if hold {
+                let _ = inner.refused.1.recv().await;
+            }
+            inner.lock(cluster);
+            drop(done);
+        })
+        .detach();
+        let _ = locked.recv().await;
+        if cut {
+            return request.context.break_off().await;
+        }
+        tell(&mut replies, 12_600, "format-disk", "LUKS2, aes-xts-plain64").await?;
+        let locked = Locked { cluster_id: cluster.as_bytes().to_vec() };
+        replies.send(&InitEvent { event: Some(Event::Locked(locked)) }).await
+    }
+
+    async fn attach(
+        &self,
+        request: Request<Visit, AttachRequest>,
+        mut replies: Replies<InitEvent>,
+    ) -> Result<(), Status> {
+        assert_eq!(request.context.role, Role::Attach);
+        self.0.check_secret(&request.message.init_secret)?;
+        tell(&mut replies, 20_100, "cluster-step", "certificates").await?;
+        let (cut, hold, fail) = {
+            let behaviour = &mut self.0.state.lock().unwrap().behaviour;
+            (std::mem::take(&mut behaviour.cut_attach), behaviour.hold_attach, behaviour.fail_bootstrap.take())
+        };
+        let _ = self.0.happened.0.try_send(Happened::Attached);
+        if hold {
+            return std::future::pending().await;
+        }
+        if cut {
+            return request.context.break_off().await;
+        }
+        if let Some((code, message)) = fail {
+            self.0.state.lock().unwrap().cluster = None;
+            return replies.send(&failed(code, message, true)).await;
+        }
+        tell(&mut replies, 25_000, "cluster-step", "control plane is up\x1b[2J").await?;
+        let succeeded =
+            Succeeded { cluster_id: request.message.cluster_id.clone(), admin_config: ADMIN_CONFIG.to_vec() };
+        replies.send(&InitEvent { event: Some(Event::Succeeded(succeeded)) }).await
+    }
+}
+
+impl Recovery<Visit> for Services {
+    async fn describe(&self, _: Request<Visit, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        Ok(self.0.describe())
+    }
+
+    async fn recover(&self, request: Request<Visit, RecoverRequest>) -> Result<RecoverResponse, Status> {
+        assert_eq!(request.context.role, Role::Recover);
+        let mut state = self.0.state.lock().unwrap();
+        assert_eq!(request.message.disk_uuid, state.disk.to_string());
+        let (key, secret, salt) = state.keys.as_ref().unwrap();
+        if request.message.state_disk_key != key.expose() || request.message.measurement_secret != secret.expose() {
+            let message = "wrong-key: the key does not open this disk; use the master secret of its cluster";
+            return Err(Status::invalid_argument(message));
+        }
+        let cluster = ClusterId::derive(secret, salt).unwrap();
+        if std::mem::take(&mut state.behaviour.bootstrap_unfinished) {
+            state.stage = Stage::Fresh;
+            state.cluster = None;
+            state.disk = Uuid::random().unwrap();
+            let message = "bootstrap-unfinished: the cluster's first bootstrap never finished";
+            return Err(Status::failed_precondition(message));
+        }
+        Ok(RecoverResponse { cluster_id: cluster.as_bytes().to_vec() })
+    }
+}
+
+impl Tpm {
+    fn ek(&self) -> EkDigest {
+        let public = match self {
+            Self::Fake(tpm) => tpm.lock().unwrap().ek_public().marshal(),
+            Self::Real(attester) => attester.lock().unwrap().ek_public().marshal(),
+        };
+        EkDigest::of_public_area(&public).unwrap()
+    }
+
+    fn set_lock(&self, value: [u8; 32]) {
+        if let Self::Fake(tpm) = self {
+            tpm.lock().unwrap().set_pcr(15, value);
+        }
+    }
+}
+
+impl Prover for Tpm {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::Tpm])
+    }
+
+    fn is_slow(&self) -> bool {
+        matches!(self, Self::Real(_))
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
+        match self {
+            Self::Fake(tpm) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
+            Self::Real(attester) => TpmProver::new(Arc::clone(attester)).identity(kind),
+        }
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        let tpm = match self {
+            Self::Fake(tpm) => tpm.lock().unwrap(),
+            Self::Real(attester) => return TpmProver::new(Arc::clone(attester)).prove(request),
+        };
+        let Demand::Tpm(challenge) = request.demand() else { panic!("a TPM is what it has") };
+        let evidence = tpm.evidence(challenge, request.binding().as_bytes()).expect("the challenge is for this TPM");
+        Ok(Evidence::Tpm(Box::new(evidence)))
+    }
+}

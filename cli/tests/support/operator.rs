@@ -1,0 +1,107 @@
+//! An operator's folder: secrets, policy and reference values made by the real command.
+
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+use tempfile::TempDir;
+
+use super::command::{Ran, latchkey, start};
+use super::node::FakeNode;
+
+/// What an operator has at hand.
+pub struct Operator(TempDir);
+
+impl Operator {
+    /// With a master secret and an init secret.
+    pub fn new() -> Self {
+        let operator = Self(TempDir::new().unwrap());
+        operator.run(&["secret", "new", "master.json"]).succeeded();
+        operator.run(&["init-secret", "--out", "init.secret"]).succeeded();
+        operator
+    }
+
+    /// And a node that knows the init secret, recorded as what is trusted.
+    pub fn with_node() -> (Self, FakeNode) {
+        let operator = Self::new();
+        let node = FakeNode::start(&operator.init_secret());
+        operator.record(&node).succeeded();
+        (operator, node)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        latchkey(self.folder(), arguments)
+    }
+
+    /// Without the line break.
+    pub fn init_secret(&self) -> Vec<u8> {
+        std::fs::read(self.path("init.secret")).unwrap().trim_ascii_end().to_vec()
+    }
+
+    pub fn record(&self, node: &FakeNode) -> Ran {
+        let (address, ek) = (node.address(), node.ek().to_string());
+        self.run(&[
+            "record",
+            &address,
+            "--ek-pin",
+            &ek,
+            "--name",
+            "demo",
+            "--version",
+            "1.0.0",
+            "--out",
+            "demo.json",
+            "--policy-out",
+            "policy.json",
+        ])
+    }
+
+    pub fn init(&self, node: &FakeNode, more: &[&str]) -> Ran {
+        super::command::finish(self.init_started(node, more))
+    }
+
+    pub fn init_started(&self, node: &FakeNode, more: &[&str]) -> Child {
+        let address = node.address();
+        let mut arguments = vec![
+            "init",
+            &address,
+            "--name",
+            "plant",
+            "--master-secret",
+            "master.json",
+            "--policy",
+            "policy.json",
+            "--reference",
+            "demo.json",
+            "--timeout",
+            "60",
+        ];
+        if !more.contains(&"--init-secret") {
+            arguments.extend(["--init-secret", "init.secret"]);
+        }
+        if !more.contains(&"--cluster") {
+            arguments.extend(["--cluster", "plant"]);
+        }
+        arguments.extend(more);
+        start(self.folder(), &arguments)
+    }
+
+    pub fn recover(&self, node: &FakeNode, master: &str, more: &[&str]) -> Ran {
+        let address = node.address();
+        let arguments = ["recover", &address, "--cluster", "plant", "--master-secret", master];
+        self.run(&[&arguments[..], more].concat())
+    }
+
+    pub fn verify(&self, node: &FakeNode, more: &[&str]) -> Ran {
+        let address = node.address();
+        let arguments = ["verify", &address, "--policy", "policy.json", "--reference", "demo.json"];
+        self.run(&[&arguments[..], more].concat())
+    }
+}
