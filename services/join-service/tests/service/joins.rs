@@ -101,3 +101,28 @@ fn the_payload_goes_to_those_who_join() {
     let mut ticket = service.join(&node, DISK, "worker-1").unwrap();
     assert_eq!(ticket.cluster.take().unwrap().take_payload().as_slice(), b"join-token");
 }
+
+#[test]
+fn many_nodes_join_at_once_and_each_is_recorded_once() {
+    let nodes: Vec<Machine> = (0..24).map(|_| Machine::new()).collect();
+    let rig = Rig::new(&nodes.iter().collect::<Vec<_>>());
+    let service = rig.start();
+    std::thread::scope(|scope| {
+        for (number, node) in nodes.iter().enumerate() {
+            let service = *service;
+            scope.spawn(move || {
+                // Two of them ask for each name: one gets it.
+                let disk = format!("0a0a0a0a-0000-4000-8000-{number:012}");
+                let shared = service.join(node, &disk, &format!("worker-{}", number / 2));
+                if let Err(answer) = shared {
+                    assert_eq!(answer.code(), "name-taken");
+                    service.join(node, &disk, &format!("other-{number}")).unwrap();
+                }
+            });
+        }
+    });
+    let records: Vec<_> = rig.folder.records().unwrap().into_iter().map(Result::unwrap).collect();
+    assert_eq!(records.len(), nodes.len() + 1);
+    let others = records.iter().filter(|record| record.name.as_str().starts_with("other-")).count();
+    assert_eq!(others, nodes.len() / 2);
+}

@@ -20,6 +20,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
@@ -124,7 +125,7 @@ impl Rig {
         let Ok(line) = ready.recv() else { panic!("{}", lines.iter().collect::<Vec<_>>().join("\n")) };
         let (address, admin) = addresses(&line);
         let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
-        Service { process, lines, log: Vec::new(), address, admin, key }
+        Service { process, lines, log: Vec::new(), admin, client: Client { address, key } }
     }
 }
 
@@ -182,9 +183,23 @@ pub(crate) struct Service {
     pub(crate) process: Child,
     lines: Receiver<String>,
     log: Vec<String>,
-    pub(crate) address: SocketAddr,
     admin: SocketAddr,
-    pub(crate) key: SpkiHash,
+    client: Client,
+}
+
+/// Where machines ask, and the key they expect there.
+#[derive(Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    key: SpkiHash,
+}
+
+impl Deref for Service {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 impl Service {
@@ -225,7 +240,9 @@ impl Service {
         let line = page.lines().find_map(|line| line.strip_prefix("latchkey_join_service_")?.strip_prefix(name));
         line.map_or(0, |value| value.trim().parse().unwrap())
     }
+}
 
+impl Client {
     /// Calls over one attested connection.
     pub(crate) fn call<T>(
         &self,
