@@ -13,7 +13,7 @@ impl Origin {
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V6(six) => Self(Ipv6Addr::from_bits(six.to_bits() & !u128::from(u64::MAX)).into()),
-            four => Self(four),
+            four @ IpAddr::V4(_) => Self(four),
         }
     }
 }

@@ -166,13 +166,13 @@ pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
         node_name: parse::node_name(&ticket.node_name).map_err(Try::malformed)?,
         role,
         epoch: parse::epoch(ticket.epoch).map_err(Try::malformed)?,
-        task: Task::Join { cluster: material(ticket.cluster.take().unwrap_or_default(), role)? },
+        task: Task::Join { cluster: material(&ticket.cluster.take().unwrap_or_default(), role)? },
     };
     Ok((key, secret, Terms::Member(Box::new(membership))))
 }
 
 /// What the cluster step will read.
-fn material(cluster: ClusterJoin, role: NodeRole) -> Result<SecretText, Try> {
+fn material(cluster: &ClusterJoin, role: NodeRole) -> Result<SecretText, Try> {
     if role == NodeRole::Worker && !cluster.control_plane_files.is_empty() {
         return Err(Try::malformed("a worker's ticket has a control plane's files"));
     }

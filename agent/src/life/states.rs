@@ -165,4 +165,9 @@ impl OpenPermit {
     pub fn format(&self) -> Option<u8> {
         self.format
     }
+
+    /// As [`Self::format`], and uses the permit up: whoever opens a disk calls it.
+    pub fn redeem(self) -> Option<u8> {
+        self.format
+    }
 }

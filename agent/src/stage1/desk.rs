@@ -106,13 +106,15 @@ fn shorten(event: Event) -> Event {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::cell::RefCell;
+    use std::fmt::Write as _;
 
     use latchkey_keys::Secret;
+    use proptest::prelude::*;
     use smol::channel::{Receiver, bounded};
 
     use super::*;
-    use crate::life::{DiskPhase, NodeRole, Source, Stop, replay};
+    use crate::life::{Digest, DiskPhase, NodeRole, ReplayError, Replayed, Source, Stop, replay};
     use crate::platform::console::MAX_MESSAGE;
 
     fn offer(source: Source) -> (Offer, Receiver<Verdict>) {
@@ -121,19 +123,19 @@ mod tests {
         (Offer { source, disk_key, measurement_secret, terms: Terms::Known { epoch: None }, answer }, verdict)
     }
 
-    /// Each test that records has a log of its own.
-    macro_rules! recorder {
-        ($log:ident) => {{
-            static LOG: Mutex<String> = Mutex::new(String::new());
-            fn write(record: &Record) {
-                let line = serde_json::to_string(record).unwrap();
-                assert!(line.len() <= MAX_MESSAGE, "{line}");
-                let line = format!("latchkey[    0.001] {}{line}\n", Record::MARK);
-                LOG.lock().unwrap().push_str(&line);
-            }
-            $log = &LOG;
-            write
-        }};
+    thread_local! {
+        /// Every test has a thread, and so a log, of its own.
+        static LOG: RefCell<String> = const { RefCell::new(String::new()) };
+    }
+
+    fn write(record: &Record) {
+        let line = serde_json::to_string(record).unwrap();
+        assert!(line.len() <= MAX_MESSAGE, "{line}");
+        LOG.with_borrow_mut(|log| writeln!(log, "latchkey[    0.001] {}{line}", Record::MARK).unwrap());
+    }
+
+    fn recorded() -> Result<Replayed, ReplayError> {
+        LOG.with_borrow(|log| replay(log))
     }
 
     fn refused(verdict: &Receiver<Verdict>) -> String {
@@ -145,20 +147,18 @@ mod tests {
 
     #[test]
     fn a_listener_that_fails_while_the_other_flow_still_waits_to_start_replays() {
-        let log;
-        let mut desk = Desk::new(recorder!(log));
+        let mut desk = Desk::new(write);
         desk.saw(Event::DiskFresh { attempts: 0 });
         assert_eq!(desk.next(), Some(Effect::Start(Source::Init)));
         desk.saw(Event::Failed { code: "listen-failed".into(), message: "\u{1b}\"\\ö".repeat(900) });
         assert_eq!(desk.next(), Some(Effect::Start(Source::Join)));
         assert!(matches!(desk.next(), Some(Effect::End(Stop::Refused { .. }))));
-        assert!(replay(&log.lock().unwrap()).unwrap().ended);
+        assert!(recorded().unwrap().ended);
     }
 
     #[test]
     fn a_flood_of_wrong_keys_leaves_no_secret_behind_and_replays() {
-        let log;
-        let mut desk = Desk::new(recorder!(log));
+        let mut desk = Desk::new(write);
         desk.saw(Event::DiskExisting);
         while desk.next().is_some() {}
         for _ in 0..100 {
@@ -174,20 +174,19 @@ mod tests {
             assert_eq!(refused(&verdict), "wrong-key");
             assert!(desk.offers.is_empty());
         }
-        assert_eq!(replay(&log.lock().unwrap()).unwrap().events, 201);
+        assert_eq!(recorded().unwrap().events, 201);
     }
 
     #[test]
     fn whoever_comes_when_the_boot_is_decided_is_told() {
-        let log;
-        let mut desk = Desk::new(recorder!(log));
+        let mut desk = Desk::new(write);
         desk.saw(Event::DiskExisting);
         while desk.next().is_some() {}
         let (first, first_verdict) = offer(Source::Rejoin);
         let (second, second_verdict) = offer(Source::Recovery);
         desk.keep(first);
         desk.keep(second);
-        let cluster_id = life::Digest([7; 32]);
+        let cluster_id = Digest([7; 32]);
         while let Some(effect) = desk.next() {
             match effect {
                 Effect::CheckKey(id) => desk.saw(Event::KeyFits {
@@ -213,6 +212,48 @@ mod tests {
         desk.turn_away(third);
         assert_eq!(refused(&third_verdict), "already-activating");
         assert!(desk.offers.is_empty());
-        assert!(replay(&log.lock().unwrap()).unwrap().ended);
+        assert!(recorded().unwrap().ended);
+    }
+
+    fn any_event() -> impl Strategy<Value = Event> {
+        let id = || (0..6_u32).prop_map(OfferId);
+        let source = prop_oneof![Just(Source::Init), Just(Source::Join), Just(Source::Rejoin), Just(Source::Recovery)];
+        let cluster_id = Digest([7; 32]);
+        let phase = prop_oneof![Just(DiskPhase::Formatted), Just(DiskPhase::Bootstrapped)];
+        let role = prop_oneof![Just(NodeRole::First), Just(NodeRole::Worker)];
+        prop_oneof![
+            (0..4_u8).prop_map(|attempts| Event::DiskFresh { attempts }),
+            Just(Event::DiskExisting),
+            Just(Event::DiskAbandoned { attempts: 1 }),
+            (id(), source).prop_map(move |(id, source)| {
+                Event::Offered(Grant { id, source, cluster_id: Some(cluster_id), epoch: None })
+            }),
+            (id(), phase, role).prop_map(move |(id, phase, role)| {
+                Event::KeyFits { id, phase, role, cluster_id, epoch: 1, attempts: 0 }
+            }),
+            id().prop_map(|id| Event::KeyWrong { id, code: "wrong-key".into() }),
+            Just(Event::Extended { pcr15: Digest([1; 32]) }),
+            Just(Event::DiskOpened),
+            Just(Event::HandedOver),
+            any::<String>().prop_map(|message| Event::Failed { code: "broken".into(), message }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_while_effects_are_under_way_the_record_replays(
+            steps in prop::collection::vec(prop::option::of(any_event()), 0..60)
+        ) {
+            LOG.with_borrow_mut(String::clear);
+            let mut desk = Desk::new(write);
+            for step in steps {
+                match step {
+                    Some(event) => desk.saw(event),
+                    None => drop(desk.next()),
+                }
+            }
+            while desk.next().is_some() {}
+            prop_assert_eq!(recorded().map(|replayed| replayed.ended), Ok(desk.machine.ended()));
+        }
     }
 }

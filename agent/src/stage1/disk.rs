@@ -124,7 +124,7 @@ impl StateDisk {
         let failed = |error: latchkey_disk::DiskError| Failure::new("open-disk", error.code(), &error);
         let bug = |what: &str| Failure::new("open-disk", "agent-bug", &format!("{what}; report this"));
         let mut disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
-        let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.format(), membership) {
+        let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.redeem(), membership) {
             (Content::Fresh { fresh, uuid, .. }, Some(attempts), Some(membership)) => {
                 let state = new_state(membership, attempts)?;
                 fresh.format(&mut disk, uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?

@@ -25,7 +25,7 @@ use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, Task};
 use crate::life::bootstrap::{Bootstrap, Effect, Event, Outcome};
-use crate::platform::config::{self, Config};
+use crate::platform::config::{self, Config, ConfigFault};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console};
 use attach::{Attached, Ending, Waits};
@@ -41,12 +41,7 @@ pub fn run() -> ExitCode {
         wipe(Path::new(handover::PATH));
         panicked(panic);
     }));
-    let prepared = HandOver::read(path, 0).map_err(|error| ("hand-over", error.to_string())).and_then(|handover| {
-        let config = Config::from_kernel().map_err(|error| (error.code(), error.to_string()))?;
-        let machine = Machine::real(&config, path);
-        Stage2::new(handover, config, machine).map_err(|error| (error.code, error.message))
-    });
-    match prepared {
+    match prepare(path, 0, Config::from_kernel) {
         Ok(stage) => {
             let code = smol::block_on(stage.drive());
             TIMELINE.print();
@@ -54,10 +49,24 @@ pub fn run() -> ExitCode {
         }
         Err((code, message)) => {
             console::failure("stage2", code, &message);
-            wipe(path);
             ExitCode::from(2)
         }
     }
+}
+
+/// Reads what stage 1 left, as `owner`. What is of no use is wiped.
+fn prepare(
+    path: &Path,
+    owner: u32,
+    config: impl FnOnce() -> Result<Config, ConfigFault>,
+) -> Result<Stage2, (&'static str, String)> {
+    let read = || {
+        let handover = HandOver::read(path, owner).map_err(|error| ("hand-over", error.to_string()))?;
+        let config = config().map_err(|error| (error.code(), error.to_string()))?;
+        let machine = Machine::real(&config, path);
+        Stage2::new(handover, config, machine).map_err(|error| (error.code, error.message))
+    };
+    read().inspect_err(|_| wipe(path))
 }
 
 fn wipe(path: &Path) {

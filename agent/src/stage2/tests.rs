@@ -401,3 +401,45 @@ fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
         assert_eq!((node.phase(), node.wiped()), (Some(Phase::Bootstrapped), true));
     });
 }
+
+#[test]
+fn a_hand_over_that_is_of_no_use_is_wiped_too() {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    let folder = tempfile::tempdir().unwrap();
+    let owner = std::fs::metadata(folder.path()).unwrap().uid();
+    let path = folder.path().join("handover.json");
+    let config = || Config::parse(b"latchkey.root=partlabel:root latchkey.network=none");
+    let handover = |task| HandOver {
+        version: 1,
+        node_name: "node-1".into(),
+        role: NodeRole::Worker,
+        cluster_id: hex::encode(CLUSTER),
+        cluster_name: String::new(),
+        disk_uuid: DISK.into(),
+        phase: DiskPhase::Formatted,
+        attempts: 0,
+        device: "/dev/vda".into(),
+        mapping: "/dev/mapper/state".into(),
+        token_key: SecretText::new(&[1; 32]),
+        task,
+        join_services: Vec::new(),
+        left_at_ms: 1,
+    };
+    let code =
+        |config: &dyn Fn() -> Result<Config, ConfigFault>| prepare(&path, owner, config).err().map(|(code, _)| code);
+
+    assert_eq!(code(&config), Some("hand-over"), "there is none");
+    std::fs::write(&path, b"{}").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(code(&config), Some("hand-over"));
+    assert!(!path.exists());
+    handover(Task::Start).write(&path).unwrap();
+    assert_eq!(code(&|| Config::parse(b"latchkey.debug=1")), Some("config-unknown-key"));
+    assert!(!path.exists());
+    handover(Task::Join { cluster: SecretText::new(&[0xff; 9]) }).write(&path).unwrap();
+    assert_eq!(code(&config), Some("hand-over"));
+    assert!(!path.exists());
+    handover(Task::Start).write(&path).unwrap();
+    assert_eq!(code(&config), None);
+    assert!(path.exists(), "it is still needed");
+}

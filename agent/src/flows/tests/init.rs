@@ -236,7 +236,7 @@ fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
             }
             drive(FRESH, &offers, &machine.attester, no_key).await
         };
-        let (((_, first), (_, second)), did) = smol::future::zip(both, node).await;
+        let (((_, first), (_, second)), did) = Box::pin(smol::future::zip(both, node)).await;
         assert_eq!(did.iter().filter(|did| *did == "lock").count(), 1);
         let status = match (first, second) {
             (Ok(()), Err(status)) | (Err(status), Ok(())) => status,

@@ -26,7 +26,7 @@ use crate::life::{Effect, Event, Record};
 use crate::stage1::desk::Desk;
 
 /// No honest step of these tests comes near it; one that hangs fails instead.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const DISK: &str = "f81d4fae-7dec-41d0-a765-00a0c91e6bf6";
 const IMAGE_EVENT: &[u8] = b"the image of this test";
 
