@@ -174,6 +174,24 @@ fn of_two_inits_at_once_one_wins_and_the_other_is_told() {
 }
 
 #[test]
+fn a_node_that_somebody_else_just_locked_is_refused_as_taken() {
+    let (operator, node) = Operator::with_node();
+    node.set_pcr(15, [0x15; 32]);
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "already-activating");
+    assert_eq!(node.state().inits, 0);
+}
+
+#[test]
+fn a_node_that_somebody_else_bootstraps_is_refused_as_taken() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &["--cluster", "theirs"]).succeeded();
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "already-activating");
+    assert_eq!(node.state().inits, 1);
+}
+
+#[test]
 fn one_folder_is_never_worked_on_twice_at_once() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { hold_init: true, ..Behaviour::default() });

@@ -246,13 +246,17 @@ impl<'a> Drive<'a> {
         self.output.waiting(&format!("connecting to {}", self.job.address));
         let connected = node::connect(&self.job.address, role, &self.job.trust, lock, None).await;
         connected.map_err(|trouble| {
-            // Locked since a moment ago, by the keys that an earlier connection brought, and about to change its stage.
-            let leaving = trouble.reason() == Some(ReasonCode::AlreadyLocked);
-            if leaving && self.journal.stage.machine().is_some() {
-                Trouble::Lost(trouble.into_failure())
-            } else {
-                trouble
+            if trouble.reason() != Some(ReasonCode::AlreadyLocked) {
+                return trouble;
             }
+            // Locked since a moment ago, and about to change its stage: by keys that an earlier connection brought, or by
+            // somebody else's.
+            if self.journal.stage.machine().is_some() {
+                return Trouble::Lost(trouble.into_failure());
+            }
+            let what = format!("the node at {} is locked in this boot: somebody else was first", self.job.address);
+            let failure = Failure::new(Exit::Node, "already-activating", what);
+            Trouble::Fatal(failure.fix("look at the node's console, or restart the node and try again"))
         })
     }
 

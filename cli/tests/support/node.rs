@@ -43,6 +43,7 @@ pub enum Stage {
 
 /// What shall go wrong.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a list of things that can go wrong")]
 pub struct Behaviour {
     /// The connection breaks during `Init`, after the keys have arrived.
     pub cut_init: bool,
@@ -179,18 +180,18 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
             let Ok(proven) = accept(stream, &reception, HANDSHAKE_TIME).await else { return };
             let (cut, cutting) = unbounded();
             let visit = Visit { role: proven.role(), cut };
-            let server = Server::new(Limits::default());
+            let bare = Server::new(Limits::default());
             let existing = inner.state.lock().unwrap().stage == Stage::Existing;
-            let server = if existing {
-                server.service(RecoveryServer::new(Services(inner)))
+            let services = if existing {
+                bare.service(RecoveryServer::new(Services(inner)))
             } else {
-                server.service(InitServer::new(Services(inner)))
+                bare.service(InitServer::new(Services(inner)))
             };
             let cut = async {
                 let _ = cutting.recv().await;
                 Ok(())
             };
-            let _ = server.serve(proven, visit).or(cut).await;
+            let _ = services.serve(proven, visit).or(cut).await;
         }));
     }
 }
@@ -224,7 +225,7 @@ impl Inner {
 
     fn describe(&self) -> DescribeResponse {
         let state = self.state.lock().unwrap();
-        let (stage, cluster) = match state.stage {
+        let (shown, cluster) = match state.stage {
             Stage::Fresh => (NodeStage::Fresh, None),
             Stage::Existing => (NodeStage::Existing, None),
             Stage::Bootstrapping => (NodeStage::Bootstrapping, state.cluster),
@@ -232,7 +233,7 @@ impl Inner {
         DescribeResponse {
             node_name: "edge-1".into(),
             disk_uuid: state.disk.to_string(),
-            stage: stage.into(),
+            stage: shown.into(),
             agent_version: "0.1.0".into(),
             cluster_id: cluster.map(|id| id.to_string()).unwrap_or_default(),
         }
