@@ -1,16 +1,26 @@
 //! kubeadm's configuration, `kubeadm.k8s.io/v1beta4`.
 //!
 //! Written as JSON, which is YAML, so that no name or address can break out of its place. Field names and meaning: the
-//! Kubernetes reference "kubeadm Configuration (v1beta4)".
+//! Kubernetes reference "kubeadm Configuration (v1beta4)". What is not written is kubeadm's default, the kubelet's cgroup
+//! driver (systemd) included.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
+use super::check::Endpoint;
 use super::{Member, StepError};
 use crate::life::NodeRole;
 
 const API: &str = "kubeadm.k8s.io/v1beta4";
+/// Where containerd listens unless it is told otherwise.
+const CRI_SOCKET: &str = "unix:///run/containerd/containerd.sock";
+/// "`BindPort` sets the secure port for the API Server to bind to. Defaults to 6443." (`APIEndpoint`)
+const API_SERVER_PORT: u16 = 6443;
+/// Slow machines, and images that are unpacked first: kubeadm would give them 4 minutes.
+const TIMEOUTS: Timeouts = Timeouts { control_plane_component_health_check: "10m0s" };
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +35,9 @@ struct Document<'a, T: Serialize> {
 #[serde(rename_all = "camelCase")]
 struct Init<'a> {
     node_registration: Registration<'a>,
+    #[serde(rename = "localAPIEndpoint", skip_serializing_if = "Option::is_none")]
+    local_api_endpoint: Option<LocalEndpoint>,
+    timeouts: Timeouts,
 }
 
 #[derive(Serialize)]
@@ -32,7 +45,6 @@ struct Init<'a> {
 struct Cluster<'a> {
     #[serde(rename = "clusterName")]
     name: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
     kubernetes_version: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     control_plane_endpoint: &'a str,
@@ -43,7 +55,7 @@ struct Cluster<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ApiServer<'a> {
-    #[serde(rename = "certSANs")]
+    #[serde(rename = "certSANs", skip_serializing_if = "<[_]>::is_empty")]
     cert_sans: &'a [String],
 }
 
@@ -62,13 +74,30 @@ struct Join<'a> {
     node_registration: Registration<'a>,
     discovery: Discovery<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    control_plane: Option<Empty>,
+    control_plane: Option<ControlPlane>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     skip_phases: &'a [&'a str],
+    timeouts: Timeouts,
 }
 
 #[derive(Serialize)]
-struct Empty {}
+struct ControlPlane {
+    #[serde(rename = "localAPIEndpoint", skip_serializing_if = "Option::is_none")]
+    local_api_endpoint: Option<LocalEndpoint>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LocalEndpoint {
+    advertise_address: IpAddr,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reset<'a> {
+    cri_socket: &'a str,
+    force: bool,
+}
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -92,20 +121,26 @@ struct BootstrapToken<'a> {
     ca_cert_hashes: &'a [String],
 }
 
-fn registration(member: &Member) -> Registration<'_> {
-    Registration {
-        name: &member.node_name,
-        cri_socket: "unix:///run/containerd/containerd.sock",
-        image_pull_policy: "IfNotPresent",
-    }
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Timeouts {
+    control_plane_component_health_check: &'static str,
 }
 
-/// `InitConfiguration` and `ClusterConfiguration`.
-pub(super) fn init(member: &Member, settings: &ClusterSettings) -> Result<Zeroizing<Vec<u8>>, StepError> {
-    let init = Init { node_registration: registration(member) };
+/// `InitConfiguration` and `ClusterConfiguration`, of checked settings. `version` is that of the cluster.
+pub(super) fn init(
+    member: &Member,
+    settings: &ClusterSettings,
+    version: &str,
+) -> Result<Zeroizing<Vec<u8>>, StepError> {
+    let init = Init {
+        node_registration: registration(member),
+        local_api_endpoint: local_endpoint(&settings.control_plane_endpoint),
+        timeouts: TIMEOUTS,
+    };
     let cluster = Cluster {
         name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
-        kubernetes_version: &settings.kubernetes_version,
+        kubernetes_version: version,
         control_plane_endpoint: &settings.control_plane_endpoint,
         api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans },
         networking: Networking { pod_subnet: &settings.pod_cidr, service_subnet: &settings.service_cidr },
@@ -116,16 +151,10 @@ pub(super) fn init(member: &Member, settings: &ClusterSettings) -> Result<Zeroiz
     Ok(text)
 }
 
-/// `JoinConfiguration`. A ticket without token or CA pin is refused: kubeadm would then trust whoever answers.
+/// `JoinConfiguration`, of a checked ticket.
 pub(super) fn join(member: &Member, ticket: &ClusterJoin) -> Result<Zeroizing<Vec<u8>>, StepError> {
-    if ticket.bootstrap_token.is_empty() || ticket.api_server_endpoint.is_empty() || ticket.ca_cert_hashes.is_empty() {
-        return Err(StepError::new(
-            "ticket-incomplete",
-            "the join ticket lacks the API server's endpoint, a bootstrap token or the CA's hash; \
-             use a join service with the Kubernetes back-end",
-        ));
-    }
-    let control_plane = matches!(member.role, NodeRole::ControlPlane | NodeRole::First);
+    let control_plane = member.role != NodeRole::Worker;
+    let endpoint = &ticket.api_server_endpoint;
     document(
         "JoinConfiguration",
         Join {
@@ -133,15 +162,44 @@ pub(super) fn join(member: &Member, ticket: &ClusterJoin) -> Result<Zeroizing<Ve
             discovery: Discovery {
                 bootstrap_token: BootstrapToken {
                     token: &ticket.bootstrap_token,
-                    api_server_endpoint: &ticket.api_server_endpoint,
+                    api_server_endpoint: endpoint,
                     ca_cert_hashes: &ticket.ca_cert_hashes,
                 },
             },
-            control_plane: control_plane.then_some(Empty {}),
+            control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
             // The files came with the ticket, over the attested channel.
             skip_phases: if control_plane { &["control-plane-prepare/download-certs"] } else { &[] },
+            timeouts: TIMEOUTS,
         },
     )
+}
+
+/// `ResetConfiguration`: without it kubeadm asks on the terminal, and looks for a container runtime.
+pub(super) fn reset() -> Result<Zeroizing<Vec<u8>>, StepError> {
+    document("ResetConfiguration", Reset { cri_socket: CRI_SOCKET, force: true })
+}
+
+fn registration(member: &Member) -> Registration<'_> {
+    Registration { name: &member.node_name, cri_socket: CRI_SOCKET, image_pull_policy: "IfNotPresent" }
+}
+
+/// The address by which the rest of the cluster reaches this node: the one it would use itself to reach `endpoint`. kubeadm
+/// would take that of the default route, which may be another network, or missing.
+fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
+    // A name would have to be resolved first: then kubeadm's choice it is.
+    let Endpoint { address, port } = Endpoint::parse(endpoint)?;
+    let address = address?;
+    let any: SocketAddr = match address {
+        IpAddr::V4(_) => ([0; 4], 0).into(),
+        IpAddr::V6(_) => ([0; 16], 0).into(),
+    };
+    let socket = UdpSocket::bind(any).ok()?;
+    // Sends nothing; the kernel picks route and source address.
+    socket.connect((address, port.unwrap_or(API_SERVER_PORT))).ok()?;
+    let advertise_address = socket.local_addr().ok()?.ip();
+    let link_local = matches!(advertise_address, IpAddr::V6(address) if address.is_unicast_link_local());
+    let usable = !advertise_address.is_loopback() && !advertise_address.is_unspecified() && !link_local;
+    usable.then_some(LocalEndpoint { advertise_address })
 }
 
 fn document(kind: &str, body: impl Serialize) -> Result<Zeroizing<Vec<u8>>, StepError> {
@@ -166,7 +224,7 @@ mod tests {
 
     fn ticket() -> ClusterJoin {
         let mut ticket = ClusterJoin::default();
-        ticket.api_server_endpoint = "10.0.0.1:6443".into();
+        ticket.api_server_endpoint = "192.0.2.1:6443".into();
         ticket.bootstrap_token = "abcdef.0123456789abcdef".into();
         ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
         ticket
@@ -176,13 +234,13 @@ mod tests {
     fn a_hostile_name_stays_in_its_place() {
         let mut settings = ClusterSettings { pod_cidr: "10.244.0.0/16".into(), ..ClusterSettings::default() };
         settings.apiserver_cert_sans = vec!["x\"\n---\nkind: Evil".into()];
-        let text = init(&member(NodeRole::First), &settings).unwrap();
+        let text = init(&member(NodeRole::First), &settings, "v1.34.4").unwrap();
         let documents = std::str::from_utf8(&text).unwrap().split("\n---\n").collect::<Vec<_>>();
         assert_eq!(documents.len(), 2);
         let cluster: serde_json::Value = serde_json::from_str(documents[1]).unwrap();
         assert_eq!(cluster["apiServer"]["certSANs"][0], "x\"\n---\nkind: Evil");
         assert_eq!(cluster["networking"]["podSubnet"], "10.244.0.0/16");
-        assert!(cluster.get("kubernetesVersion").is_none());
+        assert_eq!(cluster["kubernetesVersion"], "v1.34.4");
     }
 
     #[test]
@@ -197,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_without_a_ca_pin_is_refused() {
-        let mut ticket = ticket();
-        ticket.ca_cert_hashes.clear();
-        assert_eq!(join(&member(NodeRole::Worker), &ticket).unwrap_err().code, "ticket-incomplete");
+    fn an_address_that_others_cannot_reach_is_not_advertised() {
+        for endpoint in ["127.0.0.1:6443", "[::1]:6443", "api.plant.example:6443", "", "0.0.0.0:6443"] {
+            assert!(local_endpoint(endpoint).is_none(), "{endpoint}");
+        }
     }
 }

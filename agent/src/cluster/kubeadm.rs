@@ -1,23 +1,35 @@
 //! The cluster step of Kubernetes: writes kubeadm's configuration, runs kubeadm, starts the kubelet.
+//!
+//! In code order: checks what it was given; looks at what an earlier run left ([`Record`]); runs kubeadm up to [`TRIES`]
+//! times, with `kubeadm reset` before each try that is not the first; sees that the kubelet runs; notes the end.
+//!
+//! `kubeadm reset` empties what kubeadm and the kubelet write (`/etc/kubernetes/manifests`, `/etc/kubernetes/pki`, the
+//! kubeconfig files beside them, `/var/lib/kubelet`, `/var/lib/etcd` of a local etcd, Kubernetes' containers) and nothing
+//! else. It runs only after a try of this agent that did not reach its end.
+//!
+//! What the image owes: containerd at its default socket, kubeadm, the kubelet as `kubelet.service` with kubeadm's drop-in.
+//! The unit of stage 2 must not be ordered before `kubelet.service`: kubeadm starts the kubelet itself, and would wait for
+//! the unit that waits for kubeadm.
 
-use std::fs::{DirBuilder, File, OpenOptions, remove_file, rename};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use latchkey_api::v1::{ClusterJoin, ControlPlaneFile};
+use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
 
-use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work, child, config};
+use super::child::{self, Call, Stdout};
+use super::files::{self, Scratch};
+use super::record::{Found, Record};
+use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work, check, config};
+use crate::life::backoff::Backoff;
+use crate::platform::clock;
 
-/// How often a failed `kubeadm` is tried again, each time after `kubeadm reset`.
+/// How often `kubeadm` is tried, each time but the first after `kubeadm reset`.
 const TRIES: u32 = 3;
-
-/// The files of a control plane, relative to kubeadm's certificate folder. Source: Kubernetes, "Certificates and
-/// requirements"; nothing else is written, whatever the ticket says.
-const CONTROL_PLANE_FILES: [&str; 8] =
-    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
+/// The largest kubeconfig: three base64 certificates and some lines.
+const MAX_ADMIN_CONFIG: usize = 256 * 1024;
+/// Starting a service, or asking for a version.
+const BRIEF: Duration = Duration::from_secs(90);
 
 /// Runs the image's kubeadm.
 #[derive(Debug)]
@@ -30,7 +42,7 @@ pub struct Kubeadm {
     pub folder: PathBuf,
     /// A folder in memory for the configuration, e.g. `/run/latchkey`.
     pub run: PathBuf,
-    /// How long one run of kubeadm may take.
+    /// How long one run of kubeadm may take; longer than kubeadm's own patience, so that its reason is heard.
     pub limit: Duration,
 }
 
@@ -41,7 +53,7 @@ impl Default for Kubeadm {
             systemctl: "/usr/bin/systemctl".into(),
             folder: "/etc/kubernetes".into(),
             run: "/run/latchkey".into(),
-            limit: Duration::from_mins(15),
+            limit: Duration::from_mins(20),
         }
     }
 }
@@ -49,104 +61,138 @@ impl Default for Kubeadm {
 impl ClusterStep for Kubeadm {
     fn run<'a>(&'a self, member: &'a Member, work: &'a Work, progress: Progress<'a>) -> Running<'a> {
         Box::pin(async move {
+            check::member(member)?;
             match work {
-                Work::Init(settings) => {
-                    self.repeat("init", &config::init(member, settings)?, &[], progress).await?;
-                    let admin_config = read_file(&self.folder.join("admin.conf"))?;
-                    Ok(Done { admin_config })
-                }
-                Work::Join(ticket) => {
-                    let files = control_plane_files(ticket)?;
-                    self.repeat("join", &config::join(member, ticket)?, &files, progress).await?;
-                    Ok(Done { admin_config: SecretVec::from_slice(&[]) })
-                }
-                Work::Start => {
-                    self.start_kubelet(progress).await?;
-                    Ok(Done { admin_config: SecretVec::from_slice(&[]) })
-                }
-            }
+                Work::Init(settings) => self.init(member, settings, progress).await,
+                Work::Join(ticket) => self.join(member, ticket, progress).await,
+                Work::Start => self.start_kubelet(progress).await,
+            }?;
+            let admin_config = match work {
+                Work::Init(_) => files::read(&self.folder.join("admin.conf"), MAX_ADMIN_CONFIG)?,
+                Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
+            };
+            Ok(Done { admin_config })
         })
     }
 }
 
+/// One verb of kubeadm and what it works on.
+struct Job<'a> {
+    verb: &'a str,
+    configuration: &'a [u8],
+    files: &'a [(&'static str, &'a [u8])],
+    token: &'a str,
+    record: Record,
+}
+
 impl Kubeadm {
-    /// One verb of kubeadm until it succeeds, resetting what a failed or interrupted try left behind.
-    async fn repeat(
+    async fn init(&self, member: &Member, settings: &ClusterSettings, progress: Progress<'_>) -> Result<(), StepError> {
+        check::settings(settings)?;
+        let version = match settings.kubernetes_version.as_str() {
+            "" => self.version(progress).await?,
+            version => version.into(),
+        };
+        let configuration = config::init(member, settings, &version)?;
+        let record = Record::new(&self.folder, member, "init");
+        let job = Job { verb: "init", configuration: &configuration, files: &[], token: "", record };
+        self.complete(&job, progress).await
+    }
+
+    async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
+        check::ticket(member.role, ticket)?;
+        let files = check::control_plane_files(member.role, ticket)?;
+        let configuration = config::join(member, ticket)?;
+        let record = Record::new(&self.folder, member, "join");
+        let token = &ticket.bootstrap_token;
+        let job = Job { verb: "join", configuration: &configuration, files: &files, token, record };
+        self.complete(&job, progress).await
+    }
+
+    /// kubeadm's own version: left to itself it asks the internet which one is current.
+    async fn version(&self, progress: Progress<'_>) -> Result<String, StepError> {
+        let arguments = ["version", "--output=short"];
+        let printed = self.call(&arguments, Stdout::Result, BRIEF.min(self.limit), "", progress).await?;
+        let version = std::str::from_utf8(printed.expose()).unwrap_or_default().trim();
+        if check::is_version(version) {
+            Ok(version.into())
+        } else {
+            let message = format!("{} does not say its version; name kubernetes_version in the settings", self.program);
+            Err(StepError::new("step-output", message))
+        }
+    }
+
+    /// Does the job unless it is done, resetting what a failed or interrupted try left behind.
+    async fn complete(&self, job: &Job<'_>, progress: Progress<'_>) -> Result<(), StepError> {
+        let mut found = job.record.found()?;
+        if found == Found::Finished {
+            progress("an earlier run came to its end; starting the kubelet");
+            return self.start_kubelet(progress).await;
+        }
+        let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
+        let mut tries = 1;
+        while let Err(error) = self.attempt(job, found, progress).await {
+            // A program that is missing, or that hangs, will not do better; a disk reset may.
+            let hopeless = matches!(error.code, "step-not-started" | "step-timeout");
+            if tries == TRIES || hopeless {
+                return Err(error);
+            }
+            progress(&format!("try {tries} of {TRIES} failed: {error}"));
+            smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
+            (tries, found) = (tries + 1, Found::Unfinished);
+        }
+        job.record.finish()
+    }
+
+    async fn attempt(&self, job: &Job<'_>, found: Found, progress: Progress<'_>) -> Result<(), StepError> {
+        job.record.begin()?;
+        if found == Found::Unfinished {
+            progress("resetting what an earlier try left behind");
+            self.with_file("reset", &config::reset()?, "", progress).await?;
+        }
+        for (name, data) in job.files {
+            files::write(&self.folder.join("pki").join(name), data)?;
+        }
+        self.with_file(job.verb, job.configuration, job.token, progress).await?;
+        self.start_kubelet(progress).await
+    }
+
+    /// Runs kubeadm with a configuration that is gone afterwards, in whatever way the run ends.
+    async fn with_file(
         &self,
         verb: &str,
         configuration: &[u8],
-        files: &[(&str, &[u8])],
+        token: &str,
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
-        let path = self.run.join("kubeadm.json");
-        let mut tries = 0;
-        loop {
-            if tries > 0 || self.folder.join("kubelet.conf").exists() || self.folder.join("manifests").exists() {
-                progress("resetting what an earlier try left behind");
-                child::run(&self.program, &["reset", "--force"], b"", self.limit, progress).await?;
-            }
-            for (name, data) in files {
-                write_file(&self.folder.join("pki").join(name), data)?;
-            }
-            write_file(&path, configuration)?;
-            let argument = format!("--config={}", path.display());
-            let result = child::run(&self.program, &[verb, &argument], b"", self.limit, progress).await;
-            let removed = remove_file(&path);
-            match result {
-                Ok(_) => {
-                    removed.map_err(|e| file_error(&path, &e))?;
-                    return self.start_kubelet(progress).await;
-                }
-                Err(error) if tries + 1 >= TRIES => return Err(error),
-                Err(error) => progress(&format!("try {} of {TRIES} failed: {error}", tries + 1)),
-            }
-            tries += 1;
-        }
+        let file = Scratch::write(self.run.join("kubeadm.json"), configuration)?;
+        let argument = format!("--config={}", file.path().display());
+        self.call(&[verb, &argument], Stdout::Progress, self.limit, token, progress).await.map(drop)
     }
 
+    async fn call(
+        &self,
+        arguments: &[&str],
+        stdout: Stdout,
+        limit: Duration,
+        token: &str,
+        progress: Progress<'_>,
+    ) -> Result<SecretVec, StepError> {
+        let hidden = [token];
+        let call = Call { program: &self.program, arguments, stdin: b"", stdout, limit, hidden: &hidden };
+        child::run(call, progress).await
+    }
+
+    /// Sees that the kubelet runs. It is started, not enabled: enabling writes into `/etc`, which may be read-only, and in
+    /// the next boot it is again this step that decides.
     async fn start_kubelet(&self, progress: Progress<'_>) -> Result<(), StepError> {
-        let arguments = ["enable", "--now", "--runtime", "kubelet.service"];
-        child::run(&self.systemctl, &arguments, b"", self.limit, progress).await.map(drop)
+        let call = Call {
+            program: &self.systemctl,
+            arguments: &["start", "kubelet.service"],
+            stdin: b"",
+            stdout: Stdout::Progress,
+            limit: BRIEF.min(self.limit),
+            hidden: &[],
+        };
+        child::run(call, progress).await.map(drop)
     }
-}
-
-/// The ticket's files, each of the closed list and none twice.
-fn control_plane_files(ticket: &ClusterJoin) -> Result<Vec<(&'static str, &[u8])>, StepError> {
-    let mut files = Vec::new();
-    for ControlPlaneFile { name, data } in &ticket.control_plane_files {
-        let known = CONTROL_PLANE_FILES.iter().find(|known| *known == name);
-        match known {
-            Some(known) if !files.iter().any(|(seen, _)| seen == known) => files.push((*known, &data[..])),
-            Some(_) => return Err(StepError::new("ticket-refused", format!("the join ticket has {known:?} twice"))),
-            None => {
-                let message = "the join ticket names a control-plane file that kubeadm does not know";
-                return Err(StepError::new("ticket-refused", message));
-            }
-        }
-    }
-    Ok(files)
-}
-
-/// Writes a file that only root reads; a crash leaves the old one or the new one.
-fn write_file(path: &Path, data: &[u8]) -> Result<(), StepError> {
-    let write = || {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let new = path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-        file.write_all(data)?;
-        file.sync_all()?;
-        rename(&new, path)?;
-        File::open(folder)?.sync_all()
-    };
-    write().map_err(|e| file_error(path, &e))
-}
-
-fn read_file(path: &Path) -> Result<SecretVec, StepError> {
-    let bytes = std::fs::read(path).map(zeroize::Zeroizing::new).map_err(|e| file_error(path, &e))?;
-    Ok(SecretVec::from_slice(&bytes))
-}
-
-fn file_error(path: &Path, error: &std::io::Error) -> StepError {
-    StepError::new("step-file", format!("{}: {error}", path.display()))
 }

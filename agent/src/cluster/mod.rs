@@ -3,10 +3,15 @@
 //! Two implementations, chosen in the measured configuration: [`Kubeadm`], and [`Hook`], a program of the image for any
 //! other orchestrator, or none.
 
+mod check;
 mod child;
 mod config;
+mod family;
+mod files;
 mod hook;
 mod kubeadm;
+mod lines;
+mod record;
 
 use std::fmt;
 use std::future::Future;

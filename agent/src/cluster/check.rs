@@ -1,0 +1,227 @@
+//! What an operator's settings, a join ticket and a member's name may say, before kubeadm sees them.
+//!
+//! kubeadm checks most of it again. It is checked here because kubeadm takes some values as more than a value (a version
+//! may be a URL that it fetches), because a ticket must be complete (kubeadm would make up what it lacks), and because a
+//! refusal should name what is wrong.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
+
+use super::{Member, StepError};
+use crate::life::NodeRole;
+
+/// The files that all control planes share, relative to kubeadm's certificate folder. Source: Kubernetes, "Creating Highly
+/// Available Clusters with kubeadm", manual certificate distribution; nothing else is written, whatever the ticket says.
+const CONTROL_PLANE_FILES: [&str; 8] =
+    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
+/// A certificate or key; the largest are some KiB.
+const MAX_FILE: usize = 64 * 1024;
+/// The node's name becomes the label `kubernetes.io/hostname`, and a label's value is "63 characters or less" (Kubernetes,
+/// "Labels and Selectors").
+const MAX_NODE_NAME: usize = 63;
+/// `ClusterSettings.apiserver_cert_sans`: "at most 32".
+const MAX_SANS: usize = 32;
+/// One CA, and its successor while it is replaced; some more do no harm.
+const MAX_CA_HASHES: usize = 8;
+
+/// The node's own name and its cluster's.
+pub(super) fn member(member: &Member) -> Result<(), StepError> {
+    let Member { node_name, cluster_name, .. } = member;
+    if !is_dns_name(node_name) || node_name.len() > MAX_NODE_NAME {
+        let message = format!(
+            "{node_name:?} is no name for a Kubernetes node: give it lower-case letters, digits, `-` and dots, \
+             at most {MAX_NODE_NAME} characters"
+        );
+        return Err(StepError::new("node-name-refused", message));
+    }
+    if !cluster_name.is_empty() && !is_dns_name(cluster_name) {
+        return Err(settings_refused("cluster name", cluster_name, "a DNS name"));
+    }
+    Ok(())
+}
+
+/// The operator's wishes for a new cluster. Empty ones are kubeadm's defaults.
+pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
+    let given = |value: &str, good: bool| value.is_empty() || good;
+    let version = &settings.kubernetes_version;
+    if !given(version, is_version(version)) {
+        return Err(settings_refused("kubernetes_version", version, "a release like v1.34.4"));
+    }
+    let endpoint = &settings.control_plane_endpoint;
+    if !given(endpoint, Endpoint::parse(endpoint).is_some()) {
+        let expected = "HOST or HOST:PORT, an IPv6 address with a port in brackets";
+        return Err(settings_refused("control_plane_endpoint", endpoint, expected));
+    }
+    for (name, value) in [("pod_cidr", &settings.pod_cidr), ("service_cidr", &settings.service_cidr)] {
+        if !given(value, are_subnets(value)) {
+            return Err(settings_refused(name, value, "a subnet like 10.244.0.0/16, or one of IPv4 and one of IPv6"));
+        }
+    }
+    let names = &settings.apiserver_cert_sans;
+    if names.len() > MAX_SANS {
+        return Err(settings_refused("apiserver_cert_sans", &names.len().to_string(), "at most 32 names"));
+    }
+    match names.iter().find(|name| !is_subject_name(name)) {
+        Some(name) => Err(settings_refused("apiserver_cert_sans", name, "IP addresses and DNS names")),
+        None => Ok(()),
+    }
+}
+
+/// A join ticket. Without token or CA pin kubeadm would trust whoever answers.
+pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepError> {
+    let missing = [
+        ("the API server's endpoint", ticket.api_server_endpoint.is_empty()),
+        ("a bootstrap token", ticket.bootstrap_token.is_empty()),
+        ("the CA's hash", ticket.ca_cert_hashes.is_empty()),
+    ];
+    if let Some((what, _)) = missing.iter().find(|(_, missing)| *missing) {
+        let message = format!("the join ticket lacks {what}; use a join service with the Kubernetes back-end");
+        return Err(StepError::new("ticket-incomplete", message));
+    }
+    if Endpoint::parse(&ticket.api_server_endpoint).is_none_or(|endpoint| endpoint.port.is_none()) {
+        return Err(ticket_refused("its API server's endpoint is not HOST:PORT"));
+    }
+    if !is_token(&ticket.bootstrap_token) {
+        return Err(ticket_refused("its bootstrap token has not the form of one"));
+    }
+    if ticket.ca_cert_hashes.len() > MAX_CA_HASHES || !ticket.ca_cert_hashes.iter().all(|hash| is_ca_hash(hash)) {
+        return Err(ticket_refused("its CA hashes are not a few of `sha256:` and 64 hex digits"));
+    }
+    if role == NodeRole::Worker && !ticket.control_plane_files.is_empty() {
+        return Err(ticket_refused("it has control-plane files for a worker"));
+    }
+    Ok(())
+}
+
+/// The ticket's files, each of the closed list and none twice; all of them for a control plane, because kubeadm would
+/// make a CA of its own for one that lacks.
+pub(super) fn control_plane_files(
+    role: NodeRole,
+    ticket: &ClusterJoin,
+) -> Result<Vec<(&'static str, &[u8])>, StepError> {
+    let mut files: Vec<(&'static str, &[u8])> = Vec::new();
+    for ControlPlaneFile { name, data } in &ticket.control_plane_files {
+        let Some(known) = CONTROL_PLANE_FILES.iter().find(|known| *known == name) else {
+            return Err(ticket_refused("it names a control-plane file that kubeadm does not know"));
+        };
+        if files.iter().any(|(seen, _)| seen == known) {
+            return Err(ticket_refused(&format!("it has {known:?} twice")));
+        }
+        if data.is_empty() || data.len() > MAX_FILE {
+            return Err(ticket_refused(&format!("its {known:?} has {} bytes", data.len())));
+        }
+        files.push((*known, data));
+    }
+    let lacks = |name: &&&str| !files.iter().any(|(seen, _)| seen == *name);
+    match CONTROL_PLANE_FILES.iter().find(lacks) {
+        Some(name) if role != NodeRole::Worker => {
+            let message =
+                format!("the join ticket lacks {name:?}, which a control plane needs; look at the join service");
+            Err(StepError::new("ticket-incomplete", message))
+        }
+        _ => Ok(files),
+    }
+}
+
+/// Where an API server is.
+pub(super) struct Endpoint {
+    /// `None` if the host is a DNS name.
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+}
+
+impl Endpoint {
+    /// `HOST`, `HOST:PORT` or `[IPv6]:PORT`; `None` if it is none of them.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Ok(address) = text.parse() {
+            return Some(Self { address: Some(address), port: None });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, Some(parse_port(port)?)),
+            None => (text, None),
+        };
+        if let Some(inner) = host.strip_prefix('[') {
+            let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
+            return Some(Self { address: Some(address.into()), port });
+        }
+        match host.parse() {
+            Ok(IpAddr::V6(_)) => None,
+            Ok(address) => Some(Self { address: Some(address), port }),
+            Err(_) => is_dns_name(host).then_some(Self { address: None, port }),
+        }
+    }
+}
+
+/// `vMAJOR.MINOR.PATCH`, with or without a pre-release. kubeadm would take labels like `stable-1` too, and fetch their
+/// meaning from the internet.
+pub(super) fn is_version(text: &str) -> bool {
+    let Some(text) = text.strip_prefix('v').filter(|text| text.len() <= 64) else { return false };
+    let (release, pre) = text.split_once('-').map_or((text, None), |(release, pre)| (release, Some(pre)));
+    let is_number = |part: &str| (1..=4).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let is_identifier = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    release.split('.').count() == 3
+        && release.split('.').all(is_number)
+        && pre.is_none_or(|pre| pre.split('.').all(is_identifier))
+}
+
+fn parse_port(text: &str) -> Option<u16> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|port| digits && *port != 0)
+}
+
+/// One subnet, or two of different families.
+fn are_subnets(text: &str) -> bool {
+    let subnets = text.split(',').map(subnet).collect::<Option<Vec<_>>>();
+    match subnets.as_deref() {
+        Some([_]) => true,
+        Some([one, other]) => one.is_ipv4() != other.is_ipv4(),
+        _ => false,
+    }
+}
+
+fn subnet(text: &str) -> Option<IpAddr> {
+    let (address, prefix) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let digits = prefix.bytes().all(|b| b.is_ascii_digit());
+    (digits && prefix.parse::<u8>().is_ok_and(|prefix| prefix <= longest)).then_some(address)
+}
+
+fn is_subject_name(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok() || is_dns_name(text.strip_prefix("*.").unwrap_or(text))
+}
+
+/// RFC 1123 subdomain.
+fn is_dns_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// `[a-z0-9]{6}.[a-z0-9]{16}` (Kubernetes, "Authenticating with Bootstrap Tokens").
+fn is_token(text: &str) -> bool {
+    let is_part =
+        |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    text.split_once('.').is_some_and(|(id, secret)| is_part(id, 6) && is_part(secret, 16))
+}
+
+/// "sha256:" and the hex digest of the CA's Subject Public Key Info (kubeadm reference, `caCertHashes`).
+fn is_ca_hash(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+fn settings_refused(what: &str, got: &str, expected: &str) -> StepError {
+    let got = got.chars().take(80).collect::<String>();
+    StepError::new("settings-refused", format!("{what} is {got:?}; it takes {expected}"))
+}
+
+fn ticket_refused(why: &str) -> StepError {
+    StepError::new("ticket-refused", format!("the join ticket is not acceptable: {why}; look at the join service"))
+}
+
+#[cfg(test)]
+#[path = "check_tests.rs"]
+mod tests;

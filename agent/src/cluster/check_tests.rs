@@ -1,0 +1,199 @@
+use super::*;
+
+fn good_ticket() -> ClusterJoin {
+    let mut ticket = ClusterJoin::default();
+    ticket.api_server_endpoint = "10.0.0.1:6443".into();
+    ticket.bootstrap_token = "abcdef.0123456789abcdef".into();
+    ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
+    ticket
+}
+
+fn with_files(names: &[&str]) -> ClusterJoin {
+    let mut ticket = good_ticket();
+    let file = |name: &&str| {
+        let mut file = ControlPlaneFile::default();
+        file.name = (*name).into();
+        file.data = b"PEM".to_vec();
+        file
+    };
+    ticket.control_plane_files = names.iter().map(file).collect();
+    ticket
+}
+
+fn node(name: &str) -> Member {
+    Member {
+        node_name: name.into(),
+        role: NodeRole::Worker,
+        cluster_id: String::new(),
+        cluster_name: String::new(),
+        disk: String::new(),
+    }
+}
+
+#[test]
+fn a_name_with_dots_is_a_name_and_one_too_long_for_a_label_is_not() {
+    assert!(member(&node("edge-1.plant-7.example.org")).is_ok());
+    for bad in ["", "Edge", "a..b", "-a", "a/b", "--config=x", &"a".repeat(64), &["a"; 33].join(".")] {
+        assert_eq!(member(&node(bad)).unwrap_err().code, "node-name-refused", "{bad}");
+    }
+}
+
+#[test]
+fn endpoints_of_both_families_and_names() {
+    let parsed = |text| Endpoint::parse(text).map(|e| (e.address.map(|a| a.to_string()), e.port));
+    let v6 = || Some("fd00::1".to_owned());
+    assert_eq!(parsed("fd00::1"), Some((v6(), None)));
+    assert_eq!(parsed("[fd00::1]:6443"), Some((v6(), Some(6443))));
+    assert_eq!(parsed("10.0.0.1:1"), Some((Some("10.0.0.1".into()), Some(1))));
+    assert_eq!(parsed("api.plant.example"), Some((None, None)));
+    assert_eq!(parsed("api:6443"), Some((None, Some(6443))));
+    for bad in [
+        "",
+        ":6443",
+        "a:",
+        "a:0",
+        "a:+1",
+        "a:65536",
+        "[fd00::1",
+        "[fd00::1]",
+        "[10.0.0.1]:1",
+        "fd00::1:99999",
+        "a b:1",
+        "https://a:1",
+        "a/b:1",
+        "[fe80::1%eth0]:1",
+        "a\n:1",
+        "user@a:1",
+    ] {
+        assert!(Endpoint::parse(bad).is_none(), "{bad}");
+    }
+}
+
+#[test]
+fn a_version_that_kubeadm_would_fetch_from_the_internet_is_refused() {
+    for good in ["v1.34.4", "v1.35.0-rc.1", "v1.35.0-alpha.3.12-x"] {
+        assert!(is_version(good), "{good}");
+    }
+    for bad in [
+        "stable-1",
+        "latest",
+        "ci/latest",
+        "1.34.4",
+        "v1.34",
+        "v1.34.4.1",
+        "v1.34.x",
+        "v1.34.4-",
+        "v1.34.4+a",
+        "v",
+        "https://evil.example/version",
+        "v1.34.4\n",
+        "v1..4",
+        "v1.34.44444",
+    ] {
+        assert!(!is_version(bad), "{bad}");
+        if !bad.is_empty() {
+            let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
+            assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+        }
+    }
+}
+
+#[test]
+fn subnets_are_one_of_a_family() {
+    for good in ["10.244.0.0/16", "fd00:1::/48", "10.244.0.0/16,fd00:1::/48"] {
+        assert!(are_subnets(good), "{good}");
+    }
+    for bad in [
+        "",
+        "10.244.0.0",
+        "10.0.0.0/33",
+        "fd00::/129",
+        "10.0.0.0/+8",
+        "10.0.0.0/8,10.1.0.0/16",
+        "a/8",
+        "10.0.0.0/8, fd00::/48",
+        "10.0.0.0/8,fd00::/48,fd01::/48",
+    ] {
+        assert!(!are_subnets(bad), "{bad}");
+    }
+}
+
+#[test]
+fn settings_without_wishes_and_with_good_ones_pass() {
+    assert!(settings(&ClusterSettings::default()).is_ok());
+    let mut wish = ClusterSettings { control_plane_endpoint: "[fd00::1]:6443".into(), ..ClusterSettings::default() };
+    wish.apiserver_cert_sans = vec!["*.plant.example".into(), "10.0.0.1".into(), "fd00::1".into()];
+    assert!(settings(&wish).is_ok());
+    wish.apiserver_cert_sans = vec!["a".into(); 33];
+    assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+    wish.apiserver_cert_sans = vec!["a\n---".into()];
+    assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+}
+
+#[test]
+fn a_ticket_without_token_or_ca_pin_is_incomplete_and_names_what_lacks() {
+    assert!(ticket(NodeRole::Worker, &good_ticket()).is_ok());
+    let mut unpinned = good_ticket();
+    unpinned.ca_cert_hashes.clear();
+    let error = ticket(NodeRole::Worker, &unpinned).unwrap_err();
+    assert_eq!(error.code, "ticket-incomplete");
+    assert!(error.message.contains("CA's hash"), "{error}");
+    let mut open = good_ticket();
+    open.bootstrap_token = String::new();
+    assert_eq!(ticket(NodeRole::Worker, &open).unwrap_err().code, "ticket-incomplete");
+}
+
+#[test]
+fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
+    let spoil: [fn(&mut ClusterJoin); 7] = [
+        |t| t.api_server_endpoint = "10.0.0.1".into(),
+        |t| t.api_server_endpoint = "fd00::1:6443".into(),
+        |t| t.bootstrap_token = "abcdef.0123456789ABCDEF".into(),
+        |t| t.bootstrap_token = "abcdef.0123456789abcdef\n".into(),
+        |t| t.ca_cert_hashes = vec!["sha256:ab".into()],
+        |t| t.ca_cert_hashes = vec!["md5:".to_owned() + &"ab".repeat(32)],
+        |t| t.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32)); 9],
+    ];
+    for (case, spoil) in spoil.iter().enumerate() {
+        let mut spoilt = good_ticket();
+        spoil(&mut spoilt);
+        let error = ticket(NodeRole::Worker, &spoilt).unwrap_err();
+        assert_eq!(error.code, "ticket-refused", "case {case}");
+        assert!(!error.message.contains("abcdef"), "{error}");
+    }
+}
+
+#[test]
+fn a_worker_is_never_given_the_clusters_keys() {
+    let generous = with_files(&CONTROL_PLANE_FILES);
+    assert_eq!(ticket(NodeRole::Worker, &generous).unwrap_err().code, "ticket-refused");
+    assert!(ticket(NodeRole::ControlPlane, &generous).is_ok());
+}
+
+#[test]
+fn a_file_outside_the_closed_list_twice_empty_or_huge_is_refused() {
+    let code = |ticket: &ClusterJoin| control_plane_files(NodeRole::ControlPlane, ticket).unwrap_err().code;
+    for name in ["../admin.conf", "/etc/shadow", "etcd/../ca.key", "ca.crt\0", "", "CA.crt", "etcd", "etcd/server.key"]
+    {
+        assert_eq!(code(&with_files(&[name])), "ticket-refused", "{name}");
+    }
+    assert_eq!(code(&with_files(&["ca.crt", "ca.crt"])), "ticket-refused");
+    for data in [vec![], vec![0; MAX_FILE + 1]] {
+        let mut ticket = with_files(&CONTROL_PLANE_FILES);
+        ticket.control_plane_files[3].data = data;
+        assert_eq!(code(&ticket), "ticket-refused");
+    }
+}
+
+#[test]
+fn a_control_plane_without_one_of_its_files_would_make_its_own_ca_and_is_refused() {
+    assert_eq!(control_plane_files(NodeRole::ControlPlane, &with_files(&CONTROL_PLANE_FILES)).unwrap().len(), 8);
+    for left_out in CONTROL_PLANE_FILES {
+        let names = CONTROL_PLANE_FILES.iter().copied().filter(|name| *name != left_out).collect::<Vec<_>>();
+        let ticket = with_files(&names);
+        let error = control_plane_files(NodeRole::ControlPlane, &ticket).unwrap_err();
+        assert_eq!(error.code, "ticket-incomplete");
+        assert!(error.message.contains(left_out), "{error}");
+    }
+    assert!(control_plane_files(NodeRole::Worker, &good_ticket()).unwrap().is_empty());
+}

@@ -1,0 +1,114 @@
+//! Files that only root reads.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use latchkey_keys::SecretVec;
+use zeroize::Zeroizing;
+
+use super::StepError;
+
+/// A file that is gone when this value is, however the step ends.
+pub(super) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// Writes the file.
+    pub(super) fn write(path: PathBuf, data: &[u8]) -> Result<Self, StepError> {
+        let scratch = Self(path);
+        write(&scratch.0, data)?;
+        Ok(scratch)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // In memory, and only root reads it: should it stay, it ends with this boot.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Writes a file with mode 0600, in folders of 0700 where there are none yet; a crash leaves the old one or the new one.
+pub(super) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
+    let write = || {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let mut new = path.as_os_str().to_owned();
+        new.push(".new");
+        // Whatever lies there, an earlier try's file or a link: it is not written through.
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(data)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)?;
+        File::open(folder)?.sync_all()
+    };
+    write().map_err(|e| error(path, &e))
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(super) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
+    let read = || {
+        // One byte more than allowed, so that the buffer never grows and leaves copies behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(limit + 1));
+        File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > limit {
+            return Err(std::io::Error::other(format!("is longer than {limit} bytes")));
+        }
+        Ok(SecretVec::from_slice(&bytes))
+    };
+    read().map_err(|e| error(path, &e))
+}
+
+pub(super) fn error(path: &Path, error: &std::io::Error) -> StepError {
+    StepError::new("step-file", format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_file_and_its_folders_are_for_root_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
+        let path = folder.join("pki/etcd/ca.key");
+        write(&path, b"key").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
+        let victim = folder.join("victim");
+        std::fs::write(&victim, "theirs").unwrap();
+        symlink(&victim, folder.join("file.new")).unwrap();
+        symlink(&victim, folder.join("file")).unwrap();
+        write(&folder.join("file"), b"ours").unwrap();
+        assert_eq!(std::fs::read(&victim).unwrap(), b"theirs");
+        assert_eq!(read(&folder.join("file"), 4).unwrap().expose(), b"ours");
+        assert_eq!(read(&folder.join("file"), 3).unwrap_err().code, "step-file");
+    }
+
+    #[test]
+    fn a_scratch_file_goes_with_its_owner() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
+        let scratch = Scratch::write(folder.join("config"), b"token").unwrap();
+        assert!(scratch.path().exists());
+        drop(scratch);
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
+    }
+}

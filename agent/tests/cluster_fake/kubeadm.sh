@@ -1,0 +1,43 @@
+#!/bin/sh
+# FakeKubeadm: records how it is called (tests/cluster_fake/mod.rs), then does as told, then leaves what kubeadm leaves.
+here=$(dirname "$0")
+etc=$here/etc
+echo "kubeadm $*" >>"$here/calls"
+call=$(grep -c . "$here/calls")
+nth=$(grep -c "^kubeadm $1" "$here/calls")
+
+tr '\0' ' ' <"/proc/$$/cmdline" >"$here/$call.argv"
+tr '\0' '\n' <"/proc/$$/environ" >"$here/$call.environ"
+cat >"$here/$call.stdin"
+config=
+case ${2-} in
+    --config=*)
+        config=${2#--config=}
+        cp "$config" "$here/$call.config"
+        stat -c %a "$config" "$(dirname "$config")" >"$here/$call.mode"
+        ;;
+esac
+[ ! -d "$etc" ] || find "$etc" -type f -printf '%m %P\n' | sort >"$here/$call.files"
+
+if [ -n "$config" ] && [ -e "$here/real" ]; then
+    # Stands in for the real one, which judges the configuration.
+    "$(cat "$here/real")" config validate "--config=$config" >&2 || exit 1
+fi
+if [ -e "$here/kubeadm.$1.$nth.does" ]; then
+    . "$here/kubeadm.$1.$nth.does"
+fi
+case $1 in
+    version) if [ -e "$here/real" ]; then "$(cat "$here/real")" "$@"; else echo v1.34.4; fi ;;
+    init)
+        mkdir -p "$etc/manifests" "$etc/pki"
+        echo key >"$etc/pki/ca.key"
+        echo "kubeconfig of init $nth" >"$etc/admin.conf"
+        echo kubelet >"$etc/kubelet.conf"
+        ;;
+    join)
+        mkdir -p "$etc/manifests"
+        echo kubelet >"$etc/kubelet.conf"
+        ;;
+    reset) rm -rf "$etc/manifests" "$etc/pki" "$etc/admin.conf" "$etc/kubelet.conf" ;;
+    *) exit 64 ;;
+esac

@@ -1,0 +1,111 @@
+//! A node whose kubeadm and systemctl are fakes (`kubeadm.sh`, `systemctl.sh`) that record how they are called.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, StepError, Work};
+use latchkey_agent::life::NodeRole;
+use latchkey_api::v1::{ClusterJoin, ControlPlaneFile};
+
+/// Has the form of a token, and is found wherever it leaks.
+pub(crate) const TOKEN: &str = "secret.0123456789abcdef";
+
+pub(crate) const CONTROL_PLANE_FILES: [&str; 8] =
+    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
+
+/// A folder with the fakes, their records, and the node's own folders `etc` and `run`.
+pub(crate) struct FakeKubeadm {
+    folder: tempfile::TempDir,
+}
+
+/// What a step told, and how it ended.
+pub(crate) struct Ran {
+    pub(crate) result: Result<Done, StepError>,
+    pub(crate) lines: Vec<String>,
+}
+
+impl FakeKubeadm {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake");
+        for name in ["kubeadm", "systemctl"] {
+            // Linked, not written: a script that was written a moment ago may still be open in a process that another
+            // test forks ("text file busy").
+            symlink(scripts.join(format!("{name}.sh")), folder.path().join(name)).unwrap();
+        }
+        Self { folder }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Shell commands for the `nth` call of `program` with `verb`, before it does what it would.
+    pub(crate) fn on(&self, program: &str, verb: &str, nth: u32, script: &str) {
+        fs::write(self.path(&format!("{program}.{verb}.{nth}.does")), script).unwrap();
+    }
+
+    pub(crate) fn step(&self) -> Kubeadm {
+        Kubeadm {
+            program: self.path("kubeadm").display().to_string(),
+            systemctl: self.path("systemctl").display().to_string(),
+            folder: self.path("etc"),
+            run: self.path("run"),
+            limit: Duration::from_mins(1),
+        }
+    }
+
+    pub(crate) fn run(&self, member: &Member, work: &Work) -> Ran {
+        let mut lines = Vec::new();
+        let mut progress = |line: &str| lines.push(line.to_owned());
+        let result = smol::block_on(self.step().run(member, work, &mut progress));
+        Ran { result, lines }
+    }
+
+    /// Each call so far, in order, without the configuration's path.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.path("calls")).unwrap_or_default();
+        let argument = format!(" --config={}", self.path("run/kubeadm.json").display());
+        text.lines().map(|line| line.replace(&argument, "")).collect()
+    }
+
+    /// The records of all calls whose name ends like this: `argv`, `environ`, `stdin`, `mode`, `files`, `config`.
+    pub(crate) fn records(&self, kind: &str) -> Vec<String> {
+        (1..=self.calls().len())
+            .filter_map(|nth| fs::read(self.path(&format!("{nth}.{kind}"))).ok())
+            .map(|bytes| String::from_utf8(bytes).unwrap())
+            .collect()
+    }
+}
+
+pub(crate) fn member(role: NodeRole) -> Member {
+    Member {
+        node_name: "edge-1.plant-7.example".into(),
+        role,
+        cluster_id: "ab".repeat(32),
+        cluster_name: "plant".into(),
+        disk: "/dev/mapper/state".into(),
+    }
+}
+
+pub(crate) fn ticket() -> ClusterJoin {
+    let mut ticket = ClusterJoin::default();
+    ticket.api_server_endpoint = "192.0.2.1:6443".into();
+    ticket.bootstrap_token = TOKEN.into();
+    ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
+    ticket
+}
+
+pub(crate) fn control_plane_ticket() -> ClusterJoin {
+    let file = |name: &&str| {
+        let mut file = ControlPlaneFile::default();
+        file.name = (*name).into();
+        file.data = format!("PEM of {name}").into_bytes();
+        file
+    };
+    let mut ticket = ticket();
+    ticket.control_plane_files = CONTROL_PLANE_FILES.iter().map(file).collect();
+    ticket
+}

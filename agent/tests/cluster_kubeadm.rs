@@ -1,0 +1,238 @@
+//! The Kubernetes cluster step, with a kubeadm that records how it is called.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cluster_fake;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, ticket};
+use latchkey_agent::cluster::{ClusterStep as _, Work};
+use latchkey_agent::life::NodeRole;
+use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use smol::future::FutureExt as _;
+
+const START: &str = "systemctl start kubelet.service";
+
+fn init() -> Work {
+    Work::Init(ClusterSettings::default())
+}
+
+#[test]
+fn init_asks_for_the_version_runs_once_starts_the_kubelet_and_returns_the_kubeconfig() {
+    let fake = FakeKubeadm::new();
+    let ran = fake.run(&member(NodeRole::First), &init());
+    assert_eq!(ran.result.unwrap().admin_config.expose(), b"kubeconfig of init 1\n");
+    assert_eq!(fake.calls(), ["kubeadm version --output=short", "kubeadm init", START]);
+    let configs = fake.records("config");
+    assert!(configs[0].contains("\"v1.34.4\"") && configs[0].contains("\"edge-1.plant-7.example\""), "{configs:?}");
+}
+
+#[test]
+fn a_worker_joins_without_admin_configuration() {
+    let fake = FakeKubeadm::new();
+    let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
+    assert!(ran.result.unwrap().admin_config.is_empty());
+    assert_eq!(fake.calls(), ["kubeadm join", START]);
+    assert_eq!(fake.records("files"), ["600 latchkey.json\n"]);
+}
+
+#[test]
+fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
+    let fake = FakeKubeadm::new();
+    fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap();
+    let mut expected = CONTROL_PLANE_FILES.map(|name| format!("600 pki/{name}\n")).to_vec();
+    expected.push("600 latchkey.json\n".into());
+    expected.sort();
+    assert_eq!(fake.records("files"), [expected.concat()]);
+    assert_eq!(fs::read(fake.path("etc/pki/etcd/ca.key")).unwrap(), b"PEM of etcd/ca.key");
+    assert_eq!(fs::metadata(fake.path("etc/pki/etcd")).unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_reboot_starts_the_kubelet_and_nothing_else() {
+    let fake = FakeKubeadm::new();
+    fake.run(&member(NodeRole::Worker), &Work::Start).result.unwrap();
+    assert_eq!(fake.calls(), [START]);
+    assert!(!fake.path("etc").exists());
+}
+
+#[test]
+fn the_token_is_in_a_file_of_root_for_a_while_and_nowhere_else() {
+    let fake = FakeKubeadm::new();
+    let ran = fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket()));
+    ran.result.unwrap();
+    for kind in ["argv", "environ", "stdin", "files"] {
+        let records = fake.records(kind);
+        assert_eq!(records.len(), 1, "{kind}");
+        assert!(!records[0].contains("secret") && !records[0].contains("PEM"), "{kind}: {records:?}");
+    }
+    assert!(fake.records("config")[0].contains(TOKEN));
+    assert_eq!(fake.records("mode"), ["600\n700\n"]);
+    assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
+    assert!(!ran.lines.concat().contains("secret"));
+}
+
+#[test]
+fn a_kubeadm_that_prints_its_configuration_gives_no_token_away() {
+    let fake = FakeKubeadm::new();
+    for nth in 1..=3 {
+        fake.on("kubeadm", "join", nth, "cat $config; cat $config >&2; tr '\\n' ' ' <$config >&2; exit 1");
+    }
+    let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
+    let error = ran.result.unwrap_err();
+    let told = format!("{error:?} {}", ran.lines.concat());
+    assert!(told.contains("apiServerEndpoint"), "{told}");
+    assert!(!told.contains("secret.") && !told.contains("0123456789abcdef"), "{told}");
+    assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_failed_try_is_reset_and_tried_again() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, "mkdir -p $etc/pki; exit 1");
+    fake.on("kubeadm", "join", 2, "exit 1");
+    let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
+    ran.result.unwrap();
+    let expected = ["kubeadm join", "kubeadm reset", "kubeadm join", "kubeadm reset", "kubeadm join", START];
+    assert_eq!(fake.calls(), expected);
+    assert!(ran.lines.iter().any(|line| line.starts_with("try 1 of 3 failed: step-failed")), "{:?}", ran.lines);
+}
+
+#[test]
+fn the_third_failure_is_the_last_and_says_why() {
+    let fake = FakeKubeadm::new();
+    for nth in 1..=3 {
+        let script = format!("echo '[preflight] try {nth}'; echo 'error: no route to the API server' >&2; exit 1");
+        fake.on("kubeadm", "join", nth, &script);
+    }
+    let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+    assert_eq!(error.code, "step-failed");
+    assert!(error.message.ends_with("kubeadm join ended with exit status: 1: error: no route to the API server"));
+    assert!(error.log_tail.contains("[preflight] try 3") && !error.log_tail.contains("try 2"), "{}", error.log_tail);
+    assert_eq!(fake.calls().iter().filter(|call| *call == "kubeadm join").count(), 3);
+}
+
+#[test]
+fn a_reset_or_a_kubelet_that_fails_is_a_failed_try() {
+    let fake = FakeKubeadm::new();
+    fake.on("systemctl", "start", 1, "exit 5");
+    fake.on("kubeadm", "reset", 1, "exit 1");
+    fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    let calls = fake.calls();
+    let expected = ["kubeadm init", START, "kubeadm reset", "kubeadm reset", "kubeadm init", START];
+    assert_eq!(calls[1..], expected);
+}
+
+#[test]
+fn a_kubeadm_that_hangs_is_not_tried_again() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, "exec sleep 600");
+    let step = latchkey_agent::cluster::Kubeadm { limit: std::time::Duration::from_secs(1), ..fake.step() };
+    let (member, work) = (member(NodeRole::Worker), Work::Join(ticket()));
+    let error = smol::block_on(step.run(&member, &work, &mut |_: &str| {})).unwrap_err();
+    assert_eq!(error.code, "step-timeout");
+    assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
+}
+
+/// Runs a step until kubeadm is in the middle of `init`, and drops it.
+fn interrupt_init(fake: &FakeKubeadm) {
+    fake.on("kubeadm", "init", 1, "mkdir -p $etc/manifests; echo half >$etc/admin.conf; echo in the middle; sleep 600");
+    let (told, heard) = smol::channel::unbounded();
+    let mut progress = |line: &str| {
+        if line == "in the middle" {
+            told.try_send(()).unwrap();
+        }
+    };
+    let (step, member, work) = (fake.step(), member(NodeRole::First), init());
+    let run = async { step.run(&member, &work, &mut progress).await.is_ok() };
+    let crash = async { heard.recv().await.is_err() };
+    assert!(!smol::block_on(run.or(crash)));
+    assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0, "the configuration outlived its step");
+}
+
+#[test]
+fn a_crash_in_the_middle_is_reset_first_and_then_done_anew() {
+    let fake = FakeKubeadm::new();
+    interrupt_init(&fake);
+    let done = fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    assert_eq!(done.admin_config.expose(), b"kubeconfig of init 2\n");
+    assert_eq!(fake.calls()[2..], ["kubeadm version --output=short", "kubeadm reset", "kubeadm init", START]);
+}
+
+#[test]
+fn a_crash_after_the_end_does_not_make_a_second_cluster() {
+    let fake = FakeKubeadm::new();
+    fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    let again = fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    assert_eq!(again.admin_config.expose(), b"kubeconfig of init 1\n");
+    assert_eq!(fake.calls().iter().filter(|call| *call == "kubeadm init").count(), 1);
+    assert!(!fake.calls().contains(&"kubeadm reset".into()));
+}
+
+#[test]
+fn files_of_somebody_else_are_refused_and_left_alone() {
+    for trace in ["admin.conf", "kubelet.conf", "pki/ca.key"] {
+        let fake = FakeKubeadm::new();
+        fs::create_dir_all(fake.path("etc/pki")).unwrap();
+        fs::write(fake.path("etc").join(trace), "theirs").unwrap();
+        let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+        assert_eq!(error.code, "cluster-files-foreign");
+        assert!(fake.calls().is_empty());
+        assert_eq!(fs::read(fake.path("etc").join(trace)).unwrap(), b"theirs");
+    }
+}
+
+#[test]
+fn a_member_of_another_cluster_is_not_reset() {
+    let fake = FakeKubeadm::new();
+    fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    let mut other = member(NodeRole::First);
+    other.cluster_id = "cd".repeat(32);
+    let calls = fake.calls().len();
+    assert_eq!(fake.run(&other, &init()).result.unwrap_err().code, "cluster-files-foreign");
+    assert_eq!(fake.calls().len(), calls + 1, "only the version is asked for");
+    assert!(fake.path("etc/admin.conf").exists());
+}
+
+#[test]
+fn a_record_that_is_malformed_is_no_permission_to_reset() {
+    for text in ["", "{}", "{\"version\":1,\"finished\":false,\"extra\":1}", &"[".repeat(20_000)] {
+        let fake = FakeKubeadm::new();
+        fs::create_dir(fake.path("etc")).unwrap();
+        fs::write(fake.path("etc/latchkey.json"), text).unwrap();
+        let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+        assert!(matches!(error.code, "cluster-files-foreign" | "step-file"), "{error}");
+        assert!(fake.calls().is_empty());
+    }
+}
+
+#[test]
+fn a_hostile_ticket_starts_nothing_and_writes_nothing() {
+    let spoil: [fn(&mut ClusterJoin); 6] = [
+        |t| t.control_plane_files[0].name = "../../outside".into(),
+        |t| t.control_plane_files[0].name = "/outside".into(),
+        |t| drop(t.control_plane_files.pop()),
+        |t| t.ca_cert_hashes.clear(),
+        |t| t.api_server_endpoint = "x\n---\nkind: ClusterConfiguration".into(),
+        |t| t.bootstrap_token = "x\"}}\nkind: Evil".into(),
+    ];
+    for (case, spoil) in spoil.iter().enumerate() {
+        let fake = FakeKubeadm::new();
+        let mut ticket = control_plane_ticket();
+        spoil(&mut ticket);
+        let error = fake.run(&member(NodeRole::ControlPlane), &Work::Join(ticket)).result.unwrap_err();
+        assert!(error.code.starts_with("ticket-"), "case {case}: {error}");
+        assert!(fake.calls().is_empty() && !fake.path("etc").exists() && !fake.path("run").exists(), "case {case}");
+    }
+}
+
+#[test]
+fn a_kubeadm_that_is_missing_is_named_at_once() {
+    let fake = FakeKubeadm::new();
+    fs::remove_file(fake.path("kubeadm")).unwrap();
+    let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+    assert_eq!(error.code, "step-not-started");
+    assert!(error.message.contains("put it into the image"), "{error}");
+}

@@ -1,0 +1,124 @@
+//! What the cluster step writes, judged by the real kubeadm (`just e2e-kubeadm` builds it).
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cluster_fake;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+
+use cluster_fake::{FakeKubeadm, control_plane_ticket, member, ticket};
+use latchkey_agent::cluster::Work;
+use latchkey_agent::life::NodeRole;
+use latchkey_api::v1::ClusterSettings;
+
+/// The version of `qemu-tests/kubernetes/go.mod`.
+const VERSION: &str = "v1.34.4";
+
+/// `LATCHKEY_KUBEADM`, or the one in the cache that `just e2e-kubeadm` fills.
+fn real_kubeadm() -> Option<PathBuf> {
+    static SAID: Once = Once::new();
+    let named = std::env::var_os("LATCHKEY_KUBEADM").filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(path) = &named {
+        assert!(path.is_file(), "LATCHKEY_KUBEADM names {}, which is not there", path.display());
+    }
+    let cached = || {
+        let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+        let cache =
+            std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home)?;
+        Some(cache.join("latchkey/kubernetes").join(VERSION).join("kubeadm")).filter(|path| path.is_file())
+    };
+    let found = named.or_else(cached);
+    if found.is_none() {
+        // Past the test harness, which would keep the line of a test that passes to itself; once for all tests.
+        let line = b"skipped: no real kubeadm here; with Go 1.24 or newer, `just e2e-kubeadm` builds it\n";
+        SAID.call_once(|| std::io::stderr().write_all(line).unwrap());
+    }
+    found
+}
+
+fn version(kubeadm: &Path) -> String {
+    let printed = Command::new(kubeadm).args(["version", "--output=short"]).output().unwrap();
+    String::from_utf8(printed.stdout).unwrap().trim().into()
+}
+
+/// A step whose kubeadm has each configuration judged by the real one, and fails if that says no.
+fn judged() -> Option<FakeKubeadm> {
+    let fake = FakeKubeadm::new();
+    std::fs::write(fake.path("real"), real_kubeadm()?.as_os_str().as_encoded_bytes()).unwrap();
+    Some(fake)
+}
+
+#[test]
+fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
+    let Some(kubeadm) = real_kubeadm() else { return };
+    let mut full = ClusterSettings {
+        kubernetes_version: version(&kubeadm),
+        control_plane_endpoint: "[fd00::1]:6443".into(),
+        pod_cidr: "10.244.0.0/16,fd00:10::/56".into(),
+        service_cidr: "10.96.0.0/12,fd00:20::/112".into(),
+        ..ClusterSettings::default()
+    };
+    full.apiserver_cert_sans = vec!["*.plant.example".into(), "192.0.2.7".into(), "fd00::7".into()];
+    let endpoint = |text: &str| ClusterSettings { control_plane_endpoint: text.into(), ..ClusterSettings::default() };
+    let wishes = [
+        ClusterSettings::default(),
+        full,
+        endpoint("fd00::1"),
+        endpoint("192.0.2.1"),
+        endpoint("api.plant.example:443"),
+    ];
+    for settings in wishes {
+        let Some(fake) = judged() else { return };
+        let shown = format!("{settings:?}");
+        let ran = fake.run(&member(NodeRole::First), &Work::Init(settings));
+        assert!(ran.result.is_ok(), "{shown}: {:?}", ran.result);
+        assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
+    }
+}
+
+#[test]
+fn the_real_kubeadm_accepts_how_a_node_joins() {
+    for endpoint in ["192.0.2.1:6443", "[fd00::1]:6443", "api.plant.example:6443"] {
+        for (role, mut ticket) in [(NodeRole::Worker, ticket()), (NodeRole::ControlPlane, control_plane_ticket())] {
+            let Some(fake) = judged() else { return };
+            ticket.api_server_endpoint = endpoint.into();
+            let ran = fake.run(&member(role), &Work::Join(ticket));
+            assert!(ran.result.is_ok(), "{endpoint}: {:?}", ran.result);
+            assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
+        }
+    }
+}
+
+#[test]
+fn the_real_kubeadm_accepts_how_a_failed_try_is_reset() {
+    let Some(fake) = judged() else { return };
+    fake.on("kubeadm", "join", 1, "exit 1");
+    let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
+    assert!(ran.result.is_ok(), "{:?}", ran.result);
+    assert!(fake.records("config")[1].contains("ResetConfiguration"));
+}
+
+#[test]
+fn the_judge_is_a_judge() {
+    let Some(fake) = judged() else { return };
+    let refused = |text: &str| {
+        std::fs::write(fake.path("wrong.json"), text).unwrap();
+        let path = format!("--config={}", fake.path("wrong.json").display());
+        let judged = Command::new(real_kubeadm().unwrap()).args(["config", "validate", &path]).output().unwrap();
+        assert!(!judged.status.success(), "{text} was accepted");
+    };
+    refused(r#"{"apiVersion":"kubeadm.k8s.io/v1beta4","kind":"JoinConfiguration","discovery":{"no":1}}"#);
+    refused(r#"{"apiVersion":"kubeadm.k8s.io/v1beta4","kind":"ResetConfiguration","forced":true}"#);
+}
+
+#[test]
+fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
+    let Some(kubeadm) = real_kubeadm() else { return };
+    let run = |arguments: &[&str]| Command::new(&kubeadm).args(arguments).output().unwrap();
+    let help = run(&["join", "phase", "control-plane-prepare", "download-certs", "--help"]);
+    assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("download-certs"));
+    assert!(std::env::var_os("LATCHKEY_KUBEADM").is_some() || version(&kubeadm) == VERSION, "{}", version(&kubeadm));
+}
