@@ -34,6 +34,11 @@ e2e name *arguments:
 e2e-boot:
     just e2e measured_boot
 
+# The real kubeadm judges what the agent writes for it; built with Go, once
+e2e-kubeadm:
+    qemu-tests/kubernetes/build kubeadm
+    cargo test --package latchkey-agent --test cluster_real_kubeadm
+
 # Regenerates the checked-in protobuf types, without protoc
 codegen:
     cargo run --package latchkey-api-codegen
