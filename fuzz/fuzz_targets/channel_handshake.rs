@@ -1,0 +1,67 @@
+//! Both ends of the handshake against a peer that says what it likes: two messages, a line each. Nobody who has no TPM
+//! gets through.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use latchkey_attestation::{Policy, ReferenceValues, References};
+use latchkey_channel::frame::decode;
+use latchkey_channel::handshake::{AwaitHello, Start};
+use latchkey_channel::message::{Evidence, Identity};
+use latchkey_channel::tls::Session;
+use latchkey_channel::{LockDemand, NoProof, Nonce, PinnedKeyProver, Prover, Role, SpkiHash, Terms, TpmAppraiser};
+use libfuzzer_sys::fuzz_target;
+
+/// The recordings' certificates are valid then.
+const NOW: u64 = 1_800_000_000;
+
+struct World {
+    client: Terms,
+    server: Terms,
+}
+
+static WORLD: LazyLock<World> = LazyLock::new(|| {
+    let policy = include_bytes!("../../attestation/tests/fixtures/ek-p384-chain/policy.json");
+    let reference = include_bytes!("../../attestation/tests/fixtures/ek-p384-chain/reference.json");
+    let policy = Policy::from_json(policy).expect("the fixture's policy");
+    let reference = ReferenceValues::from_json(reference).expect("the fixture's reference values");
+    let references = References::new(&policy, vec![reference]).expect("they fit");
+    let appraiser = Arc::new(TpmAppraiser::new(Arc::new(policy), Arc::new(references), LockDemand::Open));
+    let service: Arc<dyn Prover> = Arc::new(PinnedKeyProver::generate().expect("randomness"));
+    World {
+        client: Terms { prover: Arc::new(NoProof), appraiser: appraiser.clone() },
+        server: Terms { prover: service, appraiser },
+    }
+});
+
+fn session() -> Session {
+    Session { exporter: [7; 32], client_key: SpkiHash([1; 32]), server_key: SpkiHash([2; 32]) }
+}
+
+/// A join service, and a node that wants a ticket.
+fn serve(hello: &[u8], proof: &[u8]) -> Option<()> {
+    let reception = |_| Some(WORLD.server.clone());
+    let greeted = AwaitHello::new(session()).greeted(decode(hello).ok()?, NOW, &reception).ok()?;
+    let identity = WORLD.server.prover.identity(greeted.shows()).ok()?;
+    let (_, server) = greeted.challenge(identity, Nonce::from_bytes([2; 32])).ok()?;
+    assert!(server.appraised(decode(proof).ok()?, NOW).is_err(), "a node without a TPM is admitted");
+    Some(())
+}
+
+/// A command line that wants to initialise, and a node.
+fn call(challenge: &[u8], verdict: &[u8]) -> Option<()> {
+    let start = Start::new(session(), Role::Init, WORLD.client.clone()).ok()?;
+    let (_, client) = start.hello(Identity::None, Nonce::from_bytes([1; 32])).ok()?;
+    let challenged = client.challenged(decode(challenge).ok()?, NOW).ok()?;
+    let (_, client) = challenged.proof(Evidence::None).ok()?;
+    assert!(client.concluded(decode(verdict).ok()?, NOW).is_err(), "a node without a TPM is believed");
+    Some(())
+}
+
+fuzz_target!(|input: &[u8]| {
+    let end = input.iter().position(|&byte| byte == b'\n').unwrap_or(input.len());
+    let (first, second) = input.split_at(end);
+    let second = second.get(1..).unwrap_or_default();
+    let _ = serve(first, second);
+    let _ = call(first, second);
+});
