@@ -1,4 +1,5 @@
-//! Complete attested joins per second and core, and decisions per second: `cargo bench -p latchkey-join-service`.
+//! Complete attested joins per second and core, and decisions per second: `cargo bench -p latchkey-join-service --bench
+//! tickets`.
 //!
 //! A join is all of it: TCP on loopback, TLS, the attested handshake, gRPC, decision, keys (derived in the service), the
 //! record written and made durable in the cluster folder, and the ticket. The other side is a machine with a fake TPM, made of
@@ -11,22 +12,26 @@
 #[expect(dead_code, reason = "shared with the tests")]
 mod rig;
 
+use latchkey_bench::{Bench, Clock, Figure};
 use latchkey_cluster_folder::Enrolment;
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
 use rig::{Machine, Rig, Service};
 use serde_json::json;
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WARM_UP: usize = 50;
-const JOINS: usize = 1500;
+const BATCHES: usize = 15;
+const PER_BATCH: u16 = 100;
+const JOINS: usize = BATCHES * PER_BATCH as usize;
 
 fn main() {
-    decisions();
-    joins();
+    let bench = Bench::from_args();
+    decisions(&bench);
+    joins(&bench);
 }
 
-fn joins() {
+fn joins(bench: &Bench) {
     let machines: Vec<Machine> = (0..JOINS + WARM_UP).map(|_| Machine::new()).collect();
     let trusted: Vec<&Machine> = machines.iter().collect();
     let mut rig = Rig::new(&trusted);
@@ -37,16 +42,22 @@ fn joins() {
     let service = rig.start_logging_to(std::fs::File::create(rig.path("log")).unwrap().into());
     let (warm_up, measured) = machines.split_at(WARM_UP);
     join_all(&service, warm_up, 0);
-    let (begun, before) = (Instant::now(), processor_time(&service.process));
-    join_all(&service, measured, WARM_UP);
-    let (wall, busy) = (begun.elapsed(), processor_time(&service.process).saturating_sub(before));
-    report("complete first joins, record written", measured.len(), busy);
-    let before = processor_time(&service.process);
-    for (number, machine) in measured.iter().enumerate() {
-        service.rejoin(machine, &disk(number + WARM_UP)).unwrap();
-    }
-    report("complete rejoins", measured.len(), processor_time(&service.process).saturating_sub(before));
-    println!("(joins one after another took {wall:.1?}, both sides and waiting included)");
+    let busy = |join: &mut dyn FnMut(&[Machine], usize)| -> Vec<Duration> {
+        let batches = measured.chunks(PER_BATCH.into()).enumerate().map(|(batch, machines)| {
+            let before = processor_time(&service.process);
+            join(machines, WARM_UP + batch * usize::from(PER_BATCH));
+            processor_time(&service.process).saturating_sub(before)
+        });
+        batches.collect()
+    };
+    let joined = busy(&mut |machines, first| join_all(&service, machines, first));
+    report(bench, "join", "complete first join, record written, the service's side", &joined);
+    let rejoined = busy(&mut |machines, first| {
+        for (number, machine) in machines.iter().enumerate() {
+            service.rejoin(machine, &disk(number + first)).unwrap();
+        }
+    });
+    report(bench, "rejoin", "complete rejoin, the service's side", &rejoined);
 }
 
 fn join_all(service: &Service, machines: &[Machine], first: usize) {
@@ -60,10 +71,9 @@ fn disk(number: usize) -> String {
     format!("0a0a0a0a-0000-4000-8000-{number:012}")
 }
 
-fn report(what: &str, count: usize, busy: Duration) {
-    let each = busy / u32::try_from(count).unwrap();
-    let per_second = 1.0 / each.as_secs_f64();
-    println!("{what:<40} {per_second:>8.0} /s and core {each:>10.1?} each, {count} measured");
+fn report(bench: &Bench, id: &str, what: &str, batches: &[Duration]) {
+    let id = format!("join-service/{id}");
+    bench.report(&Figure::from_batches(&id, what, Clock::Processor, PER_BATCH.into(), batches));
 }
 
 /// Time on processors of all threads of the process: the first field of `schedstat` (proc(5)), nanoseconds.
@@ -76,19 +86,25 @@ fn processor_time(process: &Child) -> Duration {
     Duration::from_nanos(tasks.filter_map(of_task).sum())
 }
 
-/// The decision alone, on a cluster of 10 000 nodes.
-fn decisions() {
+/// The decision alone, while a cluster grows to 10 000 nodes.
+fn decisions(bench: &Bench) {
     let ek = |number: u32| latchkey_attestation::EkDigest::from_hex(&format!("{number:064x}")).unwrap();
     let now = Now { unix: 1_800_000_000, uptime: Duration::from_secs(1) };
     let rules = Enrolment::workers_and([]);
     let mut state = State::new([], Damage::new(), now);
-    let begun = Instant::now();
-    for number in 1..=10_000 {
+    let mut decide = |number: u32| {
         let ask =
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
         let admitted = state.admit(&rules, ek(number), Ask::Join(ask), now).unwrap();
         let plan = state.conclude(&rules, &admitted, 1, now).unwrap();
         state.commit(&admitted, &plan, now);
-    }
-    report("decisions, 0 to 10 000 nodes", 10_000, begun.elapsed());
+    };
+    let batches: Vec<Duration> = (0..10_000 / u32::from(PER_BATCH))
+        .map(|batch| {
+            let before = latchkey_bench::processor_time();
+            (1..=u32::from(PER_BATCH)).for_each(|number| decide(batch * u32::from(PER_BATCH) + number));
+            latchkey_bench::processor_time().saturating_sub(before)
+        })
+        .collect();
+    report(bench, "decision", "join decision alone, 0 to 10 000 nodes", &batches);
 }
