@@ -9,7 +9,7 @@ const SLOTS: [Slot; 5] = [Slot::Hello, Slot::Challenge, Slot::Proof, Slot::Serve
 fuzz_target!(|frame: &[u8]| {
     let Some((header, json)) = frame.split_first_chunk::<4>() else { return };
     for slot in SLOTS {
-        assert!(announced_len(*header, slot).is_ok_and(|length| length <= slot.limit()) || announced_len(*header, slot).is_err());
+        assert!(announced_len(*header, slot).map_or(true, |length| length <= slot.limit()));
     }
     match decode(json) {
         Ok(message) => {

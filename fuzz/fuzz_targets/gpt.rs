@@ -18,7 +18,8 @@ fn crc32(bytes: &[u8]) -> u32 {
 }
 
 fn seal(disk: &mut [u8], at: usize) -> Option<()> {
-    let field = |disk: &[u8], offset: usize| Some(u32::from_le_bytes(disk.get(at + offset..at + offset + 4)?.try_into().ok()?));
+    let field =
+        |disk: &[u8], offset: usize| Some(u32::from_le_bytes(disk.get(at + offset..at + offset + 4)?.try_into().ok()?));
     let entries = usize::try_from(field(disk, 72)?).ok()?.checked_mul(SECTOR)?;
     let length = usize::try_from(field(disk, 80)?).ok()?.checked_mul(usize::try_from(field(disk, 84)?).ok()?)?;
     if let Some(entries) = disk.get(entries..entries.checked_add(length)?) {
