@@ -3,7 +3,7 @@
 //!
 //! A join is all of it: TCP on loopback, TLS, the attested handshake, gRPC, decision, keys (derived in the service), the
 //! record written and made durable in the cluster folder, and the ticket. The other side is a machine with a fake TPM, made of
-//! software keys, in a process of its own; what is counted is processor time of the *service's* process, all its threads,
+//! software keys, in a process of its own, and several ask at once, so that the service is busy; what is counted is processor time of the *service's* process, all its threads,
 //! kernel included. The cluster folder is on /dev/shm where there is one, so that no disk is measured.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
@@ -15,7 +15,7 @@ mod rig;
 use latchkey_bench::{Bench, Clock, Figure};
 use latchkey_cluster_folder::Enrolment;
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
-use rig::{Machine, Rig, Service};
+use rig::{Client, Machine, Rig, Service};
 use serde_json::json;
 use std::process::Child;
 use std::time::Duration;
@@ -23,6 +23,8 @@ use std::time::Duration;
 const WARM_UP: usize = 50;
 const BATCHES: usize = 15;
 const PER_BATCH: u16 = 100;
+/// Machines that ask at the same time.
+const AT_ONCE: usize = 8;
 const JOINS: usize = BATCHES * PER_BATCH as usize;
 
 fn main() {
@@ -53,18 +55,31 @@ fn joins(bench: &Bench) {
     let joined = busy(&mut |machines, first| join_all(&service, machines, first));
     report(bench, "join", "complete first join, record written, the service's side", &joined);
     let rejoined = busy(&mut |machines, first| {
-        for (number, machine) in machines.iter().enumerate() {
-            service.rejoin(machine, &disk(number + first)).unwrap();
-        }
+        let service: Client = *service;
+        each_at_once(machines, first, |number, machine| drop(service.rejoin(machine, &disk(number)).unwrap()));
     });
     report(bench, "rejoin", "complete rejoin, the service's side", &rejoined);
 }
 
 fn join_all(service: &Service, machines: &[Machine], first: usize) {
-    for (number, machine) in machines.iter().enumerate() {
-        let number = number + first;
-        service.join(machine, &disk(number), &format!("worker-{number}")).unwrap();
-    }
+    let service: Client = **service;
+    each_at_once(machines, first, |number, machine| {
+        drop(service.join(machine, &disk(number), &format!("worker-{number}")).unwrap());
+    });
+}
+
+fn each_at_once(machines: &[Machine], first: usize, ask: impl Fn(usize, &Machine) + Sync) {
+    let part = machines.len().div_ceil(AT_ONCE);
+    std::thread::scope(|scope| {
+        for (place, machines) in machines.chunks(part).enumerate() {
+            let (first, ask) = (first + place * part, &ask);
+            scope.spawn(move || {
+                for (number, machine) in machines.iter().enumerate() {
+                    ask(first + number, machine);
+                }
+            });
+        }
+    });
 }
 
 fn disk(number: usize) -> String {

@@ -262,6 +262,7 @@ impl Client {
         let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([self.key])) };
         smol::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
+            stream.set_nodelay(true).unwrap();
             let attested = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;
             let (channel, driver) = Channel::open(attested, Limits::default()).await.unwrap();
             let connection = async {
