@@ -10,12 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use latchkey_channel::{Prover, TpmProver};
 use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
-use latchkey_tpm::wire::EkTemplate;
 use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
 use super::{Failure, TIMELINE};
-use crate::platform::config::{Config, EkChoice};
+use crate::platform::config::Config;
 use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
@@ -64,7 +63,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Prepared, Failure> {
 
 /// The TPM works while the disks and the network are looked for.
 async fn find_all(config: Config) -> Result<Prepared, Failure> {
-    let preference = preference(config.ek);
+    let preference = config.ek.preference();
     let tpm = smol::unblock(move || attester(preference));
     let machine = async {
         let devices = find_devices(&config).await?;
@@ -114,15 +113,6 @@ fn attester(preference: EkPreference) -> Result<Attester, Failure> {
     step.note(format_args!("endorsement key {certificate} certificate"));
     step.done();
     Ok(attester)
-}
-
-const fn preference(choice: EkChoice) -> EkPreference {
-    match choice {
-        EkChoice::Auto => EkPreference::Certified,
-        EkChoice::EccP256 => EkPreference::Template(EkTemplate::P256L2),
-        EkChoice::EccP384 => EkPreference::Template(EkTemplate::P384H3),
-        EkChoice::Rsa2048 => EkPreference::Template(EkTemplate::RsaL1),
-    }
 }
 
 /// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.

@@ -18,7 +18,7 @@ use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_channel::{Prover, TpmProver};
 use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
 use latchkey_keys::{Secret, SecretVec};
-use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
+use latchkey_tpm::device::{Attester, CharDevice, Tpm, TpmError};
 use prost::Message as _;
 
 use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
@@ -89,15 +89,16 @@ struct Machine {
 
 impl Machine {
     fn real(config: &Config, handover: &Path) -> Self {
+        let ek = config.ek.preference();
         Self {
             handover: handover.into(),
             step: match &config.cluster_step {
                 config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
                 config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
             },
-            prover: Arc::new(|| {
+            prover: Arc::new(move || {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                let attester = Attester::new(tpm, EkPreference::Certified)?;
+                let attester = Attester::new(tpm, ek)?;
                 Ok(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester)))))
             }),
             reboot: Box::new(|| {

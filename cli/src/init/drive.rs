@@ -210,6 +210,8 @@ impl<'a> Drive<'a> {
             Ok(mut events) => self.follower.follow(&mut events).await,
             Err(status) => Err(status),
         };
+        // The node waits until it knows that its result was heard.
+        node.goodbye().await;
         match ended {
             Ok(End::Succeeded(succeeded)) => self.succeeded(succeeded),
             Ok(End::Failed(failed)) => Err(self.bootstrap_failed(&failed)),

@@ -32,8 +32,8 @@ pub(crate) const CALL: Duration = Duration::from_secs(30);
 pub(crate) struct Node {
     pub(crate) admission: Admission,
     channel: Channel,
-    /// Moves the connection's bytes; dropped with the node, which closes the connection.
-    _driver: smol::Task<()>,
+    /// Moves the connection's bytes; dropped with the node, which cuts the connection.
+    driver: smol::Task<()>,
 }
 
 /// The evidence of one handshake, whatever was decided on it.
@@ -85,7 +85,7 @@ pub(crate) async fn connect(
         .map_err(|error| Trouble::lost(address, "connection-lost", &error.to_string()))?;
     // How a connection ends, its calls say.
     let driver = smol::spawn(async move { drop(driver.await) });
-    Ok(Node { admission, channel, _driver: driver })
+    Ok(Node { admission, channel, driver })
 }
 
 async fn dial(address: &Address) -> Result<TcpStream, Trouble> {
@@ -100,7 +100,20 @@ async fn dial(address: &Address) -> Result<TcpStream, Trouble> {
     Ok(stream)
 }
 
+/// How long an orderly end of a connection may take.
+const GOODBYE: Duration = Duration::from_secs(2);
+
 impl Node {
+    /// Ends the connection in order, so that the node knows that its last message arrived. Dropping the node cuts it.
+    pub(crate) async fn goodbye(self) {
+        let Self { channel, driver, .. } = self;
+        drop(channel);
+        let late = async {
+            smol::Timer::after(GOODBYE).await;
+        };
+        driver.or(late).await;
+    }
+
     pub(crate) fn init(&self) -> InitClient {
         InitClient::new(self.channel.clone())
     }

@@ -17,7 +17,7 @@
 //! | `latchkey.network_timeout` | seconds for the network to come up, 1–3600 | `60` |
 //! | `latchkey.metadata` | where instance metadata comes from: `qemu`, `none` | `none` |
 //! | `latchkey.join_service` | `HOST:PORT[,HOST:PORT]…`, at most 8; IPv6 addresses in brackets | this node can not join by itself |
-//! | `latchkey.join_service_key` | `sha256:` and 64 hex digits: the hash of the service's public key (SPKI) | the service must show TPM evidence |
+//! | `latchkey.join_service_key` | `sha256:` and 64 hex digits: the hash of the service's public key (SPKI) | this node can not join by itself: it never takes a ticket from an unproven service |
 //! | `latchkey.ek` | the endorsement key to use: `auto`, `ecc-p256`, `ecc-p384`, `rsa-2048` | `auto` |
 //! | `latchkey.role_hint` | the role to ask for: `control-plane`, `worker` | the join service decides alone |
 //! | `latchkey.listen_port` | where init and recovery listen, 1–65535 | `9000` |

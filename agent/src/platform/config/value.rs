@@ -6,6 +6,8 @@ use std::fmt;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
+use latchkey_tpm::device::EkPreference;
+use latchkey_tpm::wire::EkTemplate;
 use tracing::metadata::LevelFilter;
 
 use crate::platform::devices::Guid;
@@ -166,6 +168,18 @@ impl ClusterStepKind {
             "command" => Ok(Self::Command),
             "kubeadm" => Ok(Self::Kubeadm),
             _ => Err("command or kubeadm"),
+        }
+    }
+}
+
+impl EkChoice {
+    /// What the TPM is asked for. Both stages ask for the same key: it is the node's identity.
+    pub const fn preference(self) -> EkPreference {
+        match self {
+            Self::Auto => EkPreference::Certified,
+            Self::EccP256 => EkPreference::Template(EkTemplate::P256L2),
+            Self::EccP384 => EkPreference::Template(EkTemplate::P384H3),
+            Self::Rsa2048 => EkPreference::Template(EkTemplate::RsaL1),
         }
     }
 }
