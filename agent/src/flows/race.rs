@@ -56,6 +56,8 @@ pub(crate) async fn dial(service: &str, role: Role, terms: Terms) -> Result<Prov
         Err(unreachable(format!("no answer within {} s", CONNECT.as_secs())))
     };
     let stream = connect.or(late).await?;
+    // Frames are small and each is waited for. Without it everything works, only later.
+    let _ = stream.set_nodelay(true);
     // Messages are small and waited for. Without it everything works, only later.
     let _ = stream.set_nodelay(true);
     latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME)
