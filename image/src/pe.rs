@@ -128,6 +128,10 @@ impl<'a> Image<'a> {
             signed: is_signed(bytes, optional, optional_size)?,
             sections: sections(bytes, section_table, count)?,
         };
+        // What is appended to a file that ends within its headers would lie where more headers belong.
+        if usize::try_from(image.headers_size).map_or(true, |size| size > bytes.len()) {
+            return Err(PeError::Truncated);
+        }
         Ok(image)
     }
 
@@ -291,6 +295,17 @@ pub(crate) mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_file_that_ends_within_its_headers_is_refused() {
+        let mut bytes = stub(4);
+        let size = u32::try_from(bytes.len()).unwrap();
+        let field = 0x40 + COFF_HEADER + 60;
+        bytes[field..field + 4].copy_from_slice(&size.to_le_bytes());
+        assert!(Image::parse(&bytes).is_ok());
+        bytes[field..field + 4].copy_from_slice(&(size + 1).to_le_bytes());
+        assert_eq!(Image::parse(&bytes).unwrap_err(), PeError::Truncated);
     }
 
     #[test]
