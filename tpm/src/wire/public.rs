@@ -2,6 +2,9 @@
 
 use super::algorithm::{ALG_ECC, ALG_ECDSA, ALG_NULL, ALG_RSA, ALG_RSAPSS, ALG_RSASSA};
 use super::{Attributes, Curve, EkTemplate, HashAlg, Reader, Signature, Symmetric, WireError, Writer};
+#[cfg(feature = "aws-lc")]
+use aws_lc_rs::signature::{self, UnparsedPublicKey};
+#[cfg(not(feature = "aws-lc"))]
 use ring::signature::{self, UnparsedPublicKey};
 
 /// The public area of an RSA or ECC key.
