@@ -138,11 +138,30 @@ fn close(fleet: &Fleet, boots: &[Boot], why: &str, data: &str, took: Duration, j
     println!("\ntimes count from power-on, firmware included; the whole story took {:.1} s", took.as_secs_f32());
     println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes");
     println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
-    println!("the impostor, in the join service's words: {reason}");
+    println!("the impostor, in the join service's words:");
+    for line in wrapped(&reason, 110) {
+        println!("    {line}");
+    }
     Ok(())
 }
 
 /// The part of the decision's log line that names the reason.
 fn reason(line: &str) -> String {
-    line.find("boot-loader-differs").and_then(|at| line.get(at..)).unwrap_or(line).trim_end_matches('"').to_owned()
+    line.split_once("detail=").map_or(line, |(_, detail)| detail).trim_matches('"').to_owned()
+}
+
+/// Lines of at most `width` characters, broken at spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
