@@ -58,6 +58,11 @@ fn two_nodes_are_born_and_one_rejoins_with_its_data_intact() {
     second.restart().unwrap();
     second.expect(MEMBER, STEP).unwrap();
     assert_eq!(data(&second, "start-member"), written);
+    for node in [&first, &second] {
+        let peak = node.console().value("leave: peak memory ").unwrap();
+        let kilobytes: u32 = peak.trim_end_matches(" kB").parse().unwrap();
+        assert!(kilobytes <= 6000, "the agent took {peak} in stage 1");
+    }
     let replayed = replay(&second.console().text()).unwrap();
     assert!(replayed.effects.contains(&"open-disk".into()), "{replayed:?}");
     assert!(services.join.stop().unwrap().success());

@@ -5,11 +5,10 @@
 use bcrypt::HashParts;
 
 use super::budget::{Budgets, Origin, Rate, Spent};
+use crate::platform::metadata::COSTS;
 
 /// Of one origin's tries.
 const RATE: Rate = Rate { burst: 5, refill_ms: 10_000 };
-/// Accepted cost of the hash: below it is too weak, above it a boot would take minutes.
-const COST: std::ops::RangeInclusive<u32> = 8..=14;
 /// bcrypt reads 72 bytes and no more; a longer secret would be cut silently.
 const SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
@@ -53,8 +52,8 @@ impl Gate {
     /// A gate for a bcrypt hash in its usual text form.
     pub(crate) fn new(hash: &str, now_ms: u64) -> Result<Self, BadHash> {
         let parts: HashParts = hash.parse().map_err(|e: bcrypt::BcryptError| BadHash(e.to_string()))?;
-        if !COST.contains(&parts.get_cost()) {
-            let why = format!("its cost is {}, expected {} to {}", parts.get_cost(), COST.start(), COST.end());
+        if !COSTS.contains(&parts.get_cost()) {
+            let why = format!("its cost is {}, expected {} to {}", parts.get_cost(), COSTS.start(), COSTS.end());
             return Err(BadHash(why));
         }
         Ok(Self { hash: hash.into(), budgets: Budgets::new(RATE, now_ms) })

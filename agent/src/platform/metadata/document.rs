@@ -89,11 +89,12 @@ fn peers(peers: &[String]) -> Result<Vec<Endpoint>, MetadataFault> {
 #[derive(Clone, PartialEq, Eq)]
 pub struct InitSecretHash(String);
 
-const COSTS: std::ops::RangeInclusive<u8> = 4..=13;
+/// Accepted costs: a cheaper hash can be searched, a dearer one keeps the node busy for minutes.
+pub const COSTS: std::ops::RangeInclusive<u32> = 8..=13;
 
 impl InitSecretHash {
     fn parse(text: String) -> Result<Self, MetadataFault> {
-        let expected = "a bcrypt hash ($2b$…, 60 characters) with a cost from 4 to 13";
+        let expected = "a bcrypt hash ($2b$…, 60 characters) with a cost from 8 to 13";
         if is_bcrypt(&text) {
             Ok(Self(text))
         } else {
@@ -181,7 +182,7 @@ mod tests {
     #[test]
     fn a_hash_that_would_keep_the_node_busy_for_days_is_refused() {
         assert!(is_bcrypt(HASH));
-        for cost in ["31", "14", "03", "+9", "1", "010"] {
+        for cost in ["31", "14", "07", "+9", "1", "010"] {
             assert!(!is_bcrypt(&HASH.replace("$10$", &format!("${cost}$"))), "{cost}");
         }
         assert!(!is_bcrypt(&HASH.replace("2b", "2x")));

@@ -11,7 +11,7 @@ mod smbios;
 use std::fmt;
 use std::io;
 
-pub use document::{InitSecretHash, InstanceMetadata, MAX_PEERS};
+pub use document::{COSTS, InitSecretHash, InstanceMetadata, MAX_PEERS};
 pub use smbios::oem_string;
 
 use super::config::MetadataSource;
