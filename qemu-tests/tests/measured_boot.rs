@@ -168,7 +168,9 @@ fn the_operating_system_starts_from_a_labelled_partition() {
     ];
     let disk = run.partitioned_disk("disk.img", &gpt::Disk { id: gpt::Guid([9; 16]), partitions }).unwrap();
     let addition = "for i in 1 2; do echo PROBE part $i $(cat /sys/block/vda/vda$i/uevent) size $(cat /sys/block/vda/vda$i/size); done
-mount -t squashfs -o ro /dev/vda1 /newroot && exec switch_root /newroot /sbin/init";
+mount -t squashfs -o ro /dev/vda1 /newroot || poweroff -f
+for moved in proc sys dev; do mount --move /$moved /newroot/$moved; done
+exec switch_root /newroot /sbin/init";
     let image = image(&run, "uki.efi", &probe(addition));
     let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).read_only_disk(&disk, "root");
     let mut vm = machine.start().unwrap();
