@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::console::{Console, Line};
@@ -46,7 +46,14 @@ impl Boot {
 
 /// The picture. Clones draw the same one.
 #[derive(Debug, Clone)]
-pub struct Board(Arc<Mutex<State>>);
+pub struct Board(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Some boot came further.
+    changed: Condvar,
+}
 
 #[derive(Debug)]
 struct State {
@@ -55,14 +62,22 @@ struct State {
     story: String,
     drawn: usize,
     live: bool,
+    finished: bool,
 }
 
 impl Board {
     /// An empty picture, live if standard error is a terminal.
     pub fn new() -> Self {
         let live = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
-        let state = State { begun: Instant::now(), boots: BTreeMap::new(), story: String::new(), drawn: 0, live };
-        Self(Arc::new(Mutex::new(state)))
+        let state = State {
+            begun: Instant::now(),
+            boots: BTreeMap::new(),
+            story: String::new(),
+            drawn: 0,
+            live,
+            finished: false,
+        };
+        Self(Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }))
     }
 
     /// Says what happens next.
@@ -117,12 +132,21 @@ impl Board {
         let mut state = self.lock();
         state.erase();
         state.draw();
-        state.drawn = 0;
-        state.live = false;
+        state.finished = true;
+    }
+
+    /// Waits until the picture shows what was waited for on a console; false at the deadline.
+    pub fn shows(&self, within: Duration, what: impl Fn(&Boot) -> bool) -> bool {
+        let pending = |state: &mut State| !state.boots.values().any(&what);
+        let waited = self.0.changed.wait_timeout_while(self.lock(), within, pending);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     fn saw(&self, number: usize, line: &Line) {
         let mut state = self.lock();
+        if state.finished {
+            return;
+        }
         let Some(boot) = state.boots.get_mut(&number) else { return };
         let before = (boot.phases.len(), boot.refused.clone());
         if let Some((_, why)) = line.text.split_once("no ticket yet: ") {
@@ -144,6 +168,7 @@ impl Board {
         if (count, &refused) == (before.0, &before.1) {
             return;
         }
+        self.0.changed.notify_all();
         if state.live {
             state.erase();
             state.draw();
@@ -158,7 +183,7 @@ impl Board {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

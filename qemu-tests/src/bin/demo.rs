@@ -47,7 +47,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     let accelerator = Accelerator::detect();
     let board = Board::new();
 
-    board.story(&format!("Two machines with TPMs and empty disks are switched on ({accelerator:?})."));
+    board.story(&format!("A machine with a TPM and an empty disk is switched on ({accelerator:?})."));
     let mut first = on(&fleet, &board, "node-1")?;
     first.expect("init: waiting", STEP)?;
     board.story("node-1 waits. Its boot is trusted: its measurements become the reference values (source: recorded).");
@@ -76,6 +76,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     board.watch("impostor", "impostor", impostor.console());
     impostor.expect("no ticket yet: measurements-refused", STEP)?;
     let why = services.join.console().expect("boot-loader-differs", Duration::from_secs(20))?.text;
+    board.shows(STEP, |boot| boot.refused.is_some());
     board.story("The impostor is refused, and the join service says why.");
     board.finish();
     let took = board.elapsed();
