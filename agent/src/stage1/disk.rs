@@ -19,6 +19,7 @@ const MAPPING: &str = "state";
 /// The device, open for nobody else, and what is known of it.
 pub(super) struct StateDisk {
     device: BlockDevice,
+    uuid: Uuid,
     /// Gone once it is mapped: the device mapper claims it for itself.
     disk: Option<Disk>,
     content: Content,
@@ -27,7 +28,6 @@ pub(super) struct StateDisk {
 enum Content {
     Fresh {
         fresh: Fresh,
-        uuid: Uuid,
         attempts: u8,
     },
     Checked(Box<CheckedHeader>),
@@ -51,29 +51,24 @@ impl StateDisk {
         let path = device.path();
         let failed = |message: String| Failure::new("look-at-disk", "state-disk-unreadable", &message);
         let disk = Disk::open_exclusive(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
-        let content = match probe(&disk).map_err(|e| Failure::new("look-at-disk", e.code(), &e))? {
+        let (uuid, content) = match probe(&disk).map_err(|e| Failure::new("look-at-disk", e.code(), &e))? {
             Probe::Fresh(fresh) => {
                 let attempts = fresh.reset_marker().map_or(0, |marker| saturate(marker.attempts));
                 let uuid = Uuid::random().map_err(|e| failed(e.to_string()))?;
-                Content::Fresh { fresh, uuid, attempts }
+                (uuid, Content::Fresh { fresh, attempts })
             }
             Probe::Existing(header) => {
                 let header = header.check().map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
-                Content::Checked(Box::new(header))
+                (header.uuid(), Content::Checked(Box::new(header)))
             }
             Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),
         };
-        Ok(Self { device, disk: Some(disk), content })
+        Ok(Self { device, uuid, disk: Some(disk), content })
     }
 
     /// Of the header that is or will be on the disk.
-    pub(super) fn uuid(&self) -> Uuid {
-        match &self.content {
-            Content::Fresh { uuid, .. } => *uuid,
-            Content::Checked(header) => header.uuid(),
-            Content::Unlocked(unlocked) => unlocked.uuid(),
-            Content::Open => unreachable!("the disk is asked for its uuid before it is opened"),
-        }
+    pub(super) const fn uuid(&self) -> Uuid {
+        self.uuid
     }
 
     /// What the life machine is told first.
@@ -125,9 +120,9 @@ impl StateDisk {
         let bug = |what: &str| Failure::new("open-disk", "agent-bug", &format!("{what}; report this"));
         let mut disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
         let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.redeem(), membership) {
-            (Content::Fresh { fresh, uuid, .. }, Some(attempts), Some(membership)) => {
+            (Content::Fresh { fresh, .. }, Some(attempts), Some(membership)) => {
                 let state = new_state(membership, attempts)?;
-                fresh.format(&mut disk, uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
+                fresh.format(&mut disk, self.uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
             }
             (Content::Unlocked(unlocked), None, _) => *unlocked,
             _ => return Err(bug("the permit does not fit the disk")),
