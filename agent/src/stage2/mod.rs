@@ -271,7 +271,9 @@ impl Stage2 {
                 step.done();
                 Event::Marked
             }
-            Err(message) => {
+            Err(why) => {
+                let message =
+                    format!("{why}; the node is a member in this boot, but its disk does not say so: replace the disk");
                 step.failed("mark-failed", &message);
                 Event::MarkFailed { code: "mark-failed".into(), message }
             }
