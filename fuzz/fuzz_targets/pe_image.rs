@@ -1,8 +1,8 @@
 //! A boot stub or kernel, from whatever package the image is built of. An image that is made of one is one itself.
 #![no_main]
 
-use latchkey_image::pe::Image;
 use latchkey_image::uki::Uki;
+use latchkey_measurements::pe::Image;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

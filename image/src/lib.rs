@@ -2,11 +2,9 @@
 //! initramfs and command line, so that the firmware measures all of them together) and disks.
 //!
 //! * [`gpt`] lays out disks,
-//! * [`pe`] reads PE files, strictly and within bounds,
 //! * [`uki`] puts a [`uki::Uki`] together from systemd's boot stub and its parts.
 
 pub mod gpt;
-pub mod pe;
 pub mod uki;
 
 pub use uki::{Uki, UkiError};

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::pe::{Image, MAX_SECTIONS, PeError, SECTION_HEADER};
+use latchkey_measurements::pe::{Image, MAX_SECTIONS, PeError, SECTION_HEADER};
 
 /// `COMMAND_LINE_SIZE` of the kernel on x86 is 2048 with the NUL: what is longer is cut silently.
 const MAX_COMMAND_LINE: usize = 2047;
@@ -230,7 +230,7 @@ fn read_u32(bytes: &[u8], offset: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pe::tests::stub;
+    use latchkey_measurements::pe_sample::stub;
 
     const OS_RELEASE: &str = "ID=latchkey-test\nVERSION_ID=1\n";
 

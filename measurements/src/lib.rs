@@ -6,7 +6,8 @@
 //!    PCRs. Only a log that passed this says anything about the machine.
 //! 3. [`explain`] says in words what an event measured; [`difference`] which event of two logs is the first that differs.
 //! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree.
-//! 5. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
+//! 5. [`pe`] reads what is booted: boot stubs, kernels, unified kernel images.
+//! 6. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
@@ -20,6 +21,9 @@ pub mod event;
 pub mod explain;
 pub mod log;
 pub mod manifest;
+pub mod pe;
+#[cfg(any(test, feature = "pe-sample"))]
+pub mod pe_sample;
 pub mod replay;
 pub mod report;
 pub mod source;

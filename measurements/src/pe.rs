@@ -144,27 +144,27 @@ impl<'a> Image<'a> {
     }
 
     /// Offset of the number of sections (`u16`).
-    pub(crate) fn section_count_field(&self) -> usize {
+    pub fn section_count_field(&self) -> usize {
         self.coff + 6
     }
 
     /// Offset of `SizeOfInitializedData` (`u32`).
-    pub(crate) fn initialized_size_field(&self) -> usize {
+    pub fn initialized_size_field(&self) -> usize {
         self.optional + 8
     }
 
     /// Offset of `SizeOfImage` (`u32`).
-    pub(crate) fn image_size_field(&self) -> usize {
+    pub fn image_size_field(&self) -> usize {
         self.optional + 56
     }
 
     /// Offset of `CheckSum` (`u32`).
-    pub(crate) fn checksum_field(&self) -> usize {
+    pub fn checksum_field(&self) -> usize {
         self.optional + 64
     }
 
     /// Offset of the section table.
-    pub(crate) fn section_table(&self) -> usize {
+    pub fn section_table(&self) -> usize {
         self.section_table
     }
 }
@@ -232,37 +232,9 @@ fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, PeError> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// A stub like systemd's: one section `.text`, room for `room` more in its header.
-    pub(crate) fn stub(room: usize) -> Vec<u8> {
-        const PE: usize = 0x40;
-        const OPTIONAL_SIZE: usize = 240;
-        let table = PE + COFF_HEADER + OPTIONAL_SIZE;
-        let headers = (table + SECTION_HEADER * (1 + room)).next_multiple_of(0x200);
-        let mut bytes = vec![0; headers + 0x200];
-        let mut put = |offset: usize, value: &[u8]| bytes[offset..offset + value.len()].copy_from_slice(value);
-        put(0, b"MZ");
-        put(SIGNATURE_OFFSET, &0x40_u32.to_le_bytes());
-        put(PE, b"PE\0\0\x64\x86\x01\0");
-        put(PE + 20, &240_u16.to_le_bytes());
-        let optional = PE + COFF_HEADER;
-        put(optional, &PE32_PLUS.to_le_bytes());
-        put(optional + 8, &0x200_u32.to_le_bytes());
-        put(optional + 32, &0x1000_u32.to_le_bytes());
-        put(optional + 36, &0x200_u32.to_le_bytes());
-        put(optional + 56, &0x2000_u32.to_le_bytes());
-        let room_end = u32::try_from(table + SECTION_HEADER * (1 + room)).unwrap();
-        put(optional + 60, &room_end.to_le_bytes());
-        put(optional + 64, &0x1234_u32.to_le_bytes());
-        put(optional + 108, &16_u32.to_le_bytes());
-        put(table, b".text\0\0\0");
-        for (field, value) in [(8, 0x123), (12, 0x1000), (16, 0x200), (20, u32::try_from(headers).unwrap())] {
-            put(table + field, &u32::to_le_bytes(value));
-        }
-        bytes
-    }
+    use crate::pe_sample::stub;
 
     #[test]
     fn a_stub_is_read() {
