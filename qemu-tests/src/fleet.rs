@@ -11,13 +11,15 @@ use serde_json::{Value, json};
 
 use crate::bootimage::BootImage;
 use crate::error::{HarnessError, io_error};
+use crate::hardware::Disk;
+use crate::machine::{HOST, Machine};
 use crate::ports::Port;
 use crate::process::{bound, output};
 use crate::rootfs::RootFs;
 use crate::run::Run;
 use crate::service::Service;
 use crate::swtpm::{Authority, TpmState};
-use crate::vm::{HOST, Machine, Vm};
+use crate::vm::Vm;
 use crate::{build, pki};
 
 /// A step of a boot, even on a machine that compiles at the same time.
@@ -201,8 +203,8 @@ impl Fleet {
     pub fn machine_of(&self, name: &str, image: &Path, tpm: &TpmState, disk: &Path) -> Result<Machine, HarnessError> {
         Machine::new(&self.run, name, image)
             .tpm(tpm)
-            .disk(disk, "state")
-            .read_only_disk(&self.root, "root")
+            .disk(Disk::new(disk, "state"))
+            .disk(Disk::new(&self.root, "root").read_only())
             .forward(Port::choose()?, AGENT_PORT)
             .metadata(&json!({"version": 1, "node_name": name, "init_secret_hash": self.init_hash}))
     }

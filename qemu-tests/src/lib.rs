@@ -10,7 +10,8 @@
 //! * [`build`]: the project's own binaries, built as they ship
 //! * [`bootimage::BootImage`] and [`rootfs::RootFs`]: what a machine boots, and its operating system
 //! * [`swtpm::Authority`] and [`swtpm::TpmState`]: TPMs that outlive power cycles
-//! * [`vm::Machine`] and [`vm::Vm`]: machines, their consoles, crashes and restarts
+//! * [`machine::Machine`] and its [`hardware`]: what stays without power
+//! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
 //! * [`service::Service`]: services as processes
 //! * [`doctor`]: what this machine lacks
 
@@ -22,7 +23,10 @@ pub mod console;
 pub mod doctor;
 pub mod error;
 pub mod fleet;
+pub mod hardware;
 pub mod kernel;
+pub mod machine;
+pub mod monitor;
 pub mod pki;
 pub mod ports;
 pub mod process;

@@ -4,6 +4,7 @@
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::fleet::{Fleet, Outcome, STEP, Services};
+use latchkey_qemu_tests::hardware::Boot;
 use latchkey_qemu_tests::vm::Vm;
 
 const WAITS: &str = "waiting on port 9000";
@@ -118,7 +119,7 @@ fn an_impostor_with_a_changed_command_line_is_refused_and_both_sides_say_why() {
 
     // A known node that boots the impostor's image gets no key of its own disk either.
     let mut second = joined(&fleet, "node-2");
-    second.restart_with(&image).unwrap();
+    second.restart_with(Boot::Image(image)).unwrap();
     second.expect("no ticket yet: measurements-refused", STEP).unwrap();
     assert!(!second.console().contains("open-disk: begin"));
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use latchkey_image::gpt;
 use latchkey_qemu_tests::bootimage::BootImage;
+use latchkey_qemu_tests::hardware::Disk;
+use latchkey_qemu_tests::machine::{HOST, Machine};
 use latchkey_qemu_tests::ports::Port;
 use latchkey_qemu_tests::rootfs::{self, RootFs};
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::{Authority, TpmState};
-use latchkey_qemu_tests::vm::{HOST, Machine, Vm};
+use latchkey_qemu_tests::vm::Vm;
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
@@ -127,7 +129,7 @@ read forever < /dev/console"
     let port = listener.local_addr().unwrap().port();
     let image = image(&run, "uki.efi", &probe(&addition).words(&format!("latchkey.port={port}")));
     let disk = run.disk("state.img", 16 << 20).unwrap();
-    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).disk(&disk, "state");
+    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).disk(Disk::new(&disk, "state"));
     let metadata = serde_json::json!({"name": "node-1"});
     let mut vm = machine.forward(Port::choose().unwrap(), 8080).metadata(&metadata).unwrap().start().unwrap();
 
@@ -172,7 +174,7 @@ mount -t squashfs -o ro /dev/vda1 /newroot || poweroff -f
 for moved in proc sys dev; do mount --move /$moved /newroot/$moved; done
 exec switch_root /newroot /sbin/init";
     let image = image(&run, "uki.efi", &probe(addition));
-    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).read_only_disk(&disk, "root");
+    let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).disk(Disk::new(&disk, "root").read_only());
     let mut vm = machine.start().unwrap();
     let one = vm.expect("PROBE part 1 ", BOOT).unwrap().text;
     assert!(one.contains("PARTNAME=latchkey-root"), "{one}");

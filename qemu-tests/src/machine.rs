@@ -1,0 +1,187 @@
+//! Machines: everything that stays when the power goes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::accel::Accelerator;
+use crate::error::HarnessError;
+use crate::hardware::{Boot, Disk, Firmware, TpmPort, value};
+use crate::ports::Port;
+use crate::process::bound;
+use crate::run::Run;
+use crate::swtpm::{Swtpm, TpmState};
+use crate::vm::Vm;
+
+/// The firmware, kernel and initramfs together need 160 MB.
+const DEFAULT_MEMORY: u32 = 256;
+/// Where the guest finds the instance metadata.
+const METADATA: &str = "opt/latchkey/metadata.json";
+/// Where a guest reaches this machine's loopback interface.
+pub const HOST: &str = "10.0.2.2";
+
+/// The hardware of a machine.
+#[derive(Debug)]
+pub struct Machine {
+    pub(crate) run: Run,
+    pub(crate) name: String,
+    pub(crate) boot: Boot,
+    pub(crate) tpm: Option<TpmState>,
+    pub(crate) boots: u32,
+    firmware: Firmware,
+    port: TpmPort,
+    memory: u32,
+    disks: Vec<Disk>,
+    forwards: Vec<(Port, u16)>,
+    metadata: Option<PathBuf>,
+    extra: Vec<String>,
+}
+
+impl Machine {
+    /// A machine that boots `image`, a unified kernel image, without needing a disk.
+    pub fn new(run: &Run, name: &str, image: &Path) -> Self {
+        Self::booting(run, name, Boot::Image(image.into()))
+    }
+
+    /// A machine that boots in the given way.
+    pub fn booting(run: &Run, name: &str, boot: Boot) -> Self {
+        Self {
+            run: run.clone(),
+            name: name.into(),
+            boot,
+            tpm: None,
+            boots: 0,
+            firmware: Firmware::OneFile,
+            port: TpmPort::default(),
+            memory: DEFAULT_MEMORY,
+            disks: Vec::new(),
+            forwards: Vec::new(),
+            metadata: None,
+            extra: Vec::new(),
+        }
+    }
+
+    /// Sets the memory in MB; 192 and more are sensible.
+    #[must_use]
+    pub fn memory(mut self, megabytes: u32) -> Self {
+        self.memory = megabytes;
+        self
+    }
+
+    /// Puts other firmware in.
+    #[must_use]
+    pub fn firmware(mut self, firmware: Firmware) -> Self {
+        self.firmware = firmware;
+        self
+    }
+
+    /// Puts a TPM in.
+    #[must_use]
+    pub fn tpm(mut self, state: &TpmState) -> Self {
+        self.tpm = Some(state.clone());
+        self
+    }
+
+    /// Connects the TPM in another way.
+    #[must_use]
+    pub fn tpm_port(mut self, port: TpmPort) -> Self {
+        self.port = port;
+        self
+    }
+
+    /// Puts a disk in, behind the one it boots from.
+    #[must_use]
+    pub fn disk(mut self, disk: Disk) -> Self {
+        self.disks.push(disk);
+        self
+    }
+
+    /// Makes the guest's `port` reachable on this machine's loopback interface, at `port`.
+    ///
+    /// Connect only after the guest has said that it listens: before that the connection is
+    /// accepted here and then waits for seconds.
+    #[must_use]
+    pub fn forward(mut self, port: Port, guest_port: u16) -> Self {
+        self.forwards.push((port, guest_port));
+        self
+    }
+
+    /// Gives the guest its instance metadata (untrusted, unmeasured).
+    pub fn metadata(mut self, json: &serde_json::Value) -> Result<Self, HarnessError> {
+        let name = format!("{}-metadata.json", self.name);
+        self.metadata = Some(self.run.write(&name, json.to_string())?);
+        Ok(self)
+    }
+
+    /// More arguments for QEMU.
+    #[must_use]
+    pub fn arguments(mut self, arguments: &[&str]) -> Self {
+        self.extra.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        self
+    }
+
+    /// The address on this machine behind which the guest's `guest_port` is.
+    pub fn address(&self, guest_port: u16) -> Option<std::net::SocketAddr> {
+        self.forwards.iter().find(|(_, guest)| *guest == guest_port).map(|(port, _)| port.address())
+    }
+
+    /// Turns the power on.
+    pub fn start(self) -> Result<Vm, HarnessError> {
+        Vm::start(self)
+    }
+
+    /// Where QEMU's monitor listens.
+    pub(crate) fn monitor(&self) -> PathBuf {
+        self.run.file(&format!("{}.qmp", self.name))
+    }
+
+    pub(crate) fn command(&self, tpm: Option<&Swtpm>) -> Result<Command, HarnessError> {
+        let mut command = bound(crate::doctor::need("qemu-system-x86_64")?);
+        command.args(Accelerator::detect().arguments());
+        command.args(["-smp", "1", "-m", &self.memory.to_string()]);
+        command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
+        command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
+        command.args(["-qmp", &format!("unix:{},server=on,wait=off", value(&self.monitor()))]);
+        command.args(["-device", "virtio-rng-pci"]);
+        self.firmware.arguments(&mut command)?;
+        if let Some(tpm) = tpm {
+            self.port.arguments(tpm.socket(), &mut command);
+        }
+        self.boot.arguments(&mut command);
+        for (index, disk) in self.disks.iter().enumerate() {
+            disk.arguments(index + 1, false, &mut command);
+        }
+        self.network_arguments(&mut command);
+        if let Some(metadata) = &self.metadata {
+            command.args(["-fw_cfg", &format!("name={METADATA},file={}", value(metadata))]);
+        }
+        command.args(&self.extra);
+        Ok(command)
+    }
+
+    fn network_arguments(&self, command: &mut Command) {
+        let forward = |(port, guest): &(Port, u16)| format!("hostfwd=tcp:127.0.0.1:{}-:{guest}", port.number());
+        let mut network = vec!["user,id=net".to_owned()];
+        network.extend(self.forwards.iter().map(forward));
+        // An option ROM would be measured into PCR 2, and is of no use.
+        let device = format!("virtio-net-pci,netdev=net,romfile=,mac={}", hardware_address(&self.name));
+        command.args(["-netdev", &network.join(","), "-device", &device]);
+    }
+}
+
+/// A locally administered address, in QEMU's range, that depends on the name only (FNV-1a).
+fn hardware_address(name: &str) -> String {
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [_, a, b, c] = hash.to_be_bytes();
+    format!("52:54:00:{a:02x}:{b:02x}:{c:02x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_have_different_hardware_addresses() {
+        assert_ne!(hardware_address("node-1"), hardware_address("node-2"));
+        assert!(hardware_address("node-1").starts_with("52:54:00:"));
+    }
+}
