@@ -13,6 +13,7 @@
 //! * [`machine::Machine`] and its [`hardware`]: what stays without power
 //! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
 //! * [`service::Service`]: services as processes
+//! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
 //! * [`doctor`]: what this machine lacks
 
 pub mod accel;
@@ -29,11 +30,13 @@ pub mod machine;
 pub mod monitor;
 pub mod pki;
 pub mod ports;
+pub mod probe;
 pub mod process;
 pub mod rootfs;
 pub mod run;
 pub mod service;
 pub mod swtpm;
+pub mod tamper;
 pub mod vm;
 
 pub use error::HarnessError;

@@ -75,7 +75,7 @@ impl Run {
     /// Makes a disk with partitions.
     pub fn partitioned_disk(&self, name: &str, disk: &gpt::Disk<'_>) -> Result<PathBuf, HarnessError> {
         let path = self.file(name);
-        let mut file = std::fs::File::create(&path).map_err(io_error("make", &path))?;
+        let mut file = std::fs::File::create_new(&path).map_err(io_error("make", &path))?;
         disk.write(&mut file)?;
         Ok(path)
     }

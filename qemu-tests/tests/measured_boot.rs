@@ -11,33 +11,17 @@ use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::hardware::Disk;
 use latchkey_qemu_tests::machine::{HOST, Machine};
 use latchkey_qemu_tests::ports::Port;
-use latchkey_qemu_tests::rootfs::{self, RootFs};
+use latchkey_qemu_tests::probe;
+use latchkey_qemu_tests::rootfs::RootFs;
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::{Authority, TpmState};
 use latchkey_qemu_tests::vm::Vm;
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
-/// Kernel, command line and initramfs; the command line and initramfs again; the image's parts; the lock.
-const PCRS: [u8; 4] = [4, 9, 11, 15];
 
-/// The stand-in: loads the modules as the agent does, prints PCRs, does what the test adds, turns off.
 fn probe(addition: &str) -> BootImage {
-    let script = format!(
-        "#!/bin/busybox sh
-/bin/busybox --install -s /bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-while read module; do
-    case $module in '?'*) insmod /lib/modules/${{module#?}} 2>/dev/null;;
-    *) insmod /lib/modules/$module || echo PROBE refused $module;; esac
-done < /lib/modules/order
-for i in 4 9 11 15; do echo PROBE pcr $i $(cat /sys/class/tpm/tpm0/pcr-sha256/$i); done
-{addition}
-echo PROBE done
-poweroff -f
-"
-    );
-    BootImage::new(script.into_bytes()).file("bin/busybox", 0o755, rootfs::busybox().unwrap())
+    probe::image(addition).unwrap()
 }
 
 fn image(run: &Run, name: &str, probe: &BootImage) -> PathBuf {
@@ -49,20 +33,13 @@ fn tpm(run: &Run, name: &str) -> TpmState {
 }
 
 fn finish(mut vm: Vm) -> Vm {
-    vm.expect("PROBE done", BOOT).unwrap();
+    vm.expect(probe::DONE, BOOT).unwrap();
     vm.wait_exit(BOOT).unwrap();
     vm
 }
 
-fn pcrs(vm: &Vm) -> BTreeMap<u8, String> {
-    let read = |index| (index, vm.console().value(&format!("PROBE pcr {index} ")).unwrap());
-    let pcrs: BTreeMap<_, _> = PCRS.into_iter().map(read).collect();
-    assert!(pcrs.values().all(|pcr| pcr.len() == 64), "{pcrs:?}");
-    pcrs
-}
-
 fn measure(run: &Run, name: &str, image: &Path) -> BTreeMap<u8, String> {
-    pcrs(&finish(Machine::new(run, name, image).tpm(&tpm(run, name)).start().unwrap()))
+    probe::pcrs(&finish(Machine::new(run, name, image).tpm(&tpm(run, name)).start().unwrap())).unwrap()
 }
 
 #[test]

@@ -1,0 +1,181 @@
+//! A disk in an attacker's hands: files of its boot partition, bytes of any other, parts of its unified kernel image.
+
+use std::io::{Cursor, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use fatfs::{FileSystem, FsOptions};
+use latchkey_image::Uki;
+use latchkey_measurements::pe;
+
+use crate::error::{HarnessError, io_error};
+use crate::run::Run;
+
+/// What the firmware starts from a disk that it knows nothing about.
+pub const LOADER: &str = "EFI/BOOT/BOOTX64.EFI";
+/// The type "EFI System Partition" (UEFI specification 2.10, table 5.7).
+const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
+
+/// A disk image (raw) that may be changed.
+#[derive(Debug)]
+pub struct TamperedDisk {
+    path: PathBuf,
+    file: std::fs::File,
+}
+
+impl TamperedDisk {
+    /// A copy of `original` in the run's directory; holes stay holes.
+    pub fn copy(run: &Run, name: &str, original: &Path) -> Result<Self, HarnessError> {
+        let path = run.file(name);
+        crate::process::output(std::process::Command::new("cp").arg("--sparse=always").arg(original).arg(&path))?;
+        let file = std::fs::File::options().read(true).write(true).open(&path).map_err(io_error("open", &path))?;
+        Ok(Self { path, file })
+    }
+
+    /// The image.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads a file of the boot partition.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, HarnessError> {
+        let (_, bytes) = self.partition(ESP)?;
+        let mut content = Vec::new();
+        let read = || {
+            let system = FileSystem::new(Cursor::new(bytes), FsOptions::new())?;
+            let mut file = system.root_dir().open_file(name)?;
+            file.read_to_end(&mut content)
+        };
+        read().map_err(io_error("read", name.as_ref()))?;
+        Ok(content)
+    }
+
+    /// Writes a file of the boot partition; folders appear by themselves.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<(), HarnessError> {
+        let (start, mut bytes) = self.partition(ESP)?;
+        let mut write = || {
+            let system = FileSystem::new(Cursor::new(&mut bytes), FsOptions::new())?;
+            let mut folder = system.root_dir();
+            let mut names = name.split('/').peekable();
+            while let Some(part) = names.next() {
+                if names.peek().is_some() {
+                    // What is there already is opened.
+                    folder = folder.create_dir(part)?;
+                    continue;
+                }
+                let mut file = folder.create_file(part)?;
+                file.truncate()?;
+                file.write_all(content)?;
+                file.flush()?;
+            }
+            drop(folder);
+            system.unmount()
+        };
+        write().map_err(io_error("write", name.as_ref()))?;
+        self.file.write_all_at(&bytes, start).map_err(io_error("write", &self.path))
+    }
+
+    /// Flips a bit of the partition of this type, `offset` bytes into it.
+    pub fn flip(&self, kind: &str, offset: u64) -> Result<(), HarnessError> {
+        let (start, _) = self.partition(kind)?;
+        let mut byte = [0];
+        self.file.read_exact_at(&mut byte, start + offset).map_err(io_error("read", &self.path))?;
+        self.file.write_all_at(&byte.map(|byte| byte ^ 1), start + offset).map_err(io_error("write", &self.path))
+    }
+
+    /// Where the partition of this type begins, and its bytes.
+    fn partition(&self, kind: &str) -> Result<(u64, Vec<u8>), HarnessError> {
+        let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
+        let disk = gpt::GptConfig::new().open(&self.path).map_err(|error| unusable(error.to_string()))?;
+        let size = *disk.logical_block_size();
+        let of_kind = |entry: &&gpt::partition::Partition| {
+            entry.part_type_guid.guid.hyphenated().to_string().eq_ignore_ascii_case(kind)
+        };
+        let entry = disk.partitions().values().find(of_kind);
+        let entry = entry.ok_or_else(|| unusable(format!("no partition of type {kind}")))?;
+        let place = entry.bytes_start(size).and_then(|start| Ok((start, entry.bytes_len(size)?)));
+        let (start, length) = place.map_err(|error| unusable(error.to_string()))?;
+        let mut bytes = vec![0; usize::try_from(length).map_err(|error| unusable(error.to_string()))?];
+        self.file.read_exact_at(&mut bytes, start).map_err(io_error("read", &self.path))?;
+        Ok((start, bytes))
+    }
+}
+
+/// The parts of a unified kernel image, each of which may be changed before it is put together again.
+#[derive(Debug, Clone)]
+pub struct Parts {
+    /// The boot stub, which the image does not keep apart: it comes from where the image's builder had it.
+    pub stub: Vec<u8>,
+    /// The kernel.
+    pub linux: Vec<u8>,
+    /// The initramfs.
+    pub initrd: Vec<u8>,
+    /// The command line.
+    pub command_line: String,
+    os_release: String,
+    uname: Option<String>,
+}
+
+impl Parts {
+    /// Takes an image apart.
+    pub fn of(image: &[u8], stub: Vec<u8>) -> Result<Self, HarnessError> {
+        let parsed = pe::Image::parse(image).map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        let section = |name: &str| {
+            let missing = || HarnessError::Unusable(format!("the image has no section {name}"));
+            parsed.section(name).map(<[u8]>::to_vec).ok_or_else(missing)
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned();
+        Ok(Self {
+            stub,
+            linux: section(".linux")?,
+            initrd: section(".initrd")?,
+            command_line: text(section(".cmdline")?),
+            os_release: text(section(".osrel")?),
+            uname: section(".uname").ok().map(text),
+        })
+    }
+
+    /// Puts the image together.
+    pub fn build(&self) -> Result<Vec<u8>, HarnessError> {
+        let uki = Uki {
+            stub: &self.stub,
+            linux: &self.linux,
+            initrd: &self.initrd,
+            command_line: &self.command_line,
+            os_release: &self.os_release,
+            uname: self.uname.as_deref(),
+        };
+        Ok(uki.build()?)
+    }
+}
+
+/// Appends a section to a finished image, as `objcopy --add-section` does.
+pub fn with_section(image: &[u8], name: &str, content: &[u8]) -> Result<Vec<u8>, HarnessError> {
+    let unusable = |what: &str| HarnessError::Unusable(format!("cannot append {name}: {what}"));
+    let parsed = pe::Image::parse(image).map_err(|error| unusable(&error.to_string()))?;
+    let number = |value: usize| u32::try_from(value).map_err(|_| unusable("too large"));
+    let last = parsed.sections.iter().max_by_key(|section| section.virtual_address).ok_or_else(|| unusable("empty"))?;
+    let address = (last.virtual_address + last.virtual_size).next_multiple_of(parsed.section_alignment.max(0x1000));
+    let mut bytes = image.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(parsed.file_alignment as usize), 0);
+    let offset = number(bytes.len())?;
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len().next_multiple_of(parsed.file_alignment as usize), 0);
+
+    let mut header = [0; pe::SECTION_HEADER];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    let raw = number(bytes.len())? - offset;
+    let fields = [(8, number(content.len())?), (12, address), (16, raw), (20, offset), (36, 0x4000_0040)];
+    for (at, value) in fields {
+        header[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    let place = parsed.section_table() + parsed.sections.len() * pe::SECTION_HEADER;
+    bytes[place..place + header.len()].copy_from_slice(&header);
+    let count = u16::try_from(parsed.sections.len() + 1).map_err(|_| unusable("too many sections"))?;
+    let at = parsed.section_count_field();
+    bytes[at..at + 2].copy_from_slice(&count.to_le_bytes());
+    let end = (address + number(content.len())?).next_multiple_of(parsed.section_alignment.max(0x1000));
+    let at = parsed.image_size_field();
+    bytes[at..at + 4].copy_from_slice(&end.to_le_bytes());
+    Ok(bytes)
+}
