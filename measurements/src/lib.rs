@@ -8,6 +8,7 @@
 //! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree.
 //! 5. [`pe`] reads what is booted: boot stubs, kernels, unified kernel images.
 //! 6. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
+//! 7. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
@@ -19,6 +20,7 @@ pub mod difference;
 pub mod error;
 pub mod event;
 pub mod explain;
+pub mod launch;
 pub mod log;
 pub mod manifest;
 pub mod pe;
