@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run says so")]
 
 use latchkey_bench::Bench;
-use latchkey_disk::{BlockDevice, Disk, KernelRandom, NodeState, Phase, Probe, Role, probe};
+use latchkey_disk::{BlockDevice, Disk, KernelRandom, NodeState, Phase, Probe, Role, SegmentMode, probe};
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use std::fs::{self, File};
 use std::io::Write;
@@ -31,12 +31,12 @@ fn run(bench: &Bench, folder: &Path) {
     let Probe::Fresh(fresh) = probe(&disk).unwrap() else { panic!("an empty file is fresh") };
     fresh.format(&mut disk, Uuid::random().unwrap(), &key, state(), &mut KernelRandom).unwrap();
 
-    let header = existing(&disk).check().unwrap();
+    let header = existing(&disk).check(SegmentMode::Confidential).unwrap();
     bench.measure("disk/key-check", "LUKS2 key check, right key", || drop(header.unlock(&key).unwrap()));
     let wrong = Secret::random().unwrap();
     bench.measure("disk/key-check-wrong", "LUKS2 key check, wrong key", || assert!(header.unlock(&wrong).is_err()));
     bench.measure("disk/unlock", "LUKS2 header read and checked, then the key", || {
-        drop(existing(&disk).check().unwrap().unlock(&key).unwrap());
+        drop(existing(&disk).check(SegmentMode::Confidential).unwrap().unlock(&key).unwrap());
     });
     beside_cryptsetup(bench, &disk_file, &key_file);
 }

@@ -5,7 +5,7 @@ mod ioctl;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What the header code needs of a device. Offsets and lengths are bytes; callers keep them to multiples of 512.
 pub trait BlockDevice {
@@ -38,6 +38,7 @@ pub trait BlockDevice {
 #[derive(Debug)]
 pub struct Disk {
     file: File,
+    path: PathBuf,
     size: u64,
     number: Option<DeviceNumber>,
 }
@@ -49,9 +50,7 @@ impl Disk {
     /// # Errors
     /// What the kernel says; [`io::ErrorKind::ResourceBusy`] for a device in use.
     pub fn open_exclusive(path: &Path) -> io::Result<Self> {
-        Self::from_file(
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path)?,
-        )
+        Self::open(path, libc::O_EXCL | libc::O_CLOEXEC)
     }
 
     /// Opens a device that a mapping of ours holds, to replace its node state.
@@ -59,17 +58,19 @@ impl Disk {
     /// # Errors
     /// What the kernel says.
     pub fn open_shared(path: &Path) -> io::Result<Self> {
-        Self::from_file(OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)?)
+        Self::open(path, libc::O_CLOEXEC)
     }
 
-    fn from_file(file: File) -> io::Result<Self> {
+    fn open(path: &Path, flags: libc::c_int) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+        let path = path.to_owned();
         let metadata = file.metadata()?;
         let kind = metadata.file_type();
         if kind.is_block_device() {
             let number = DeviceNumber::from_dev(metadata.rdev());
-            Ok(Self { size: ioctl::size(&file)?, number: Some(number), file })
+            Ok(Self { size: ioctl::size(&file)?, number: Some(number), file, path })
         } else if kind.is_file() {
-            Ok(Self { size: metadata.len(), number: None, file })
+            Ok(Self { size: metadata.len(), number: None, file, path })
         } else {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a block device nor a regular file"))
         }
@@ -78,6 +79,11 @@ impl Disk {
     /// The device's number; a regular file has none, and cannot be mapped.
     pub const fn number(&self) -> Option<DeviceNumber> {
         self.number
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The smallest unit the device reads and writes (`BLKSSZGET`), in bytes; 512 for a regular file.

@@ -4,6 +4,7 @@ use crate::luks2::{HeaderRefusal, StateFault, UnlockError};
 use crate::mapper::MapError;
 use crate::probe::DiskRefusal;
 use crate::random::NoRandom;
+use crate::superblock::SuperblockRefusal;
 use core::fmt;
 use std::io;
 
@@ -23,6 +24,8 @@ pub enum DiskError {
     Header(HeaderRefusal),
     /// The header does not open with this key.
     Unlock(UnlockError),
+    /// The superblock below the authenticated mode is not the one that was made.
+    Superblock(SuperblockRefusal),
     /// The node state may not be written.
     State(StateFault),
     /// No random bytes.
@@ -39,6 +42,7 @@ impl DiskError {
             Self::Disk(refusal) => refusal.code(),
             Self::Header(refusal) => refusal.code(),
             Self::Unlock(error) => error.code(),
+            Self::Superblock(refusal) => refusal.code(),
             Self::State(_) => "disk-state",
             Self::Random(_) => "no-random",
             Self::Map(error) => error.code(),
@@ -58,6 +62,7 @@ impl fmt::Display for DiskError {
             Self::Disk(error) => error.fmt(f),
             Self::Header(error) => error.fmt(f),
             Self::Unlock(error) => error.fmt(f),
+            Self::Superblock(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Random(error) => error.fmt(f),
             Self::Map(error) => error.fmt(f),
@@ -88,6 +93,7 @@ from!(
     Disk(DiskRefusal),
     Header(HeaderRefusal),
     Unlock(UnlockError),
+    Superblock(SuperblockRefusal),
     State(StateFault),
     Random(NoRandom),
     Map(MapError),

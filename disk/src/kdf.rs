@@ -3,19 +3,13 @@
 use crate::random::{NoRandom, Random};
 use core::convert::Infallible;
 use core::num::NonZeroU32;
-use latchkey_keys::Secret;
+use latchkey_keys::{Secret, SecretVec};
 use ring::digest::{Context, SHA256};
 use ring::pbkdf2;
 use zeroize::Zeroizing;
 
 /// Stripes of the anti-forensic splitter. "LUKS2 on-disk format 1.1, section 3.2.1": stripes are always 4000.
 pub(crate) const STRIPES: usize = 4000;
-
-/// Bytes of a volume key, and so of one stripe.
-pub(crate) const VOLUME_KEY: usize = 64;
-
-/// Bytes of split key material.
-pub(crate) const SPLIT: usize = STRIPES * VOLUME_KEY;
 
 const HASH: usize = 32;
 
@@ -39,26 +33,24 @@ impl Pbkdf2 {
     }
 }
 
-/// Spreads `key` over [`SPLIT`] bytes so that losing any of them loses half of the key, which is one of its two AES
-/// keys (the format diffuses each hash-sized block for itself).
+/// Spreads `key` over [`STRIPES`] times its length so that losing any of them loses a part of the key, 32 bytes long (the
+/// format diffuses each hash-sized block for itself).
 ///
 /// # Errors
 /// When the random source gives none.
-pub(crate) fn split(key: &Secret<VOLUME_KEY>, random: &mut impl Random) -> Result<Zeroizing<Vec<u8>>, NoRandom> {
-    let mut stripes = Zeroizing::new(vec![0; SPLIT]);
-    let (noise, last) = stripes.split_at_mut(SPLIT - VOLUME_KEY);
+pub(crate) fn split(key: &[u8], random: &mut impl Random) -> Result<Zeroizing<Vec<u8>>, NoRandom> {
+    let mut stripes = Zeroizing::new(vec![0; STRIPES * key.len()]);
+    let (noise, last) = stripes.split_at_mut((STRIPES - 1) * key.len());
     random.fill(noise)?;
-    let mut sum = Zeroizing::new([0; VOLUME_KEY]);
-    fold(noise, &mut sum);
-    last.copy_from_slice(&*sum);
-    xor(last, key.expose());
+    fold(noise, last);
+    xor(last, key);
     Ok(stripes)
 }
 
-/// Gets the key back out of [`SPLIT`] bytes of stripes.
-pub(crate) fn merge(stripes: &[u8]) -> Secret<VOLUME_KEY> {
-    let (noise, last) = stripes.split_at(stripes.len().saturating_sub(VOLUME_KEY));
-    let Ok(key) = Secret::fill_with(|key| {
+/// Gets the key of `length` bytes back out of its stripes.
+pub(crate) fn merge(stripes: &[u8], length: usize) -> SecretVec {
+    let (noise, last) = stripes.split_at(stripes.len().saturating_sub(length));
+    let Ok(key) = SecretVec::fill_with(length, |key| {
         fold(noise, key);
         xor(key, last);
         Ok::<_, Infallible>(())
@@ -66,16 +58,16 @@ pub(crate) fn merge(stripes: &[u8]) -> Secret<VOLUME_KEY> {
     key
 }
 
-/// Diffuses all stripes but the last into `sum`, which begins as zeros.
-fn fold(noise: &[u8], sum: &mut [u8; VOLUME_KEY]) {
-    for stripe in noise.chunks_exact(VOLUME_KEY) {
+/// Diffuses all stripes but the last into `sum`, which begins as zeros and is as long as a stripe.
+fn fold(noise: &[u8], sum: &mut [u8]) {
+    for stripe in noise.chunks_exact(sum.len()) {
         xor(sum, stripe);
         diffuse(sum);
     }
 }
 
 /// Replaces each hash-sized block by the hash of its big-endian number and itself.
-fn diffuse(block: &mut [u8; VOLUME_KEY]) {
+fn diffuse(block: &mut [u8]) {
     for (part, number) in block.chunks_exact_mut(HASH).zip(0_u32..) {
         let mut hash = Context::new(&SHA256);
         hash.update(&number.to_be_bytes());
@@ -97,19 +89,22 @@ mod tests {
 
     #[test]
     fn split_then_merge_gives_the_key_back() {
-        let key = Secret::from_slice(&[0x5a; VOLUME_KEY]).unwrap();
-        let stripes = split(&key, &mut Counting::new(1)).unwrap();
-        assert_eq!(stripes.len(), 256_000);
-        assert_eq!(merge(&stripes), key);
+        for length in [64, 96] {
+            let key = vec![0x5a; length];
+            let stripes = split(&key, &mut Counting::new(1)).unwrap();
+            assert_eq!(stripes.len(), 4000 * length);
+            assert_eq!(merge(&stripes, length).expose(), key);
+        }
     }
 
     #[test]
-    fn one_lost_bit_loses_half_the_key() {
-        let key = Secret::from_slice(&[0x5a; VOLUME_KEY]).unwrap();
-        let mut stripes = split(&key, &mut Counting::new(2)).unwrap();
-        stripes[0] ^= 1;
-        let merged = merge(&stripes);
-        let lost = merged.expose()[..HASH].iter().filter(|&&byte| byte != 0x5a).count();
-        assert!(lost > 24, "only {lost} of 32 bytes are lost");
+    fn one_lost_bit_loses_a_whole_key() {
+        for length in [64, 96] {
+            let mut stripes = split(&vec![0x5a; length], &mut Counting::new(2)).unwrap();
+            stripes[0] ^= 1;
+            let merged = merge(&stripes, length);
+            let lost = merged.expose()[..HASH].iter().filter(|&&byte| byte != 0x5a).count();
+            assert!(lost > 24, "only {lost} of 32 bytes are lost");
+        }
     }
 }

@@ -6,8 +6,9 @@
 //!    [`Probe::Existing`] or [`Probe::Refused`].
 //! 2. Existing: [`UncheckedHeader::check`] holds every field against a closed list → [`CheckedHeader`], whose UUID names
 //!    the key to ask for. [`CheckedHeader::unlock`] with the key checks key slot, digest and MAC → [`UnlockedDisk`].
-//! 3. Fresh: [`Fresh::format`] with the issued key → [`UnlockedDisk`] too.
-//! 4. [`Mapping::open`] hands the volume key to dm-crypt through the kernel's keyring and leaves a [`TokenKey`].
+//! 3. [`Mapping::open`] hands the volume key to dm-crypt through the kernel's keyring and leaves a [`TokenKey`].
+//! 4. Fresh: [`Mapping::format`] with the issued key formats and maps in one go, since the authenticated mode is made
+//!    through its mapping.
 //! 5. The OS stage says with that key what became of the bootstrap: [`update_state`]; or [`reset()`] gives the disk back.
 //!
 //! All that is on the disk is attacker's input. It is readable by stock cryptsetup (`cryptsetup open --key-file`), and
@@ -28,6 +29,7 @@ mod power_cut;
 mod probe;
 mod random;
 mod reset;
+mod superblock;
 #[cfg(test)]
 mod testing;
 mod xts;
@@ -38,7 +40,7 @@ pub use error::DiskError;
 pub use foreign::Foreign;
 pub use keyring::{KeyDescription, LoadedKey};
 pub use luks2::{
-    CheckedHeader, HeaderRefusal, NodeName, NodeState, Phase, Role, SECTOR, SegmentMode, StateFault, TokenKey,
+    CheckedHeader, HeaderRefusal, NewDisk, NodeName, NodeState, Phase, Role, SECTOR, SegmentMode, StateFault, TokenKey,
     UncheckedHeader, UnlockError, UnlockedDisk, VolumeKey, update_state,
 };
 pub use mapper::{MapError, Mapping, Step};
@@ -46,3 +48,4 @@ pub use marker::{ResetMarker, ResetReason, ResetReasonFault};
 pub use probe::{DiskRefusal, Fresh, MIN_SIZE, Probe, probe};
 pub use random::{KernelRandom, NoRandom, Random};
 pub use reset::{ResetPermit, reset};
+pub use superblock::{Field, Geometry, SuperblockRefusal};

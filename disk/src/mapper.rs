@@ -1,11 +1,19 @@
 //! Maps an unlocked disk: key into the keyring, mapping with its table, key out of the keyring, device node.
 
-use crate::block::{DeviceNumber, Disk};
+mod error;
+mod prime;
+
+pub use error::{MapError, Step};
+
+use crate::block::{BlockDevice, DeviceNumber, Disk};
 use crate::dm::{Control, MappingName, Table, VerityRoot};
 use crate::error::DiskError;
 use crate::keyring::{KeyDescription, LoadedKey};
-use crate::luks2::{TokenKey, UnlockedDisk};
-use core::fmt;
+use crate::luks2::{Draft, NewDisk, SegmentMode, TokenKey, UnlockedDisk};
+use crate::probe::Fresh;
+use crate::random::Random;
+use crate::superblock;
+use error::at;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +23,8 @@ pub struct Mapping {
     name: MappingName,
     device: DeviceNumber,
     path: PathBuf,
+    /// The `integrity` mapping below an authenticated disk.
+    below: Option<MappingName>,
 }
 
 impl Mapping {
@@ -23,24 +33,68 @@ impl Mapping {
     /// Takes the disk, because its exclusive hold must end first: the device mapper claims the device for itself and
     /// would find it busy.
     ///
-    /// In order: the key goes into this thread's keyring; mapping and table are made, which makes dm-crypt copy the key;
-    /// the key leaves the keyring again; the table goes live; the device node appears. When a step fails, the mapping is
-    /// removed and the key is gone.
+    /// In order: the integrity superblock, if there is one, is held against the token; its mapping is made; the key goes
+    /// into this thread's keyring; mapping and table are made, which makes dm-crypt copy the key; the key leaves the
+    /// keyring again; the table goes live; the device node appears. When a step fails, the mappings are removed and the
+    /// key is gone.
     ///
     /// # Errors
-    /// [`DiskError::Map`] with the step that failed.
+    /// [`DiskError::Map`] with the step that failed; [`DiskError::Superblock`].
     pub fn open(
         control: &Control,
         disk: Disk,
         unlocked: UnlockedDisk,
         name: MappingName,
     ) -> Result<(Self, TokenKey), DiskError> {
-        let under = disk.number().ok_or_else(|| MapError::new(Step::Device, io::ErrorKind::InvalidInput.into()))?;
+        let under = number(&disk)?;
+        if let Some(geometry) = unlocked.geometry() {
+            superblock::read_expecting(&disk, unlocked.data_offset(), geometry)?;
+        }
         drop(disk);
-        let uuid = uuid(&unlocked, &name);
-        let mapping = Self::create(control, name, &uuid)?;
-        mapping.keep_if(control, mapping.fill(control, under, &unlocked))?;
+        let mapping = Self::stack(control, under, &unlocked, name)?;
         Ok((mapping, unlocked.into_token_key()))
+    }
+
+    /// Formats `disk`, in the mode that `new` says, and maps it.
+    ///
+    /// The authenticated mode is not wiped: that would write the whole disk. Its sectors are I/O errors until they are
+    /// written, and `prime` writes the few that file systems touch first. All of this happens while sector 0 still says
+    /// "fresh"; the headers come last. So a power cut anywhere leaves a fresh disk or a whole one.
+    ///
+    /// # Errors
+    /// As for [`Self::open`] and [`Fresh::format`]. Nothing is mapped then, and unless the very last header was written
+    /// the disk is fresh.
+    pub fn format(
+        control: &Control,
+        mut disk: Disk,
+        fresh: Fresh,
+        new: NewDisk<'_>,
+        name: MappingName,
+        random: &mut impl Random,
+    ) -> Result<(Self, TokenKey), DiskError> {
+        let mode = new.mode;
+        let mut draft = fresh.begin(&mut disk, new, random)?;
+        if mode == SegmentMode::Confidential {
+            let unlocked = draft.finish(&mut disk, random)?;
+            return Self::open(control, disk, unlocked, name);
+        }
+        let (under, path) = (number(&disk)?, disk.path().to_owned());
+        let journal = journal(disk.size().map_err(at(Step::Device))?);
+        drop(disk);
+        let table = Table::integrity_format(under, draft.unlocked().data_offset(), journal);
+        lay_out(control, draft.unlocked(), &name, &table)?;
+        // Opened only now, so that the kernel reads the superblock from the disk and not from a cache of the zeros.
+        let mut disk = Disk::open_shared(&path).map_err(at(Step::Device))?;
+        draft.measured(superblock::read(&disk, draft.unlocked().data_offset())?);
+        let mapping = Self::stack(control, under, draft.unlocked(), name)?;
+        match mapping.fill_draft(draft, &mut disk, random) {
+            Ok(unlocked) => Ok((mapping, unlocked.into_token_key())),
+            Err(error) => {
+                // The first error is the one to tell.
+                let _ = mapping.close(control);
+                Err(error)
+            }
+        }
     }
 
     /// Maps a read-only root as `/dev/mapper/<name>`.
@@ -51,7 +105,7 @@ impl Mapping {
         // What veritysetup calls such a mapping.
         let uuid = format!("CRYPT-VERITY-{}-{}", hex::encode(&root.root_hash[..16]), name.as_str());
         let mapping = Self::create(control, name, &uuid)?;
-        mapping.keep_if(control, mapping.go_live(control, &Table::verity(root)))?;
+        mapping.keep_if(control, mapping.go_live(control, &Table::verity(root)).and_then(|()| mapping.link()))?;
         Ok(mapping)
     }
 
@@ -70,13 +124,49 @@ impl Mapping {
         &self.path
     }
 
-    /// Removes the mapping and its node.
+    /// Removes the mapping, what is below it, and its node.
     ///
     /// # Errors
     /// [`DiskError::Map`]; busy while it is open.
     pub fn close(self, control: &Control) -> Result<(), DiskError> {
         control.remove(&self.name).map_err(at(Step::Remove))?;
+        if let Some(below) = &self.below {
+            control.remove(below).map_err(at(Step::Remove))?;
+        }
         Ok(std::fs::remove_file(&self.path).map_err(at(Step::Node))?)
+    }
+
+    /// One mapping, or two on top of each other.
+    fn stack(
+        control: &Control,
+        under: DeviceNumber,
+        unlocked: &UnlockedDisk,
+        name: MappingName,
+    ) -> Result<Self, MapError> {
+        let Some(geometry) = unlocked.geometry() else {
+            return Self::crypt(control, under, unlocked, name);
+        };
+        let below = Self::create(control, name_below(&name)?, &uuid_below(unlocked, &name))?;
+        let table = Table::integrity(under, unlocked.data_offset(), geometry);
+        below.keep_if(control, below.go_live(control, &table))?;
+        let crypt = Self::crypt(control, below.device, unlocked, name);
+        if crypt.is_err() {
+            // The first error is the one to tell.
+            let _ = control.remove(&below.name);
+        }
+        Ok(Self { below: Some(below.name), ..crypt? })
+    }
+
+    fn crypt(
+        control: &Control,
+        under: DeviceNumber,
+        unlocked: &UnlockedDisk,
+        name: MappingName,
+    ) -> Result<Self, MapError> {
+        let uuid = uuid(unlocked, &name);
+        let mapping = Self::create(control, name, &uuid)?;
+        mapping.keep_if(control, mapping.fill(control, under, unlocked))?;
+        Ok(mapping)
     }
 
     fn fill(&self, control: &Control, under: DeviceNumber, unlocked: &UnlockedDisk) -> Result<(), MapError> {
@@ -84,22 +174,28 @@ impl Mapping {
         let key = LoadedKey::add(&description, unlocked.volume_key()).map_err(at(Step::Key))?;
         control.load(&self.name, &Table::crypt(unlocked, &description, under)).map_err(at(Step::Load))?;
         key.remove().map_err(at(Step::Key))?;
-        self.resume(control)
+        control.resume(&self.name).map_err(at(Step::Resume))?;
+        self.link()
+    }
+
+    /// Primes the mapping of a draft, and then makes the draft a disk.
+    fn fill_draft(&self, draft: Draft, disk: &mut Disk, random: &mut impl Random) -> Result<UnlockedDisk, DiskError> {
+        prime::prime(&self.path, draft.unlocked().data_length()).map_err(at(Step::Prime))?;
+        draft.finish(disk, random)
     }
 
     fn create(control: &Control, name: MappingName, uuid: &str) -> Result<Self, MapError> {
         let device = control.create(&name, uuid).map_err(at(Step::Create))?;
         let path = Path::new(DIRECTORY).join(name.as_str());
-        Ok(Self { name, device, path })
+        Ok(Self { name, device, path, below: None })
     }
 
     fn go_live(&self, control: &Control, table: &Table) -> Result<(), MapError> {
         control.load(&self.name, table).map_err(at(Step::Load))?;
-        self.resume(control)
+        control.resume(&self.name).map_err(at(Step::Resume))
     }
 
-    fn resume(&self, control: &Control) -> Result<(), MapError> {
-        control.resume(&self.name).map_err(at(Step::Resume))?;
+    fn link(&self) -> Result<(), MapError> {
         link(&self.path, self.device).map_err(at(Step::Node))
     }
 
@@ -115,9 +211,41 @@ impl Mapping {
 
 const DIRECTORY: &str = "/dev/mapper";
 
+/// The kernel's default is 1/128 of the device and at most 64 MiB, all of which is read on each boot: a quarter of that
+/// is as good for bursts, and the smaller disks keep the default.
+const MAX_JOURNAL: u64 = 16 << 20;
+
+/// Units of the journal of a device of `size` bytes.
+fn journal(size: u64) -> u64 {
+    (size >> 7).min(MAX_JOURNAL) / superblock::UNIT
+}
+
+fn number(disk: &Disk) -> Result<DeviceNumber, MapError> {
+    disk.number().ok_or_else(|| MapError::new(Step::Device, io::ErrorKind::InvalidInput.into()))
+}
+
+/// Loading the table is all it takes: the kernel writes superblock and journal then. The mapping is never used.
+fn lay_out(control: &Control, disk: &UnlockedDisk, name: &MappingName, table: &Table) -> Result<(), MapError> {
+    let below = name_below(name)?;
+    control.create(&below, &uuid_below(disk, name)).map_err(at(Step::Create))?;
+    let loaded = control.load(&below, table).map_err(at(Step::Layout));
+    let removed = control.remove(&below).map_err(at(Step::Remove));
+    loaded.and(removed)
+}
+
 /// What cryptsetup calls such a mapping, so that its tools recognise ours.
 fn uuid(unlocked: &UnlockedDisk, name: &MappingName) -> String {
     format!("CRYPT-LUKS2-{}-{}", hex::encode(unlocked.uuid().as_bytes()), name.as_str())
+}
+
+/// And the one below.
+fn uuid_below(unlocked: &UnlockedDisk, name: &MappingName) -> String {
+    format!("CRYPT-INTEGRITY-{}-{}_dif", hex::encode(unlocked.uuid().as_bytes()), name.as_str())
+}
+
+fn name_below(name: &MappingName) -> Result<MappingName, MapError> {
+    let below = format!("{}_dif", name.as_str()).parse();
+    below.map_err(|fault| MapError::new(Step::Create, io::Error::new(io::ErrorKind::InvalidInput, fault)))
 }
 
 /// devtmpfs makes `/dev/dm-<minor>`; the name beside it is ours to make, as udev would. A link that a mapping of an
@@ -128,78 +256,6 @@ fn link(path: &Path, device: DeviceNumber) -> io::Result<()> {
         _ => {}
     }
     std::os::unix::fs::symlink(format!("../dm-{}", device.minor), path)
-}
-
-/// What was being done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Looking at the disk below.
-    Device,
-    /// Creating the mapping.
-    Create,
-    /// Bringing the key into, or out of, the keyring.
-    Key,
-    /// Loading the table.
-    Load,
-    /// Taking the table into use.
-    Resume,
-    /// Making or removing the device node.
-    Node,
-    /// Removing the mapping.
-    Remove,
-}
-
-/// Why the disk could not be mapped.
-#[derive(Debug)]
-pub struct MapError {
-    /// What was being done.
-    pub step: Step,
-    /// What the kernel said.
-    pub source: io::Error,
-}
-
-impl MapError {
-    const fn new(step: Step, source: io::Error) -> Self {
-        Self { step, source }
-    }
-
-    /// The stable, kebab-case code.
-    pub const fn code(&self) -> &'static str {
-        match self.step {
-            Step::Device => "map-device",
-            Step::Create => "map-create",
-            Step::Key => "map-key",
-            Step::Load => "map-load",
-            Step::Resume => "map-resume",
-            Step::Node => "map-node",
-            Step::Remove => "map-remove",
-        }
-    }
-}
-
-const fn at(step: Step) -> impl FnOnce(io::Error) -> MapError {
-    move |source| MapError { step, source }
-}
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fix = match self.step {
-            Step::Device => "give the node a block device, not a file",
-            Step::Create | Step::Remove => "check whether the mapping is in use already",
-            Step::Key => "the kernel needs CONFIG_KEYS",
-            Step::Load => {
-                "check that the modules dm-crypt, xts and aes are in the initramfs, and that the disk is not in use"
-            }
-            Step::Resume | Step::Node => "see the kernel log",
-        };
-        write!(f, "State disk not mapped ({}): {}; {fix}", self.code(), self.source)
-    }
-}
-
-impl std::error::Error for MapError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 #[cfg(test)]

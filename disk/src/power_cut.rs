@@ -4,7 +4,7 @@
 //! of what was written since, any subset may be, in any order.
 
 use crate::bytes::place;
-use crate::luks2::{NodeState, Phase, TokenKey, UnlockedDisk, update_state};
+use crate::luks2::{NodeState, Phase, SegmentMode, TokenKey, UnlockedDisk, update_state};
 use crate::marker::ResetMarker;
 use crate::probe::{Probe, probe};
 use crate::random::Random;
@@ -66,7 +66,11 @@ impl Coin {
 
 fn open(disk: &MemoryDisk, when: &str) -> UnlockedDisk {
     let Probe::Existing(header) = probe(disk).unwrap() else { panic!("{when}: no header") };
-    header.check().unwrap_or_else(|refusal| panic!("{when}: {refusal}")).unlock(&key()).unwrap()
+    header
+        .check(SegmentMode::Confidential)
+        .unwrap_or_else(|refusal| panic!("{when}: {refusal}"))
+        .unlock(&key())
+        .unwrap()
 }
 
 #[test]

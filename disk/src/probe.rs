@@ -4,7 +4,10 @@ use crate::block::BlockDevice;
 use crate::bytes::{is_zero, window};
 use crate::error::{DiskError, io};
 use crate::foreign::{self, Foreign};
-use crate::luks2::{self, HEADER_SIZES, MAGIC_PRIMARY, MAGIC_SECONDARY, MIB, NodeState, UncheckedHeader, UnlockedDisk};
+use crate::luks2::{
+    Draft, HEADER_SIZES, MAGIC_PRIMARY, MAGIC_SECONDARY, MIB, NewDisk, NodeState, SegmentMode, UncheckedHeader,
+    UnlockedDisk,
+};
 use crate::marker::{Marker, Reading, ResetMarker, Step};
 use crate::random::Random;
 use crate::reset::ResetPermit;
@@ -46,9 +49,10 @@ impl Fresh {
         self.marker.as_ref().filter(|marker| marker.step == Step::Resetting).map(|_| ResetPermit::granted())
     }
 
-    /// Formats the device: a new volume key, its key slot under `key`, the header with `state` under its MAC.
+    /// Formats the device in the confidential mode, which takes nothing but its header: a new volume key, its key slot
+    /// under `key`, the header with `state` under its MAC. [`crate::Mapping::format`] knows both modes.
     ///
-    /// A power cut leaves the device fresh (with the same reset marker) or formatted; see `format` for the order.
+    /// A power cut leaves the device fresh (with the same reset marker) or formatted; see `Draft` for the order.
     ///
     /// # Errors
     /// I/O, no random bytes, or a state whose phase is not `formatted`.
@@ -60,8 +64,19 @@ impl Fresh {
         state: NodeState,
         random: &mut impl Random,
     ) -> Result<UnlockedDisk, DiskError> {
+        let new = NewDisk { mode: SegmentMode::Confidential, uuid, key, state };
+        self.begin(device, new, random)?.finish(device, random)
+    }
+
+    /// Begins to format the device; see [`Draft`].
+    pub(crate) fn begin(
+        self,
+        device: &mut impl BlockDevice,
+        new: NewDisk<'_>,
+        random: &mut impl Random,
+    ) -> Result<Draft, DiskError> {
         let reset = self.marker.map(|marker| marker.reset).unwrap_or_default();
-        luks2::format(device, uuid, key, state, &Marker { step: Step::Formatting, reset }, random)
+        Draft::begin(device, new, &Marker { step: Step::Formatting, reset }, random)
     }
 }
 
@@ -251,7 +266,7 @@ mod tests {
             let mut disk = MemoryDisk::blank(DISK_SIZE);
             disk.bytes[at..at + 6].copy_from_slice(&magic);
             let Probe::Existing(header) = probe(&disk).unwrap() else { panic!("magic at {at}") };
-            assert!(header.check().is_err(), "and refused, since nothing else is there");
+            assert!(header.check_either_mode().is_err(), "and refused, since nothing else is there");
         }
     }
 

@@ -1,9 +1,10 @@
 //! Fixtures of this crate's tests: disks in memory, one of which records every write for the power-cut tests.
 
 use crate::block::BlockDevice;
-use crate::luks2::{NodeState, Phase, Role, UnlockedDisk};
+use crate::luks2::{NewDisk, NodeState, Phase, Role, SegmentMode, UnlockedDisk};
 use crate::probe::{Fresh, Probe, probe};
 use crate::random::fixed::Counting;
+use crate::superblock::{Geometry, fixture::superblock};
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use std::io;
 
@@ -97,4 +98,19 @@ pub(crate) fn format(disk: &mut impl BlockDevice) -> UnlockedDisk {
 
 pub(crate) fn unlocked(size: usize) -> UnlockedDisk {
     format(&mut MemoryDisk::blank(size))
+}
+
+/// A disk of the authenticated mode, as the kernel would have made it. Its superblock stands where the kernel puts it.
+pub(crate) fn authenticated(geometry: Geometry) -> UnlockedDisk {
+    format_authenticated(&mut MemoryDisk::blank(DISK_SIZE), geometry)
+}
+
+pub(crate) fn format_authenticated(disk: &mut MemoryDisk, geometry: Geometry) -> UnlockedDisk {
+    let random = &mut Counting::new(3);
+    let new = NewDisk { mode: SegmentMode::Authenticated, uuid: uuid(), key: &key(), state: state() };
+    let mut draft = fresh(disk).begin(disk, new, random).unwrap();
+    disk.write_at(draft.unlocked().data_offset(), &superblock(geometry)).unwrap();
+    disk.flush().unwrap();
+    draft.measured(geometry);
+    draft.finish(disk, random).unwrap()
 }

@@ -5,8 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "a test rig that cannot be built fails the test")]
 
 use latchkey_disk::{
-    BlockDevice, Disk, HeaderRefusal, KernelRandom, NodeState, Phase, Probe, Role, TokenKey, UncheckedHeader, probe,
-    update_state,
+    BlockDevice, Disk, HeaderRefusal, KernelRandom, NodeState, Phase, Probe, Role, SegmentMode, TokenKey,
+    UncheckedHeader, probe, update_state,
 };
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use std::fs::{self, File};
@@ -141,7 +141,7 @@ fn cryptsetup_opens_what_we_format_with_the_same_volume_key() {
     let arguments = ["luksDump", "--batch-mode", "--dump-volume-key", "--key-file", text(&key_file)];
     let arguments = [&arguments[..], &["--volume-key-file", text(&volume_key)]].concat();
     bench.cryptsetup(&arguments).succeeded();
-    let opened = bench.header().check().unwrap().unlock(&bench.key).unwrap();
+    let opened = bench.header().check(SegmentMode::Confidential).unwrap().unlock(&bench.key).unwrap();
     assert!(fs::read(volume_key).unwrap() == opened.volume_key().expose(), "another volume key");
 }
 
@@ -166,7 +166,8 @@ fn we_open_what_cryptsetup_formats_within_the_closed_list() {
     for layout in layouts {
         let bench = Bench::new();
         bench.luks_format(&options(layout));
-        let header = bench.header().check().unwrap_or_else(|refusal| panic!("{layout:?}: {refusal}"));
+        let header =
+            bench.header().check(SegmentMode::Confidential).unwrap_or_else(|refusal| panic!("{layout:?}: {refusal}"));
         let volume_key = header.volume_key_without_authentication(bench.key.expose()).unwrap();
         assert!(volume_key.expose().iter().any(|&byte| byte != 0));
         assert!(header.volume_key_without_authentication(&[1; 32]).is_err(), "{layout:?}");
@@ -192,7 +193,7 @@ fn what_cryptsetup_formats_outside_the_closed_list_is_refused_by_name() {
     for (options, expected) in cases {
         let bench = Bench::new();
         bench.luks_format(&options);
-        assert_eq!(bench.header().check().unwrap_err(), expected, "{options:?}");
+        assert_eq!(bench.header().check(SegmentMode::Confidential).unwrap_err(), expected, "{options:?}");
     }
 }
 
@@ -203,7 +204,7 @@ fn a_luks1_volume_is_refused_by_name() {
     let arguments = ["luksFormat", "--batch-mode", "--type", "luks1", "--pbkdf-force-iterations", "1000"];
     bench.cryptsetup(&[&arguments[..], &["--key-file", text(&key_file)]].concat()).succeeded();
     let Probe::Existing(header) = probe(&bench.disk()).unwrap() else { panic!("a header is there") };
-    assert_eq!(header.check().unwrap_err(), HeaderRefusal::Luks1);
+    assert_eq!(header.check(SegmentMode::Confidential).unwrap_err(), HeaderRefusal::Luks1);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn a_second_key_slot_added_by_cryptsetup_is_refused() {
     // The disk stands between cryptsetup's two key files, so the new one is given by option.
     let arguments = ["luksAddKey", "--batch-mode", "--key-file", text(&key_file), "--new-keyfile", text(&second)];
     bench.cryptsetup(&[&arguments[..], &PBKDF2[..]].concat()).succeeded();
-    assert_eq!(bench.header().check().unwrap_err(), HeaderRefusal::KeyslotCount);
+    assert_eq!(bench.header().check(SegmentMode::Confidential).unwrap_err(), HeaderRefusal::KeyslotCount);
 }
 
 #[test]
@@ -229,7 +230,7 @@ fn cryptsetup_still_opens_the_disk_after_our_state_change() {
     update_state(&mut bench.disk(), &token_key, done, &mut KernelRandom).unwrap();
     let key_file = bench.key_file();
     bench.cryptsetup(&["open", "--test-passphrase", "--key-file", text(&key_file)]).succeeded();
-    let opened = bench.header().check().unwrap().unlock(&bench.key).unwrap();
+    let opened = bench.header().check(SegmentMode::Confidential).unwrap().unlock(&bench.key).unwrap();
     assert_eq!(opened.state().phase, Phase::Bootstrapped);
 }
 
@@ -245,5 +246,5 @@ fn a_copy_that_cryptsetup_repaired_keeps_our_mac() {
     bench.cryptsetup(&["open", "--test-passphrase", "--key-file", text(&key_file)]).succeeded();
     let region = fs::read(bench.disk_file()).unwrap();
     assert_eq!(&region[..6], b"LUKS\xba\xbe", "cryptsetup restored the primary copy");
-    assert_eq!(bench.header().check().unwrap().unlock(&bench.key).unwrap().state(), &state());
+    assert_eq!(bench.header().check(SegmentMode::Confidential).unwrap().unlock(&bench.key).unwrap().state(), &state());
 }

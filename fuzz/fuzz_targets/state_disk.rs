@@ -27,7 +27,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(blank || marked, "somebody's data is called fresh");
             assert!(fresh.reset_marker().is_none_or(|marker| marker.reason.as_str().len() <= 64));
         }
-        Probe::Existing(header) => drop(header.check()),
+        Probe::Existing(header) => drop(header.check_either_mode()),
         Probe::Refused(refusal) => assert!(!refusal.to_string().is_empty()),
     }
 });

@@ -4,7 +4,7 @@ use std::fmt;
 
 use latchkey_disk::{
     CheckedHeader, Control, Disk, Fresh, KernelRandom, Mapping, MappingName, NodeState, Phase, Probe, ResetMarker,
-    ResetPermit, Role, TokenKey, UnlockedDisk, probe, reset,
+    ResetPermit, Role, SegmentMode, TokenKey, UnlockedDisk, probe, reset,
 };
 use latchkey_keys::{ClusterId, Uuid};
 
@@ -58,7 +58,8 @@ impl StateDisk {
                 (uuid, Content::Fresh { fresh, attempts })
             }
             Probe::Existing(header) => {
-                let header = header.check().map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
+                let header =
+                    header.check(SegmentMode::Confidential).map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
                 (header.uuid(), Content::Checked(Box::new(header)))
             }
             Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),

@@ -306,7 +306,7 @@ impl Stage2 {
         let Probe::Existing(header) = probe(&disk).map_err(|e| e.to_string())? else {
             return Err("the disk has no header".into());
         };
-        let header = header.check().map_err(|e| e.to_string())?;
+        let header = header.check_either_mode().map_err(|e| e.to_string())?;
         header.authenticate(&self.token_key).map_err(|e| e.to_string())?;
         let permit = header.claims_unfinished_bootstrap().ok_or("the disk belongs to a member")?;
         let marker =

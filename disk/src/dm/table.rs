@@ -3,6 +3,7 @@
 use crate::block::DeviceNumber;
 use crate::keyring::KeyDescription;
 use crate::luks2::{SECTOR, SegmentMode, UnlockedDisk};
+use crate::superblock::{Geometry, TAG};
 
 /// The device mapper counts in sectors of 512 bytes, whatever the device does.
 const UNIT: u64 = 512;
@@ -21,16 +22,46 @@ impl Table {
     /// `<cipher> <key> <iv_offset> <device> <offset> <#opt_params> <opt_params>`, the key as
     /// `:<size>:<type>:<description>`, so that no key is in the table.
     ///
-    /// The options are those of cryptsetup for LUKS2: `iv_large_sectors` is absent, so the IV counts 512-byte units.
-    /// Discards are not passed down: they would tell the host which sectors are in use.
+    /// `device` is the disk, or in the authenticated mode its `integrity` mapping, which begins with the data. The options
+    /// are those of cryptsetup for LUKS2: `iv_large_sectors` is absent, so the IV counts 512-byte units. Discards are not
+    /// passed down: they would tell the host which sectors are in use.
     pub fn crypt(disk: &UnlockedDisk, key: &KeyDescription, device: DeviceNumber) -> Self {
-        let SegmentMode::Confidential = disk.segment_mode();
         let size = disk.volume_key().expose().len();
-        let offset = disk.data_offset() / UNIT;
+        let (cipher, offset, options) = match disk.segment_mode() {
+            SegmentMode::Confidential => ("aes-xts-plain64", disk.data_offset() / UNIT, "1".to_owned()),
+            SegmentMode::Authenticated => {
+                ("capi:authenc(hmac(sha256),xts(aes))-random", 0, format!("2 integrity:{TAG}:aead"))
+            }
+        };
         Self {
             target: "crypt",
             sectors: disk.data_length() / UNIT,
-            parameters: format!("aes-xts-plain64 :{size}:logon:{key} 0 {device} {offset} 1 sector_size:{SECTOR}"),
+            parameters: format!("{cipher} :{size}:logon:{key} 0 {device} {offset} {options} sector_size:{SECTOR}"),
+            read_only: false,
+        }
+    }
+
+    /// The `integrity` target below the authenticated mode (the kernel's `admin-guide/device-mapper/dm-integrity.rst`):
+    /// `<device> <reserved sectors> <tag size> <mode> <#opt_params> <opt_params>`, with the journal that keeps data and tag
+    /// together over a power cut.
+    pub fn integrity(device: DeviceNumber, offset: u64, geometry: Geometry) -> Self {
+        Self::journalled(device, offset, geometry.data_sectors, &[])
+    }
+
+    /// The `integrity` target that makes the kernel write a superblock and a journal of at most `journal` units where it
+    /// finds zeros. The mapping itself is of no use: "the target can be reloaded with the provided size" (same source).
+    pub fn integrity_format(device: DeviceNumber, offset: u64, journal: u64) -> Self {
+        Self::journalled(device, offset, SECTOR / UNIT, &[format!("journal_sectors:{journal}")])
+    }
+
+    fn journalled(device: DeviceNumber, offset: u64, sectors: u64, more: &[String]) -> Self {
+        let options =
+            [&[format!("block_size:{SECTOR}"), "interleave_sectors:32768".into(), "fix_padding".into()], more];
+        let options = options.concat();
+        Self {
+            target: "integrity",
+            sectors,
+            parameters: format!("{device} {} {TAG} J {} {}", offset / UNIT, options.len(), options.join(" ")),
             read_only: false,
         }
     }
@@ -97,7 +128,7 @@ pub struct VerityRoot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::unlocked;
+    use crate::testing::{authenticated, unlocked};
 
     #[test]
     fn the_crypt_table_is_the_one_cryptsetup_makes() {
@@ -109,6 +140,30 @@ mod tests {
         assert_eq!(
             table.parameters,
             "aes-xts-plain64 :64:logon:latchkey:f81d4fae-7dec-11d0-a765-00a0c91e6bf6 0 254:16 2048 1 sector_size:4096"
+        );
+    }
+
+    #[test]
+    fn the_authenticated_tables_are_the_ones_cryptsetup_makes() {
+        let geometry = Geometry { data_sectors: 6144, journal_sections: 3 };
+        let disk = authenticated(geometry);
+        let (disk_device, below) = (DeviceNumber { major: 254, minor: 16 }, DeviceNumber { major: 253, minor: 0 });
+        let table = Table::crypt(&disk, &KeyDescription::for_disk(disk.uuid()), below);
+        assert_eq!((table.target, table.sectors), ("crypt", 6144));
+        assert_eq!(
+            table.parameters,
+            "capi:authenc(hmac(sha256),xts(aes))-random :96:logon:latchkey:f81d4fae-7dec-11d0-a765-00a0c91e6bf6 0 253:0 0 \
+             2 integrity:48:aead sector_size:4096"
+        );
+        let table = Table::integrity(disk_device, disk.data_offset(), geometry);
+        assert_eq!((table.target, table.sectors), ("integrity", 6144));
+        assert_eq!(table.parameters, "254:16 2048 48 J 3 block_size:4096 interleave_sectors:32768 fix_padding");
+        let table = Table::integrity_format(disk_device, disk.data_offset(), 512);
+        assert_eq!(table.sectors, 8);
+        assert!(
+            table
+                .parameters
+                .ends_with(" 48 J 4 block_size:4096 interleave_sectors:32768 fix_padding journal_sectors:512")
         );
     }
 

@@ -3,10 +3,12 @@
 use super::binary::{self, Place};
 use super::metadata;
 use super::token::Claimed;
-use super::volume::{AREA, SECTOR, Volume};
-use super::{HeaderRefusal as Refusal, NodeState, Phase, SegmentMode, TokenKey, UnlockError, UnlockedDisk, VolumeKey};
+use super::volume::Volume;
+use super::{
+    HeaderRefusal as Refusal, NodeState, Phase, SECTOR, SegmentMode, TokenKey, UnlockError, UnlockedDisk, VolumeKey,
+};
 use crate::bytes::window;
-use crate::kdf::{SPLIT, merge};
+use crate::kdf::merge;
 use crate::reset::ResetPermit;
 use crate::xts;
 use core::fmt;
@@ -28,27 +30,34 @@ impl UncheckedHeader {
         Self { region, device_size }
     }
 
-    /// Checks every field against the closed list.
+    /// Checks every field against the closed list, of which the measured configuration `pinned` one mode.
     ///
     /// # Errors
-    /// The first field outside it.
-    pub fn check(self) -> Result<CheckedHeader, Refusal> {
+    /// The first field outside it; [`Refusal::ModeNotPinned`] for a disk of the other mode.
+    pub fn check(self, pinned: SegmentMode) -> Result<CheckedHeader, Refusal> {
+        let header = self.check_either_mode()?;
+        if header.segment_mode() == pinned { Ok(header) } else { Err(Refusal::ModeNotPinned) }
+    }
+
+    /// The same without a pinned mode. For those who open nothing, and authenticate the header, with its mode, by the
+    /// token's key.
+    ///
+    /// # Errors
+    /// The first field outside the closed list.
+    pub fn check_either_mode(self) -> Result<CheckedHeader, Refusal> {
         let binary = binary::newest(&self.region)?;
         let metadata = metadata::parse(binary.json_area)?;
         let volume = Volume::check(&binary, metadata.keyslots, metadata.segments, metadata.digests, &metadata.config)?;
-        let claimed = Claimed::check(metadata.tokens)?;
+        let claimed = Claimed::check(metadata.tokens, volume.mode)?;
         if volume.data_offset.checked_add(SECTOR).is_none_or(|end| end > self.device_size) {
             return Err(Refusal::SegmentOutsideDevice);
         }
         let (sequence_id, place) = (binary.sequence_id, binary.place);
-        let area = usize::try_from(volume.area_offset).ok().and_then(|at| window(&self.region, at, AREA_LENGTH));
-        let key_material = area.and_then(|area| area.get(..SPLIT)).ok_or(Refusal::Truncated)?.to_vec();
+        let at = usize::try_from(volume.area_offset).map_err(|_| Refusal::Truncated)?;
+        let key_material = window(&self.region, at, volume.mode.split()).ok_or(Refusal::Truncated)?.to_vec();
         Ok(CheckedHeader { volume, claimed, sequence_id, place, key_material, device_size: self.device_size })
     }
 }
-
-#[expect(clippy::cast_possible_truncation, reason = "258048 fits any usize")]
-const AREA_LENGTH: usize = AREA as usize;
 
 impl fmt::Debug for UncheckedHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,7 +68,7 @@ impl fmt::Debug for UncheckedHeader {
 /// A header inside the closed list. Well-formed, but not yet authenticated: anybody can make one.
 pub struct CheckedHeader {
     pub(super) volume: Volume,
-    claimed: Option<Claimed>,
+    pub(super) claimed: Option<Claimed>,
     pub(super) sequence_id: u64,
     pub(super) place: Place,
     key_material: Vec<u8>,
@@ -110,7 +119,8 @@ impl CheckedHeader {
         let volume_key = self.volume_key_without_authentication(key.expose())?;
         let token_key = TokenKey::derive(key, self.volume.uuid);
         let state = self.authenticate(&token_key)?;
-        Ok(UnlockedDisk::new(volume_key, token_key, state, &self.volume, self.device_size))
+        let geometry = self.claimed.as_ref().and_then(|claimed| claimed.geometry);
+        Ok(UnlockedDisk::new(volume_key, token_key, state, &self.volume, geometry, self.device_size))
     }
 
     /// Opens the key slot with any passphrase and skips the MAC. For volumes that stock cryptsetup made, which carry no
@@ -122,7 +132,7 @@ impl CheckedHeader {
         let area_key = self.volume.kdf.derive(passphrase);
         let mut stripes = Zeroizing::new(self.key_material.clone());
         xts::decrypt(&area_key, &mut stripes);
-        let key = merge(&stripes);
+        let key = merge(&stripes, self.volume.mode.key_size());
         VolumeKey::verify(key, &self.volume)
     }
 }

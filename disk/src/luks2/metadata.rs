@@ -1,7 +1,7 @@
 //! The JSON area as a closed schema: what may be there at all, not yet what it may say.
 //!
 //! Source: LUKS2 On-Disk Format Specification 1.1, section 3. Everything the specification knows and we never accept
-//! (flags, requirements, integrity, argon2's parameters) is read as "present", so that its refusal can say its name.
+//! (flags, requirements, argon2's parameters) is read as "present", so that its refusal can say its name.
 
 use super::HeaderRefusal as Refusal;
 use crate::bytes::is_zero;
@@ -97,10 +97,22 @@ pub(crate) struct Segment {
     pub(crate) iv_tweak: Decimal,
     pub(crate) encryption: String,
     pub(crate) sector_size: u64,
-    #[serde(default, skip_serializing)]
-    pub(crate) integrity: Present,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) integrity: Option<Integrity>,
     #[serde(default, skip_serializing)]
     pub(crate) flags: Present,
+}
+
+/// What the authenticated mode adds to the segment.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Integrity {
+    #[serde(rename = "type")]
+    pub(crate) kind: String,
+    #[serde(default, rename = "journal_encryption")]
+    pub(crate) journal_cipher: String,
+    #[serde(default, rename = "journal_integrity")]
+    pub(crate) journal_mac: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -138,7 +150,17 @@ pub(crate) struct Token {
     pub(crate) keyslots: Vec<String>,
     pub(crate) version: u64,
     pub(crate) state: State,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    pub(crate) geometry: Option<TokenGeometry>,
     pub(crate) mac: String,
+}
+
+/// [`super::Geometry`] as text.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TokenGeometry {
+    pub(crate) data_sectors: Decimal,
+    pub(crate) journal_sections: u32,
 }
 
 /// [`super::NodeState`] as text.
@@ -152,6 +174,11 @@ pub(crate) struct State {
     pub(crate) phase: super::Phase,
     pub(crate) epoch: u64,
     pub(crate) attempt: u32,
+}
+
+/// An object that may be absent, and not `null`.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A key of which only the presence matters, because it is refused whatever it holds.

@@ -1,4 +1,4 @@
-//! LUKS2 headers: a closed list of one shape, read once, checked field by field, authenticated with the disk's key.
+//! LUKS2 headers: a closed list of two shapes, read once, checked field by field, authenticated with the disk's key.
 //!
 //! The way of a header, in code order: `binary` (two copies, checksums, the newer valid one) → `metadata` (JSON, closed
 //! schema) → `volume` (the closed list) → `token` (the node state and its MAC) → `header` (the types in between) →
@@ -7,6 +7,7 @@
 mod binary;
 mod header;
 mod metadata;
+mod mode;
 mod refusal;
 mod state;
 #[cfg(test)]
@@ -17,13 +18,13 @@ mod volume;
 mod write;
 
 pub use header::{CheckedHeader, UncheckedHeader};
+pub use mode::{SECTOR, SegmentMode};
 pub use refusal::HeaderRefusal;
 pub use state::{NodeName, NodeState, Phase, Role, StateFault};
 pub use token::TokenKey;
 pub use unlocked::{UnlockError, UnlockedDisk, VolumeKey};
-pub use volume::{SECTOR, SegmentMode};
-pub use write::update_state;
+pub use write::{NewDisk, update_state};
 
 pub(crate) use binary::{HEADER_SIZES, MAGIC_PRIMARY, MAGIC_SECONDARY};
 pub(crate) use volume::MIB;
-pub(crate) use write::{HEADERS, format};
+pub(crate) use write::{Draft, HEADERS};

@@ -82,7 +82,10 @@ pub enum HeaderRefusal {
     TokenKeyslots,
     TokenVersion,
     TokenState,
+    TokenGeometry,
     TokenMac,
+    // The measured configuration.
+    ModeNotPinned,
 }
 
 impl HeaderRefusal {
@@ -105,6 +108,9 @@ impl HeaderRefusal {
             Self::Luks1 => "convert the volume with `cryptsetup convert --type luks2`, or give the node another disk",
             Self::ConfigRequirements | Self::SegmentFlags => {
                 "finish the re-encryption or upgrade with cryptsetup, or give the node another disk"
+            }
+            Self::ModeNotPinned => {
+                "boot an image whose latchkey.state_integrity is the disk's, or give the node another disk; this one was not touched"
             }
             Self::KdfArgon2 | Self::KdfIterations => {
                 "convert the key slot with `cryptsetup luksConvertKey --pbkdf pbkdf2 --pbkdf-force-iterations 1000`"
@@ -136,14 +142,14 @@ impl HeaderRefusal {
             Self::KeyslotCount => ("luks-keyslot-count", "there is not exactly one key slot"),
             Self::KeyslotId => ("luks-keyslot-id", "the key slot's number is not 0"),
             Self::KeyslotType => ("luks-keyslot-type", "the key slot's type is not luks2"),
-            Self::KeyslotKeySize => ("luks-keyslot-key-size", "the volume key's size is not 64"),
+            Self::KeyslotKeySize => ("luks-keyslot-key-size", "the volume key's size is neither 64 nor 96"),
             Self::KeyslotPriority => ("luks-keyslot-priority", "the key slot has a priority"),
             Self::AfType => ("luks-af-type", "the anti-forensic splitter is not luks1"),
             Self::AfStripes => ("luks-af-stripes", "the anti-forensic splitter has not 4000 stripes"),
             Self::AfHash => ("luks-af-hash", "the anti-forensic splitter's hash is not sha256"),
             Self::AreaType => ("luks-area-type", "the key slot area's type is not raw"),
             Self::AreaOffset => ("luks-area-offset", "the key slot area lies outside the key slots or is not aligned"),
-            Self::AreaSize => ("luks-area-size", "the key slot area's size is not 258048"),
+            Self::AreaSize => ("luks-area-size", "the key slot area's size is not that of its key"),
             Self::AreaCipherNull => ("luks-area-cipher-null", "the key slot area is not encrypted (null cipher)"),
             Self::AreaCipher => ("luks-area-cipher", "the key slot area's cipher is not aes-xts-plain64"),
             Self::AreaKeySize => ("luks-area-key-size", "the key slot area's key size is not 64"),
@@ -163,11 +169,15 @@ impl HeaderRefusal {
             Self::SegmentOutsideDevice => ("luks-segment-outside-device", "the segment begins behind the device's end"),
             Self::SegmentIvTweak => ("luks-segment-iv-tweak", "the segment's IV tweak is not 0"),
             Self::SegmentCipherNull => ("luks-segment-cipher-null", "the segment is not encrypted (null cipher)"),
-            Self::SegmentCipher => ("luks-segment-cipher", "the segment's cipher is not aes-xts-plain64"),
+            Self::SegmentCipher => (
+                "luks-segment-cipher",
+                "the segment's cipher is not that of its mode, aes-xts-plain64 or aes-xts-random",
+            ),
             Self::SegmentSectorSize => ("luks-segment-sector-size", "the segment's sector size is not 4096"),
-            Self::SegmentIntegrity => {
-                ("luks-segment-integrity", "the segment's integrity mode is not the pinned one, none")
-            }
+            Self::SegmentIntegrity => (
+                "luks-segment-integrity",
+                "the segment's integrity is neither none nor hmac(sha256) with a plain journal",
+            ),
             Self::SegmentFlags => ("luks-segment-flags", "the segment has flags, as during re-encryption"),
             Self::DigestCount => ("luks-digest-count", "there is not exactly one digest"),
             Self::DigestId => ("luks-digest-id", "the digest's number is not 0"),
@@ -192,7 +202,14 @@ impl HeaderRefusal {
             Self::TokenKeyslots => ("luks-token-keyslots", "the token names key slots"),
             Self::TokenVersion => ("luks-token-version", "the token's version is not 1"),
             Self::TokenState => ("luks-token-state", "the token's node state is out of bounds"),
+            Self::TokenGeometry => (
+                "luks-token-geometry",
+                "the token's geometry is out of bounds, or does not belong to the segment's mode",
+            ),
             Self::TokenMac => ("luks-token-mac", "the token's MAC is not 32 bytes"),
+            Self::ModeNotPinned => {
+                ("luks-mode-not-pinned", "the disk's protection is not the one that the measured configuration pins")
+            }
         }
     }
 }

@@ -4,9 +4,11 @@
 //! types are kept). The MAC is ours: HMAC-SHA256 over the length-prefixed parts of `transcript`.
 
 use super::HeaderRefusal as Refusal;
-use super::metadata::{Numbered, State, Token};
+use super::metadata::{Decimal, Numbered, State, Token, TokenGeometry};
+use super::mode::SegmentMode;
 use super::volume::Volume;
 use super::{NodeState, StateFault};
+use crate::superblock::Geometry;
 use core::convert::Infallible;
 use core::fmt;
 use latchkey_keys::{Secret, Uuid};
@@ -66,25 +68,27 @@ impl fmt::Debug for TokenKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claimed {
     pub(crate) state: NodeState,
+    /// There exactly in the authenticated mode.
+    pub(crate) geometry: Option<Geometry>,
     mac: [u8; 32],
 }
 
 impl Claimed {
-    /// Signs `state` for `volume`.
-    pub(crate) fn sign(key: &TokenKey, volume: &Volume, state: NodeState) -> Self {
-        let tag = hmac::sign(&key.mac(), &transcript(volume, &state));
+    /// Signs `state` and `geometry` for `volume`.
+    pub(crate) fn sign(key: &TokenKey, volume: &Volume, geometry: Option<Geometry>, state: NodeState) -> Self {
+        let tag = hmac::sign(&key.mac(), &transcript(volume, geometry, &state));
         let mut mac = [0; 32];
         mac.copy_from_slice(tag.as_ref());
-        Self { state, mac }
+        Self { state, geometry, mac }
     }
 
     /// Whether the holder of `key` wrote this state into this very header. Constant time.
     pub(crate) fn is_genuine(&self, key: &TokenKey, volume: &Volume) -> bool {
-        hmac::verify(&key.mac(), &transcript(volume, &self.state), &self.mac).is_ok()
+        hmac::verify(&key.mac(), &transcript(volume, self.geometry, &self.state), &self.mac).is_ok()
     }
 
     /// Reads the token, if there is one.
-    pub(crate) fn check(tokens: Numbered<Token>) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn check(tokens: Numbered<Token>, mode: SegmentMode) -> Result<Option<Self>, Refusal> {
         if tokens.count == 0 {
             return Ok(None);
         }
@@ -100,7 +104,13 @@ impl Claimed {
         }
         let mac = hex32(&token.mac).ok_or(Refusal::TokenMac)?;
         let state = read_state(&token.state).ok_or(Refusal::TokenState)?;
-        Ok(Some(Self { state, mac }))
+        let geometry = token.geometry.as_ref().map(read_geometry);
+        if geometry.is_some() != (mode == SegmentMode::Authenticated)
+            || geometry.is_some_and(|geometry| !geometry.is_possible())
+        {
+            return Err(Refusal::TokenGeometry);
+        }
+        Ok(Some(Self { state, geometry, mac }))
     }
 
     /// The token as it stands in the metadata.
@@ -119,6 +129,10 @@ impl Claimed {
                 epoch: state.epoch,
                 attempt: state.attempt,
             },
+            geometry: self.geometry.map(|geometry| TokenGeometry {
+                data_sectors: Decimal(geometry.data_sectors),
+                journal_sections: geometry.journal_sections,
+            }),
             mac: hex::encode(self.mac),
         }
     }
@@ -136,10 +150,18 @@ fn read_state(state: &State) -> Option<NodeState> {
     })
 }
 
+const fn read_geometry(geometry: &TokenGeometry) -> Geometry {
+    Geometry { data_sectors: geometry.data_sectors.0, journal_sections: geometry.journal_sections }
+}
+
 /// Everything the MAC covers, each part behind its length: the state, and each value of the header that the closed list
 /// leaves open. What the list pins need not be covered: another value is refused before. Not covered are the sequence
 /// id and the salt of the checksum, which cryptsetup's own repair of a broken copy may change.
-fn transcript(volume: &Volume, state: &NodeState) -> Vec<u8> {
+///
+/// The mode's name stands in front of the geometry, so that a transcript with one is never also one without.
+fn transcript(volume: &Volume, geometry: Option<Geometry>, state: &NodeState) -> Vec<u8> {
+    let geometry =
+        geometry.map(|geometry| (geometry.data_sectors.to_be_bytes(), geometry.journal_sections.to_be_bytes()));
     let parts: [&[u8]; 21] = [
         MAC_LABEL,
         volume.uuid.as_bytes(),
@@ -163,7 +185,8 @@ fn transcript(volume: &Volume, state: &NodeState) -> Vec<u8> {
         &state.epoch.to_be_bytes(),
         &state.attempt.to_be_bytes(),
     ];
-    parts.iter().flat_map(|part| prefix(part).into_iter().chain(part.iter().copied())).collect()
+    let geometry = geometry.iter().flat_map(|(data, journal)| [&data[..], &journal[..]]);
+    parts.into_iter().chain(geometry).flat_map(|part| prefix(part).into_iter().chain(part.iter().copied())).collect()
 }
 
 fn prefix(part: &[u8]) -> [u8; 8] {

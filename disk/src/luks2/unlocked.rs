@@ -1,33 +1,35 @@
 //! An unlocked disk: the volume key, the authenticated node state, and where the data lies.
 
-use super::volume::{SECTOR, Volume};
-use super::{NodeState, Phase, SegmentMode, TokenKey};
+use super::volume::Volume;
+use super::{NodeState, Phase, SECTOR, SegmentMode, TokenKey};
 use crate::reset::ResetPermit;
+use crate::superblock::{Geometry, UNIT};
 use core::fmt;
-use latchkey_keys::{Secret, Uuid};
+use latchkey_keys::{SecretVec, Uuid};
 use subtle::ConstantTimeEq;
 
-/// The key of the data: two AES-256 keys for XTS. Exists only after its digest was checked, or freshly made.
+/// The key of the data: two AES-256 keys for XTS, and in the authenticated mode the key of the HMAC behind them, in the
+/// order in which dm-crypt takes them. Exists only after its digest was checked, or freshly made.
 #[derive(PartialEq, Eq)]
-pub struct VolumeKey(Secret<64>);
+pub struct VolumeKey(SecretVec);
 
 impl VolumeKey {
     /// Checks the digest (specification, 3.4) in constant time.
-    pub(super) fn verify(key: Secret<64>, volume: &Volume) -> Result<Self, UnlockError> {
+    pub(super) fn verify(key: SecretVec, volume: &Volume) -> Result<Self, UnlockError> {
         let digest = Self::digest(&key, volume);
         if bool::from(digest.ct_eq(&volume.digest)) { Ok(Self(key)) } else { Err(UnlockError::WrongKey) }
     }
 
-    pub(super) const fn fresh(key: Secret<64>) -> Self {
+    pub(super) const fn fresh(key: SecretVec) -> Self {
         Self(key)
     }
 
-    pub(super) fn digest(key: &Secret<64>, volume: &Volume) -> [u8; 32] {
+    pub(super) fn digest(key: &SecretVec, volume: &Volume) -> [u8; 32] {
         *volume.digest_kdf.derive::<32>(key.expose()).expose()
     }
 
-    /// The 64 bytes, for the kernel's keyring.
-    pub fn expose(&self) -> &[u8; 64] {
+    /// The 64 or 96 bytes, for the kernel's keyring.
+    pub fn expose(&self) -> &[u8] {
         self.0.expose()
     }
 }
@@ -45,6 +47,7 @@ pub struct UnlockedDisk {
     state: NodeState,
     uuid: Uuid,
     mode: SegmentMode,
+    geometry: Option<Geometry>,
     data_offset: u64,
     data_length: u64,
 }
@@ -55,9 +58,11 @@ impl UnlockedDisk {
         token_key: TokenKey,
         state: NodeState,
         volume: &Volume,
+        geometry: Option<Geometry>,
         device_size: u64,
     ) -> Self {
-        let data_length = device_size.saturating_sub(volume.data_offset);
+        let rest = device_size.saturating_sub(volume.data_offset);
+        let data_length = geometry.map_or(rest - rest % SECTOR, |geometry| geometry.data_sectors.saturating_mul(UNIT));
         Self {
             volume_key,
             token_key,
@@ -65,8 +70,14 @@ impl UnlockedDisk {
             uuid: volume.uuid,
             mode: volume.mode,
             data_offset: volume.data_offset,
-            data_length: data_length - data_length % SECTOR,
+            geometry,
+            data_length,
         }
+    }
+
+    pub(super) const fn measured(&mut self, geometry: Geometry) {
+        self.data_length = geometry.data_sectors.saturating_mul(UNIT);
+        self.geometry = Some(geometry);
     }
 
     /// The disk's UUID.
@@ -84,12 +95,17 @@ impl UnlockedDisk {
         self.mode
     }
 
-    /// Where the data begins, in bytes.
+    /// What dm-integrity made of the disk; there exactly in the authenticated mode.
+    pub const fn geometry(&self) -> Option<Geometry> {
+        self.geometry
+    }
+
+    /// Where the data begins on the device, in bytes; in the authenticated mode behind a superblock, a journal and tags.
     pub const fn data_offset(&self) -> u64 {
         self.data_offset
     }
 
-    /// How long the data is, in bytes: whole sectors up to the device's end.
+    /// How long the data is, in bytes: whole sectors up to the device's end, or what was recorded.
     pub const fn data_length(&self) -> u64 {
         self.data_length
     }

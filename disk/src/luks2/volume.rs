@@ -2,8 +2,11 @@
 
 use super::HeaderRefusal as Refusal;
 use super::binary::{BINARY, Binary};
-use super::metadata::{Af, Area, Config, Decimal, Digest, Kdf, Keyslot, Metadata, Numbered, Present, Segment};
-use crate::kdf::{Pbkdf2, SPLIT, STRIPES};
+use super::metadata::{
+    Af, Area, Config, Decimal, Digest, Integrity, Kdf, Keyslot, Metadata, Numbered, Present, Segment,
+};
+use super::mode::{SECTOR, SegmentMode};
+use crate::kdf::{Pbkdf2, STRIPES};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use core::num::NonZeroU32;
@@ -11,12 +14,6 @@ use latchkey_keys::Uuid;
 
 /// One MiB, the unit partitions and segments are aligned to.
 pub(crate) const MIB: u64 = 1 << 20;
-
-/// Bytes of one sector of the encrypted segment.
-pub const SECTOR: u64 = 4096;
-
-/// What a key slot area measures: 256 000 bytes of stripes, rounded up to whole sectors.
-pub(crate) const AREA: u64 = (SPLIT as u64).next_multiple_of(SECTOR);
 
 /// The data begins no later than in a volume of cryptsetup's defaults (16 MiB).
 const MAX_DATA_OFFSET: u64 = 16 * MIB;
@@ -28,27 +25,15 @@ pub(crate) const MIN_ITERATIONS: u64 = 1000;
 /// 0.1 s once.
 pub(crate) const MAX_ITERATIONS: u64 = 100_000;
 
-pub(crate) const CIPHER: &str = "aes-xts-plain64";
+/// What key slots are encrypted with, in either mode.
+const AREA_CIPHER: &str = "aes-xts-plain64";
 const NULL_CIPHER: &str = "null";
 pub(crate) const LABEL: &str = "latchkey-state";
 pub(crate) const SUBSYSTEM: &str = "latchkey";
-const KEY_SIZE: u64 = 64;
-
-/// How the data is protected. Pinned by the code, never chosen by the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SegmentMode {
-    /// aes-xts-plain64 over 4096-byte sectors: confidential, not authenticated.
-    Confidential,
-}
-
-impl SegmentMode {
-    /// The byte string under the MAC.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Confidential => "aes-xts-plain64/4096",
-        }
-    }
-}
+/// Bytes of the key that encrypts a key slot.
+const AREA_KEY_SIZE: u64 = 64;
+/// What cryptsetup calls the authenticated mode's tags.
+const HMAC: &str = "hmac(sha256)";
 
 /// A volume inside the closed list. Everything else about it is a constant of this module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,10 +65,10 @@ impl Volume {
         let keyslot = keyslots.only(Refusal::KeyslotCount, Refusal::KeyslotId)?;
         let segment = segments.only(Refusal::SegmentCount, Refusal::SegmentId)?;
         let digest = digests.only(Refusal::DigestCount, Refusal::DigestId)?;
-        let kdf = check_keyslot(&keyslot)?;
+        let (kdf, mode) = check_keyslot(&keyslot)?;
         let keyslots_end = 2 * binary.header_size + keyslots_size;
-        let area_offset = check_area(&keyslot.area, 2 * binary.header_size, keyslots_end)?;
-        let (data_offset, mode) = check_segment(&segment)?;
+        let area_offset = check_area(&keyslot.area, mode, 2 * binary.header_size, keyslots_end)?;
+        let data_offset = check_segment(&segment, mode)?;
         if keyslots_end > data_offset {
             return Err(Refusal::ConfigKeyslotsSize);
         }
@@ -113,18 +98,18 @@ impl Volume {
     /// The metadata of this volume, without a token.
     pub(crate) fn metadata(&self) -> Metadata {
         let sha256 = || "sha256".to_owned();
-        let cipher = || CIPHER.to_owned();
+        let key_size = self.mode.key_size() as u64;
         Metadata {
             keyslots: Numbered::one(Keyslot {
                 kind: "luks2".to_owned(),
-                key_size: KEY_SIZE,
+                key_size,
                 af: Af { kind: "luks1".to_owned(), stripes: STRIPES as u64, hash: sha256() },
                 area: Area {
                     kind: "raw".to_owned(),
                     offset: Decimal(self.area_offset),
-                    size: Decimal(AREA),
-                    encryption: cipher(),
-                    key_size: KEY_SIZE,
+                    size: Decimal(self.mode.area()),
+                    encryption: AREA_CIPHER.to_owned(),
+                    key_size: AREA_KEY_SIZE,
                 },
                 kdf: Kdf {
                     kind: "pbkdf2".to_owned(),
@@ -143,9 +128,9 @@ impl Volume {
                 offset: Decimal(self.data_offset),
                 size: "dynamic".to_owned(),
                 iv_tweak: Decimal(0),
-                encryption: cipher(),
+                encryption: self.mode.cipher().to_owned(),
                 sector_size: SECTOR,
-                integrity: Present(false),
+                integrity: integrity(self.mode),
                 flags: Present(false),
             }),
             digests: Numbered::one(Digest {
@@ -163,6 +148,16 @@ impl Volume {
                 flags: Present(false),
                 requirements: Present(false),
             },
+        }
+    }
+}
+
+fn integrity(mode: SegmentMode) -> Option<Integrity> {
+    let none = || "none".to_owned();
+    match mode {
+        SegmentMode::Confidential => None,
+        SegmentMode::Authenticated => {
+            Some(Integrity { kind: HMAC.to_owned(), journal_cipher: none(), journal_mac: none() })
         }
     }
 }
@@ -185,14 +180,18 @@ fn check_config(config: &Config, header_size: u64) -> Result<u64, Refusal> {
     Ok(size)
 }
 
-fn check_keyslot(keyslot: &Keyslot) -> Result<Pbkdf2, Refusal> {
+/// The volume key's size says which mode it is for; the segment must say the same.
+fn check_keyslot(keyslot: &Keyslot) -> Result<(Pbkdf2, SegmentMode), Refusal> {
     require(keyslot.kind == "luks2", Refusal::KeyslotType)?;
-    require(keyslot.key_size == KEY_SIZE, Refusal::KeyslotKeySize)?;
+    let mode = [SegmentMode::Confidential, SegmentMode::Authenticated]
+        .into_iter()
+        .find(|mode| keyslot.key_size == mode.key_size() as u64)
+        .ok_or(Refusal::KeyslotKeySize)?;
     require(keyslot.priority == Present(false), Refusal::KeyslotPriority)?;
     require(keyslot.af.kind == "luks1", Refusal::AfType)?;
     require(keyslot.af.stripes == STRIPES as u64, Refusal::AfStripes)?;
     require(keyslot.af.hash == "sha256", Refusal::AfHash)?;
-    check_kdf(&keyslot.kdf)
+    Ok((check_kdf(&keyslot.kdf)?, mode))
 }
 
 fn check_kdf(kdf: &Kdf) -> Result<Pbkdf2, Refusal> {
@@ -207,31 +206,31 @@ fn check_kdf(kdf: &Kdf) -> Result<Pbkdf2, Refusal> {
     })
 }
 
-fn check_area(area: &Area, keyslots_start: u64, keyslots_end: u64) -> Result<u64, Refusal> {
+fn check_area(area: &Area, mode: SegmentMode, keyslots_start: u64, keyslots_end: u64) -> Result<u64, Refusal> {
     require(area.kind == "raw", Refusal::AreaType)?;
     require(!area.encryption.contains(NULL_CIPHER), Refusal::AreaCipherNull)?;
-    require(area.encryption == CIPHER, Refusal::AreaCipher)?;
-    require(area.key_size == KEY_SIZE, Refusal::AreaKeySize)?;
-    require(area.size.0 == AREA, Refusal::AreaSize)?;
+    require(area.encryption == AREA_CIPHER, Refusal::AreaCipher)?;
+    require(area.key_size == AREA_KEY_SIZE, Refusal::AreaKeySize)?;
+    require(area.size.0 == mode.area(), Refusal::AreaSize)?;
     let offset = area.offset.0;
-    let inside = offset >= keyslots_start && offset.checked_add(AREA).is_some_and(|end| end <= keyslots_end);
+    let inside = offset >= keyslots_start && offset.checked_add(mode.area()).is_some_and(|end| end <= keyslots_end);
     require(inside && offset.is_multiple_of(SECTOR), Refusal::AreaOffset)?;
     Ok(offset)
 }
 
-fn check_segment(segment: &Segment) -> Result<(u64, SegmentMode), Refusal> {
+fn check_segment(segment: &Segment, mode: SegmentMode) -> Result<u64, Refusal> {
     require(segment.kind == "crypt", Refusal::SegmentType)?;
     require(segment.flags == Present(false), Refusal::SegmentFlags)?;
-    require(segment.integrity == Present(false), Refusal::SegmentIntegrity)?;
+    require(segment.integrity == integrity(mode), Refusal::SegmentIntegrity)?;
     require(!segment.encryption.contains(NULL_CIPHER), Refusal::SegmentCipherNull)?;
-    require(segment.encryption == CIPHER, Refusal::SegmentCipher)?;
+    require(segment.encryption == mode.cipher(), Refusal::SegmentCipher)?;
     require(segment.sector_size == SECTOR, Refusal::SegmentSectorSize)?;
     require(segment.iv_tweak.0 == 0, Refusal::SegmentIvTweak)?;
     require(segment.size == "dynamic", Refusal::SegmentSize)?;
     let offset = segment.offset.0;
     let placed = offset.is_multiple_of(MIB) && (MIB..=MAX_DATA_OFFSET).contains(&offset);
     require(placed, Refusal::SegmentOffset)?;
-    Ok((offset, SegmentMode::Confidential))
+    Ok(offset)
 }
 
 fn check_digest(digest: &Digest) -> Result<(Pbkdf2, [u8; 32]), Refusal> {

@@ -5,8 +5,8 @@ use super::binary::{self, BINARY, Binary, Place, SALT};
 use super::metadata::Numbered;
 use super::token::Claimed;
 use super::unlocked::VolumeKey;
-use super::volume::{AREA, MIB, MIN_ITERATIONS, SegmentMode, Volume};
-use super::{NodeState, Phase, StateFault, TokenKey, UnlockedDisk};
+use super::volume::{MIB, MIN_ITERATIONS, Volume};
+use super::{NodeState, Phase, SegmentMode, StateFault, TokenKey, UnlockedDisk};
 use crate::block::BlockDevice;
 use crate::bytes::place;
 use crate::error::{DiskError, io};
@@ -14,9 +14,10 @@ use crate::kdf::{Pbkdf2, split};
 use crate::marker::Marker;
 use crate::probe::existing;
 use crate::random::Random;
+use crate::superblock::{Geometry, SUPERBLOCK};
 use crate::xts;
 use core::num::NonZeroU32;
-use latchkey_keys::{Secret, Uuid};
+use latchkey_keys::{Secret, SecretVec, Uuid};
 
 /// Each copy: the smallest that LUKS2 knows, and what cryptsetup makes by default.
 const HEADER_SIZE: u64 = 0x4000;
@@ -29,34 +30,80 @@ pub(crate) const HEADERS: u64 = 2 * HEADER_SIZE;
 /// and RAID stripes like.
 const DATA_OFFSET: u64 = MIB;
 
-/// Formats a device that [`crate::probe`] found fresh: marker, key slot, secondary header, primary header.
-///
-/// Until the secondary is whole, sector 0 holds the marker and says "fresh". The primary replaces it last, when the
-/// secondary can already stand in for a torn primary.
-pub(crate) fn format(
-    device: &mut impl BlockDevice,
-    uuid: Uuid,
-    key: &Secret<32>,
-    state: NodeState,
-    marker: &Marker,
-    random: &mut impl Random,
-) -> Result<UnlockedDisk, DiskError> {
-    if state.phase != Phase::Formatted {
-        return Err(StateFault::NotFormatted.into());
-    }
-    let size = device.size().map_err(io("ask for the disk's size"))?;
-    let volume_key = Secret::fill_with(|key| random.fill(key))?;
-    let volume = new_volume(uuid, &volume_key, random)?;
-    let key_slots = encrypted_key_slots(&volume, key, &volume_key, random)?;
-    let token_key = TokenKey::derive(key, uuid);
-    let claimed = Claimed::sign(&token_key, &volume, state.clone());
+/// What a new disk shall be.
+#[derive(Debug)]
+pub struct NewDisk<'a> {
+    /// How the data is protected: as the measured configuration pins it.
+    pub mode: SegmentMode,
+    /// The disk's name, of which its key was derived.
+    pub uuid: Uuid,
+    /// The key that opens it.
+    pub key: &'a Secret<32>,
+    /// The first node state; its phase is `formatted`.
+    pub state: NodeState,
+}
 
-    write(device, 0, &marker.to_sector())?;
-    write(device, HEADERS, &key_slots)?;
-    for place in [Place::Secondary, Place::Primary] {
-        write_copy(device, place, 1, &volume, &claimed, random)?;
+/// A format that was begun: sector 0 holds the marker and says "fresh", until [`Self::finish`] writes the headers. What is
+/// written to the data in between is lost with a power cut, and so is nothing that counts.
+pub(crate) struct Draft {
+    volume: Volume,
+    key_slots: Vec<u8>,
+    unlocked: UnlockedDisk,
+}
+
+impl Draft {
+    /// Makes the keys and writes the marker. In the authenticated mode also zeros over the place of the integrity
+    /// superblock, which tell the kernel to make a new one.
+    pub(crate) fn begin(
+        device: &mut impl BlockDevice,
+        new: NewDisk<'_>,
+        marker: &Marker,
+        random: &mut impl Random,
+    ) -> Result<Self, DiskError> {
+        if new.state.phase != Phase::Formatted {
+            return Err(StateFault::NotFormatted.into());
+        }
+        let size = device.size().map_err(io("ask for the disk's size"))?;
+        let volume_key = SecretVec::fill_with(new.mode.key_size(), |key| random.fill(key))?;
+        let volume = new_volume(&new, &volume_key, random)?;
+        let key_slots = encrypted_key_slots(&volume, new.key, &volume_key, random)?;
+        let token_key = TokenKey::derive(new.key, new.uuid);
+        let unlocked = UnlockedDisk::new(VolumeKey::fresh(volume_key), token_key, new.state, &volume, None, size);
+
+        write(device, 0, &marker.to_sector())?;
+        if new.mode == SegmentMode::Authenticated {
+            write(device, DATA_OFFSET, &[0; SUPERBLOCK])?;
+        }
+        Ok(Self { volume, key_slots, unlocked })
     }
-    Ok(UnlockedDisk::new(VolumeKey::fresh(volume_key), token_key, state, &volume, size))
+
+    /// Takes what dm-integrity made of the disk.
+    pub(crate) const fn measured(&mut self, geometry: Geometry) {
+        self.unlocked.measured(geometry);
+    }
+
+    /// What will be on the disk, to be mapped before it is there.
+    pub(crate) const fn unlocked(&self) -> &UnlockedDisk {
+        &self.unlocked
+    }
+
+    /// Writes key slot, secondary header, primary header.
+    ///
+    /// Until the secondary is whole, sector 0 says "fresh". The primary replaces the marker last, when the secondary can
+    /// already stand in for a torn primary.
+    pub(crate) fn finish(
+        self,
+        device: &mut impl BlockDevice,
+        random: &mut impl Random,
+    ) -> Result<UnlockedDisk, DiskError> {
+        let Self { volume, key_slots, unlocked } = self;
+        let claimed = Claimed::sign(unlocked.token_key(), &volume, unlocked.geometry(), unlocked.state().clone());
+        write(device, HEADERS, &key_slots)?;
+        for place in [Place::Secondary, Place::Primary] {
+            write_copy(device, place, 1, &volume, &claimed, random)?;
+        }
+        Ok(unlocked)
+    }
 }
 
 /// Replaces the node state of an existing disk, while it may be mapped and in use.
@@ -72,20 +119,21 @@ pub fn update_state(
     change: impl FnOnce(&NodeState) -> NodeState,
     random: &mut impl Random,
 ) -> Result<NodeState, DiskError> {
-    let header = existing(device)?.check()?;
+    let header = existing(device)?.check_either_mode()?;
     let current = header.authenticate(key)?;
     let next = change(&current);
     current.check_successor(&next)?;
-    let claimed = Claimed::sign(key, &header.volume, next.clone());
+    let geometry = header.claimed.as_ref().and_then(|claimed| claimed.geometry);
+    let claimed = Claimed::sign(key, &header.volume, geometry, next.clone());
     for place in [header.place.other(), header.place] {
         write_copy(device, place, header.sequence_id + 1, &header.volume, &claimed, random)?;
     }
     Ok(next)
 }
 
-fn new_volume(uuid: Uuid, volume_key: &Secret<64>, random: &mut impl Random) -> Result<Volume, DiskError> {
+fn new_volume(new: &NewDisk<'_>, volume_key: &SecretVec, random: &mut impl Random) -> Result<Volume, DiskError> {
     let mut volume = Volume {
-        uuid,
+        uuid: new.uuid,
         labelled: true,
         header_size: HEADER_SIZE,
         keyslots_size: DATA_OFFSET - HEADERS,
@@ -94,7 +142,7 @@ fn new_volume(uuid: Uuid, volume_key: &Secret<64>, random: &mut impl Random) -> 
         digest_kdf: rounds(random)?,
         digest: [0; 32],
         data_offset: DATA_OFFSET,
-        mode: SegmentMode::Confidential,
+        mode: new.mode,
     };
     volume.digest = VolumeKey::digest(volume_key, &volume);
     Ok(volume)
@@ -105,14 +153,14 @@ fn new_volume(uuid: Uuid, volume_key: &Secret<64>, random: &mut impl Random) -> 
 fn encrypted_key_slots(
     volume: &Volume,
     key: &Secret<32>,
-    volume_key: &Secret<64>,
+    volume_key: &SecretVec,
     random: &mut impl Random,
 ) -> Result<Vec<u8>, DiskError> {
     #[expect(clippy::cast_possible_truncation, reason = "less than 1 MiB fits any usize")]
     const LENGTH: usize = (DATA_OFFSET - HEADERS) as usize;
-    const { assert!(AREA <= DATA_OFFSET - HEADERS, "one key slot fits") };
+    const { assert!(SegmentMode::Authenticated.area() <= DATA_OFFSET - HEADERS, "one key slot fits") };
     let area_key = volume.kdf.derive(key.expose());
-    let mut stripes = split(volume_key, random)?;
+    let mut stripes = split(volume_key.expose(), random)?;
     xts::encrypt(&area_key, &mut stripes);
     let mut area = vec![0; LENGTH];
     place(&mut area, 0, &stripes);

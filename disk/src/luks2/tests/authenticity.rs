@@ -122,7 +122,7 @@ fn no_flipped_bit_of_the_metadata_opens_to_another_state() {
         let at = JSON + bit / 8;
         region[at] ^= 1 << (bit % 8);
         fix_checksum(&mut region, 0, COPY);
-        match UncheckedHeader::from_bytes(region.clone(), disk.len() as u64).check() {
+        match UncheckedHeader::from_bytes(region.clone(), disk.len() as u64).check(SegmentMode::Confidential) {
             Err(_) => refused += 1,
             Ok(header) => match header.authenticate(&token_key) {
                 Err(error) => {
@@ -157,7 +157,7 @@ fn a_damaged_key_slot_does_not_open() {
 fn a_header_swapped_after_the_check_is_never_looked_at() {
     let mut disk = MemoryDisk::formatted(DISK_SIZE);
     let Probe::Existing(header) = probe(&disk).unwrap() else { panic!("a header is there") };
-    let header = header.check().unwrap();
+    let header = header.check(SegmentMode::Confidential).unwrap();
     disk.bytes[..1 << 20].fill(0xee);
     assert_eq!(header.unlock(&key()).unwrap().state(), &state());
 }
@@ -229,7 +229,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..20_000)) {
-        let _ = UncheckedHeader::from_bytes(bytes, 4 << 20).check();
+        let _ = UncheckedHeader::from_bytes(bytes, 4 << 20).check(SegmentMode::Confidential);
     }
 
     #[test]

@@ -11,7 +11,7 @@ const COPY: usize = 0x4000;
 const JSON: usize = 0x1000;
 
 fn check(disk: &[u8]) -> Result<CheckedHeader, HeaderRefusal> {
-    UncheckedHeader::from_bytes(disk[..1 << 20].to_vec(), disk.len() as u64).check()
+    UncheckedHeader::from_bytes(disk[..1 << 20].to_vec(), disk.len() as u64).check(SegmentMode::Confidential)
 }
 
 fn json(disk: &[u8]) -> String {
