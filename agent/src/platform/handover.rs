@@ -195,8 +195,8 @@ impl fmt::Display for HandoverFault {
         match self {
             Self::NewRoot { problem, source } => write!(
                 f,
-                "the root file system of the operating system is not usable, {problem} ({source}): check latchkey.root \
-                 and latchkey.init"
+                "the root file system of the operating system is not usable, {problem} ({source}): check \
+                 latchkey.init and what the image was built from"
             ),
             Self::NotInitramfs { magic } => {
                 write!(f, "/ is no initramfs (file system {magic:#x}): start the agent as /init of one")

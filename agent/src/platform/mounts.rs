@@ -124,7 +124,7 @@ impl fmt::Display for MountFault {
             }
             Self::Root { device, fs, source } => write!(
                 f,
-                "{device} can not be mounted as {} ({source}): check latchkey.root and latchkey.root_fs, and that the \
+                "{device} can not be mounted as {} ({source}): check latchkey.root_fs, and that the \
                  initramfs has the module of this file system",
                 fs.name()
             ),

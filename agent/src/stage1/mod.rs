@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use crate::life::{Stop, backoff::Backoff};
 use crate::platform::config::Config;
-use crate::platform::devices::BlockDevice;
 use crate::platform::handover::switch_root;
 use crate::platform::pid1::Pid1;
 use crate::platform::timeline::Timeline;
-use crate::platform::{clock, console, mounts, power};
+use crate::platform::verity::{self, Located};
+use crate::platform::{Fault, clock, console, mounts, power};
 
 use driver::Ended;
 
@@ -67,9 +67,12 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
 }
 
 /// Mounts the OS and becomes its init. The agent is gone afterwards.
-fn leave(pid1: Pid1, root: &BlockDevice, config: &Config) -> Result<Infallible, Failure> {
+fn leave(pid1: Pid1, root: &Located, config: &Config) -> Result<Infallible, Failure> {
     let step = TIMELINE.begin("leave");
-    mounts::root(pid1, &root.path(), config.root_fs).map_err(|e| Failure::new("leave", e.code(), &e))?;
+    let failed = |fault: Fault| Failure::new("leave", fault.code(), &fault);
+    let mapping =
+        config.root().map_err(Fault::from).and_then(|verity| Ok(verity::map(root, verity)?)).map_err(failed)?;
+    mounts::root(pid1, mapping.path(), config.root_fs).map_err(|e| Failure::new("leave", e.code(), &e))?;
     if let Some(peak) = peak_memory() {
         step.note(format_args!("peak memory {peak}"));
     }

@@ -19,6 +19,7 @@ use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
+use crate::platform::verity::Located;
 use crate::platform::{Fault, console, entropy, logging, modules, mounts, power};
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
@@ -31,7 +32,7 @@ const NO_METADATA: InstanceMetadata =
 /// A machine that is up.
 pub(super) struct Prepared {
     pub(super) config: Config,
-    pub(super) root: BlockDevice,
+    pub(super) root: Located,
     pub(super) attester: Arc<Mutex<Attester>>,
     pub(super) prover: Arc<dyn Prover>,
     pub(super) network: Option<Network>,
@@ -49,7 +50,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Prepared, Failure> {
 
     let config = run("config", || {
         let config = Config::from_kernel()?;
-        config.root_device()?;
+        config.root()?;
         Ok::<_, crate::platform::config::ConfigFault>(config)
     })?;
     logging::install(config.log.filter());
@@ -90,11 +91,12 @@ async fn find_all(config: Config) -> Result<Prepared, Failure> {
     Ok(Prepared { config, root, attester, prover, network: Some(network), metadata, node_name, disk })
 }
 
-async fn find_devices(config: &Config) -> Result<(BlockDevice, BlockDevice), Failure> {
+async fn find_devices(config: &Config) -> Result<(Located, BlockDevice), Failure> {
     let step = TIMELINE.begin("devices");
     let found = async {
-        let root = devices::find(&Wanted::Selected(config.root_device()?), config.device_timeout).await?;
-        let state = devices::find(&Wanted::state(&config.state_disk, Some(&root)), config.device_timeout).await?;
+        let root = Located::find(config.root()?, config.device_timeout).await?;
+        let taken = root.devices();
+        let state = devices::find(&Wanted::state(&config.state_disk, &taken), config.device_timeout).await?;
         Ok::<_, Fault>((root, state))
     };
     let (root, state) = found.await.map_err(|fault| failure("devices", &fault))?;

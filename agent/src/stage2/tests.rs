@@ -79,7 +79,7 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
     };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
-    let mut config = Config::parse(b"latchkey.root=partlabel:root latchkey.network=none").unwrap();
+    let mut config = Config::parse(b"latchkey.network=none").unwrap();
     config.listen_port = port;
     let (tell_began, began) = bounded(1);
     let (end, told_end) = bounded(1);
@@ -408,7 +408,7 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     let folder = tempfile::tempdir().unwrap();
     let owner = std::fs::metadata(folder.path()).unwrap().uid();
     let path = folder.path().join("handover.json");
-    let config = || Config::parse(b"latchkey.root=partlabel:root latchkey.network=none");
+    let config = || Config::parse(b"latchkey.network=none");
     let handover = |task| HandOver {
         version: 1,
         node_name: "node-1".into(),

@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Code, Limits, Status, Streaming};
 use latchkey_api::v1::{InitClient, InitEvent, RecoveryClient};
-use latchkey_attestation::{Policy, ReferenceValues, References};
+use latchkey_attestation::reference::{self, Description, ManifestName, Origin, Reference};
+use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
 use latchkey_channel::{Appraiser, ChannelError, LockDemand, NoProof, Prover, Role, Terms, TpmAppraiser, TpmProver};
 use latchkey_keys::Uuid;
 use latchkey_tpm::device::rig::Swtpm;
@@ -54,18 +55,23 @@ impl Machine {
         let (root, issuer) = (pem(self.tpm.authority().root_pem()), pem(self.tpm.authority().issuer_pem()));
         let image = latchkey_attestation::Digest(extended(&[0; 32], IMAGE_EVENT));
         let policy = format!(
-            r#"{{"version": 1, "ak_trust": [{{"kind": "ek-chain", "roots": [{root}], "intermediates": [{issuer}]}}],
+            r#"{{"version": 2, "ak_trust": [{{"kind": "ek-chain", "roots": [{root}], "intermediates": [{issuer}]}}],
                 "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {{"enforce": [11], "warn": []}}, "lock": "pcr-15",
-                "references": [{{"manifest": "test", "minimum_version": "1.0.0"}}]}}"#
+                "references": [{{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}}]}}"#
         );
-        let manifest = format!(
-            r#"{{"version": 1, "name": "test", "source": "recorded", "provenance": {{"by": "test", "at": 0}},
-                "images": [{{"name": "image", "version": "1.0.0",
-                             "pcrs": {{"11": {{"value": "{image}", "rule": "enforce"}}}}}}]}}"#
-        );
+        let about = Description {
+            manifest: ManifestName::new("test").unwrap(),
+            serial: 1,
+            image: "image",
+            version: ImageVersion::new(1, 0, 0),
+            by: "test",
+            at: None,
+        };
+        let origin = Origin { products: [("image.raw".to_owned(), image)].into(), ..Origin::default() };
+        let machine = reference::Machine::new("test", [(11, Reference::enforced(image))].into());
+        let values = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap();
         let policy = Policy::from_json(policy.as_bytes()).unwrap();
-        let manifest = ReferenceValues::from_json(manifest.as_bytes()).unwrap();
-        let references = References::new(&policy, vec![manifest]).unwrap();
+        let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
         Arc::new(TpmAppraiser::new(Arc::new(policy), Arc::new(references), lock))
     }
 

@@ -7,10 +7,12 @@
 //!
 //! | key | value | without it |
 //! |---|---|---|
-//! | `latchkey.root` | where the operating system lies: `partlabel:NAME`, `parttype:GUID`, `device:/dev/NAME` | required in stage 1 |
+//! | `latchkey.root_verity` | the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes | required in stage 1 |
 //! | `latchkey.root_fs` | its file system: `squashfs`, `erofs`, `ext4` | `squashfs` |
+//! | `latchkey.writable` | what of it can be written, in memory: `overlay` (all), `none`, `tmpfs:/DIRECTORY[,/DIRECTORY]…` (at most 16) | `overlay` |
 //! | `latchkey.init` | the program that takes over, a path in that root | `/sbin/init` |
-//! | `latchkey.state_disk` | `auto` or as for `latchkey.root` | `auto` |
+//! | `latchkey.state_disk` | `auto`, `partlabel:NAME`, `parttype:GUID`, `device:/dev/NAME` | `auto` |
+//! | `latchkey.state_integrity` | whether the state disk's sectors are authenticated: `none`, `hmac-sha256` | `none` |
 //! | `latchkey.device_timeout` | seconds to wait for a disk, 1–3600 | `30` |
 //! | `latchkey.network` | `dhcp4`, `ipv6-ra`, `none`, `static:ADDRESS/PREFIX[,gw=ADDRESS][,dns=ADDRESS]…` (at most 3 `dns`) | `dhcp4` |
 //! | `latchkey.interface` | the network interface: `auto`, a name, or a MAC address `aa:bb:cc:dd:ee:ff` | `auto` |
@@ -27,6 +29,7 @@
 
 mod fault;
 mod network;
+mod root;
 mod value;
 mod words;
 
@@ -39,7 +42,11 @@ use std::time::Duration;
 pub use fault::ConfigFault;
 pub use network::{Endpoint, Host, Interface, NetworkSetup, StaticNetwork};
 pub(crate) use network::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
-pub use value::{ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk};
+pub use root::{RootVerity, Writable};
+pub use value::{
+    ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,
+    StateIntegrity,
+};
 
 /// The longest command line read. The kernel's own limit on x86 is 2048 (`COMMAND_LINE_SIZE`).
 pub const MAX_COMMAND_LINE: usize = 16 * 1024;
@@ -47,14 +54,18 @@ pub const MAX_COMMAND_LINE: usize = 16 * 1024;
 /// The measured configuration of this boot; the module's documentation lists the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// `latchkey.root`. Stage 1 asks with [`Config::root_device`].
-    pub root: Option<DiskSelector>,
+    /// `latchkey.root_verity`. Stage 1 asks with [`Config::root`].
+    pub root_verity: Option<RootVerity>,
     /// `latchkey.root_fs`
     pub root_fs: RootFs,
+    /// `latchkey.writable`
+    pub writable: Writable,
     /// `latchkey.init`
     pub init: PathBuf,
     /// `latchkey.state_disk`
     pub state_disk: StateDisk,
+    /// `latchkey.state_integrity`
+    pub state_integrity: StateIntegrity,
     /// `latchkey.device_timeout`
     pub device_timeout: Duration,
     /// `latchkey.network`
@@ -101,19 +112,21 @@ impl Config {
         keys.finish()
     }
 
-    /// The device of the operating system's root, which stage 1 can not do without.
-    pub fn root_device(&self) -> Result<&DiskSelector, ConfigFault> {
-        self.root.as_ref().ok_or(ConfigFault::Missing { key: "latchkey.root" })
+    /// The operating system's root, which stage 1 can not do without.
+    pub fn root(&self) -> Result<&RootVerity, ConfigFault> {
+        self.root_verity.as_ref().ok_or(ConfigFault::Missing { key: "latchkey.root_verity" })
     }
 }
 
 /// The keys met so far, each at most once.
 #[derive(Default)]
 struct Keys {
-    root: Option<DiskSelector>,
+    root_verity: Option<RootVerity>,
     root_fs: Option<RootFs>,
+    writable: Option<Writable>,
     init: Option<PathBuf>,
     state_disk: Option<StateDisk>,
+    state_integrity: Option<StateIntegrity>,
     device_timeout: Option<Duration>,
     network: Option<NetworkSetup>,
     interface: Option<Interface>,
@@ -132,10 +145,12 @@ struct Keys {
 impl Keys {
     fn take(&mut self, key: &str, value: &str) -> Result<(), ConfigFault> {
         match key.strip_prefix(words::PREFIX).unwrap_or(key) {
-            "root" => once(&mut self.root, key, value, DiskSelector::parse),
+            "root_verity" => once(&mut self.root_verity, key, value, RootVerity::parse),
             "root_fs" => once(&mut self.root_fs, key, value, RootFs::parse),
+            "writable" => once(&mut self.writable, key, value, Writable::parse),
             "init" => once(&mut self.init, key, value, value::absolute_path),
             "state_disk" => once(&mut self.state_disk, key, value, StateDisk::parse),
+            "state_integrity" => once(&mut self.state_integrity, key, value, StateIntegrity::parse),
             "device_timeout" => once(&mut self.device_timeout, key, value, value::timeout),
             "network" => once(&mut self.network, key, value, NetworkSetup::parse),
             "interface" => once(&mut self.interface, key, value, Interface::parse),
@@ -159,10 +174,12 @@ impl Keys {
             return Err(ConfigFault::Lonely { key: "latchkey.join_service_key", needs: "latchkey.join_service" });
         }
         Ok(Config {
-            root: self.root,
+            root_verity: self.root_verity,
             root_fs: self.root_fs.unwrap_or(RootFs::Squashfs),
+            writable: self.writable.unwrap_or(Writable::Overlay),
             init: self.init.unwrap_or_else(|| PathBuf::from("/sbin/init")),
             state_disk: self.state_disk.unwrap_or(StateDisk::Auto),
+            state_integrity: self.state_integrity.unwrap_or(StateIntegrity::None),
             device_timeout: self.device_timeout.unwrap_or(Duration::from_secs(30)),
             network: self.network.unwrap_or(NetworkSetup::Dhcp4),
             interface: self.interface.unwrap_or(Interface::Auto),

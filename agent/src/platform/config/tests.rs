@@ -18,15 +18,18 @@ fn an_ordinary_command_line_has_the_documented_defaults() {
     assert_eq!(config.listen_port, 9000);
     assert_eq!(config.cluster_step, ClusterStep::Kubeadm);
     assert_eq!(config.init, PathBuf::from("/sbin/init"));
-    assert_eq!(config.root_device().unwrap_err().code(), "config-missing-key");
+    assert_eq!(config.writable, Writable::Overlay);
+    assert_eq!(config.state_integrity, StateIntegrity::None);
+    assert_eq!(config.root().unwrap_err().code(), "config-missing-key");
 }
 
 #[test]
 fn every_key_is_read() {
     let hash = "ab".repeat(32);
     let config = parse(&format!(
-        "latchkey.root=partlabel:root latchkey.root_fs=erofs latchkey.init=/usr/lib/systemd/systemd \
-         latchkey.state_disk=device:/dev/nvme0n1p3 latchkey.device_timeout=5 \
+        "latchkey.root_verity={hash},salt=0102,blocks=4294967295 latchkey.root_fs=erofs \
+         latchkey.writable=tmpfs:/var,/etc/kubernetes latchkey.init=/usr/lib/systemd/systemd \
+         latchkey.state_disk=device:/dev/nvme0n1p3 latchkey.state_integrity=hmac-sha256 latchkey.device_timeout=5 \
          latchkey.network=static:10.0.2.15/24,gw=10.0.2.2,dns=10.0.2.3,dns=9.9.9.9 latchkey.interface=52:54:00:12:34:56 \
          latchkey.network_timeout=7 latchkey.metadata=qemu latchkey.join_service=join.example:30090,[fd00::1]:1,10.0.2.2:2 \
          latchkey.join_service_key=sha256:{hash} latchkey.ek=rsa-2048 latchkey.role_hint=worker latchkey.listen_port=9999 \
@@ -40,10 +43,12 @@ fn every_key_is_read() {
         dns: vec![address("10.0.2.3"), address("9.9.9.9")],
     };
     let expected = Config {
-        root: Some(DiskSelector::PartLabel("root".into())),
+        root_verity: Some(RootVerity { root_hash: [0xab; 32], salt: vec![1, 2], blocks: u32::MAX }),
         root_fs: RootFs::Erofs,
+        writable: Writable::Tmpfs(vec!["/var".into(), "/etc/kubernetes".into()]),
         init: "/usr/lib/systemd/systemd".into(),
         state_disk: StateDisk::Selected(DiskSelector::Device("nvme0n1p3".into())),
+        state_integrity: StateIntegrity::HmacSha256,
         device_timeout: Duration::from_secs(5),
         network: NetworkSetup::Static(static_network),
         interface: Interface::Mac([0x52, 0x54, 0, 0x12, 0x34, 0x56]),
@@ -69,6 +74,8 @@ fn unknown_and_misspelt_keys_refuse() {
         "LATCHKEY.LOG=info",
         "latchkey.=x",
         "quiet -- latchkey.shell=1",
+        // What named a root that nobody checked.
+        "latchkey.root=device:/dev/vda",
     ] {
         assert_eq!(code(line), "config-unknown-key", "{line}");
     }
@@ -93,7 +100,7 @@ fn quoting_can_not_hide_a_key_and_can_not_make_one() {
 fn values_out_of_form_refuse() {
     let cases = [
         (
-            "root",
+            "state_disk",
             &[
                 "",
                 "vda",
@@ -105,7 +112,7 @@ fn values_out_of_form_refuse() {
                 "parttype:1",
             ][..],
         ),
-        ("root", &["partlabel:0123456789012345678901234567890123456"]),
+        ("state_disk", &["partlabel:0123456789012345678901234567890123456"]),
         ("root_fs", &["", "SQUASHFS", "btrfs"]),
         ("init", &["", "/", "init", "/a/../b"]),
         ("device_timeout", &["", "0", "3601", "+5", "05", "5s", "99999999999"]),
@@ -167,11 +174,78 @@ fn values_out_of_form_refuse() {
         ("cluster_step", &["k3s"]),
         ("command", &["sh -c x", "relative"]),
     ];
+    refuse_all(&cases);
+}
+
+#[test]
+fn what_can_be_written_is_said_in_one_way_only() {
+    let cases = [
+        ("state_integrity", &["", "hmac", "HMAC-SHA256", "hmac-sha256,"][..]),
+        (
+            "writable",
+            &[
+                "",
+                "all",
+                "tmpfs",
+                "tmpfs:",
+                "tmpfs:var",
+                "tmpfs:/",
+                "tmpfs:/var,",
+                "tmpfs:/var/",
+                "tmpfs://var",
+                "tmpfs:/var/./x",
+                "tmpfs:/var/../etc",
+                "tmpfs:/var,/var",
+                "tmpfs:/var/lib,/var",
+                "tmpfs:/run",
+                "tmpfs:/dev/shm",
+                "tmpfs:/proc,/var",
+                "tmpfs:/a,/b,/c,/d,/e,/f,/g,/h,/i,/j,/k,/l,/m,/n,/o,/p,/q",
+            ],
+        ),
+    ];
+    refuse_all(&cases);
+}
+
+fn refuse_all(cases: &[(&str, &[&str])]) {
     for (key, values) in cases {
-        for value in values {
+        for value in *values {
             let fault = Config::parse(format!("latchkey.{key}={value}").as_bytes()).expect_err(value);
             assert_eq!(fault.code(), "config-invalid-value", "{key}={value}");
         }
+    }
+}
+
+#[test]
+fn a_root_hash_is_whole_and_stands_with_its_salt_and_length() {
+    let hash = "0f".repeat(32);
+    let salt = "ee".repeat(256);
+    for good in [format!("{hash},salt=,blocks=2"), format!("{hash},salt={salt},blocks=4294967295")] {
+        let config = parse(&format!("latchkey.root_verity={good}"));
+        assert_eq!(config.root().unwrap().to_string(), good);
+    }
+    for bad in [
+        String::new(),
+        hash.clone(),
+        format!("{hash},blocks=2"),
+        format!("{hash},salt=00"),
+        format!("{hash},blocks=2,salt=00"),
+        format!("{hash},salt=0,blocks=2"),
+        format!("{hash},salt=0g,blocks=2"),
+        format!("{hash},salt=-,blocks=2"),
+        format!("{hash},salt={salt}ee,blocks=2"),
+        format!("{hash},salt=00,blocks="),
+        format!("{hash},salt=00,blocks=0"),
+        format!("{hash},salt=00,blocks=1"),
+        format!("{hash},salt=00,blocks=02"),
+        format!("{hash},salt=00,blocks=0x10"),
+        format!("{hash},salt=00,blocks=4294967296"),
+        format!("{hash},salt=00,blocks=2,"),
+        format!("{hash},salt=00,blocks=2,blocks=3"),
+        format!("{hash}0f,salt=00,blocks=2"),
+        format!("{},salt=00,blocks=2", &hash[2..]),
+    ] {
+        assert_eq!(code(&format!("latchkey.root_verity={bad}")), "config-invalid-value", "{bad}");
     }
 }
 
@@ -194,18 +268,18 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_the_reader_panic(key in 0usize..17, value in "[ -~]{0,60}|(static|partlabel|device|sha256):[ -~]{0,40}") {
-        let keys = ["root", "root_fs", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
+    fn no_value_makes_the_reader_panic(key in 0usize..19, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
+        let keys = ["root_verity", "root_fs", "writable", "state_integrity", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
             "metadata", "join_service", "join_service_key", "ek", "role_hint", "listen_port", "cluster_step", "command", "log"];
         let _ = Config::parse(format!("latchkey.{}={value}", keys[key]).as_bytes());
     }
 
     #[test]
     fn order_and_other_words_do_not_matter(
-        mut words in Just(vec!["latchkey.root=partlabel:root", "latchkey.log=warn", "latchkey.network=none",
+        mut words in Just(vec!["latchkey.state_disk=partlabel:state", "latchkey.log=warn", "latchkey.network=none",
             "latchkey.listen_port=1", "quiet", "console=ttyS0", "a=\"b c\""]).prop_shuffle(),
     ) {
-        let expected = parse("latchkey.root=partlabel:root latchkey.log=warn latchkey.network=none latchkey.listen_port=1");
+        let expected = parse("latchkey.state_disk=partlabel:state latchkey.log=warn latchkey.network=none latchkey.listen_port=1");
         prop_assert_eq!(&parse(&words.join(" ")), &expected);
         words.push("latchkey.x=1");
         prop_assert_eq!(code(&words.join(" ")), "config-unknown-key");

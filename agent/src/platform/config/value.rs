@@ -109,6 +109,16 @@ words! {
 }
 
 words! {
+    /// Whether the sectors of the state disk are authenticated.
+    pub enum StateIntegrity, "none or hmac-sha256" {
+        /// They are encrypted only: a changed sector is other data.
+        None = "none",
+        /// By HMAC-SHA256 over dm-integrity: a changed sector is an error.
+        HmacSha256 = "hmac-sha256",
+    }
+}
+
+words! {
     /// Where instance metadata comes from.
     pub enum MetadataSource, "qemu or none" {
         /// QEMU's `fw_cfg`, else its SMBIOS strings.

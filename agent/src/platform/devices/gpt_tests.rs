@@ -15,7 +15,8 @@ fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
 pub(in super::super) fn entry(kind: Guid, first: u64, last: u64, label: &str) -> Vec<u8> {
     let mut entry = vec![0; 128];
     put(&mut entry, 0, &kind.disk_order());
-    put(&mut entry, 16, &[7; 16]);
+    // Its own GUID: the first sector, again and again.
+    put(&mut entry, 16, &[u8::try_from(first % 256).unwrap(); 16]);
     put(&mut entry, 32, &first.to_le_bytes());
     put(&mut entry, 40, &last.to_le_bytes());
     for (index, unit) in label.encode_utf16().enumerate() {

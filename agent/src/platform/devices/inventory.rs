@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::{DeviceFault, Guid, gpt};
+use super::{DeviceFault, gpt};
 
 /// Files of sysfs have at most a page.
 const MAX_ATTRIBUTE: u64 = 4096;
@@ -98,12 +98,12 @@ impl Inventory {
         Ok(Self { devices, root: root.to_owned() })
     }
 
-    /// The partitions of this type, and the first damaged table met on the way.
-    pub fn partitions_of_type(&self, kind: Guid) -> (Vec<&BlockDevice>, Option<DeviceFault>) {
+    /// The partitions whose table entries are wanted, and the first damaged table met on the way.
+    pub fn partitions(&self, wanted: impl Fn(&gpt::Partition) -> bool) -> (Vec<&BlockDevice>, Option<DeviceFault>) {
         let (mut found, mut damage) = (Vec::new(), None);
         for disk in self.devices.iter().filter(|device| device.kind == Kind::Disk && self.has_partitions(device)) {
             match self.table(disk) {
-                Ok(table) => found.extend(self.matching(disk, &table, kind)),
+                Ok(table) => found.extend(self.matching(disk, &table, &wanted)),
                 Err(gpt::GptFault::Absent) => {}
                 Err(fault) => damage = damage.or(Some(DeviceFault::Table { disk: disk.name.clone(), fault })),
             }
@@ -125,11 +125,11 @@ impl Inventory {
         &'a self,
         on: &BlockDevice,
         table: &gpt::Table,
-        kind: Guid,
+        wanted: impl Fn(&gpt::Partition) -> bool,
     ) -> impl Iterator<Item = &'a BlockDevice> {
         let (name, sector) = (on.name.clone(), u64::from(on.sector));
         let entries: Vec<_> =
-            table.partitions.iter().filter(|entry| entry.kind == kind).map(|e| (e.number, e.first)).collect();
+            table.partitions.iter().filter(|entry| wanted(entry)).map(|e| (e.number, e.first)).collect();
         // Number and place must agree with what the kernel made of the table: it may have read another copy.
         self.devices.iter().filter(move |device| match &device.kind {
             Kind::Partition { disk, number, begin, .. } => {

@@ -5,8 +5,8 @@
 //! announcements (uevents), never by asking again and again.
 //!
 //! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type [`STATE_PARTITION_TYPE`], it is
-//! the state disk. If there is none, the one writable whole disk that has no partitions and is not the root of the
-//! operating system is. Two candidates of the same kind refuse (`state-disk-ambiguous`): formatting the wrong disk can
+//! the state disk. If there is none, the one writable whole disk that has no partitions and does not hold the root of
+//! the operating system is. Two candidates of the same kind refuse (`state-disk-ambiguous`): formatting the wrong disk can
 //! not be undone. Devices of the kernel's own making (RAM disks, loops, device-mapper), optical drives, removable and
 //! empty ones are never candidates. Since drivers may still be finding disks, the choice is made when no block device
 //! has appeared for [`SETTLE`].
@@ -42,15 +42,17 @@ pub const SETTLE: Duration = Duration::from_millis(250);
 pub enum Wanted<'a> {
     /// The device a selector names.
     Selected(&'a DiskSelector),
-    /// The state disk by the rule above; the second is the root of the operating system, which is not a candidate.
-    AutoState(Option<&'a BlockDevice>),
+    /// The partition with this GUID of its own, and what it is for. A hint: whoever writes the table may claim any.
+    Partition(Guid, &'static str),
+    /// The state disk by the rule above; these devices and the disks they lie on are the operating system's.
+    AutoState(&'a [BlockDevice]),
 }
 
 impl<'a> Wanted<'a> {
     /// What a configuration wants for its state disk.
-    pub fn state(config: &'a StateDisk, root: Option<&'a BlockDevice>) -> Self {
+    pub fn state(config: &'a StateDisk, taken: &'a [BlockDevice]) -> Self {
         match config {
-            StateDisk::Auto => Self::AutoState(root),
+            StateDisk::Auto => Self::AutoState(taken),
             StateDisk::Selected(selector) => Self::Selected(selector),
         }
     }
@@ -63,12 +65,12 @@ pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice,
     let deadline = Instant::now() + timeout;
     loop {
         let inventory = Inventory::scan(&PathBuf::from("/"))?;
-        let choice = select::choose(&inventory, wanted)?;
+        let choice = select::choose(&inventory, wanted);
         let patience = match (&choice, wanted) {
-            (Choice::Found(device), Wanted::Selected(_)) => return Ok(device.clone()),
+            (Choice::Found(device), Wanted::Selected(_) | Wanted::Partition(..)) => return Ok(device.clone()),
             // More disks may come: choose only among all of them.
-            (Choice::Found(_), Wanted::AutoState(_)) | (Choice::Ambiguous(_), _) => SETTLE,
-            (Choice::Nothing, _) => deadline.saturating_duration_since(Instant::now()),
+            (Choice::Found(_) | Choice::Damaged(_), Wanted::AutoState(_)) | (Choice::Ambiguous(_), _) => SETTLE,
+            (Choice::Nothing | Choice::Damaged(_), _) => deadline.saturating_duration_since(Instant::now()),
         };
         // Disks that come and go without end must not keep the node here.
         let over = Instant::now() >= deadline;

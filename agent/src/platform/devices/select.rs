@@ -10,6 +10,8 @@ pub(super) enum Choice {
     Ambiguous(Vec<BlockDevice>),
     /// Nothing yet.
     Nothing,
+    /// Nothing yet, and a damaged table may hide it.
+    Damaged(DeviceFault),
 }
 
 impl Choice {
@@ -22,47 +24,52 @@ impl Choice {
     }
 }
 
-pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Result<Choice, DeviceFault> {
+pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Choice {
     match wanted {
         Wanted::Selected(DiskSelector::Device(name)) => {
-            Ok(Choice::among(&inventory.devices.iter().filter(|device| device.name == *name).collect::<Vec<_>>()))
+            Choice::among(&inventory.devices.iter().filter(|device| device.name == *name).collect::<Vec<_>>())
         }
         Wanted::Selected(DiskSelector::PartLabel(wanted)) => {
             let labelled = |device: &&BlockDevice| matches!(&device.kind, Kind::Partition { label: Some(label), .. } if label == wanted);
-            Ok(Choice::among(&inventory.devices.iter().filter(labelled).collect::<Vec<_>>()))
+            Choice::among(&inventory.devices.iter().filter(labelled).collect::<Vec<_>>())
         }
         Wanted::Selected(DiskSelector::PartType(kind)) => {
-            let (found, damage) = inventory.partitions_of_type(*kind);
+            let (found, damage) = inventory.partitions(|entry| entry.kind == *kind);
             among_tables(&found, damage)
         }
-        Wanted::AutoState(root) => auto(inventory, *root),
+        Wanted::Partition(id, _) => {
+            let (found, damage) = inventory.partitions(|entry| entry.id == *id);
+            among_tables(&found, damage)
+        }
+        Wanted::AutoState(taken) => auto(inventory, taken),
     }
 }
 
 /// A damaged table may hide what is looked for; whether it does matters only if nothing else is there.
-fn among_tables(found: &[&BlockDevice], damage: Option<DeviceFault>) -> Result<Choice, DeviceFault> {
+fn among_tables(found: &[&BlockDevice], damage: Option<DeviceFault>) -> Choice {
     match damage {
-        Some(fault) if found.is_empty() => Err(fault),
-        _ => Ok(Choice::among(found)),
+        Some(fault) if found.is_empty() => Choice::Damaged(fault),
+        _ => Choice::among(found),
     }
 }
 
-fn auto(inventory: &Inventory, root: Option<&BlockDevice>) -> Result<Choice, DeviceFault> {
-    let is_root = |device: &BlockDevice| root.is_some_and(|root| root.name == device.name);
-    let (typed, damage) = inventory.partitions_of_type(STATE_PARTITION_TYPE);
-    let typed: Vec<_> = typed.into_iter().filter(|device| !device.read_only && !is_root(device)).collect();
-    match among_tables(&typed, damage)? {
+fn auto(inventory: &Inventory, taken: &[BlockDevice]) -> Choice {
+    let is_taken = |device: &BlockDevice| taken.iter().any(|taken| taken.name == device.name);
+    let holds_taken = |disk: &BlockDevice| taken.iter().any(|taken| taken.disk() == disk.name);
+    let (typed, damage) = inventory.partitions(|entry| entry.kind == STATE_PARTITION_TYPE);
+    let typed: Vec<_> = typed.into_iter().filter(|device| !device.read_only && !is_taken(device)).collect();
+    match among_tables(&typed, damage) {
         Choice::Nothing => {
             let whole = inventory.devices.iter().filter(|device| {
                 device.kind == Kind::Disk
                     && !device.read_only
                     && !device.removable
-                    && !is_root(device)
+                    && !holds_taken(device)
                     && !inventory.has_partitions(device)
             });
-            Ok(Choice::among(&whole.collect::<Vec<_>>()))
+            Choice::among(&whole.collect::<Vec<_>>())
         }
-        choice => Ok(choice),
+        choice => choice,
     }
 }
 
@@ -74,11 +81,13 @@ pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory)
     };
     let (name, state) = match wanted {
         Wanted::Selected(selector) => (selector.to_string(), false),
+        Wanted::Partition(id, what) => (format!("{what}, partition {id}"), false),
         Wanted::AutoState(_) => ("the state disk".to_owned(), true),
     };
     match choice {
         Choice::Found(device) => Ok(device),
         Choice::Ambiguous(many) => Err(DeviceFault::Ambiguous { wanted: name, candidates: list(&many), state }),
+        Choice::Damaged(fault) => Err(fault),
         Choice::Nothing => Err(DeviceFault::Missing { wanted: name, present: list(&inventory.devices) }),
     }
 }

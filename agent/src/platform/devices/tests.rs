@@ -58,12 +58,12 @@ impl Machine {
     /// What is found when nothing more comes.
     fn find(&self, wanted: &Wanted<'_>) -> Result<String, &'static str> {
         let inventory = Inventory::scan(&self.0).unwrap();
-        let choice = choose(&inventory, wanted).map_err(|fault| fault.code())?;
+        let choice = choose(&inventory, wanted);
         settle(choice, wanted, &inventory).map(|device| device.name).map_err(|fault| fault.code())
     }
 
     fn auto(&self) -> Result<String, &'static str> {
-        self.find(&Wanted::AutoState(None))
+        self.find(&Wanted::AutoState(&[]))
     }
 }
 
@@ -124,8 +124,8 @@ fn devices_that_hold_no_state_are_no_candidates() {
 fn the_root_of_the_operating_system_is_no_candidate() {
     let machine = Machine::new().disk("vda", &blank()).disk("vdb", &blank());
     let inventory = Inventory::scan(&machine.0).unwrap();
-    let root = inventory.devices.iter().find(|device| device.name == "vda");
-    assert_eq!(machine.find(&Wanted::AutoState(root)), Ok("vdb".into()));
+    let root: Vec<_> = inventory.devices.into_iter().filter(|device| device.name == "vda").collect();
+    assert_eq!(machine.find(&Wanted::AutoState(&root)), Ok("vdb".into()));
 }
 
 #[test]
@@ -136,6 +136,9 @@ fn selectors_find_by_name_label_and_type() {
     assert_eq!(find(DiskSelector::Device("vda".into())), Ok("vda".into()));
     assert_eq!(find(DiskSelector::PartLabel("state".into())), Ok("vda2".into()));
     assert_eq!(find(DiskSelector::PartType(STATE_PARTITION_TYPE)), Ok("vda2".into()));
+    let by_id = |id| machine.find(&Wanted::Partition(id, "the root"));
+    assert_eq!(by_id(Guid::from_text_order([48; 16])), Ok("vda2".into()));
+    assert_eq!(by_id(Guid::from_text_order([49; 16])), Err("device-missing"));
     assert_eq!(find(DiskSelector::PartLabel("stat".into())), Err("device-missing"));
     let machine = machine.disk("vdb", &blank()).partition("vdb", 1, "state", 48);
     assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::PartLabel("state".into()))), Err("device-ambiguous"));
@@ -172,5 +175,5 @@ fn waiting_for_a_disk_ends_at_its_time() {
     let selector = DiskSelector::Device("there-is-none".into());
     let fault = smol::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
     assert_eq!(fault.code(), "device-missing");
-    assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(None)), Ok(Choice::Nothing)));
+    assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(&[])), Choice::Nothing));
 }
