@@ -4,9 +4,7 @@
 
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::record::{OfflineFinding, RecordedEvidence};
-use latchkey_attestation::{
-    Appraisal, AttesterIdentity, EkDigest, LockExpectation, Policy, ReferenceValues, References,
-};
+use latchkey_attestation::{Appraisal, AttesterIdentity, EkDigest, LockExpectation, ManifestFile, Policy, References};
 use latchkey_bench::Bench;
 use ring::rand::SystemRandom;
 
@@ -76,7 +74,7 @@ impl Fixture {
             std::fs::read(folder.join(name).join(file)).expect("a fixture")
         };
         let policy = Policy::from_json(&read("policy.json")).expect("a policy");
-        let reference = ReferenceValues::from_json(&read("reference.json")).expect("reference values");
+        let reference = ManifestFile::new(read("reference.json"), None).under(&policy).expect("reference values");
         Self {
             recording: RecordedEvidence::from_json(&read("evidence.json")).expect("a recording"),
             references: References::new(&policy, vec![reference]).expect("a manifest that fits"),
@@ -98,12 +96,12 @@ impl Fixture {
 fn policy_for(tpm: &FakeTpm) -> Policy {
     let ours = EkDigest::of_public_area(&tpm.ek_public().marshal()).expect("an EK").to_string();
     let json = serde_json::json!({
-        "version": 1,
+        "version": 2,
         "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ours]}],
         "ak_algorithms": ["ecdsa-p256-sha256"],
         "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": []},
         "lock": "pcr-15",
-        "references": [{"manifest": "test", "minimum_version": "1.0.0"}],
+        "references": [{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
     });
     Policy::from_json(json.to_string().as_bytes()).expect("a policy")
 }

@@ -154,6 +154,9 @@ reason_codes! {
     /// The image is known but its validity has ended.
     ImageExpired = "image-expired", Platform, MeasurementsRefused, "upgrade the machine to an image that is still valid, or extend `not_after`";
 
+    /// The image is known, and its manifest revokes it.
+    ImageRevoked = "image-revoked", Platform, MeasurementsRefused, "upgrade the machine to an image that is not revoked: the detail says why this one is";
+
     // Policy: the lock.
     /// PCR 15 is not zero although the node must not be locked yet.
     AlreadyLocked = "already-locked", Platform, LockRefused, "reboot the machine: it has already been locked in this boot";
@@ -166,7 +169,7 @@ reason_codes! {
     /// The policy is no JSON of the closed schema, or has a value out of range.
     PolicyMalformed = "policy-malformed", Operator, VerifierUnavailable, "correct the policy file as the detail says";
     /// The policy is of another version.
-    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 1, or upgrade this program";
+    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 2, which says who signs each manifest (`latchkey policy new`), or upgrade this program";
     /// The policy has no way to trust a TPM, no PCRs, or no reference values.
     PolicyEmpty = "policy-empty", Operator, VerifierUnavailable, "name at least one trust rule, one enforced PCR and one reference manifest: an empty policy admits nobody";
     /// A root certificate of the policy is not usable.
@@ -174,9 +177,23 @@ reason_codes! {
     /// The reference values are no JSON of the closed schema, or have a value out of range.
     ReferenceMalformed = "reference-malformed", Operator, VerifierUnavailable, "correct the reference manifest as the detail says";
     /// The reference values are of another version.
-    ReferenceVersionUnknown = "reference-version-unknown", Operator, VerifierUnavailable, "write the reference manifest in version 1, or upgrade this program";
+    ReferenceVersionUnknown = "reference-version-unknown", Operator, VerifierUnavailable, "make the manifest anew in version 2 with `latchkey image build` or `latchkey record`, or upgrade this program";
     /// The reference values have no images, or an image enforces nothing.
     ReferenceEmpty = "reference-empty", Operator, VerifierUnavailable, "list at least one image with at least one enforced PCR: empty reference values admit nobody";
+    /// The policy wants a signature, and there is none beside the manifest.
+    ReferenceSignatureMissing = "reference-signature-missing", Operator, VerifierUnavailable, "sign the manifest by a key of the policy's `signers` (`latchkey reference sign`) and keep FILE.minisig beside FILE";
+    /// What is beside the manifest is no signature of minisign.
+    ReferenceSignatureMalformed = "reference-signature-malformed", Operator, VerifierUnavailable, "fetch the manifest's .minisig file again, or sign the manifest anew with `latchkey reference sign`";
+    /// The signature is by a key that the policy does not name for this manifest.
+    ReferenceSignatureUnknownSigner = "reference-signature-unknown-signer", Operator, VerifierUnavailable, "sign the manifest by a key of the policy's `signers`, or add its public key there if the signer is to be trusted";
+    /// Manifest, signature or trusted comment are not what the key signed.
+    ReferenceSignatureInvalid = "reference-signature-invalid", Operator, VerifierUnavailable, "fetch manifest and signature again from whoever made them: one of the two was altered, or they are of different editions";
+    /// This program is built without what the signature needs.
+    ReferenceSignatureUnsupported = "reference-signature-unsupported", Operator, VerifierUnavailable, "use a verifier built with BLAKE2b, or sign the manifest with `minisign -l`";
+    /// A newer edition of the manifest was accepted before.
+    ReferenceRolledBack = "reference-rolled-back", Operator, VerifierUnavailable, "provide the newest edition of the manifest; to go back on purpose, sign the old content under a higher serial";
+    /// Two editions of one manifest have the same serial.
+    ReferenceSerialReused = "reference-serial-reused", Operator, VerifierUnavailable, "give every edition of a manifest a serial of its own, higher than the last one's (`latchkey reference add` does)";
     /// The policy names a manifest that is not loaded.
     ReferenceMissing = "reference-missing", Operator, VerifierUnavailable, "provide every reference manifest that the policy names";
     /// A manifest does not fit the policy's PCRs.

@@ -31,7 +31,7 @@ pub mod verify;
 pub use parse::{AttesterIdentity, Component, Digest, ImageVersion, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 pub use policy::Policy;
 pub use record::{OfflineFinding, RecordedEvidence, Unproven};
-pub use reference::{ReferenceValues, References};
+pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References, SignerKey};
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};
 pub use validate::{Admission, LockExpectation};
 pub use verify::{Appraisal, EkDigest, EkTrust, Pending, TrustedAk, VerifiedEvidence};

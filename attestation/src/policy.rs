@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {
-//!   "version": 1,
+//!   "version": 2,
 //!   "ak_trust": [
 //!     {"kind": "pinned-ek", "ek_sha256": ["<64 hex digits>"]},
 //!     {"kind": "ek-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": []}
@@ -11,9 +11,14 @@
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
 //!   "lock": "pcr-15",
-//!   "references": [{"manifest": "demo", "minimum_version": "1.0.0"}]
+//!   "references": [
+//!     {"manifest": "demo", "minimum_version": "1.0.0", "signers": ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]},
+//!     {"manifest": "bench", "minimum_version": "0.0.0", "unsigned": "trust-local-file"}
+//!   ]
 //! }
 //! ```
+//!
+//! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
 
@@ -22,7 +27,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::{ImageVersion, PcrSet, from_json};
-use crate::reference::ManifestName;
+use crate::reference::{ManifestName, SignerKey};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::EkDigest;
 
@@ -86,14 +91,34 @@ pub enum AkAlgorithm {
     Rsassa2048Sha256,
 }
 
-/// A manifest whose images are admitted, from which version on.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A manifest whose images are admitted, from which version on, and by whom it must be.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceRule {
     /// Name of the manifest.
     pub manifest: ManifestName,
     /// Images below it are refused although their measurements are known.
     pub minimum_version: ImageVersion,
+    /// Whose word the manifest must be.
+    pub signers: Signers,
+}
+
+/// Whose word a manifest must be. There is no default.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Signers {
+    /// One of these keys signed it.
+    Keys(Vec<SignerKey>),
+    /// Whoever can write the file is trusted.
+    TrustLocalFile,
+}
+
+impl Signers {
+    /// The keys; none for a trusted local file.
+    pub fn keys(&self) -> &[SignerKey] {
+        match self {
+            Self::Keys(keys) => keys,
+            Self::TrustLocalFile => &[],
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -108,7 +133,22 @@ struct PolicyFile {
     pcrs: PcrRules,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRule,
-    references: Vec<ReferenceRule>,
+    references: Vec<ReferenceRuleFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReferenceRuleFile {
+    manifest: ManifestName,
+    minimum_version: ImageVersion,
+    signers: Option<Vec<SignerKey>>,
+    unsigned: Option<Unsigned>,
+}
+
+#[derive(Deserialize)]
+enum Unsigned {
+    #[serde(rename = "trust-local-file")]
+    TrustLocalFile,
 }
 
 #[derive(Deserialize)]
@@ -151,7 +191,8 @@ impl TryFrom<PolicyFile> for Policy {
     fn try_from(file: PolicyFile) -> Result<Self, Refusal> {
         let PcrRules { enforce, warn } = file.pcrs;
         check_pcrs(enforce, warn)?;
-        check_references(&file.references)?;
+        let references = file.references.into_iter().map(ReferenceRule::try_from).collect::<Result<Vec<_>, _>>()?;
+        check_references(&references)?;
         if file.ak_algorithms.is_empty() {
             return Err(empty("`ak_algorithms` lists no algorithm"));
         }
@@ -165,9 +206,41 @@ impl TryFrom<PolicyFile> for Policy {
             ak_algorithms: file.ak_algorithms,
             enforce,
             warn,
-            references: file.references,
+            references,
         })
     }
+}
+
+impl TryFrom<ReferenceRuleFile> for ReferenceRule {
+    type Error = Refusal;
+
+    fn try_from(file: ReferenceRuleFile) -> Result<Self, Refusal> {
+        let ReferenceRuleFile { manifest, minimum_version, signers, unsigned } = file;
+        let signers = match (signers, unsigned) {
+            (Some(keys), None) => Signers::Keys(check_signers(keys, &manifest)?),
+            (None, Some(Unsigned::TrustLocalFile)) => Signers::TrustLocalFile,
+            (Some(_), Some(_)) => {
+                return Err(malformed(format!("manifest {manifest} has `signers` and is `unsigned`: say one")));
+            }
+            (None, None) => {
+                let detail = "say who may sign it (`signers`), or `\"unsigned\": \"trust-local-file\"`";
+                return Err(malformed(format!("manifest {manifest}: {detail}")));
+            }
+        };
+        Ok(Self { manifest, minimum_version, signers })
+    }
+}
+
+/// Two keys of one number could not be told apart by a signature.
+fn check_signers(keys: Vec<SignerKey>, manifest: &ManifestName) -> Result<Vec<SignerKey>, Refusal> {
+    if keys.is_empty() {
+        return Err(empty(&format!("manifest {manifest}: `signers` lists no key")));
+    }
+    let ids: BTreeSet<_> = keys.iter().map(SignerKey::id).collect();
+    if ids.len() != keys.len() || keys.len() > MAX_SIGNERS {
+        return Err(malformed(format!("manifest {manifest}: a key twice, or more than {MAX_SIGNERS}, in `signers`")));
+    }
+    Ok(keys)
 }
 
 impl TryFrom<TrustRuleFile> for TrustRule {
@@ -223,5 +296,7 @@ fn empty(detail: &str) -> Refusal {
     Refusal::new(ReasonCode::PolicyEmpty, detail)
 }
 
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const MAX_JSON: usize = 1024 * 1024;
+/// A signature is checked against the key it names; more are a mistake.
+const MAX_SIGNERS: usize = 16;

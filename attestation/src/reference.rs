@@ -2,80 +2,117 @@
 //!
 //! ```json
 //! {
-//!   "version": 1,
+//!   "version": 2,
 //!   "name": "demo",
-//!   "source": "recorded",
-//!   "provenance": {"by": "latchkey 0.1.0 on build-1", "at": 1795000000, "ek_sha256": "<64 hex digits>"},
+//!   "serial": 1795000000,
 //!   "images": [{
 //!     "name": "latchkey-demo", "version": "1.0.0", "not_before": 1795000000, "not_after": 1830000000,
-//!     "pcrs": {"4": {"value": "<64 hex digits>", "rule": "enforce"}, "0": {"value": "…", "rule": "warn"}}
-//!   }]
+//!     "source": "predicted",
+//!     "provenance": {"_type": "https://in-toto.io/Statement/v1", …},
+//!     "machines": [{
+//!       "machine": "qemu-ovmf",
+//!       "pcrs": {"4": {"value": "<64 hex digits>", "rule": "enforce"}, "0": {"value": "…", "rule": "warn"}},
+//!       "snp_launch": [{"digest": "<96 hex digits>", "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]
+//!     }]
+//!   }],
+//!   "revoked": [{"name": "latchkey-demo", "version": "0.9.0", "why": "CVE-2026-0001 in its kernel"}]
 //! }
 //! ```
 //!
-//! The stricter of policy and image wins: a PCR is enforced when either says so.
+//! The stricter of policy and image wins: a PCR is enforced when either says so. The serial only ever grows: a verifier
+//! that remembers refuses an older manifest of the same name.
+//!
+//! A file on its way to a verifier changes type with what is known of it: [`ManifestFile`] is bytes, [`AuthenticManifest`]
+//! was signed by whom the policy names (or is trusted as a local file because the policy says so) and then parsed, and only
+//! such make [`References`].
 
+mod authentic;
 mod image;
+mod machine;
+mod name;
+mod provenance;
 mod set;
+mod signature;
+mod time;
 
 use serde::{Deserialize, Serialize};
 
 use crate::parse::{Digest, ImageVersion, PcrSet, from_json};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
-use crate::verify::{EkDigest, VerifiedEvidence};
+use crate::verify::VerifiedEvidence;
 
-pub use image::{Image, ManifestName, Reference, Rule};
+pub use authentic::{AuthenticManifest, Authority, Edition, ManifestFile};
+pub use image::{Image, Revocation, Source};
+pub use machine::{LaunchDigest, Machine, Reference, Rule, SnpLaunch};
+pub use name::ManifestName;
+pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
+pub use signature::{KeyId, NotAKey, Signature, SignerKey};
 
 /// One manifest: images that may run, with their measurements and where these come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ReferenceValues {
     version: u64,
     name: ManifestName,
-    source: Source,
-    provenance: Provenance,
+    serial: u64,
     images: Vec<Image>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    revoked: Vec<Revocation>,
 }
 
 impl ReferenceValues {
-    /// Reads a manifest of at most 1 MiB.
+    /// Largest file that is read: 1 MiB.
+    pub const MAX_JSON: usize = 1024 * 1024;
+
+    /// Reads a manifest of at most [`Self::MAX_JSON`] bytes, whoever wrote it. For verifiers there is [`ManifestFile`].
     ///
     /// # Errors
     /// `reference-malformed`, `reference-version-unknown`, `reference-empty`.
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
-        let VersionOnly { version } = from_json(json, MAX_JSON, ReasonCode::ReferenceMalformed)?;
+        let VersionOnly { version } = from_json(json, Self::MAX_JSON, ReasonCode::ReferenceMalformed)?;
         if version != VERSION {
             let detail = format!("expected reference version {VERSION}, got {version}");
             return Err(Refusal::new(ReasonCode::ReferenceVersionUnknown, detail));
         }
-        let file: ReferenceFile = from_json(json, MAX_JSON, ReasonCode::ReferenceMalformed)?;
-        Self::new(file.name, file.source, file.provenance, file.images)
+        let file: ReferenceFile = from_json(json, Self::MAX_JSON, ReasonCode::ReferenceMalformed)?;
+        Self::new(file.name, file.serial, file.images, file.revoked)
     }
 
-    /// A manifest of these images.
+    /// A manifest of these images: 1 to 256, and at most as many revocations. `serial` is 1 or more.
     ///
     /// # Errors
     /// `reference-empty`, `reference-malformed`.
-    pub fn new(
-        name: ManifestName,
-        source: Source,
-        provenance: Provenance,
-        images: Vec<Image>,
-    ) -> Result<Self, Refusal> {
+    pub fn new(name: ManifestName, serial: u64, images: Vec<Image>, revoked: Vec<Revocation>) -> Result<Self, Refusal> {
         if images.is_empty() {
             return Err(Refusal::new(ReasonCode::ReferenceEmpty, "`images` lists no image"));
         }
-        if images.len() > MAX_IMAGES {
-            return Err(malformed(format!("{} images, at most {MAX_IMAGES} are read", images.len())));
+        if images.len() > MAX_IMAGES || revoked.len() > MAX_IMAGES {
+            let detail = format!("{} images, {} revoked; at most {MAX_IMAGES} are read", images.len(), revoked.len());
+            return Err(malformed(detail));
         }
-        provenance.check()?;
+        if !(1..=MAX_SERIAL).contains(&serial) {
+            return Err(malformed(format!("`serial` is {serial}, expected 1 to {MAX_SERIAL}")));
+        }
         images.iter().try_for_each(Image::check)?;
-        let twice = |(at, image): (usize, &Image)| images.iter().take(at).any(|earlier| earlier == image);
-        if let Some((_, image)) = images.iter().enumerate().find(|&candidate| twice(candidate)) {
+        revoked.iter().try_for_each(Revocation::check)?;
+        if let Some(image) = first_twice(&images, |a, b| a == b) {
             return Err(malformed(format!("image {} is listed twice", image.label())));
         }
-        Ok(Self { version: VERSION, name, source, provenance, images })
+        if let Some(Revocation { name, version, .. }) =
+            first_twice(&revoked, |a, b| (&a.name, a.version) == (&b.name, b.version))
+        {
+            return Err(malformed(format!("{name} {version} is revoked twice")));
+        }
+        Ok(Self { version: VERSION, name, serial, images, revoked })
+    }
+
+    /// A manifest with one image whose values were computed from its files, for 1 to 32 machine types.
+    ///
+    /// # Errors
+    /// `reference-empty`, `reference-malformed`.
+    pub fn predicted(about: &Description<'_>, origin: Origin, machines: Vec<Machine>) -> Result<Self, Refusal> {
+        Self::of_one(about, Source::Predicted, origin, machines)
     }
 
     /// A manifest with one image: what this machine, whose evidence was verified, is running now. The caller states that
@@ -86,13 +123,10 @@ impl ReferenceValues {
     /// # Errors
     /// `reference-unfit` when the evidence lacks a PCR of the policy; `reference-malformed` for an unusable name.
     pub fn record(
-        manifest: ManifestName,
-        image: &str,
-        version: ImageVersion,
+        about: &Description<'_>,
+        machine: &str,
         evidence: &VerifiedEvidence,
         policy: &Policy,
-        by: &str,
-        now: u64,
     ) -> Result<Self, Refusal> {
         let reference = |index, rule| match evidence.pcrs().value(index) {
             Some(value) => Ok((index, Reference { value, rule })),
@@ -101,13 +135,51 @@ impl ReferenceValues {
         let enforced = policy.enforce.iter().map(|index| reference(index, Rule::Enforce));
         let warned = policy.warn.iter().map(|index| reference(index, Rule::Warn));
         let pcrs = enforced.chain(warned).collect::<Result<_, _>>()?;
-        let provenance = Provenance {
-            by: by.to_owned(),
-            at: now,
-            ek_sha256: Some(evidence.ek_digest()),
-            artefacts: std::collections::BTreeMap::new(),
+        let ek = Digest(*evidence.ek_digest().as_bytes());
+        let origin = Origin {
+            products: [("values of the quoted registers".to_owned(), digest_of(evidence.pcrs()))].into(),
+            sources: [("endorsement key of the recorded machine".to_owned(), ek)].into(),
+            ..Origin::default()
         };
-        Self::new(manifest, Source::Recorded, provenance, vec![Image::new(image, version, pcrs)])
+        Self::recorded(about, origin, vec![Machine::new(machine, pcrs)])
+    }
+
+    /// A manifest with one image whose values were read from a boot that the caller vouches for.
+    ///
+    /// # Errors
+    /// `reference-empty`, `reference-malformed`.
+    pub fn recorded(about: &Description<'_>, origin: Origin, machines: Vec<Machine>) -> Result<Self, Refusal> {
+        Self::of_one(about, Source::Recorded, origin, machines)
+    }
+
+    fn of_one(
+        about: &Description<'_>,
+        source: Source,
+        origin: Origin,
+        machines: Vec<Machine>,
+    ) -> Result<Self, Refusal> {
+        let build_type = if source == Source::Recorded { RECORDED } else { BUILT }.to_owned();
+        let origin = Origin { build_type, by: about.by.to_owned(), at: about.at, ..origin };
+        let provenance = Provenance::new(about.image, about.version, origin);
+        let image = Image::new(about.image, about.version, source, provenance, machines);
+        Self::new(about.manifest.clone(), about.serial, vec![image], Vec::new())
+    }
+
+    /// The next edition of this manifest: what `change` makes of its images and revocations, under a higher serial.
+    ///
+    /// # Errors
+    /// `reference-malformed` when `serial` is not higher; and as [`Self::new`].
+    pub fn edited(
+        &self,
+        serial: u64,
+        change: impl FnOnce(&mut Vec<Image>, &mut Vec<Revocation>),
+    ) -> Result<Self, Refusal> {
+        if serial <= self.serial {
+            return Err(malformed(format!("`serial` is {serial}, and {} is taken already", self.serial)));
+        }
+        let (mut images, mut revoked) = (self.images.clone(), self.revoked.clone());
+        change(&mut images, &mut revoked);
+        Self::new(self.name.clone(), serial, images, revoked)
     }
 
     /// The JSON form, for a file.
@@ -120,56 +192,42 @@ impl ReferenceValues {
         &self.name
     }
 
-    /// Whether the values were recorded or predicted.
-    pub fn source(&self) -> Source {
-        self.source
-    }
-
-    /// Who made the manifest, when and from what.
-    pub fn provenance(&self) -> &Provenance {
-        &self.provenance
+    /// Which edition this is: a newer one has a higher number.
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// The images.
     pub fn images(&self) -> &[Image] {
         &self.images
     }
-}
 
-/// Where reference values come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Source {
-    /// Read from a machine whose boot somebody vouched for.
-    Recorded,
-    /// Computed from the image's files.
-    Predicted,
-}
-
-/// Who made a manifest, when and from what. For people and audits; nothing is decided by it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Provenance {
-    /// Program and place, at most 256 bytes.
-    pub by: String,
-    /// Seconds since the Unix epoch.
-    pub at: u64,
-    /// The machine that was recorded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ek_sha256: Option<EkDigest>,
-    /// SHA-256 of the files the prediction was computed from, by name; at most 32.
-    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
-    pub artefacts: std::collections::BTreeMap<String, Digest>,
-}
-
-impl Provenance {
-    fn check(&self) -> Result<(), Refusal> {
-        let names = self.artefacts.keys().chain([&self.by]);
-        if self.artefacts.len() > MAX_ARTEFACTS || names.into_iter().any(|text| text.len() > MAX_TEXT) {
-            return Err(malformed("`provenance` is too long"));
-        }
-        Ok(())
+    /// What must not run any more.
+    pub fn revoked(&self) -> &[Revocation] {
+        &self.revoked
     }
+
+    /// Why this version of an image must not run any more, if so.
+    pub fn revocation(&self, image: &str, version: ImageVersion) -> Option<&Revocation> {
+        self.revoked.iter().find(|revoked| revoked.name == image && revoked.version == version)
+    }
+}
+
+/// What the maker of a manifest with one image says of it.
+#[derive(Debug, Clone)]
+pub struct Description<'a> {
+    /// Name by which policies refer to the manifest.
+    pub manifest: ManifestName,
+    /// Its edition, 1 or more. Seconds since the Unix epoch make a good one.
+    pub serial: u64,
+    /// Name of the image.
+    pub image: &'a str,
+    /// Version of the image.
+    pub version: ImageVersion,
+    /// Program and place that made the manifest.
+    pub by: &'a str,
+    /// When, in seconds since the Unix epoch; absent where the file must not depend on it.
+    pub at: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -178,15 +236,33 @@ struct ReferenceFile {
     #[expect(dead_code, reason = "checked before the rest is read")]
     version: u64,
     name: ManifestName,
-    source: Source,
-    provenance: Provenance,
+    serial: u64,
     images: Vec<Image>,
+    #[serde(default)]
+    revoked: Vec<Revocation>,
 }
 
 /// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
 #[derive(Deserialize)]
 struct VersionOnly {
     version: u64,
+}
+
+fn first_twice<T>(list: &[T], same: impl Fn(&T, &T) -> bool) -> Option<&T> {
+    let twice = |&(at, item): &(usize, &T)| list.iter().take(at).any(|earlier| same(earlier, item));
+    list.iter().enumerate().find(twice).map(|(_, item)| item)
+}
+
+/// One digest for what a quote covers: index and value of each register, ascending.
+fn digest_of(pcrs: &crate::parse::PcrValues) -> Digest {
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+    for (index, value) in pcrs.iter() {
+        hash.update(&[index]);
+        hash.update(value.as_bytes());
+    }
+    let mut out = Digest::ZERO;
+    out.0.copy_from_slice(hash.finish().as_ref());
+    out
 }
 
 fn malformed(detail: impl Into<String>) -> Refusal {
@@ -199,8 +275,7 @@ pub(crate) fn allowed() -> PcrSet {
     PcrSet::all().without(lock)
 }
 
-const VERSION: u64 = 1;
-const MAX_JSON: usize = 1024 * 1024;
+const VERSION: u64 = 2;
 const MAX_IMAGES: usize = 256;
-const MAX_ARTEFACTS: usize = 32;
-const MAX_TEXT: usize = 256;
+/// JSON numbers are exact up to here in every reader (RFC 8259, section 6).
+const MAX_SERIAL: u64 = (1 << 53) - 1;

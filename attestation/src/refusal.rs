@@ -81,7 +81,7 @@ pub struct Difference {
     pub expected: String,
     /// The quoted value, lower-case hexadecimal.
     pub got: String,
-    /// The image of the reference values that came closest, as `manifest/name version`.
+    /// The image of the reference values that came closest, as `manifest/name version on machine`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// All enforced PCRs that differ from that image, ascending, the first included.

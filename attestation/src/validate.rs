@@ -87,12 +87,16 @@ impl Admission {
 pub struct AdmittedImage {
     /// The manifest it is in.
     pub manifest: ManifestName,
-    /// Whether that manifest's values were recorded or predicted.
+    /// The manifest's edition.
+    pub serial: u64,
+    /// Whether its values were recorded or predicted.
     pub source: Source,
     /// Name of the image.
     pub name: String,
     /// Version of the image.
     pub version: ImageVersion,
+    /// The machine type whose values the evidence has.
+    pub machine: String,
 }
 
 /// A PCR that differs and is only warned about.
@@ -109,13 +113,13 @@ pub struct Warning {
 }
 
 impl Policy {
-    /// Decides on verified evidence: exactly one image must have all enforced values, be recent enough and valid `now`
-    /// (seconds since the Unix epoch), and the lock must stand as `lock` says.
+    /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
+    /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says.
     ///
     /// # Errors
     /// * `…-differs`: no image matches; the refusal's difference names the first PCR that the closest image has
     ///   otherwise.
-    /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`.
+    /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`, `image-revoked`.
     /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
     pub fn validate(
         &self,
@@ -164,7 +168,7 @@ pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), 
     Err(Refusal::differing(code, format!("PCR 15 (node lock): expected {expected}, got {got}"), difference))
 }
 
-/// PCRs that must equal the image's values: the stricter of policy and image wins.
-fn enforced(policy: &Policy, image: &crate::reference::Image) -> PcrSet {
-    policy.enforce.union(image.enforced())
+/// PCRs that must equal the machine type's values: the stricter of policy and manifest wins.
+fn enforced(policy: &Policy, machine: &crate::reference::Machine) -> PcrSet {
+    policy.enforce.union(machine.enforced())
 }

@@ -4,11 +4,13 @@
 
 mod support;
 
-use latchkey_attestation::reference::{ManifestName, Source};
+use latchkey_attestation::reference::{Description, ManifestName, Source};
 use latchkey_attestation::refusal::{Blame, CoarseReason, ReasonCode, Refusal};
-use latchkey_attestation::{Admission, Component, Digest, ImageVersion, LockExpectation, ReferenceValues, References};
+use latchkey_attestation::{
+    Admission, Component, Digest, ImageVersion, LockExpectation, ManifestFile, ReferenceValues, References,
+};
 use serde_json::{Value, json};
-use support::{ENFORCED, NOW, admitted, booted, image_json, policy_for, references, verified};
+use support::{ENFORCED, NOW, admitted, booted, image_json, policy_for, provenance_json, references, verified};
 
 fn code(result: Result<Admission, Refusal>) -> ReasonCode {
     result.unwrap_err().code()
@@ -42,7 +44,7 @@ fn each_enforced_pcr_has_its_own_reason() {
             (difference.expected.as_str(), difference.got.as_str()),
             (&*support::value(1), &*support::value(0xee))
         );
-        assert_eq!(difference.image.as_deref(), Some("test/image 1.1.0"));
+        assert_eq!(difference.image.as_deref(), Some("test/image 1.1.0 on test"));
         assert_eq!(difference.differing, [pcr]);
         assert!(refusal.detail().contains(component.describe()), "{refusal}");
     }
@@ -76,7 +78,11 @@ fn values_of_two_images_do_not_combine() {
     chimera.set_pcr(4, [2; 32]);
     let refusal = against(&chimera, &[image_json(1), image_json(2)], NOW).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::BootLoaderDiffers);
-    assert_eq!(refusal.difference().unwrap().image.as_deref(), Some("test/image 1.1.0"), "the closest image is named");
+    assert_eq!(
+        refusal.difference().unwrap().image.as_deref(),
+        Some("test/image 1.1.0 on test"),
+        "the closest image is named"
+    );
 }
 
 #[test]
@@ -103,7 +109,7 @@ fn an_image_may_enforce_what_the_policy_only_warns_about() {
     let mut tpm = booted(1);
     tpm.set_pcr(0, [7; 32]);
     let mut strict = image_json(1);
-    strict["pcrs"]["0"]["rule"] = json!("enforce");
+    strict["machines"][0]["pcrs"]["0"]["rule"] = json!("enforce");
     assert_eq!(code(against(&tpm, &[strict], NOW)), ReasonCode::FirmwareDiffers);
 }
 
@@ -112,7 +118,7 @@ fn an_image_cannot_soften_what_the_policy_enforces() {
     let mut tpm = booted(1);
     tpm.set_pcr(9, [7; 32]);
     let mut soft = image_json(1);
-    soft["pcrs"]["9"]["rule"] = json!("warn");
+    soft["machines"][0]["pcrs"]["9"]["rule"] = json!("warn");
     assert_eq!(code(against(&tpm, &[soft], NOW)), ReasonCode::CommandLineDiffers);
 }
 
@@ -120,6 +126,7 @@ fn an_image_cannot_soften_what_the_policy_enforces() {
 fn an_old_image_is_refused_although_its_measurements_are_known() {
     let mut old = image_json(1);
     old["version"] = json!("0.9.9");
+    old["provenance"] = provenance_json("0.9.9");
     let refusal = against(&booted(1), &[old, image_json(2)], NOW).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::ImageVersionTooOld);
     assert!(refusal.detail().contains("1.0.0") && refusal.detail().contains("0.9.9"), "{refusal}");
@@ -182,14 +189,17 @@ fn recorded_reference_values_admit_the_same_boot_and_no_other() {
     let evidence = verified(&policy, &tpm).unwrap();
     let name = ManifestName::new("test").unwrap();
     let version = ImageVersion::new(1, 0, 0);
-    let recorded = ReferenceValues::record(name, "image", version, &evidence, &policy, "tests", NOW).unwrap();
-    assert_eq!(recorded.source(), Source::Recorded);
-    assert_eq!(recorded.provenance().ek_sha256, Some(evidence.ek_digest()));
+    let about = Description { manifest: name, serial: 1, image: "image", version, by: "tests", at: Some(NOW) };
+    let recorded = ReferenceValues::record(&about, "fake", &evidence, &policy).unwrap();
     let image = &recorded.images()[0];
-    assert_eq!(image.enforced().iter().collect::<Vec<_>>(), ENFORCED);
-    assert!(!image.pcrs().contains_key(&15), "the lock is not a measurement");
+    assert_eq!(image.source(), Source::Recorded);
+    assert_eq!(image.sources()[0].digest.sha256.as_bytes(), evidence.ek_digest().as_bytes());
+    assert_eq!((image.provenance().by(), image.provenance().at()), ("tests", Some("2026-11-18T11:06:40Z")));
+    let machine = image.machine("fake").unwrap();
+    assert_eq!(machine.enforced().iter().collect::<Vec<_>>(), ENFORCED);
+    assert!(!machine.pcrs().contains_key(&15), "the lock is not a measurement");
 
-    let recorded = ReferenceValues::from_json(recorded.to_json().as_bytes()).unwrap();
+    let recorded = ManifestFile::new(recorded.to_json().into_bytes(), None).under(&policy).unwrap();
     let references = References::new(&policy, vec![recorded]).unwrap();
     assert!(policy.validate(&evidence, &references, LockExpectation::Open, NOW).is_ok());
     let mut other = tpm;
@@ -206,7 +216,7 @@ fn references_of_a_narrower_policy_admit_nobody() {
     narrow["pcrs"]["enforce"] = json!([4]);
     let narrow = support::policy(&narrow);
     let mut image = image_json(1);
-    image["pcrs"] = json!({"4": {"value": support::value(1), "rule": "enforce"}});
+    image["machines"][0]["pcrs"] = json!({"4": {"value": support::value(1), "rule": "enforce"}});
     let references = references(&narrow, &[image]);
     let refused = policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Open, NOW);
     assert_eq!(code(refused), ReasonCode::SecureBootDiffers);

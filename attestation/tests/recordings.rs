@@ -6,7 +6,7 @@ mod support;
 
 use latchkey_attestation::record::{OfflineFinding, RecordedEvidence, Unproven};
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
-use latchkey_attestation::{EkTrust, LockExpectation, Policy, ReferenceValues, References};
+use latchkey_attestation::{EkTrust, LockExpectation, ManifestFile, Policy, References};
 use serde_json::{Value, json};
 
 macro_rules! fixture {
@@ -55,7 +55,8 @@ impl Fixture {
         now: u64,
     ) -> Result<OfflineFinding, Refusal> {
         let policy = Policy::from_json(self.policy.as_bytes())?;
-        let references = References::new(&policy, vec![ReferenceValues::from_json(self.reference.as_bytes())?])?;
+        let manifest = ManifestFile::new(self.reference.into(), None).under(&policy)?;
+        let references = References::new(&policy, vec![manifest])?;
         recording.appraise_recorded(&policy, &references, lock, now)
     }
 }

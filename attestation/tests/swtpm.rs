@@ -10,11 +10,11 @@ use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::record::RecordedEvidence;
-use latchkey_attestation::reference::ManifestName;
+use latchkey_attestation::reference::{Description, ManifestName};
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{
-    Admission, Appraisal, AttesterIdentity, EkDigest, EkTrust, ImageVersion, LockExpectation, PcrValues, Pending,
-    Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
+    Admission, Appraisal, AttesterIdentity, AuthenticManifest, EkDigest, EkTrust, ImageVersion, LockExpectation,
+    PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
 };
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Attester, EkPreference};
@@ -76,11 +76,12 @@ fn admit(policy: &Policy, attester: &mut Attester, lock: LockExpectation) -> Res
 
 fn record(policy: &Policy, verified: &VerifiedEvidence) -> ReferenceValues {
     let (name, version) = (ManifestName::new("test").unwrap(), ImageVersion::new(1, 0, 0));
-    ReferenceValues::record(name, "image", version, verified, policy, "tests", now()).unwrap()
+    let about = Description { manifest: name, serial: 1, image: "image", version, by: "tests", at: Some(now()) };
+    ReferenceValues::record(&about, "swtpm", verified, policy).unwrap()
 }
 
 fn recorded(policy: &Policy, verified: &VerifiedEvidence) -> References {
-    References::new(policy, vec![record(policy, verified)]).unwrap()
+    References::new(policy, vec![AuthenticManifest::local(record(policy, verified))]).unwrap()
 }
 
 fn digest(attester: &Attester) -> EkDigest {

@@ -12,7 +12,7 @@ use latchkey_keys::Uuid;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::trust::{Trust, now};
+use crate::trust::{Found, Trust, now, signature_path};
 
 /// Held by the one `latchkey init` that works on the folder. Not the folder's own lock: the join service may write
 /// records while an init waits.
@@ -90,7 +90,8 @@ impl Place {
     /// Policy and reference values of the folder.
     pub(crate) fn trust(&self) -> Result<Trust, Failure> {
         let policy = self.0.policy().map_err(unusable)?;
-        Trust::fit(policy, self.0.references().map_err(unusable)?)
+        let references = self.0.references(&policy).map_err(unusable)?;
+        Ok(Trust::of_folder(policy, references))
     }
 
     /// All nodes, by name, and what is wrong with records that cannot be read.
@@ -109,11 +110,15 @@ impl Place {
 
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
-        for (name, content) in &trust.manifests {
+        for Found { name, manifest, signature } in &trust.manifests {
             let path = self.0.references_path().join(format!("{name}.json"));
             if !path.exists() && !self.path("reference.json").exists() {
                 files::make_folder(&self.0.references_path())?;
-                files::replace(&path, content, Readers::Anyone)?;
+                // The signature first: a manifest is never there without it.
+                if let Some(signature) = signature {
+                    files::replace(&signature_path(&path), signature, Readers::Anyone)?;
+                }
+                files::replace(&path, manifest, Readers::Anyone)?;
             }
         }
         let policy = self.path("policy.json");

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_attestation::reference::{Image, ManifestName, Provenance, Reference, Rule, Source};
+use latchkey_attestation::policy::Signers;
+use latchkey_attestation::reference::{Description, Image, Machine, ManifestName, Origin, Reference, Rule};
 use latchkey_attestation::{Component, Digest, ImageVersion, Policy, ReasonCode, ReferenceValues};
 use latchkey_channel::{LockDemand, Role};
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience, Seen, Trouble};
 use crate::output::{Output, Table, Tone};
-use crate::policy::{Draft, manifest_name};
+use crate::policy::{Draft, manifest_name, rule_json};
 use crate::spec::Arguments;
 use crate::trust::{Trust, load_policy, now};
 
@@ -26,7 +27,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     files::write_new(path, format!("{}\n", values.to_json()).as_bytes(), Readers::Anyone)?;
     output.say(Tone::Good, "reference", &format!("values written to {}", path.display()));
     if let (Some(path), Basis::New(draft)) = (arguments.path("policy-out"), &job.basis) {
-        draft.write(&[(job.name.clone(), job.version)], path)?;
+        draft.write(&[(job.name.clone(), job.version)], &Signers::TrustLocalFile, path)?;
         output.say(Tone::Good, "policy", &format!("written to {}", path.display()));
     }
     show(&values, output);
@@ -37,6 +38,8 @@ struct Job {
     address: Address,
     name: ManifestName,
     version: ImageVersion,
+    machine: String,
+    serial: u64,
     basis: Basis,
 }
 
@@ -67,6 +70,9 @@ impl Job {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
             name: manifest_name(arguments.required_text("name")?)?,
             version: arguments.value("version")?.ok_or_else(|| Failure::usage("--version is missing"))?,
+            machine: arguments.text("machine")?.unwrap_or("recorded").to_owned(),
+            // Seconds grow by themselves: a boot recorded later is a newer edition.
+            serial: arguments.value("serial")?.unwrap_or_else(now),
             basis,
         })
     }
@@ -79,8 +85,7 @@ impl Job {
         let seen = patience.repeat(output, || Box::pin(self.observe(&nothing))).await?;
         output.say(Tone::Good, "proven", &format!("TPM {} at {}", seen.verified.ek_digest(), self.address));
         let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
-        let (name, image) = (self.name.clone(), self.name.as_str());
-        let values = ReferenceValues::record(name, image, self.version, &seen.verified, &policy, &by, now());
+        let values = ReferenceValues::record(&self.about(&by), &self.machine, &seen.verified, &policy);
         let values =
             values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;
@@ -106,13 +111,19 @@ impl Job {
         }
     }
 
+    fn about<'a>(&'a self, by: &'a str) -> Description<'a> {
+        let (manifest, image) = (self.name.clone(), self.name.as_str());
+        Description { manifest, serial: self.serial, image, version: self.version, by, at: Some(now()) }
+    }
+
     /// The policy that the values are recorded for, naming their manifest alone.
     fn policy(&self) -> Result<Policy, Failure> {
         let text = match &self.basis {
-            Basis::New(draft) => draft.text(&[(self.name.clone(), self.version)])?,
+            Basis::New(draft) => draft.text(&[(self.name.clone(), self.version)], &Signers::TrustLocalFile)?,
             Basis::Existing(policy) => {
                 let mut policy = policy.clone();
-                policy["references"] = json!([{"manifest": self.name, "minimum_version": self.version}]);
+                let rule = rule_json(&self.name, self.version, &Signers::TrustLocalFile);
+                policy["references"] = json!([rule]);
                 policy.to_string()
             }
         };
@@ -122,25 +133,20 @@ impl Job {
 
     /// Reference values that no machine has: nobody can be admitted before there are true ones.
     fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, Failure> {
-        let reference =
-            Reference { value: Digest::from_hex(&"ff".repeat(32)).unwrap_or(Digest::ZERO), rule: Rule::Enforce };
+        let reference = Reference::enforced(Digest([0xff; 32]));
         let registers = policy.selection().iter().filter(|index| *index != Policy::LOCK_PCR);
-        let image = Image::new(self.name.as_str(), self.version, registers.map(|index| (index, reference)).collect());
-        let provenance = Provenance {
-            by: "latchkey record, before there are values".to_owned(),
-            at: 0,
-            ek_sha256: None,
-            artefacts: std::collections::BTreeMap::new(),
-        };
-        ReferenceValues::new(self.name.clone(), Source::Recorded, provenance, vec![image])
+        let machine = Machine::new(&self.machine, registers.map(|index| (index, reference)).collect());
+        let products = [("nothing".to_owned(), Digest::ZERO)].into();
+        let about = self.about("latchkey record, before there are values");
+        ReferenceValues::recorded(&about, Origin { products, ..Origin::default() }, vec![machine])
             .map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))
     }
 }
 
 fn show(values: &ReferenceValues, output: &Output) {
     let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
-    for image in values.images() {
-        for (index, reference) in image.pcrs() {
+    for machine in values.images().iter().flat_map(Image::machines) {
+        for (index, reference) in machine.pcrs() {
             let rule = if reference.rule == Rule::Enforce { "enforce" } else { "warn" };
             let described = Component::of(*index).describe().to_owned();
             table.row([index.to_string(), rule.to_owned(), reference.value.to_string(), described]);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use latchkey_attestation::{Policy, ReferenceValues, References, Refusal};
+use latchkey_attestation::reference::Signature;
+use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -18,8 +19,14 @@ pub(crate) struct Trust {
     pub(crate) policy: Arc<Policy>,
     pub(crate) references: Arc<References>,
     pub(crate) policy_file: Vec<u8>,
-    /// Name of the manifest, content of its file.
-    pub(crate) manifests: Vec<(String, Vec<u8>)>,
+    pub(crate) manifests: Vec<Found>,
+}
+
+/// A manifest as it was found.
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) signature: Option<Vec<u8>>,
 }
 
 impl Trust {
@@ -30,14 +37,14 @@ impl Trust {
 
     /// From values that are in no file.
     pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, Failure> {
-        let references = fitting(policy, vec![values])?;
+        let references = fitting(policy, vec![AuthenticManifest::local(values)])?;
         Ok(Self { policy: Arc::clone(policy), references, policy_file: Vec::new(), manifests: Vec::new() })
     }
 
-    /// From what was read elsewhere.
-    pub(crate) fn fit(policy: Policy, values: Vec<ReferenceValues>) -> Result<Self, Failure> {
-        let references = fitting(&policy, values)?;
-        Ok(Self { policy: Arc::new(policy), references, policy_file: Vec::new(), manifests: Vec::new() })
+    /// From a cluster's folder.
+    pub(crate) fn of_folder(policy: Policy, references: References) -> Self {
+        let (policy, references) = (Arc::new(policy), Arc::new(references));
+        Self { policy, references, policy_file: Vec::new(), manifests: Vec::new() }
     }
 
     pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
@@ -45,17 +52,30 @@ impl Trust {
         let mut manifests = Vec::new();
         let mut parsed = Vec::new();
         for path in references {
-            let file = files::read(path, MAX_FILE)?;
-            let values = ReferenceValues::from_json(&file).map_err(|refusal| unusable(path, &refusal))?;
-            manifests.push((values.name().to_string(), file));
-            parsed.push(values);
+            let (manifest, signature) = (files::read(path, MAX_FILE)?, read_signature(&signature_path(path))?);
+            let authentic = ManifestFile::new(manifest.clone(), signature.clone()).under(&policy);
+            let authentic = authentic.map_err(|refusal| unusable(path, &refusal))?;
+            manifests.push(Found { name: authentic.values().name().to_string(), manifest, signature });
+            parsed.push(authentic);
         }
         let references = fitting(&policy, parsed)?;
         Ok(Self { policy: Arc::new(policy), references, policy_file, manifests })
     }
 }
 
-fn fitting(policy: &Policy, values: Vec<ReferenceValues>) -> Result<Arc<References>, Failure> {
+/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
+pub(crate) fn signature_path(manifest: &Path) -> PathBuf {
+    let mut name = manifest.as_os_str().to_owned();
+    name.push(".minisig");
+    name.into()
+}
+
+/// The signature's file, `None` when there is none.
+pub(crate) fn read_signature(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    if path.exists() { files::read(path, Signature::MAX).map(Some) } else { Ok(None) }
+}
+
+fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, Failure> {
     References::new(policy, values)
         .map(Arc::new)
         .map_err(|refusal| Failure::refused(Exit::Usage, "policy and reference values do not fit together", &refusal))

@@ -17,7 +17,6 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::output::{Output, Table, Tone, pairs};
-use crate::policy::source_in_words;
 use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 
@@ -182,9 +181,10 @@ impl Claims<'_> {
             return "no (warning)";
         }
         let manifest = trust.references.manifest(&self.image.manifest);
-        let images = manifest.into_iter().flat_map(latchkey_attestation::ReferenceValues::images);
-        let mut same = images.filter(|image| image.name() == self.image.name && image.version() == self.image.version);
-        match same.find_map(|image| image.pcrs().get(&index)).map(|reference| reference.rule) {
+        let images = manifest.into_iter().flat_map(|manifest| manifest.values().images());
+        let same = images.filter(|image| image.name() == self.image.name && image.version() == self.image.version);
+        let mut machines = same.filter_map(|image| image.machine(&self.image.machine));
+        match machines.find_map(|machine| machine.pcrs().get(&index)).map(|reference| reference.rule) {
             Some(Rule::Enforce) => "yes",
             Some(Rule::Warn) => "yes (not enforced)",
             None => "-",
@@ -194,7 +194,8 @@ impl Claims<'_> {
 
 /// The image in one phrase.
 pub(crate) fn image_in_words(image: &AdmittedImage) -> String {
-    format!("{} {} (manifest {}, {})", image.name, image.version, image.manifest, source_in_words(image.source))
+    let AdmittedImage { manifest, serial, source, name, version, machine } = image;
+    format!("{name} {version} on {machine} (manifest {manifest}, serial {serial}, {})", source.as_str())
 }
 
 /// Why the TPM is trusted, in one phrase.

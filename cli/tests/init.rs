@@ -43,7 +43,7 @@ fn the_join_service_finds_everything_it_reads() {
     operator.init(&node, &[]).succeeded();
     let folder = latchkey_cluster_folder::Folder::open(operator.path("plant")).unwrap();
     let policy = folder.policy().unwrap();
-    latchkey_attestation::References::new(&policy, folder.references().unwrap()).unwrap();
+    folder.references(&policy).unwrap();
     folder.enrolment().unwrap();
     let file = folder.cluster().unwrap().unwrap();
     let (_, secret, salt) = node.state().keys.take().unwrap();

@@ -6,7 +6,8 @@ use crate::enrolment::Enrolment;
 use crate::error::{FolderError, Malformed};
 use crate::record::NodeRecord;
 use crate::writer::{self, Writer, check_file_name};
-use latchkey_attestation::{EkDigest, Policy, ReferenceValues};
+use latchkey_attestation::reference::Signature;
+use latchkey_attestation::{EkDigest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +89,8 @@ impl Folder {
 
     /// Files that say how to decide, whether they exist or not: what to watch.
     pub fn watched(&self) -> Vec<PathBuf> {
-        [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES].iter().map(|name| self.0.join(name)).collect()
+        let files = [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES].iter().map(|name| self.0.join(name));
+        files.chain([signature_of(&self.0.join(REFERENCE))]).collect()
     }
 
     /// Where the additional manifests are.
@@ -125,12 +127,11 @@ impl Folder {
         policy.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))
     }
 
-    /// All reference manifests. Whether they are those that the policy names is
-    /// [`latchkey_attestation::References::new`]'s to say.
+    /// All reference manifests, each signed as the policy demands, and all that the policy names.
     ///
     /// # Errors
     /// [`FolderError`].
-    pub fn references(&self) -> Result<Vec<ReferenceValues>, FolderError> {
+    pub fn references(&self, policy: &Policy) -> Result<References, FolderError> {
         let mut found = Vec::new();
         for path in self.manifest_paths()? {
             let json = match optional(atomic::read(&path, MAX_CONFIG))? {
@@ -138,10 +139,12 @@ impl Folder {
                 None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
                 Some(json) => json,
             };
-            let manifest = ReferenceValues::from_json(&json);
+            let signature = optional(atomic::read(&signature_of(&path), Signature::MAX))?;
+            let manifest = ManifestFile::new(json, signature).under(policy);
             found.push(manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?);
         }
-        Ok(found)
+        let fault = |refusal: Refusal| FolderError::malformed(&self.0.join(POLICY))(refusal.into());
+        References::new(policy, found).map_err(fault)
     }
 
     /// Opaque bytes for the nodes' cluster step; empty when there are none.
@@ -156,9 +159,9 @@ impl Folder {
     pub fn fingerprint(&self, part: Part) -> [u8; 32] {
         let paths = match part {
             Part::Attestation => {
-                let mut paths = self.manifest_paths().unwrap_or_default();
-                paths.push(self.0.join(POLICY));
-                paths
+                let manifests = self.manifest_paths().unwrap_or_default();
+                let signatures: Vec<_> = manifests.iter().map(|path| signature_of(path)).collect();
+                [manifests, signatures, vec![self.0.join(POLICY)]].concat()
             }
             Part::Enrolment => vec![self.0.join(ENROLMENT)],
             Part::Cluster => vec![self.0.join(CLUSTER)],
@@ -284,6 +287,13 @@ fn give_to_owner_of(folder: &Path, nodes: &Path) {
     if let Ok(nodes) = fs::File::open(nodes) {
         writer::give_to_owner_of(folder, &nodes);
     }
+}
+
+/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
+fn signature_of(manifest: &Path) -> PathBuf {
+    let mut name = manifest.as_os_str().to_owned();
+    name.push(".minisig");
+    name.into()
 }
 
 /// Whether a file in `nodes/` of this name is a record, well-formed or not.

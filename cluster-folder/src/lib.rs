@@ -6,6 +6,7 @@
 //!   enrolment.json       which TPM gets which role and name                                               (Enrolment)
 //!   policy.json          what evidence must show                             (latchkey_attestation::Policy)
 //!   reference.json       reference values, and more of them in references/*.json      (…::ReferenceValues)
+//!   *.json.minisig       signatures of these, where the policy demands them                (…::reference::Signature)
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
 //!   .lock                held while records are written; counts the writes                                (Writer)

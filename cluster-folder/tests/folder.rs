@@ -185,7 +185,7 @@ proptest! {
         }
         fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &bytes).unwrap();
         let _ = (folder.cluster().is_ok(), folder.enrolment().is_ok(), folder.policy().is_ok());
-        let _ = (folder.references().is_ok(), folder.record(&ek(1)).is_ok(), folder.records().unwrap().len());
+        let _ = (folder.policy().and_then(|policy| folder.references(&policy)).is_ok(), folder.record(&ek(1)).is_ok(), folder.records().unwrap().len());
     }
 
     #[test]

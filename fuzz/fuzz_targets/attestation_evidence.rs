@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use latchkey_attestation::{LockExpectation, Policy, RecordedEvidence, ReferenceValues, References};
+use latchkey_attestation::{LockExpectation, ManifestFile, Policy, RecordedEvidence, References};
 use libfuzzer_sys::fuzz_target;
 
 struct Fixture {
@@ -21,7 +21,7 @@ static FIXTURE: LazyLock<Fixture> = LazyLock::new(|| {
     let reference = include_bytes!("../../attestation/tests/fixtures/ek-p256-pinned/reference.json");
     let evidence = include_bytes!("../../attestation/tests/fixtures/ek-p256-pinned/evidence.json");
     let policy = Policy::from_json(policy).expect("the fixture's policy");
-    let reference = ReferenceValues::from_json(reference).expect("the fixture's reference values");
+    let reference = ManifestFile::new(reference.to_vec(), None).under(&policy).expect("the fixture's reference values");
     Fixture {
         references: References::new(&policy, vec![reference]).expect("they fit"),
         policy,

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use latchkey_attestation::{Policy, ReferenceValues, References};
+use latchkey_attestation::{ManifestFile, Policy, References};
 use latchkey_channel::frame::decode;
 use latchkey_channel::handshake::{AwaitHello, Start};
 use latchkey_channel::message::{Evidence, Identity};
@@ -24,7 +24,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let policy = include_bytes!("../../attestation/tests/fixtures/ek-p384-chain/policy.json");
     let reference = include_bytes!("../../attestation/tests/fixtures/ek-p384-chain/reference.json");
     let policy = Policy::from_json(policy).expect("the fixture's policy");
-    let reference = ReferenceValues::from_json(reference).expect("the fixture's reference values");
+    let reference = ManifestFile::new(reference.to_vec(), None).under(&policy).expect("the fixture's reference values");
     let references = References::new(&policy, vec![reference]).expect("they fit");
     let appraiser = Arc::new(TpmAppraiser::new(Arc::new(policy), Arc::new(references), LockDemand::Open));
     let service: Arc<dyn Prover> = Arc::new(PinnedKeyProver::generate().expect("randomness"));

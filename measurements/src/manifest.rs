@@ -1,8 +1,7 @@
 //! Reference manifests: which measurements an image has.
 //!
-//! The schema is [`ReferenceValues`], closed and versioned, and this is its only reader: what a verifier loads is what is
-//! published. A signed manifest wraps the file's exact bytes in an envelope of its own, so the schema has no room for
-//! signatures and needs none.
+//! The schema is [`ReferenceValues`], closed and versioned, and that is its only reader: what a verifier loads is what is
+//! published. Signatures are over the file's exact bytes and lie beside it, so the schema has no room for them.
 //!
 //! Values come from evidence ([`ReferenceValues::record`]), or, where a boot is trusted and its log at hand, from the log.
 
@@ -10,30 +9,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use latchkey_attestation::parse::PcrSet;
-use latchkey_attestation::reference::{Image, ManifestName, Provenance, Reference, Rule, Source};
-use latchkey_attestation::{Digest, ImageVersion, Policy, ReferenceValues, Refusal};
+pub use latchkey_attestation::reference::Description;
+use latchkey_attestation::reference::{Machine, Origin, Reference, Rule};
+use latchkey_attestation::{Digest, Policy, ReferenceValues, Refusal};
 
 use crate::bank::Bank;
 use crate::log::EventLog;
 use crate::replay::Replay;
 
-/// What a manifest made from a log says of itself.
-#[derive(Debug, Clone)]
-pub struct Description<'a> {
-    /// Name by which policies refer to the manifest.
-    pub manifest: ManifestName,
-    /// Name of the image.
-    pub image: &'a str,
-    /// Version of the image.
-    pub version: ImageVersion,
-    /// Program and place that made the manifest.
-    pub by: &'a str,
-    /// Seconds since the Unix epoch.
-    pub at: u64,
-}
-
 /// A manifest of one image with what `log` replays to: `enforce` and `warn` as given, zero for PCRs that the log does not
-/// extend. The log's SHA-256 is named in the provenance.
+/// extend, all of one machine type. The log's SHA-256 is named in the provenance.
 ///
 /// Nothing proves that a log is what it says. The caller vouches for the boot, as with every recorded manifest.
 ///
@@ -44,6 +29,7 @@ pub fn from_log(
     log: &EventLog<'_>,
     enforce: PcrSet,
     warn: PcrSet,
+    machine: &str,
     about: &Description<'_>,
 ) -> Result<ReferenceValues, ManifestError> {
     let replay = Replay::of(log, Bank::Sha256).ok_or(ManifestError::NoSha256)?;
@@ -52,21 +38,19 @@ pub fn from_log(
     // The lock's PCR has no reference value.
     let pcrs = pcrs.filter(|(pcr, _)| *pcr != Policy::LOCK_PCR);
     let pcrs: BTreeMap<_, _> = pcrs.map(|(pcr, rule)| (pcr, Reference { value: value(&replay, pcr), rule })).collect();
-    let image = Image::new(about.image, about.version, pcrs);
-    let artefacts = [("event log".to_owned(), digest(&Bank::Sha256.digest(&[bytes])))].into();
-    let provenance = Provenance { by: about.by.to_owned(), at: about.at, ek_sha256: None, artefacts };
-    ReferenceValues::new(about.manifest.clone(), Source::Recorded, provenance, vec![image])
-        .map_err(ManifestError::Invalid)
+    let files = [("event log".to_owned(), digest(&Bank::Sha256.digest(&[bytes])))];
+    let origin = Origin { products: files.clone().into(), sources: files.into(), ..Origin::default() };
+    ReferenceValues::recorded(about, origin, vec![Machine::new(machine, pcrs)]).map_err(ManifestError::Invalid)
 }
 
-/// The PCRs of `image` that `log` does not replay to.
+/// The PCRs of `machine` that `log` does not replay to.
 ///
 /// # Errors
 /// [`ManifestError::NoSha256`].
-pub fn differing(image: &Image, log: &EventLog<'_>) -> Result<PcrSet, ManifestError> {
+pub fn differing(machine: &Machine, log: &EventLog<'_>) -> Result<PcrSet, ManifestError> {
     let replay = Replay::of(log, Bank::Sha256).ok_or(ManifestError::NoSha256)?;
     let differs = |(&pcr, reference): (&u8, &Reference)| (value(&replay, pcr) != reference.value).then_some(pcr);
-    let pcrs = image.pcrs().iter().filter_map(differs);
+    let pcrs = machine.pcrs().iter().filter_map(differs);
     Ok(pcrs.fold(PcrSet::EMPTY, |set, pcr| set.with(pcr).unwrap_or(set)))
 }
 

@@ -13,7 +13,8 @@ use support::{Agile, IPL, fixture, quoted};
 
 fn about() -> Description<'static> {
     let manifest = ManifestName::new("demo").unwrap();
-    Description { manifest, image: "latchkey-demo", version: "1.0.0".parse().unwrap(), by: "a test", at: 1_795_000_000 }
+    let version = "1.0.0".parse().unwrap();
+    Description { manifest, serial: 1, image: "latchkey-demo", version, by: "a test", at: Some(1_795_000_000) }
 }
 
 #[test]
@@ -21,19 +22,19 @@ fn a_manifest_from_a_log_admits_that_boot_and_names_what_differs_in_another() {
     let bytes = fixture("honest.bin");
     let log = EventLog::parse(&bytes).unwrap();
     let enforce = PcrSet::of(&[4, 9, 11, 12, 15]).unwrap();
-    let manifest = from_log(&bytes, &log, enforce, PcrSet::of(&[0, 4]).unwrap(), &about()).unwrap();
+    let manifest = from_log(&bytes, &log, enforce, PcrSet::of(&[0, 4]).unwrap(), "swtpm", &about()).unwrap();
     assert_eq!(ReferenceValues::from_json(manifest.to_json().as_bytes()).unwrap(), manifest);
-    let image = &manifest.images()[0];
-    assert_eq!(image.pcrs().keys().copied().collect::<Vec<_>>(), [0, 4, 9, 11, 12], "the lock has no reference value");
-    assert_eq!((image.pcrs()[&4].rule, image.pcrs()[&0].rule), (Rule::Enforce, Rule::Warn));
-    for (pcr, reference) in image.pcrs() {
+    let machine = manifest.images()[0].machine("swtpm").unwrap();
+    assert_eq!(machine.pcrs().keys().copied().collect::<Vec<_>>(), [0, 4, 9, 11, 12], "the lock has no reference value");
+    assert_eq!((machine.pcrs()[&4].rule, machine.pcrs()[&0].rule), (Rule::Enforce, Rule::Warn));
+    for (pcr, reference) in machine.pcrs() {
         assert_eq!(quoted("honest").value(*pcr), Some(reference.value), "PCR {pcr}");
     }
-    assert!(manifest.provenance().artefacts.contains_key("event log"));
+    assert_eq!(manifest.images()[0].sources()[0].name, "event log");
 
-    assert_eq!(differing(image, &log).unwrap(), PcrSet::EMPTY);
+    assert_eq!(differing(machine, &log).unwrap(), PcrSet::EMPTY);
     let impostor = fixture("impostor.bin");
-    assert_eq!(differing(image, &EventLog::parse(&impostor).unwrap()).unwrap(), PcrSet::of(&[4, 9, 11]).unwrap());
+    assert_eq!(differing(machine, &EventLog::parse(&impostor).unwrap()).unwrap(), PcrSet::of(&[4, 9, 11]).unwrap());
 }
 
 #[test]
@@ -41,10 +42,10 @@ fn a_log_without_sha256_or_nothing_to_enforce_makes_no_manifest() {
     let bytes = Agile::new(&[Bank::Sha1]).event(4, IPL, b"x").bytes;
     let log = EventLog::parse(&bytes).unwrap();
     let enforce = PcrSet::of(&[4]).unwrap();
-    assert_eq!(from_log(&bytes, &log, enforce, PcrSet::EMPTY, &about()), Err(ManifestError::NoSha256));
+    assert_eq!(from_log(&bytes, &log, enforce, PcrSet::EMPTY, "swtpm", &about()), Err(ManifestError::NoSha256));
     let bytes = fixture("honest.bin");
     let log = EventLog::parse(&bytes).unwrap();
-    let nothing = from_log(&bytes, &log, PcrSet::EMPTY, enforce, &about());
+    let nothing = from_log(&bytes, &log, PcrSet::EMPTY, enforce, "swtpm", &about());
     assert!(matches!(nothing, Err(ManifestError::Invalid(_))), "{nothing:?}");
 }
 

@@ -1,16 +1,15 @@
 //! One image of a manifest.
 
-use std::collections::BTreeMap;
-use std::fmt;
+use serde::{Deserialize, Serialize};
 
-use serde::de::Error;
-use serde::{Deserialize, Deserializer, Serialize};
-
-use super::{allowed, malformed};
-use crate::parse::{Digest, ImageVersion, PcrSet, by_index};
+use super::machine::Machine;
+use super::malformed;
+use super::name::{NAME_RULE, is_name};
+use super::provenance::{Artefact, Provenance};
+use crate::parse::ImageVersion;
 use crate::refusal::{ReasonCode, Refusal};
 
-/// An image: its version, when it may run, and what it measures.
+/// An image: its version, when it may run, where its values come from, and what it measures on which machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
@@ -20,14 +19,22 @@ pub struct Image {
     not_before: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     not_after: Option<u64>,
-    #[serde(deserialize_with = "by_index")]
-    pcrs: BTreeMap<u8, Reference>,
+    source: Source,
+    provenance: Provenance,
+    machines: Vec<Machine>,
 }
 
 impl Image {
-    /// An image that may run at any time. Checked when it becomes part of a manifest.
-    pub fn new(name: &str, version: ImageVersion, pcrs: BTreeMap<u8, Reference>) -> Self {
-        Self { name: name.to_owned(), version, not_before: None, not_after: None, pcrs }
+    /// An image that may run at any time, with the values of 1 to 32 machine types. Checked when it becomes part of a
+    /// manifest.
+    pub fn new(
+        name: &str,
+        version: ImageVersion,
+        source: Source,
+        provenance: Provenance,
+        machines: Vec<Machine>,
+    ) -> Self {
+        Self { name: name.to_owned(), version, not_before: None, not_after: None, source, provenance, machines }
     }
 
     /// The same image, admitted only between these times (seconds since the Unix epoch, both included).
@@ -56,15 +63,29 @@ impl Image {
         self.not_after
     }
 
-    /// What it measures, by PCR.
-    pub fn pcrs(&self) -> &BTreeMap<u8, Reference> {
-        &self.pcrs
+    /// Whether the values were recorded or predicted.
+    pub fn source(&self) -> Source {
+        self.source
     }
 
-    /// The PCRs that the image itself says are enforced.
-    pub fn enforced(&self) -> PcrSet {
-        let enforced = self.pcrs.iter().filter(|(_, reference)| reference.rule == Rule::Enforce);
-        enforced.fold(PcrSet::EMPTY, |set, (&index, _)| set.with(index).unwrap_or(set))
+    /// Who made the image, or its values, and from what.
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// The files it was made from, with their hashes: the provenance's `resolvedDependencies`.
+    pub fn sources(&self) -> &[Artefact] {
+        self.provenance.sources()
+    }
+
+    /// What it measures, by machine type.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// The machine type of this name.
+    pub fn machine(&self, name: &str) -> Option<&Machine> {
+        self.machines.iter().find(|machine| machine.name() == name)
     }
 
     /// Name and version, for people.
@@ -76,75 +97,73 @@ impl Image {
         if !is_name(&self.name) {
             return Err(malformed(format!("{:?} is no name of an image: {NAME_RULE}", self.name)));
         }
-        if let Some(index) = self.pcrs.keys().find(|&&index| !allowed().contains(index)) {
-            return Err(malformed(format!("image {}: PCR {index} cannot have a reference value", self.label())));
+        let label = self.label();
+        let wrong = |detail: &str| Err(malformed(format!("image {label}: {detail}")));
+        if let (Some(from), Some(until)) = (self.not_before, self.not_after)
+            && from > until
+        {
+            return wrong("`not_after` lies before `not_before`");
         }
-        if self.enforced().is_empty() {
-            return Err(Refusal::new(ReasonCode::ReferenceEmpty, format!("image {} enforces no PCR", self.label())));
+        if self.machines.is_empty() {
+            return Err(Refusal::new(ReasonCode::ReferenceEmpty, format!("image {label} lists no machine")));
         }
-        match (self.not_before, self.not_after) {
-            (Some(from), Some(until)) if from > until => {
-                Err(malformed(format!("image {}: `not_after` lies before `not_before`", self.label())))
-            }
-            _ => Ok(()),
+        if self.machines.len() > MAX_MACHINES {
+            return wrong(&format!("{} machines, at most {MAX_MACHINES} are read", self.machines.len()));
         }
+        let twice = |(at, machine): (usize, &Machine)| self.machine(machine.name()) != self.machines.get(at);
+        if let Some((_, machine)) = self.machines.iter().enumerate().find(|&place| twice(place)) {
+            return wrong(&format!("machine {} is listed twice", machine.name()));
+        }
+        self.machines.iter().try_for_each(|machine| machine.check(&label))?;
+        self.provenance.check(&self.name, self.version)
     }
 }
 
-/// The value a PCR must or should have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Reference {
-    /// The value in the SHA-256 bank.
-    pub value: Digest,
-    /// What follows from another value.
-    pub rule: Rule,
-}
-
-/// What follows from a differing PCR.
+/// Where reference values come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
-    /// Refusal.
-    Enforce,
-    /// A warning, unless the policy enforces the PCR.
-    Warn,
+pub enum Source {
+    /// Read from a machine whose boot somebody vouched for.
+    Recorded,
+    /// Computed from the image's files.
+    Predicted,
 }
 
-/// Name of a manifest: 1 to 64 of `a-z 0-9 . _ -`, beginning with a letter or digit. Safe as a file name.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct ManifestName(String);
-
-impl ManifestName {
-    /// The name, or `None` when it is none.
-    pub fn new(name: &str) -> Option<Self> {
-        is_name(name).then(|| Self(name.to_owned()))
-    }
-
-    /// The name.
-    pub fn as_str(&self) -> &str {
-        &self.0
+impl Source {
+    /// The word in the file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Predicted => "predicted",
+        }
     }
 }
 
-impl fmt::Display for ManifestName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+/// A version of an image that must not run any more, whatever else its manifest says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// Name of the image.
+    pub name: String,
+    /// Version of the image.
+    pub version: ImageVersion,
+    /// Why, in 1 to 256 characters without line breaks: the refusal quotes it.
+    pub why: String,
+}
+
+impl Revocation {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        if !is_name(&self.name) {
+            return Err(malformed(format!("revoked: {:?} is no name of an image: {NAME_RULE}", self.name)));
+        }
+        if self.why.trim().is_empty() || self.why.len() > MAX_WHY || self.why.contains(char::is_control) {
+            let detail =
+                format!("revoked {} {}: `why` must be 1 to {MAX_WHY} bytes on one line", self.name, self.version);
+            return Err(malformed(detail));
+        }
+        Ok(())
     }
 }
 
-impl<'de> Deserialize<'de> for ManifestName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
-        Self::new(&name).ok_or_else(|| D::Error::custom(format_args!("no name of a manifest: {NAME_RULE}")))
-    }
-}
-
-fn is_name(text: &str) -> bool {
-    let character = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=64).contains(&text.len())
-        && text.bytes().all(character)
-        && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
-}
-
-const NAME_RULE: &str = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit";
+const MAX_MACHINES: usize = 32;
+const MAX_WHY: usize = 256;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{Image, ManifestName, ReferenceValues};
+use super::authentic::AuthenticManifest;
+use super::{Image, Machine, ManifestName, malformed};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
-/// All manifests that a policy names, and only those.
+/// All manifests that a policy names, and only those, each by whom the policy wants it to be.
 #[derive(Debug, Clone)]
-pub struct References(BTreeMap<ManifestName, ReferenceValues>);
+pub struct References(BTreeMap<ManifestName, AuthenticManifest>);
 
 impl References {
     /// Brings a policy and its manifests together.
@@ -16,16 +17,20 @@ impl References {
     /// # Errors
     /// * `reference-missing`: the policy names a manifest that is not in `manifests`.
     /// * `reference-malformed`: a manifest is there twice, or the policy does not name it.
+    /// * `reference-signature-missing`, `reference-signature-unknown-signer`: a manifest is not signed by a key that its own
+    ///   rule names.
     /// * `reference-unfit`: an image has no value for a PCR the policy enforces, or enforces one the policy does not quote.
-    pub fn new(policy: &Policy, manifests: Vec<ReferenceValues>) -> Result<Self, Refusal> {
+    pub fn new(policy: &Policy, manifests: Vec<AuthenticManifest>) -> Result<Self, Refusal> {
         let mut by_name = BTreeMap::new();
         for manifest in manifests {
-            if !policy.references.iter().any(|rule| rule.manifest == manifest.name) {
-                return Err(malformed(format!("the policy does not name manifest {}", manifest.name)));
-            }
-            manifest.images.iter().try_for_each(|image| check_fit(policy, &manifest.name, image))?;
-            if let Some(twice) = by_name.insert(manifest.name.clone(), manifest) {
-                return Err(malformed(format!("manifest {} is there twice", twice.name)));
+            let name = manifest.values().name().clone();
+            let Some(rule) = policy.references.iter().find(|rule| rule.manifest == name) else {
+                return Err(malformed(format!("the policy does not name manifest {name}")));
+            };
+            manifest.check_authority(rule)?;
+            manifest.values().images().iter().try_for_each(|image| check_fit(policy, &name, image))?;
+            if by_name.insert(name.clone(), manifest).is_some() {
+                return Err(malformed(format!("manifest {name} is there twice")));
             }
         }
         match policy.references.iter().find(|rule| !by_name.contains_key(&rule.manifest)) {
@@ -37,28 +42,31 @@ impl References {
     }
 
     /// The manifest of this name.
-    pub fn manifest(&self, name: &ManifestName) -> Option<&ReferenceValues> {
+    pub fn manifest(&self, name: &ManifestName) -> Option<&AuthenticManifest> {
         self.0.get(name)
     }
 
     /// All manifests, by name.
-    pub fn iter(&self) -> impl Iterator<Item = &ReferenceValues> {
+    pub fn iter(&self) -> impl Iterator<Item = &AuthenticManifest> {
         self.0.values()
     }
 }
 
 fn check_fit(policy: &Policy, manifest: &ManifestName, image: &Image) -> Result<(), Refusal> {
-    let unfit = |detail| Refusal::new(ReasonCode::ReferenceUnfit, format!("{manifest}/{}: {detail}", image.label()));
-    if let Some(index) = policy.enforce.iter().find(|index| !image.pcrs().contains_key(index)) {
+    image.machines().iter().try_for_each(|machine| check_machine(policy, machine, manifest, image))
+}
+
+fn check_machine(policy: &Policy, machine: &Machine, manifest: &ManifestName, image: &Image) -> Result<(), Refusal> {
+    let unfit = |detail| {
+        let detail = format!("{manifest}/{} on {}: {detail}", image.label(), machine.name());
+        Refusal::new(ReasonCode::ReferenceUnfit, detail)
+    };
+    if let Some(index) = policy.enforce.iter().find(|index| !machine.pcrs().contains_key(index)) {
         return Err(unfit(format!("the policy enforces PCR {index}, which has no value here")));
     }
-    let unquoted = image.enforced().without(policy.selection());
+    let unquoted = machine.enforced().without(policy.selection());
     if !unquoted.is_empty() {
         return Err(unfit(format!("enforces PCRs {unquoted}, which the policy does not quote")));
     }
     Ok(())
-}
-
-fn malformed(detail: String) -> Refusal {
-    Refusal::new(ReasonCode::ReferenceMalformed, detail)
 }

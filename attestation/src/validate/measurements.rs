@@ -1,9 +1,9 @@
-//! Which image is this? All enforced PCRs must be those of one image: values of two images never combine.
+//! Which image is this? All enforced PCRs must be those of one machine type of one image: values of two never combine.
 
 use super::{AdmittedImage, Warning, enforced};
 use crate::parse::{Component, PcrSet, PcrValues};
 use crate::policy::{Policy, ReferenceRule};
-use crate::reference::{Image, ReferenceValues, References};
+use crate::reference::{Image, Machine, Reference, ReferenceValues, References};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 
 /// The matching image and what is only warned about.
@@ -21,42 +21,67 @@ pub(crate) fn match_image(
 ) -> Result<Match, Refusal> {
     let mut closest: Option<Candidate<'_>> = None;
     let mut forbidden = None;
+    let mut admitted = None;
     for rule in &policy.references {
         let missing =
             || Refusal::new(ReasonCode::ReferenceMissing, format!("manifest {} is not loaded", rule.manifest));
-        let manifest = references.manifest(&rule.manifest).ok_or_else(missing)?;
-        for image in manifest.images() {
-            let candidate = Candidate::compare(policy, pcrs, manifest, image);
+        let manifest = references.manifest(&rule.manifest).ok_or_else(missing)?.values();
+        for candidate in candidates(policy, pcrs, manifest) {
             if !candidate.differing.is_empty() {
                 closest = Some(Candidate::closer(closest, candidate));
                 continue;
             }
-            match check_admissible(rule, image, now) {
-                Ok(()) => return Ok(candidate.into_match(policy, pcrs)),
+            match candidate.check_admissible(rule, now) {
+                Ok(()) => admitted = admitted.or(Some(candidate)),
+                // The same measurements under another name or version are no way around a revocation.
+                Err(refusal) if refusal.code() == ReasonCode::ImageRevoked => return Err(refusal),
                 Err(refusal) => forbidden = forbidden.or(Some(refusal)),
             }
         }
     }
-    // An image that is known but may not run explains more than how far another one is.
-    Err(forbidden.unwrap_or_else(|| explain(closest.as_ref(), pcrs)))
+    match admitted {
+        Some(candidate) => Ok(candidate.into_match(policy, pcrs)),
+        // An image that is known but may not run explains more than how far another one is.
+        None => Err(forbidden.unwrap_or_else(|| explain(closest.as_ref(), pcrs))),
+    }
 }
 
+fn candidates<'a>(
+    policy: &'a Policy,
+    pcrs: &'a PcrValues,
+    manifest: &'a ReferenceValues,
+) -> impl Iterator<Item = Candidate<'a>> {
+    let on_machines = move |image: &'a Image| {
+        let machines = image.machines().iter();
+        machines.map(move |machine| Candidate::compare(policy, pcrs, manifest, image, machine))
+    };
+    manifest.images().iter().flat_map(on_machines)
+}
+
+/// One machine type of one image, beside the evidence.
 struct Candidate<'a> {
     manifest: &'a ReferenceValues,
     image: &'a Image,
-    /// Enforced PCRs that do not have the image's value.
+    machine: &'a Machine,
+    /// Enforced PCRs that do not have this machine type's value.
     differing: PcrSet,
 }
 
 impl<'a> Candidate<'a> {
-    fn compare(policy: &Policy, pcrs: &PcrValues, manifest: &'a ReferenceValues, image: &'a Image) -> Self {
-        let same = |index| match (image.pcrs().get(&index), pcrs.value(index)) {
+    fn compare(
+        policy: &Policy,
+        pcrs: &PcrValues,
+        manifest: &'a ReferenceValues,
+        image: &'a Image,
+        machine: &'a Machine,
+    ) -> Self {
+        let same = |index| match (machine.pcrs().get(&index), pcrs.value(index)) {
             (Some(reference), Some(got)) => reference.value == got,
             _ => false,
         };
-        let differing = enforced(policy, image).iter().filter(|&index| !same(index));
+        let differing = enforced(policy, machine).iter().filter(|&index| !same(index));
         let differing = differing.fold(PcrSet::EMPTY, |set, index| set.with(index).unwrap_or(set));
-        Self { manifest, image, differing }
+        Self { manifest, image, machine, differing }
     }
 
     /// The one with fewer differences; of equals the newer version.
@@ -69,39 +94,47 @@ impl<'a> Candidate<'a> {
     }
 
     fn label(&self) -> String {
-        format!("{}/{}", self.manifest.name(), self.image.label())
+        format!("{}/{} on {}", self.manifest.name(), self.image.label(), self.machine.name())
+    }
+
+    fn check_admissible(&self, rule: &ReferenceRule, now: u64) -> Result<(), Refusal> {
+        let image = self.image;
+        let refuse = |code, detail: String| Err(Refusal::new(code, format!("image {}: {detail}", image.label())));
+        if let Some(revoked) = self.manifest.revocation(image.name(), image.version()) {
+            let (manifest, serial) = (self.manifest.name(), self.manifest.serial());
+            let detail = format!("revoked by manifest {manifest}, serial {serial}: {}", revoked.why);
+            return refuse(ReasonCode::ImageRevoked, detail);
+        }
+        if image.version() < rule.minimum_version {
+            return refuse(ReasonCode::ImageVersionTooOld, format!("the policy's minimum is {}", rule.minimum_version));
+        }
+        if let Some(from) = image.not_before().filter(|&from| now < from) {
+            return refuse(ReasonCode::ImageNotYetValid, format!("valid from {from}, now is {now}"));
+        }
+        if let Some(until) = image.not_after().filter(|&until| now > until) {
+            return refuse(ReasonCode::ImageExpired, format!("valid until {until}, now is {now}"));
+        }
+        Ok(())
     }
 
     fn into_match(self, policy: &Policy, pcrs: &PcrValues) -> Match {
-        let quoted = policy.selection().without(enforced(policy, self.image));
-        let warning = |(&pcr, reference): (&u8, &crate::reference::Reference)| {
+        let quoted = policy.selection().without(enforced(policy, self.machine));
+        let warning = |(&pcr, reference): (&u8, &Reference)| {
             let got = pcrs.value(pcr).filter(|&got| quoted.contains(pcr) && got != reference.value)?;
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
         Match {
-            warnings: self.image.pcrs().iter().filter_map(warning).collect(),
+            warnings: self.machine.pcrs().iter().filter_map(warning).collect(),
             image: AdmittedImage {
                 manifest: self.manifest.name().clone(),
-                source: self.manifest.source(),
+                serial: self.manifest.serial(),
+                source: self.image.source(),
                 name: self.image.name().to_owned(),
                 version: self.image.version(),
+                machine: self.machine.name().to_owned(),
             },
         }
     }
-}
-
-fn check_admissible(rule: &ReferenceRule, image: &Image, now: u64) -> Result<(), Refusal> {
-    let refuse = |code, detail: String| Err(Refusal::new(code, format!("image {}: {detail}", image.label())));
-    if image.version() < rule.minimum_version {
-        return refuse(ReasonCode::ImageVersionTooOld, format!("the policy's minimum is {}", rule.minimum_version));
-    }
-    if let Some(from) = image.not_before().filter(|&from| now < from) {
-        return refuse(ReasonCode::ImageNotYetValid, format!("valid from {from}, now is {now}"));
-    }
-    if let Some(until) = image.not_after().filter(|&until| now > until) {
-        return refuse(ReasonCode::ImageExpired, format!("valid until {until}, now is {now}"));
-    }
-    Ok(())
 }
 
 /// Names the first differing component of the closest image.
@@ -111,8 +144,11 @@ fn explain(closest: Option<&Candidate<'_>>, pcrs: &PcrValues) -> Refusal {
         return Refusal::new(ReasonCode::ReferenceEmpty, "there is no image to compare with");
     };
     let component = Component::of(pcr);
-    let expected =
-        candidate.image.pcrs().get(&pcr).map_or_else(|| "no value".to_owned(), |reference| reference.value.to_string());
+    let expected = candidate
+        .machine
+        .pcrs()
+        .get(&pcr)
+        .map_or_else(|| "no value".to_owned(), |reference| reference.value.to_string());
     let got = pcrs.value(pcr).map_or_else(|| "no value".to_owned(), |value| value.to_string());
     let differing: Vec<u8> = candidate.differing.iter().collect();
     let label = candidate.label();

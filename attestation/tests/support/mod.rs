@@ -6,8 +6,8 @@
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{
-    Admission, Appraisal, AttesterIdentity, EkDigest, LockExpectation, Policy, ReferenceValues, References, TrustedAk,
-    VerifiedEvidence,
+    Admission, Appraisal, AttesterIdentity, AuthenticManifest, EkDigest, LockExpectation, Policy, ReferenceValues,
+    References, TrustedAk, VerifiedEvidence,
 };
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
@@ -19,13 +19,13 @@ pub const ENFORCED: [u8; 6] = [4, 7, 9, 11, 12, 13];
 
 pub fn policy_json(trust: Value) -> Value {
     json!({
-        "version": 1,
+        "version": 2,
         "ak_trust": [trust],
         "denied_ek_sha256": [],
         "ak_algorithms": ["ecdsa-p256-sha256"],
         "pcrs": {"enforce": ENFORCED, "warn": [0]},
         "lock": "pcr-15",
-        "references": [{"manifest": "test", "minimum_version": "1.0.0"}],
+        "references": [{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
     })
 }
 
@@ -57,15 +57,37 @@ pub fn image_json(number: u8) -> Value {
         pcrs.insert(index.to_string(), json!({"value": value(number), "rule": "enforce"}));
     }
     pcrs.insert("0".into(), json!({"value": value(number), "rule": "warn"}));
-    json!({"name": "image", "version": format!("1.{number}.0"), "pcrs": pcrs})
+    let version = format!("1.{number}.0");
+    json!({
+        "name": "image", "version": version, "source": "recorded", "provenance": provenance_json(&version),
+        "machines": [{"machine": "test", "pcrs": pcrs}],
+    })
+}
+
+pub fn provenance_json(version: &str) -> Value {
+    json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "image.raw", "digest": {"sha256": value(1)}}],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "urn:latchkey:build:recording:v1",
+                "externalParameters": {"image": "image", "version": version, "commandLine": "console=ttyS0"},
+                "resolvedDependencies": [{"name": "vmlinuz", "digest": {"sha256": value(2)}}],
+            },
+            "runDetails": {
+                "builder": {"id": "urn:latchkey:builder:v1", "version": {"latchkey": "tests"}},
+                "metadata": {"startedOn": "2026-11-18T11:06:40Z"},
+            },
+        },
+    })
 }
 
 pub fn reference_json(images: &[Value]) -> Value {
     json!({
-        "version": 1,
+        "version": 2,
         "name": "test",
-        "source": "recorded",
-        "provenance": {"by": "tests", "at": NOW},
+        "serial": 7,
         "images": images,
     })
 }
@@ -75,7 +97,7 @@ pub fn reference_values(json: &Value) -> ReferenceValues {
 }
 
 pub fn references(policy: &Policy, images: &[Value]) -> References {
-    References::new(policy, vec![reference_values(&reference_json(images))]).unwrap()
+    References::new(policy, vec![AuthenticManifest::local(reference_values(&reference_json(images)))]).unwrap()
 }
 
 /// A fake TPM that booted image `number`.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference};
 use latchkey_attestation::verify::EkDigest;
-use latchkey_attestation::{Policy, ReferenceValues, References};
+use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
     Appraiser, ChannelError, LockDemand, NoProof, Nonce, PinnedKeyAppraiser, PinnedKeyProver, Proven, Prover, Role,
@@ -41,18 +42,24 @@ pub(crate) fn policy(machines: &[&FakeTpm]) -> (Arc<Policy>, Arc<References>) {
 /// A policy with this trust rule, and reference values with this one PCR.
 pub(crate) fn policy_trusting(rule: &str, pcr: u8, value: [u8; 32]) -> (Arc<Policy>, Arc<References>) {
     let policy = format!(
-        r#"{{"version": 1, "ak_trust": [{rule}], "ak_algorithms": ["ecdsa-p256-sha256"],
+        r#"{{"version": 2, "ak_trust": [{rule}], "ak_algorithms": ["ecdsa-p256-sha256"],
             "pcrs": {{"enforce": [{pcr}], "warn": []}}, "lock": "pcr-15",
-            "references": [{{"manifest": "test", "minimum_version": "1.0.0"}}]}}"#
+            "references": [{{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}}]}}"#
     );
     let value = latchkey_attestation::Digest(value);
-    let manifest = format!(
-        r#"{{"version": 1, "name": "test", "source": "recorded", "provenance": {{"by": "test", "at": 0}},
-            "images": [{{"name": "image", "version": "1.0.0",
-                         "pcrs": {{"{pcr}": {{"value": "{value}", "rule": "enforce"}}}}}}]}}"#
-    );
+    let about = Description {
+        manifest: ManifestName::new("test").unwrap(),
+        serial: 1,
+        image: "image",
+        version: ImageVersion::new(1, 0, 0),
+        by: "test",
+        at: None,
+    };
+    let origin = Origin { products: [("image.raw".to_owned(), value)].into(), ..Origin::default() };
+    let machine = Machine::new("test", [(pcr, Reference::enforced(value))].into());
+    let values = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap();
     let policy = Policy::from_json(policy.as_bytes()).unwrap();
-    let references = References::new(&policy, vec![ReferenceValues::from_json(manifest.as_bytes()).unwrap()]).unwrap();
+    let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
     (Arc::new(policy), Arc::new(references))
 }
 

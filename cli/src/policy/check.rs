@@ -1,6 +1,6 @@
 //! Explains whom a policy admits.
 
-use latchkey_attestation::reference::{Image, Rule, Source};
+use latchkey_attestation::reference::{Image, Machine, Rule};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -16,19 +16,22 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let mut images = Vec::new();
     for rule in trust.policy.references() {
         let Some(manifest) = trust.references.manifest(&rule.manifest) else { continue };
-        for image in manifest.images() {
+        let manifest = manifest.values();
+        for (image, machine) in
+            manifest.images().iter().flat_map(|image| image.machines().iter().map(move |m| (image, m)))
+        {
             let verdict = admissible(image, image.version() >= rule.minimum_version);
             table.row([
                 manifest.name().to_string(),
                 image.label(),
-                source(manifest.source()).to_owned(),
-                indices(image, Rule::Enforce),
-                indices(image, Rule::Warn),
+                image.source().as_str().to_owned(),
+                indices(machine, Rule::Enforce),
+                indices(machine, Rule::Warn),
                 verdict.to_owned(),
             ]);
             images.push(json!({
                 "manifest": manifest.name(), "image": image.name(), "version": image.version(),
-                "source": manifest.source(), "admitted": verdict == "yes", "why": verdict,
+                "source": image.source(), "admitted": verdict == "yes", "why": verdict,
             }));
         }
     }
@@ -83,15 +86,8 @@ fn admissible(image: &Image, recent: bool) -> &'static str {
     }
 }
 
-pub(crate) fn source(source: Source) -> &'static str {
-    match source {
-        Source::Recorded => "recorded",
-        Source::Predicted => "predicted",
-    }
-}
-
-fn indices(image: &Image, rule: Rule) -> String {
-    let chosen = image.pcrs().iter().filter(|(_, reference)| reference.rule == rule);
+fn indices(machine: &Machine, rule: Rule) -> String {
+    let chosen = machine.pcrs().iter().filter(|(_, reference)| reference.rule == rule);
     let list: Vec<String> = chosen.map(|(index, _)| index.to_string()).collect();
     if list.is_empty() { "-".to_owned() } else { list.join(" ") }
 }

@@ -3,5 +3,5 @@
 mod check;
 mod new;
 
-pub(crate) use check::{run as check, source as source_in_words};
-pub(crate) use new::{Draft, manifest_name, run as new};
+pub(crate) use check::run as check;
+pub(crate) use new::{Draft, manifest_name, rule_json, run as new};

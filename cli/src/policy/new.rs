@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use latchkey_attestation::reference::ManifestName;
+use latchkey_attestation::policy::Signers;
+use latchkey_attestation::reference::{ManifestName, SignerKey};
 use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
 use serde_json::{Value, json};
 
@@ -17,6 +18,8 @@ const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
 const WARN: [u8; 4] = [0, 2, 3, 6];
 /// A bundle of many authorities' certificates.
 const MAX_PEM: usize = 512 * 1024;
+/// A comment and a key.
+const MAX_PUBLIC_KEY: usize = 4096;
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 
@@ -26,11 +29,45 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let minimum = arguments.value("minimum-version")?.unwrap_or(ImageVersion::new(0, 0, 0));
     let draft = Draft::from_arguments(arguments)?;
     let rules: Vec<_> = manifests.iter().map(|name| (name.clone(), minimum)).collect();
-    draft.write(&rules, path)?;
+    draft.write(&rules, &signers(arguments)?, path)?;
     let names: Vec<&str> = manifests.iter().map(ManifestName::as_str).collect();
     let human = format!("policy written to {}; it admits images of {}\n", path.display(), names.join(", "));
     output.result(&json!({"file": path.display().to_string(), "manifests": names}), &human);
     Ok(())
+}
+
+/// Whose word the manifests must be: `--signer`, or `--unsigned`, and nothing by default.
+fn signers(arguments: &Arguments) -> Result<Signers, Failure> {
+    let keys = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
+    match (keys.is_empty(), arguments.has("unsigned")) {
+        (false, false) => Ok(Signers::Keys(keys)),
+        (true, true) => Ok(Signers::TrustLocalFile),
+        (false, true) => Err(Failure::usage("--signer and --unsigned exclude each other")),
+        (true, false) => {
+            let failure = Failure::usage("nobody's word would be taken for the manifests");
+            Err(failure.fix("name who signs them with --signer, or trust whoever can write the files with --unsigned"))
+        }
+    }
+}
+
+/// A public key, as text or in the file that `minisign -G` or `latchkey reference new-key` wrote.
+fn signer_key(text: &str) -> Result<SignerKey, Failure> {
+    if let Ok(key) = text.parse() {
+        return Ok(key);
+    }
+    let wrong = || {
+        let failure = Failure::usage(format!("--signer {text}: neither a minisign public key nor a file with one"));
+        failure.fix("give the 56 characters that begin with RW, or the .pub file that holds them")
+    };
+    let path = Path::new(text);
+    if !path.exists() {
+        return Err(wrong());
+    }
+    let file = String::from_utf8(files::read(path, MAX_PUBLIC_KEY)?).map_err(|_| wrong())?;
+    file.lines()
+        .filter(|line| !line.starts_with("untrusted comment:"))
+        .find_map(|line| line.parse().ok())
+        .ok_or_else(wrong)
 }
 
 /// A policy in the making: all but the manifests.
@@ -66,14 +103,16 @@ impl Draft {
         Ok(Self { ak_trust, enforce, warn })
     }
 
-    /// The policy as text, with these manifests and their minimum versions; checked by reading it.
-    pub(crate) fn text(&self, manifests: &[(ManifestName, ImageVersion)]) -> Result<String, Failure> {
-        let rules: Vec<Value> = manifests
-            .iter()
-            .map(|(manifest, minimum)| json!({"manifest": manifest, "minimum_version": minimum}))
-            .collect();
+    /// The policy as text, with these manifests and their minimum versions, all of the same signers; checked by reading it.
+    pub(crate) fn text(
+        &self,
+        manifests: &[(ManifestName, ImageVersion)],
+        signers: &Signers,
+    ) -> Result<String, Failure> {
+        let rules: Vec<Value> =
+            manifests.iter().map(|(manifest, minimum)| rule_json(manifest, *minimum, signers)).collect();
         let policy = json!({
-            "version": 1,
+            "version": 2,
             "ak_trust": self.ak_trust,
             "denied_ek_sha256": [],
             "ak_algorithms": ["ecdsa-p256-sha256"],
@@ -87,8 +126,23 @@ impl Draft {
         Ok(text)
     }
 
-    pub(crate) fn write(&self, manifests: &[(ManifestName, ImageVersion)], path: &Path) -> Result<(), Failure> {
-        files::write_new(path, self.text(manifests)?.as_bytes(), Readers::Anyone)
+    pub(crate) fn write(
+        &self,
+        manifests: &[(ManifestName, ImageVersion)],
+        signers: &Signers,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        files::write_new(path, self.text(manifests, signers)?.as_bytes(), Readers::Anyone)
+    }
+}
+
+/// One manifest's rule, as a policy has it.
+pub(crate) fn rule_json(manifest: &ManifestName, minimum: ImageVersion, signers: &Signers) -> Value {
+    match signers {
+        Signers::Keys(keys) => json!({"manifest": manifest, "minimum_version": minimum, "signers": keys}),
+        Signers::TrustLocalFile => {
+            json!({"manifest": manifest, "minimum_version": minimum, "unsigned": "trust-local-file"})
+        }
     }
 }
 

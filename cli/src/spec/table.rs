@@ -47,6 +47,12 @@ const EK_PIN: Flag = Flag {
     need: AnyNumber,
     text: "trust the TPM with this endorsement key (SHA-256 of its TPMT_PUBLIC)",
 };
+const SIGNER: Flag = Flag {
+    long: "signer",
+    value: Some("KEY"),
+    need: AnyNumber,
+    text: "a key that may sign the manifests: minisign's, as text (RW…) or as a file",
+};
 const ENFORCE: Flag = Flag {
     long: "enforce",
     value: Some("PCRS"),
@@ -105,6 +111,8 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_PIN,
             ENFORCE,
             WARN,
+            flag("machine", "NAME", "the machine type whose values these are [recorded]"),
+            flag("serial", "NUMBER", "the manifest's edition; a newer one is higher [seconds since 1970]"),
             flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
@@ -126,6 +134,8 @@ pub(super) const COMMANDS: &[Command] = &[
                 ..flag("manifest", "NAME", "a manifest of reference values whose images are admitted")
             },
             flag("minimum-version", "VERSION", "refuse older images, though their measurements are known [0.0.0]"),
+            SIGNER,
+            switch("unsigned", "trust whoever can write the manifests' files, instead of a signer"),
             EK_ROOT,
             EK_INTERMEDIATE,
             EK_PIN,
@@ -134,7 +144,9 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
         summary: "writes a policy",
         about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.",
-        examples: &["latchkey policy new --ek-root tpm-vendor.pem --manifest edge --out policy.json"],
+        examples: &[
+            "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub --out policy.json",
+        ],
         run: policy::new,
     },
     Command {

@@ -105,7 +105,13 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         (None, None) => {}
     }
     for manifest in snapshot.references.iter() {
-        line(format_args!("admit {} images of the manifest {}", manifest.images().len(), manifest.name()));
+        let values = manifest.values();
+        line(format_args!(
+            "admit {} images of the manifest {}, serial {}",
+            values.images().len(),
+            values.name(),
+            values.serial()
+        ));
     }
     match &snapshot.cluster {
         Some(cluster) => line(format_args!("let them into the cluster {} ({})", cluster.name, cluster.cluster_id)),

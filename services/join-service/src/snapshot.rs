@@ -54,8 +54,7 @@ fn gone(folder: &Folder) -> FolderError {
 
 fn attestation(folder: &Folder) -> Result<(Arc<Policy>, Arc<References>), FolderError> {
     let policy = folder.policy()?;
-    let references = References::new(&policy, folder.references()?)
-        .map_err(|refusal| FolderError::Malformed { path: folder.path().join("policy.json"), fault: refusal.into() })?;
+    let references = folder.references(&policy)?;
     Ok((Arc::new(policy), Arc::new(references)))
 }
 

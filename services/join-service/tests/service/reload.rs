@@ -1,6 +1,6 @@
 //! The folder changes while the service runs.
 
-use crate::rig::{IMAGE, Machine, Rig, Service, first_node, policy, reference};
+use crate::rig::{IMAGE, Machine, Rig, Service, first_node, manifest, policy, reference};
 use latchkey_cluster_folder::{Enrolment, RoleRule};
 use serde_json::json;
 use std::fs;
@@ -35,10 +35,10 @@ fn several_manifests_are_accepted_at_a_time() {
     let mut service = rig.start();
     let mut both = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": [node.ek()] }]));
     both["references"] = json!([
-        { "manifest": "test", "minimum_version": "1.0.0" },
-        { "manifest": "next", "minimum_version": "2.0.0" },
+        { "manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file" },
+        { "manifest": "next", "minimum_version": "2.0.0", "unsigned": "trust-local-file" },
     ]);
-    let next = reference("2.0.0", NEW_IMAGE).to_json().replace("\"test\"", "\"next\"");
+    let next = manifest("next", 1, "2.0.0", NEW_IMAGE).to_json();
     fs::create_dir(rig.path("cluster/references")).unwrap();
     fs::write(rig.path("cluster/references/next.json"), next).unwrap();
     rig.folder.write_policy(&both.to_string()).unwrap();
@@ -55,7 +55,7 @@ fn a_bad_file_keeps_the_old_one_and_says_so_everywhere() {
     let rig = Rig::new(&[&node]);
     let mut service = rig.start();
     let good = fs::read(rig.path("cluster/policy.json")).unwrap();
-    for bad in [&b"{"[..], b"", br#"{"version": 1, "ak_trust": []}"#, br#"{"version": 2}"#] {
+    for bad in [&b"{"[..], b"", br#"{"version": 2, "ak_trust": []}"#, br#"{"version": 3}"#] {
         fs::write(rig.path("cluster/policy.json.new"), bad).unwrap();
         fs::rename(rig.path("cluster/policy.json.new"), rig.path("cluster/policy.json")).unwrap();
         service.next_line(&["Configuration cannot be used", "policy.json"]);

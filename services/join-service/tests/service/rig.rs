@@ -5,6 +5,7 @@ use latchkey_api::v1::{
     JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse, Role as ApiRole,
 };
 use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_attestation::reference::{Description, Machine as MachineType, ManifestName, Origin, Reference};
 use latchkey_attestation::{Digest, EkDigest, ReferenceValues};
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
@@ -24,6 +25,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -155,20 +157,27 @@ pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
 /// A policy with these trust rules that enforces PCR 11.
 pub(crate) fn policy(trust: &Value) -> Value {
     json!({
-        "version": 1, "ak_trust": trust, "ak_algorithms": ["ecdsa-p256-sha256"],
+        "version": 2, "ak_trust": trust, "ak_algorithms": ["ecdsa-p256-sha256"],
         "pcrs": { "enforce": [11], "warn": [] }, "lock": "pcr-15",
-        "references": [{ "manifest": "test", "minimum_version": "1.0.0" }],
+        "references": [{ "manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file" }],
     })
 }
 
-/// The manifest of one image.
+/// The manifest of one image; its serial grows with each call.
 pub(crate) fn reference(version: &str, pcr_11: [u8; 32]) -> ReferenceValues {
-    let value = Digest::from_hex(&hex(&pcr_11)).unwrap();
-    let json = json!({
-        "version": 1, "name": "test", "source": "recorded", "provenance": { "by": "test", "at": 0 },
-        "images": [{ "name": "image", "version": version, "pcrs": { "11": { "value": value, "rule": "enforce" } } }],
-    });
-    ReferenceValues::from_json(json.to_string().as_bytes()).unwrap()
+    static SERIAL: AtomicU64 = AtomicU64::new(1);
+    manifest("test", SERIAL.fetch_add(1, Relaxed), version, pcr_11)
+}
+
+/// The manifest of one image on one machine type.
+pub(crate) fn manifest(name: &str, serial: u64, version: &str, pcr_11: [u8; 32]) -> ReferenceValues {
+    let manifest = ManifestName::new(name).unwrap();
+    let about =
+        Description { manifest, serial, image: "image", version: version.parse().unwrap(), by: "test", at: Some(0) };
+    let value = Digest(pcr_11);
+    let origin = Origin { products: [("image.raw".to_owned(), value)].into(), ..Origin::default() };
+    let machine = MachineType::new("test", [(11, Reference::enforced(value))].into());
+    ReferenceValues::predicted(&about, origin, vec![machine]).unwrap()
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
