@@ -4,10 +4,10 @@
 //! and long texts cut.
 
 pub mod device_path;
-mod fields;
+pub(crate) mod fields;
 mod firmware;
 mod gpt;
-mod guid;
+pub(crate) mod guid;
 pub mod text;
 pub mod variable;
 

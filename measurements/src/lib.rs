@@ -26,6 +26,7 @@ pub mod manifest;
 pub mod pe;
 #[cfg(any(test, feature = "pe-sample"))]
 pub mod pe_sample;
+pub mod predict;
 pub mod replay;
 pub mod report;
 pub mod source;

@@ -59,6 +59,8 @@ pub struct Image<'a> {
     pub headers_size: u32,
     /// Whether an attribute certificate table is there.
     pub signed: bool,
+    /// Whether the optional header has an entry for the attribute certificate table, empty or not.
+    has_certificate_entry: bool,
     /// The section table.
     pub sections: Vec<Section>,
 }
@@ -78,6 +80,8 @@ pub enum PeError {
     BadAlignment,
     /// A section lies outside the file or wraps around in memory.
     BadSection,
+    /// The attribute certificate table lies outside the file.
+    BadCertificates,
 }
 
 impl fmt::Display for PeError {
@@ -89,6 +93,7 @@ impl fmt::Display for PeError {
             Self::TooManySections => write!(f, "a PE file with more than {MAX_SECTIONS} sections"),
             Self::BadAlignment => f.write_str("a PE file with an impossible alignment"),
             Self::BadSection => f.write_str("a PE file with a section that lies outside of it"),
+            Self::BadCertificates => f.write_str("a PE file with a signature that lies outside of it"),
         }
     }
 }
@@ -126,6 +131,7 @@ impl<'a> Image<'a> {
             file_alignment: alignment(u32_at(bytes, at(optional, 36)?)?)?,
             headers_size: u32_at(bytes, at(optional, 60)?)?,
             signed: is_signed(bytes, optional, optional_size)?,
+            has_certificate_entry: has_certificate_entry(bytes, optional, optional_size)?,
             sections: sections(bytes, section_table, count)?,
         };
         // What is appended to a file that ends within its headers would lie where more headers belong.
@@ -163,6 +169,29 @@ impl<'a> Image<'a> {
         self.optional + 64
     }
 
+    /// Offset of the entry that says where the attribute certificate table is (`u32` offset, `u32` size), if there is one.
+    pub fn certificate_entry_field(&self) -> Option<usize> {
+        self.has_certificate_entry.then_some(self.optional + OPTIONAL_HEADER + CERTIFICATE_TABLE * 8)
+    }
+
+    /// The attribute certificate table: `None` without one.
+    ///
+    /// # Errors
+    /// [`PeError::BadCertificates`]: it is not wholly in the file.
+    pub fn certificates(&self) -> Result<Option<&'a [u8]>, PeError> {
+        let Some(entry) = self.certificate_entry_field().filter(|_| self.signed) else { return Ok(None) };
+        // Unlike the others, this entry has an offset in the file and no address.
+        let offset = usize::try_from(u32_at(self.bytes, entry)?).map_err(|_| PeError::BadCertificates)?;
+        let size = usize::try_from(u32_at(self.bytes, entry + 4)?).map_err(|_| PeError::BadCertificates)?;
+        let table = offset.checked_add(size).and_then(|end| self.bytes.get(offset..end));
+        table.map(Some).ok_or(PeError::BadCertificates)
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     /// Offset of the section table.
     pub fn section_table(&self) -> usize {
         self.section_table
@@ -182,13 +211,18 @@ fn alignment(value: u32) -> Result<u32, PeError> {
     if value.is_power_of_two() && value <= 0x1_0000 { Ok(value) } else { Err(PeError::BadAlignment) }
 }
 
-fn is_signed(bytes: &[u8], optional: usize, optional_size: usize) -> Result<bool, PeError> {
-    let end = OPTIONAL_HEADER + (CERTIFICATE_TABLE + 1) * 8;
+/// End of the entry of the attribute certificate table, from the optional header on.
+const CERTIFICATE_ENTRY_END: usize = OPTIONAL_HEADER + (CERTIFICATE_TABLE + 1) * 8;
+
+fn has_certificate_entry(bytes: &[u8], optional: usize, optional_size: usize) -> Result<bool, PeError> {
     let directories = u32_at(bytes, at(optional, OPTIONAL_HEADER - 4)?)?;
-    if usize::try_from(directories).is_ok_and(|count| count <= CERTIFICATE_TABLE) || optional_size < end {
-        return Ok(false);
-    }
-    Ok(u32_at(bytes, at(optional, end - 4)?)? != 0)
+    let enough = usize::try_from(directories).is_ok_and(|count| count > CERTIFICATE_TABLE);
+    Ok(enough && optional_size >= CERTIFICATE_ENTRY_END)
+}
+
+fn is_signed(bytes: &[u8], optional: usize, optional_size: usize) -> Result<bool, PeError> {
+    Ok(has_certificate_entry(bytes, optional, optional_size)?
+        && u32_at(bytes, at(optional, CERTIFICATE_ENTRY_END - 4)?)? != 0)
 }
 
 fn sections(bytes: &[u8], table: usize, count: usize) -> Result<Vec<Section>, PeError> {

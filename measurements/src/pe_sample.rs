@@ -30,3 +30,48 @@ pub fn stub(room: usize) -> Vec<u8> {
     }
     bytes
 }
+
+/// A kernel as far as predictions look at it: it has the texts of the events that it would measure.
+pub fn kernel() -> Vec<u8> {
+    let mut bytes = stub(0);
+    let text = b"Linux initrd\0LOADED_IMAGE::LoadOptions\0";
+    let start = bytes.len() - 0x200;
+    bytes[start..start + text.len()].copy_from_slice(text);
+    bytes
+}
+
+/// A unified kernel image of a boot stub that says it is `info` (`systemd-stub 257.13`), with these sections.
+pub fn unified(info: &str, sections: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut bytes = stub(sections.len() + 1);
+    append(&mut bytes, ".sdmagic", format!("#### LoaderInfo: {info} ####\0").as_bytes());
+    for (name, content) in sections {
+        append(&mut bytes, name, content);
+    }
+    bytes
+}
+
+/// Puts a section behind the others. There must be room for it in the header.
+pub fn append(bytes: &mut Vec<u8>, name: &str, content: &[u8]) {
+    const PE: usize = 0x40;
+    const TABLE: usize = PE + COFF_HEADER + 240;
+    const ADDRESSES: u32 = 0x10_0000;
+    let count = u16::from_le_bytes([bytes[PE + 6], bytes[PE + 7]]);
+    let offset = bytes.len().next_multiple_of(0x200);
+    bytes.resize(offset, 0);
+    bytes.extend_from_slice(content);
+    bytes.resize((offset + content.len()).next_multiple_of(0x200), 0);
+    let size = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let header = TABLE + SECTION_HEADER * usize::from(count);
+    bytes[header..header + name.len()].copy_from_slice(name.as_bytes());
+    let fields = [
+        size(content.len()),
+        ADDRESSES * u32::from(count + 1),
+        size(content.len().next_multiple_of(0x200)),
+        size(offset),
+    ];
+    for (index, value) in fields.into_iter().enumerate() {
+        let at = header + 8 + 4 * index;
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    bytes[PE + 6..PE + 8].copy_from_slice(&(count + 1).to_le_bytes());
+}

@@ -1,0 +1,198 @@
+//! Types of machines: what of a boot's measurements is decided by the firmware and how it finds the image.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::variables::{MAX_STORE, VariableStore};
+use super::{PredictError, SignatureDatabases};
+
+/// A type of machine, as a file or another configuration names it. Closed JSON:
+///
+/// ```json
+/// {"name": "debian-12-ovmf", "secure_boot": "off", "secure_boot_variable": "zero"}
+/// {"name": "edge", "boot": "disk", "secure_boot": "on", "variables": "OVMF_VARS_4M.edge.fd"}
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineType {
+    /// A name for manifests: 1 to 64 of `a-z 0-9 . _ -`, beginning with a letter or digit.
+    pub name: String,
+    /// How the firmware comes to the image.
+    #[serde(default)]
+    pub boot: BootPath,
+    /// Whether the firmware demands signatures.
+    pub secure_boot: Switch,
+    /// How the firmware says that Secure Boot is off. Needed when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_boot_variable: Option<OffVariable>,
+    /// A file with the firmware's variables (`OVMF_VARS….fd`). Needed when Secure Boot is on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variables: Option<PathBuf>,
+}
+
+/// How the firmware comes to the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BootPath {
+    /// From the EFI system partition of a disk, as `EFI/BOOT/BOOTX64.EFI`.
+    #[default]
+    Disk,
+    /// From QEMU's `-kernel`.
+    QemuKernel,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// What the variable `SecureBoot` is when Secure Boot is off: a property of the firmware's build.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OffVariable {
+    /// One byte, 0: firmware that has Secure Boot.
+    Zero,
+    /// It is not there: firmware built without Secure Boot.
+    Empty,
+}
+
+/// A type of machine, its files read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// Its name.
+    pub name: String,
+    /// How the firmware comes to the image.
+    pub boot: BootPath,
+    /// The state of Secure Boot.
+    pub secure_boot: SecureBoot,
+}
+
+/// The state of Secure Boot, as far as it is measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecureBoot {
+    /// Nothing is verified.
+    Off {
+        /// What the variable `SecureBoot` is.
+        variable: OffVariable,
+        /// The enrolled keys, which are measured all the same.
+        databases: SignatureDatabases,
+    },
+    /// Only what the databases admit is started.
+    On(SignatureDatabases),
+}
+
+impl MachineType {
+    /// Reads the JSON form, at most 64 KiB.
+    ///
+    /// # Errors
+    /// [`PredictError::Machine`].
+    pub fn from_json(json: &[u8]) -> Result<Self, PredictError> {
+        if json.len() > MAX_JSON {
+            return Err(PredictError::Machine("the description of the machine is longer than 64 KiB".to_owned()));
+        }
+        let machine: Self = serde_json::from_slice(json).map_err(|error| PredictError::Machine(error.to_string()))?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// The type of this name among [`Self::BUILTIN`].
+    pub fn builtin(name: &str) -> Option<Self> {
+        let off = |boot, variable| Self {
+            name: name.to_owned(),
+            boot,
+            secure_boot: Switch::Off,
+            secure_boot_variable: Some(variable),
+            variables: None,
+        };
+        let on = |boot| Self {
+            name: name.to_owned(),
+            boot,
+            secure_boot: Switch::On,
+            secure_boot_variable: None,
+            variables: Some(SNAKEOIL_VARIABLES.into()),
+        };
+        Some(match name {
+            "debian-12-ovmf" => off(BootPath::Disk, OffVariable::Zero),
+            "debian-12-ovmf-kernel" => off(BootPath::QemuKernel, OffVariable::Zero),
+            "debian-13-ovmf" => off(BootPath::Disk, OffVariable::Empty),
+            "debian-13-ovmf-kernel" => off(BootPath::QemuKernel, OffVariable::Empty),
+            "debian-ovmf-snakeoil" => on(BootPath::Disk),
+            _ => return None,
+        })
+    }
+
+    /// Debian's firmware for QEMU, with a disk or `-kernel`; bookworm (12) and trixie (13); and, with Secure Boot and the
+    /// test keys that the package brings, whichever is installed.
+    pub const BUILTIN: [&str; 5] =
+        ["debian-12-ovmf", "debian-12-ovmf-kernel", "debian-13-ovmf", "debian-13-ovmf-kernel", "debian-ovmf-snakeoil"];
+
+    /// The machine, with the file of variables read. A relative path begins at `folder`.
+    ///
+    /// # Errors
+    /// [`PredictError`]: the file cannot be read, or says other things than this type of machine.
+    pub fn load(&self, folder: &Path) -> Result<Machine, PredictError> {
+        let variables = self.variables.as_ref().map(|path| read(&folder.join(path))).transpose()?;
+        self.with_variables(variables.as_deref())
+    }
+
+    /// The machine, with the content of its file of variables.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn with_variables(&self, variables: Option<&[u8]>) -> Result<Machine, PredictError> {
+        self.check()?;
+        let store = variables.map(VariableStore::parse).transpose()?;
+        let enabled = store.as_ref().is_some_and(VariableStore::secure_boot);
+        let databases = store.as_ref().map(SignatureDatabases::of).transpose()?.unwrap_or_default();
+        let refused = |why: &str| Err(PredictError::Machine(format!("machine {}: {why}", self.name)));
+        let secure_boot = match (self.secure_boot, self.secure_boot_variable, enabled) {
+            (Switch::On, _, true) => SecureBoot::On(databases),
+            (Switch::On, _, false) => {
+                return refused(
+                    "`secure_boot` is on, but the variables have no platform key, or it is switched off there",
+                );
+            }
+            (Switch::Off, _, true) => {
+                return refused("`secure_boot` is off, but with these variables the firmware turns it on");
+            }
+            (Switch::Off, Some(variable), false) => SecureBoot::Off { variable, databases },
+            (Switch::Off, None, false) => return refused("`secure_boot_variable` is missing"),
+        };
+        Ok(Machine { name: self.name.clone(), boot: self.boot, secure_boot })
+    }
+
+    fn check(&self) -> Result<(), PredictError> {
+        let refused = |why: &str| Err(PredictError::Machine(format!("machine {:?}: {why}", self.name)));
+        if latchkey_attestation::reference::ManifestName::new(&self.name).is_none() {
+            return refused("the name must be 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit");
+        }
+        match (self.secure_boot, self.secure_boot_variable, &self.variables) {
+            (Switch::On, Some(_), _) => refused("`secure_boot_variable` is for firmware with Secure Boot off"),
+            (Switch::On, None, None) => refused("Secure Boot needs `variables`: the file with the enrolled keys"),
+            (Switch::Off, None, _) => {
+                refused("say how the firmware tells that Secure Boot is off: `secure_boot_variable`: zero or empty")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, PredictError> {
+    let unreadable = |error: std::io::Error| PredictError::Machine(format!("read {}: {error}", path.display()));
+    let limit = u64::try_from(MAX_STORE).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+/// The package `ovmf`; the certificate differs from suite to suite.
+const SNAKEOIL_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd";
+const MAX_JSON: usize = 64 * 1024;
