@@ -1,24 +1,27 @@
 //! Lays out a disk with a GUID partition table (UEFI specification 2.10, section 5.3).
 //!
-//! Identifiers are the caller's, so equal input gives equal bytes. Space that nothing is written to
-//! stays a hole in the file.
+//! The table itself is written by the crate `gpt`; here is decided where partitions lie. Identifiers are the caller's,
+//! so equal input gives equal bytes. Space that nothing is written to stays a hole in the file.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use gpt::disk::LogicalBlockSize;
+use gpt::mbr::ProtectiveMBR;
+use gpt::partition_types::{OperatingSystem, Type};
+use gpt::{DiskDevice, GptConfig};
+use uuid::Uuid;
 
 /// Bytes of a logical block, as QEMU's disks and most real ones have them.
 const SECTOR: u64 = 512;
-const SECTOR_BYTES: usize = 512;
 /// "a minimum of 16,384 bytes of space must be reserved for the GPT Partition Entry Array"
-const ENTRIES: u32 = 128;
-const ENTRY_SIZE: u32 = 128;
+const ENTRIES: usize = 128;
 const TABLE_SECTORS: u64 = 32;
-/// Partitions start at whole MiB, which suits every disk's physical blocks.
+/// Partitions start at whole MiB, which suits every disk's physical blocks; and the disk ends at one.
 const ALIGNMENT: u64 = 2048;
-/// "The size in bytes of the GPT Header": everything up to the reserved rest.
-const HEADER_SIZE: u32 = 92;
-/// Revision 1.0
-const REVISION: u32 = 0x0001_0000;
 /// 36 UTF-16 units
 const MAX_LABEL: usize = 36;
 
@@ -28,14 +31,20 @@ pub struct Guid(pub [u8; 16]);
 
 /// The type of a Latchkey state partition: 8f1d5a2e-6c37-4b0e-9a54-1ce07ad3926b.
 pub const STATE: Guid = Guid(0x8f1d_5a2e_6c37_4b0e_9a54_1ce0_7ad3_926b_u128.to_be_bytes());
+/// The type "EFI System Partition" (UEFI specification, table 5.7): c12a7328-f81f-11d2-ba4b-00a0c93ec93b.
+pub const ESP: Guid = Guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b_u128.to_be_bytes());
 /// The type "Linux root (x86-64)" of the Discoverable Partitions Specification: 4f68bce3-e8cd-4db1-96e7-fbcaf984b709.
 pub const ROOT_X86_64: Guid = Guid(0x4f68_bce3_e8cd_4db1_96e7_fbca_f984_b709_u128.to_be_bytes());
+/// The type "Linux root verity (x86-64)" of the same: 2c7357ed-ebd2-46d9-aec1-23d437ec2bf5.
+pub const ROOT_VERITY_X86_64: Guid = Guid(0x2c73_57ed_ebd2_46d9_aec1_23d4_37ec_2bf5_u128.to_be_bytes());
 
 /// What a partition holds.
 #[derive(Debug, Clone, Copy)]
 pub enum Content<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
+    /// What is in this file.
+    File(&'a Path),
     /// So many bytes of nothing.
     Empty(u64),
 }
@@ -71,7 +80,9 @@ pub enum GptError {
     TooMany,
     /// A partition without content, or more than a disk can hold.
     BadSize(String),
-    /// The file could not be written.
+    /// The table could not be written.
+    Table(gpt::GptError),
+    /// The file could not be written, or a partition's content not read.
     Io(io::Error),
 }
 
@@ -83,6 +94,7 @@ impl fmt::Display for GptError {
             Self::BadSize(label) => {
                 write!(f, "partition {label:?}: give it at least a byte, and fewer than a disk has")
             }
+            Self::Table(source) => write!(f, "write partition table: {source}"),
             Self::Io(source) => write!(f, "write disk: {source}"),
         }
     }
@@ -96,29 +108,51 @@ impl From<io::Error> for GptError {
     }
 }
 
+impl From<gpt::GptError> for GptError {
+    fn from(source: gpt::GptError) -> Self {
+        Self::Table(source)
+    }
+}
+
 /// Where a partition lies, in sectors, first and last.
 type Extent = (u64, u64);
 
 impl Disk<'_> {
-    /// Writes the disk to an empty file and gives its size in bytes.
-    ///
-    /// The last thing written is the last sector, so the file has the disk's size.
-    pub fn write(&self, out: &mut (impl Write + Seek)) -> Result<u64, GptError> {
+    /// Writes the disk to an empty file, opened for reading too (checksums are made of what was written), and gives
+    /// its size in bytes.
+    pub fn write<D: Read + Write + Seek + fmt::Debug>(&self, out: &mut D) -> Result<u64, GptError> {
         let (extents, end) = self.extents()?;
-        let entries = self.entries(&extents)?;
+        let table = self.table(&extents)?;
         // Behind the last partition: a copy of the table, then of the header in the last sector.
-        let last = end + TABLE_SECTORS;
-        write_at(out, 0, &protective_mbr(last))?;
-        write_at(out, 1, &self.header(&entries, 1, last, 2))?;
-        write_at(out, 2, &entries)?;
+        let sectors = (end + TABLE_SECTORS + 1).next_multiple_of(ALIGNMENT);
+        out.seek(SeekFrom::Start(sectors * SECTOR - 1))?;
+        out.write_all(&[0])?;
         for (partition, (first, _)) in self.partitions.iter().zip(&extents) {
-            if let Content::Bytes(bytes) = partition.content {
-                write_at(out, *first, bytes)?;
+            out.seek(SeekFrom::Start(first * SECTOR))?;
+            match partition.content {
+                Content::Bytes(bytes) => out.write_all(bytes)?,
+                Content::File(path) => drop(io::copy(&mut File::open(path)?, out)?),
+                Content::Empty(_) => {}
             }
         }
-        write_at(out, end, &entries)?;
-        write_at(out, last, &self.header(&entries, last, 1, end))?;
-        Ok((last + 1) * SECTOR)
+        self.write_table(out, sectors, table)?;
+        Ok(sectors * SECTOR)
+    }
+
+    fn write_table<D: DiskDevice>(
+        &self,
+        out: &mut D,
+        sectors: u64,
+        table: BTreeMap<u32, gpt::partition::Partition>,
+    ) -> Result<(), GptError> {
+        // "If the size is too large to be represented, set to 0xFFFFFFFF."
+        let mbr = ProtectiveMBR::with_lb_size(u32::try_from(sectors - 1).unwrap_or(u32::MAX));
+        mbr.overwrite_lba0(out).map_err(|error| io::Error::other(error.to_string()))?;
+        let config = GptConfig::new().writable(true).logical_block_size(LogicalBlockSize::Lb512);
+        let mut disk = config.create_from_device(out, Some(Uuid::from_bytes(self.id.0)))?;
+        disk.update_partitions(table)?;
+        disk.write_inplace()?;
+        Ok(())
     }
 
     /// Where each partition lies, and the first sector behind them.
@@ -128,6 +162,7 @@ impl Disk<'_> {
         for partition in &self.partitions {
             let size = match partition.content {
                 Content::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(0),
+                Content::File(path) => std::fs::metadata(path)?.len(),
                 Content::Empty(size) => size,
             };
             let sectors = size.div_ceil(SECTOR).checked_next_multiple_of(ALIGNMENT).filter(|sectors| *sectors > 0);
@@ -139,79 +174,26 @@ impl Disk<'_> {
         Ok((extents, next))
     }
 
-    fn entries(&self, extents: &[Extent]) -> Result<Vec<u8>, GptError> {
-        let size = ENTRIES as usize * ENTRY_SIZE as usize;
-        let mut table = Vec::with_capacity(size);
-        for (partition, (first, last)) in self.partitions.iter().zip(extents) {
-            let start = table.len();
-            table.extend_from_slice(&disk_order(partition.kind));
-            table.extend_from_slice(&disk_order(partition.id));
-            table.extend_from_slice(&first.to_le_bytes());
-            table.extend_from_slice(&last.to_le_bytes());
-            // No attributes.
-            table.extend_from_slice(&[0; 8]);
-            let label: Vec<u16> = partition.label.encode_utf16().collect();
-            if label.len() > MAX_LABEL {
-                return Err(GptError::LongLabel(partition.label.into()));
-            }
-            table.extend(label.into_iter().flat_map(u16::to_le_bytes));
-            table.resize(start + ENTRY_SIZE as usize, 0);
-        }
-        if table.len() > size {
+    fn table(&self, extents: &[Extent]) -> Result<BTreeMap<u32, gpt::partition::Partition>, GptError> {
+        if self.partitions.len() > ENTRIES {
             return Err(GptError::TooMany);
         }
-        table.resize(size, 0);
-        Ok(table)
-    }
-
-    fn header(&self, entries: &[u8], own: u64, other: u64, table: u64) -> Vec<u8> {
-        let usable = (2 + TABLE_SECTORS, own.max(other) - TABLE_SECTORS - 1);
-        let build = |checksum: u32| {
-            let mut header = b"EFI PART".to_vec();
-            header.extend([REVISION, HEADER_SIZE, checksum, 0].into_iter().flat_map(u32::to_le_bytes));
-            header.extend([own, other, usable.0, usable.1].into_iter().flat_map(u64::to_le_bytes));
-            header.extend_from_slice(&disk_order(self.id));
-            header.extend_from_slice(&table.to_le_bytes());
-            header.extend([ENTRIES, ENTRY_SIZE, crc32(entries)].into_iter().flat_map(u32::to_le_bytes));
-            header
+        let entry = |partition: &Partition<'_>, (first_lba, last_lba): Extent| {
+            if partition.label.encode_utf16().count() > MAX_LABEL {
+                return Err(GptError::LongLabel(partition.label.into()));
+            }
+            Ok(gpt::partition::Partition {
+                part_type_guid: Type { guid: Uuid::from_bytes(partition.kind.0), os: OperatingSystem::None },
+                part_guid: Uuid::from_bytes(partition.id.0),
+                first_lba,
+                last_lba,
+                flags: 0,
+                name: partition.label.into(),
+            })
         };
-        build(crc32(&build(0)))
+        let entries = self.partitions.iter().zip(extents).map(|(partition, extent)| entry(partition, *extent));
+        (1..).zip(entries).map(|(number, entry)| Ok((number, entry?))).collect()
     }
-}
-
-/// Tells tools that know no GPT that the whole disk is taken (section 5.2.3).
-fn protective_mbr(last: u64) -> Vec<u8> {
-    let mut sector = vec![0; 446];
-    // Not bootable; from 0/0/2 to the end of what cylinders can say; type 0xEE.
-    sector.extend_from_slice(&[0x00, 0x00, 0x02, 0x00, 0xee, 0xff, 0xff, 0xff]);
-    sector.extend_from_slice(&1_u32.to_le_bytes());
-    // "If the size is too large to be represented, set to 0xFFFFFFFF."
-    sector.extend_from_slice(&u32::try_from(last).unwrap_or(u32::MAX).to_le_bytes());
-    sector.resize(510, 0);
-    sector.extend_from_slice(&[0x55, 0xaa]);
-    sector
-}
-
-/// The first three groups are little-endian on disk (appendix A).
-fn disk_order(Guid(mut guid): Guid) -> [u8; 16] {
-    for group in [0..4, 4..6, 6..8] {
-        guid[group].reverse();
-    }
-    guid
-}
-
-/// CRC-32 as in IEEE 802.3, which section 5.3.1 asks for.
-fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
-}
-
-fn write_at(out: &mut (impl Write + Seek), sector: u64, bytes: &[u8]) -> io::Result<()> {
-    out.seek(SeekFrom::Start(sector * SECTOR))?;
-    out.write_all(bytes)?;
-    // A header's sector is whole, so that the last one ends the file where the disk ends.
-    let rest = bytes.len().next_multiple_of(SECTOR_BYTES) - bytes.len();
-    out.write_all(&vec![0; rest])
 }
 
 #[cfg(test)]
@@ -231,37 +213,36 @@ mod tests {
     }
 
     #[test]
-    fn the_checksum_is_that_of_the_standard() {
-        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
-    }
-
-    #[test]
-    fn both_headers_have_their_checksums_and_point_at_each_other() {
+    fn both_headers_point_at_each_other_and_carry_the_disk_s_id() {
         let bytes = written(vec![partition("one", Content::Bytes(b"content"))]).unwrap();
         let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let last = bytes.len() - 512;
         for (own, other) in [(512, last), (last, 512)] {
-            let mut header = bytes[own..own + 92].to_vec();
-            assert_eq!(&header[..8], b"EFI PART");
-            let checksum = header.splice(16..20, [0; 4]).collect::<Vec<_>>();
-            assert_eq!(checksum, crc32(&header).to_le_bytes());
+            assert_eq!(&bytes[own..own + 8], b"EFI PART");
             assert_eq!((number(own + 24), number(own + 32)), (own as u64 / 512, other as u64 / 512));
-            let table = usize::try_from(number(own + 72)).unwrap() * 512;
-            assert_eq!(bytes[own + 88..own + 92], crc32(&bytes[table..table + 16384]).to_le_bytes());
+            assert_eq!(bytes[own + 56..own + 72], [1; 16]);
         }
     }
 
     #[test]
     fn partitions_lie_apart_and_hold_their_content() {
-        let big = vec![0x5a; (1 << 20) + 1];
-        let bytes = written(vec![partition("a", Content::Bytes(&big)), partition("b", Content::Empty(1))]).unwrap();
-        assert_eq!(&bytes[1 << 20..=2 << 20], &big[..]);
-        let entry = |index: usize| &bytes[1024 + 128 * index..1024 + 128 * (index + 1)];
-        assert_eq!(entry(0)[32..48], [2048_u64.to_le_bytes(), 6143_u64.to_le_bytes()].concat());
-        assert_eq!(entry(1)[32..48], [6144_u64.to_le_bytes(), 8191_u64.to_le_bytes()].concat());
+        let content = vec![0xab; 3 << 20];
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), b"from a file").unwrap();
+        let bytes = written(vec![
+            partition("a", Content::Bytes(&content)),
+            partition("b", Content::File(file.path())),
+            partition("c", Content::Empty(5 << 20)),
+        ])
+        .unwrap();
+        let entry = |index: usize| &bytes[1024 + index * 128..][..128];
+        let extent = |index: usize| [32, 40].map(|at| u64::from_le_bytes(entry(index)[at..at + 8].try_into().unwrap()));
+        assert_eq!([extent(0), extent(1), extent(2)], [[2048, 8191], [8192, 10239], [10240, 20479]]);
+        assert_eq!(bytes[1 << 20..4 << 20], content);
+        assert_eq!(&bytes[4 << 20..][..12], b"from a file\0");
         assert_eq!(&entry(1)[56..60], b"b\0\0\0");
         assert_eq!(entry(0)[..4], [0x2e, 0x5a, 0x1d, 0x8f]);
-        assert_eq!(entry(2), [0; 128]);
+        assert_eq!(entry(3), [0; 128]);
     }
 
     #[test]

@@ -1,10 +1,33 @@
-//! Builds what a machine boots from: unified kernel images (one PE file that holds boot stub, kernel,
-//! initramfs and command line, so that the firmware measures all of them together) and disks.
+//! Builds OS images: everything that a machine boots, and what it will be measured as.
 //!
-//! * [`gpt`] lays out disks,
-//! * [`uki`] puts a [`uki::Uki`] together from systemd's boot stub and its parts.
+//! Equal inputs give equal bytes, whatever the folder, the user or the day; nothing needs privileges, loop devices or
+//! mounts. In the order of a build:
+//!
+//! 1. [`config`] reads what is wanted into an [`Image`]; [`words`] checks the kernel command line.
+//! 2. [`root`] makes the root file system, [`verity`] hashes it.
+//! 3. `latchkey_initramfs` packs the agent and its modules; [`uki`] puts kernel, initramfs and the command line with
+//!    the root's hash into one PE file.
+//! 4. That goes into an EFI system partition, and all into a disk ([`gpt`]).
+//!
+//! [`Image::build`] does it all.
 
+mod archive;
+pub mod build;
+pub mod config;
+pub mod error;
+mod esp;
 pub mod gpt;
+mod identity;
+mod kernel;
+mod os_release;
+mod program;
+pub mod root;
 pub mod uki;
+pub mod verity;
+pub mod words;
 
+pub use build::{Built, CommandLineCheck, Image, Part, Progress, Source};
+pub use config::{ConfigError, ImageConfig};
+pub use error::ImageError;
+pub use root::{Compression, RootFormat};
 pub use uki::{Uki, UkiError};

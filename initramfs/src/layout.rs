@@ -60,3 +60,11 @@ impl Initramfs {
         zstd::bulk::compress(&self.archive.finish(mtime), ZSTD_LEVEL).map_err(InitramfsError::Compress)
     }
 }
+
+/// The time that a build puts where one belongs: `SOURCE_DATE_EPOCH` (reproducible-builds.org), or 0 if it is not set.
+pub fn source_date_epoch() -> Result<u32, String> {
+    match std::env::var("SOURCE_DATE_EPOCH") {
+        Err(_) => Ok(0),
+        Ok(text) => text.parse().map_err(|_| format!("SOURCE_DATE_EPOCH is {text:?}: give seconds below 2^32")),
+    }
+}

@@ -16,5 +16,5 @@ pub mod modules;
 mod unpack;
 
 pub use error::InitramfsError;
-pub use layout::Initramfs;
+pub use layout::{Initramfs, source_date_epoch};
 pub use modules::{DEBIAN_CLOUD, Module, ModuleTree, Wanted};

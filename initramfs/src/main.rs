@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, InitramfsError, ModuleTree, Wanted};
+use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, InitramfsError, ModuleTree, Wanted, source_date_epoch};
 
 const USAGE: &str = "\
 Usage: latchkey-initramfs --agent FILE --modules DIRECTORY --output FILE [--module NAME]...
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match epoch().and_then(|mtime| build(&arguments, mtime).map_err(|error| error.to_string())) {
+    match source_date_epoch().and_then(|mtime| build(&arguments, mtime).map_err(|error| error.to_string())) {
         Ok(size) => {
             println!("{}: {size} bytes", arguments.output.display());
             ExitCode::SUCCESS
@@ -59,13 +59,6 @@ fn build(arguments: &Arguments, mtime: u32) -> Result<usize, InitramfsError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
     std::fs::read(path).map_err(|source| InitramfsError::Io { path: path.into(), source })
-}
-
-fn epoch() -> Result<u32, String> {
-    match std::env::var("SOURCE_DATE_EPOCH") {
-        Err(_) => Ok(0),
-        Ok(text) => text.parse().map_err(|_| format!("SOURCE_DATE_EPOCH is {text:?}: give seconds below 2^32")),
-    }
 }
 
 fn arguments() -> Result<Option<Arguments>, lexopt::Error> {

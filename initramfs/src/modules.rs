@@ -34,6 +34,10 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "?sha256_ssse3",
     "dm_mod",
     "dm_crypt",
+    // Its authenticated mode: hmac-sha256 over the data, tags kept by dm-integrity.
+    "?hmac",
+    "?authenc",
+    "?dm_integrity",
     // The verity root and the file systems it may have.
     "dm_verity",
     "squashfs",

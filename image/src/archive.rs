@@ -1,0 +1,141 @@
+//! Looks through a tar archive before a file system is made of it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::{self, Read};
+
+use crate::os_release::{self, OsReleaseError, PLACES};
+
+/// A root with ten times as many files as a large distribution.
+const MAX_ENTRIES: usize = 5_000_000;
+
+/// Why no file system is made of an archive.
+#[derive(Debug)]
+pub enum ArchiveError {
+    /// An entry lies in a folder that the archive does not name: whose that would be is nobody's decision.
+    NoParent(String),
+    /// An entry leads out of the root.
+    Outside(String),
+    /// More entries than any root has.
+    TooMany,
+    /// Its `os-release` cannot be used.
+    OsRelease(OsReleaseError),
+    /// It is damaged, or could not be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for ArchiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoParent(path) => {
+                write!(
+                    f,
+                    "the archive has {path:?} but not the folder it is in: pack folders too, before what is in them"
+                )
+            }
+            Self::Outside(path) => write!(f, "the archive has {path:?}, which leads out of it"),
+            Self::TooMany => write!(f, "the archive has more than {MAX_ENTRIES} entries"),
+            Self::OsRelease(error) => error.fmt(f),
+            Self::Io(source) => write!(f, "the archive: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ArchiveError {}
+
+impl From<io::Error> for ArchiveError {
+    fn from(source: io::Error) -> Self {
+        Self::Io(source)
+    }
+}
+
+/// Checks that every entry lies in a folder of the archive, and gives its `os-release` if it has one.
+pub(crate) fn survey(archive: impl Read) -> Result<Option<String>, ArchiveError> {
+    let mut folders = BTreeSet::from([Vec::new()]);
+    let mut found: [Option<String>; 2] = [None, None];
+    let mut archive = tar::Archive::new(archive);
+    for (count, entry) in archive.entries()?.enumerate() {
+        let entry = entry?;
+        if count >= MAX_ENTRIES {
+            return Err(ArchiveError::TooMany);
+        }
+        let raw = entry.path_bytes().into_owned();
+        let path = plain(&raw).ok_or_else(|| ArchiveError::Outside(printable(&raw)))?;
+        let parent = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default();
+        if !folders.contains(parent) {
+            return Err(ArchiveError::NoParent(printable(&raw)));
+        }
+        let place = PLACES.iter().position(|place| place.as_bytes() == path);
+        if entry.header().entry_type().is_dir() {
+            folders.insert(path);
+        } else if let Some(slot) = place.and_then(|place| found.get_mut(place)).filter(|_| is_file(&entry)) {
+            *slot = Some(os_release::text(entry).map_err(ArchiveError::OsRelease)?);
+        }
+    }
+    Ok(found.into_iter().flatten().next())
+}
+
+fn is_file(entry: &tar::Entry<'_, impl Read>) -> bool {
+    entry.header().entry_type().is_file()
+}
+
+/// The path without `./` and slashes at its ends; none if it has `..`.
+fn plain(path: &[u8]) -> Option<Vec<u8>> {
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
+    (!parts.contains(&&b".."[..])).then(|| parts.join(&b'/'))
+}
+
+fn printable(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn archive(entries: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (path, kind, content) in entries {
+            let mut header = tar::Header::new_gnu();
+            // Written past the builder's own checks: whoever attacks does not use it.
+            header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_entry_type(*kind);
+            header.set_size(content.len() as u64);
+            header.set_cksum();
+            builder.append(&header, content.as_bytes()).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    const DIR: tar::EntryType = tar::EntryType::Directory;
+    const FILE: tar::EntryType = tar::EntryType::Regular;
+
+    #[test]
+    fn os_release_is_that_of_usr_lib_wherever_it_stands() {
+        let entries = [
+            ("./", DIR, ""),
+            ("./etc/", DIR, ""),
+            ("./etc/os-release", FILE, "ID=etc\n"),
+            ("usr", DIR, ""),
+            ("usr/lib/", DIR, ""),
+            ("/usr/lib/os-release", FILE, "ID=lib\n"),
+        ];
+        assert_eq!(survey(&archive(&entries)[..]).unwrap().unwrap(), "ID=lib\n");
+        assert_eq!(survey(&archive(&entries[..3])[..]).unwrap().unwrap(), "ID=etc\n");
+        assert_eq!(survey(&archive(&entries[..2])[..]).unwrap(), None);
+        let link = [("etc", DIR, ""), ("etc/os-release", tar::EntryType::Symlink, "")];
+        assert_eq!(survey(&archive(&link)[..]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_in_a_folder_of_nobody_and_a_path_that_leads_out_are_refused() {
+        let orphan = archive(&[("opt/x", FILE, "")]);
+        assert!(matches!(survey(&orphan[..]), Err(ArchiveError::NoParent(path)) if path == "opt/x"));
+        let outside = archive(&[("a", DIR, ""), ("a/../../x", FILE, "")]);
+        assert!(matches!(survey(&outside[..]), Err(ArchiveError::Outside(_))));
+        assert!(matches!(survey(&[b'x'; 512][..]), Err(ArchiveError::Io(_))));
+        let mut cut = archive(&[("x", FILE, &"y".repeat(2000))]);
+        cut.truncate(1024);
+        assert!(matches!(survey(&cut[..]), Err(ArchiveError::Io(_))));
+    }
+}

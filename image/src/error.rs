@@ -1,0 +1,104 @@
+//! Why no image was built.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use latchkey_initramfs::InitramfsError;
+
+use crate::config::ConfigError;
+use crate::gpt::GptError;
+use crate::kernel::KernelError;
+use crate::os_release::OsReleaseError;
+use crate::program::ProgramError;
+use crate::root::RootError;
+use crate::uki::UkiError;
+use crate::words::WordError;
+
+/// Why no image was built; its text names what to change.
+#[derive(Debug)]
+pub enum ImageError {
+    /// The configuration file cannot be used.
+    Config(ConfigError),
+    /// The image's name has characters that file names or os-release should not have.
+    Name(String),
+    /// The operator's words cannot stand in an image.
+    Words(WordError),
+    /// The kernel or its modules are not what they should be.
+    Kernel(KernelError),
+    /// The root file system was not made.
+    Root(RootError),
+    /// There is no usable `os-release`.
+    OsRelease(OsReleaseError),
+    /// The initramfs was not made.
+    Initramfs(InitramfsError),
+    /// The unified kernel image was not made.
+    Uki(UkiError),
+    /// The boot partition was not made.
+    Esp(io::Error),
+    /// The disk was not made.
+    Disk(GptError),
+    /// An external program is missing or failed.
+    Program(ProgramError),
+    /// A file could not be read or written.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(error) => error.fmt(f),
+            Self::Name(name) => {
+                write!(
+                    f,
+                    "name: {name:?}: give 1 to 64 of a-z, 0-9, '-', '_' and '.', beginning with a letter or digit"
+                )
+            }
+            Self::Words(error) => error.fmt(f),
+            Self::Kernel(error) => error.fmt(f),
+            Self::Root(error) => error.fmt(f),
+            Self::OsRelease(error) => error.fmt(f),
+            Self::Initramfs(error) => write!(f, "initramfs: {error}"),
+            Self::Uki(error) => write!(f, "unified kernel image: {error}"),
+            Self::Esp(source) => write!(f, "boot partition: {source}"),
+            Self::Disk(error) => error.fmt(f),
+            Self::Program(error) => error.fmt(f),
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+macro_rules! from {
+    ($($error:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$error> for ImageError {
+            fn from(error: $error) -> Self {
+                Self::$variant(error)
+            }
+        }
+    )*};
+}
+
+from! {
+    ConfigError => Config,
+    WordError => Words,
+    KernelError => Kernel,
+    RootError => Root,
+    OsReleaseError => OsRelease,
+    InitramfsError => Initramfs,
+    UkiError => Uki,
+    GptError => Disk,
+    ProgramError => Program,
+}
+
+/// Names the file that an operation failed at.
+pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> ImageError {
+    let path = path.into();
+    move |source| ImageError::Io { path, source }
+}

@@ -1,0 +1,305 @@
+//! The root file system: made from a directory or a tar archive, or taken as it is.
+//!
+//! | from | owners | modes, links, devices | times | extended attributes |
+//! |---|---|---|---|---|
+//! | directory | root | as they are | the build's | left out |
+//! | tar (plain, `.xz`, `.zst`) | as in the archive | as in the archive (`/` itself: 0755) | the build's | left out |
+//! | squashfs or erofs | as it is, to the byte | | | |
+//!
+//! mksquashfs and mkfs.erofs sort what they find, so that equal trees give equal bytes, wherever they lie.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::archive::{self, ArchiveError};
+use crate::identity::uuid_text;
+use crate::os_release::{self, OsReleaseError};
+use crate::program::{Program, ProgramError, open};
+use crate::verity::BLOCK;
+
+/// A file system for the root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RootFormat {
+    /// Smallest; what the tests boot.
+    Squashfs,
+    /// Faster at random reads.
+    Erofs,
+}
+
+impl RootFormat {
+    /// As `latchkey.root_fs` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Squashfs => "squashfs",
+            Self::Erofs => "erofs",
+        }
+    }
+}
+
+/// How file contents are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Compression {
+    /// Small, and fast to read (squashfs).
+    Zstd,
+    /// Fast to build and to read, larger.
+    Lz4,
+    /// Smallest, slow to build and to read (squashfs).
+    Xz,
+    /// Not at all.
+    None,
+}
+
+/// At level 15, the default, zstd takes four times as long for 2 % less.
+const ZSTD_LEVEL: &str = "9";
+/// `struct squashfs_super_block`: `s_magic`.
+const SQUASHFS_MAGIC: (u64, [u8; 4]) = (0, *b"hsqs");
+/// `struct erofs_super_block` at offset 1024: `magic`, 0xE0F5E1E2.
+const EROFS_MAGIC: (u64, [u8; 4]) = (1024, [0xe2, 0xe1, 0xf5, 0xe0]);
+/// POSIX.1-2001, "ustar Interchange Format"; GNU tar has the same five letters.
+const TAR_MAGIC: (u64, [u8; 5]) = (257, *b"ustar");
+const XZ_MAGIC: (u64, [u8; 6]) = (0, *b"\xfd7zXZ\0");
+const ZSTD_MAGIC: (u64, [u8; 4]) = (0, [0x28, 0xb5, 0x2f, 0xfd]);
+/// Enough for archives packed with `xz -9`.
+const MAX_XZ_MEMORY: u64 = 128 << 20;
+
+/// What a root is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Directory,
+    Tar(Packing),
+    Ready(RootFormat),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    Plain,
+    Xz,
+    Zstd,
+}
+
+/// Why there is no root file system.
+#[derive(Debug)]
+pub enum RootError {
+    /// A file of no form that is understood.
+    Unknown(PathBuf),
+    /// mkfs.erofs of Debian 12 reads no archives.
+    ErofsFromTar,
+    /// The format cannot be compressed so.
+    Compression(RootFormat, Compression),
+    /// A ready file system is not of the format, or compressed as, the configuration says.
+    Contradiction(RootFormat),
+    /// The archive is not usable.
+    Archive(ArchiveError),
+    /// A program is missing or failed.
+    Program(ProgramError),
+    /// There is no `os-release` for the image.
+    OsRelease(OsReleaseError),
+    /// A file could not be read or written.
+    Io(io::Error),
+}
+
+impl fmt::Display for RootError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(path) => {
+                write!(f, "root: {} is no directory, tar archive (plain, xz, zstd), squashfs or erofs", path.display())
+            }
+            Self::ErofsFromTar => {
+                f.write_str("root: erofs is made from a directory; unpack the archive, or take squashfs")
+            }
+            Self::Compression(format, compression) => {
+                let (format, compression) = (format.name(), format!("{compression:?}").to_lowercase());
+                write!(f, "root: {format} is not compressed with {compression} here; see \"compression\"")
+            }
+            Self::Contradiction(format) => {
+                let format = format.name();
+                write!(
+                    f,
+                    "root: it is a finished {format}, so \"root_format\" can only say that, and \"compression\" nothing"
+                )
+            }
+            Self::Archive(error) => write!(f, "root: {error}"),
+            Self::Program(error) => error.fmt(f),
+            Self::OsRelease(error) => error.fmt(f),
+            Self::Io(source) => write!(f, "root: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for RootError {}
+
+impl From<ArchiveError> for RootError {
+    fn from(error: ArchiveError) -> Self {
+        Self::Archive(error)
+    }
+}
+
+impl From<ProgramError> for RootError {
+    fn from(error: ProgramError) -> Self {
+        Self::Program(error)
+    }
+}
+
+impl From<OsReleaseError> for RootError {
+    fn from(error: OsReleaseError) -> Self {
+        Self::OsRelease(error)
+    }
+}
+
+impl From<io::Error> for RootError {
+    fn from(source: io::Error) -> Self {
+        Self::Io(source)
+    }
+}
+
+/// A root that was looked at, and what shall become of it.
+#[derive(Debug)]
+pub(crate) struct Root<'a> {
+    path: &'a Path,
+    kind: Kind,
+    pub(crate) format: RootFormat,
+    compression: Compression,
+}
+
+impl<'a> Root<'a> {
+    /// Looks at what lies at `path`, and whether it can become what is asked for.
+    pub(crate) fn look(
+        path: &'a Path,
+        format: Option<RootFormat>,
+        compression: Option<Compression>,
+    ) -> Result<Self, RootError> {
+        let kind = kind(path)?;
+        if let Kind::Ready(ready) = kind {
+            let contradicts = format.is_some_and(|format| format != ready) || compression.is_some();
+            return if contradicts {
+                Err(RootError::Contradiction(ready))
+            } else {
+                Ok(Self { path, kind, format: ready, compression: Compression::None })
+            };
+        }
+        let format = format.unwrap_or(RootFormat::Squashfs);
+        let compression = compression.unwrap_or(match format {
+            RootFormat::Squashfs => Compression::Zstd,
+            RootFormat::Erofs => Compression::Lz4,
+        });
+        match (format, kind, compression) {
+            (RootFormat::Erofs, Kind::Tar(_), _) => return Err(RootError::ErofsFromTar),
+            (RootFormat::Erofs, _, Compression::Zstd | Compression::Xz) => {
+                return Err(RootError::Compression(format, compression));
+            }
+            (RootFormat::Squashfs, ..) => Program::Mksquashfs.demand()?,
+            (RootFormat::Erofs, ..) => Program::MkfsErofs.demand()?,
+        }
+        Ok(Self { path, kind, format, compression })
+    }
+
+    /// `os-release` as it lies in the root.
+    pub(crate) fn os_release(&self) -> Result<String, RootError> {
+        match self.kind {
+            Kind::Directory => Ok(os_release::of_directory(self.path)?),
+            Kind::Tar(packing) => archive::survey(unpacked(self.path, packing)?)?.ok_or(OsReleaseError::None.into()),
+            Kind::Ready(_) => Err(OsReleaseError::None.into()),
+        }
+    }
+
+    /// Writes the file system to `out`, in whole blocks, and says how many.
+    pub(crate) fn make(&self, out: &Path, epoch: u32, uuid: [u8; 16]) -> Result<u64, RootError> {
+        match (self.kind, self.format) {
+            (Kind::Ready(_), _) => drop(fs::copy(self.path, out)?),
+            (_, RootFormat::Squashfs) => self.squashfs(out, epoch)?,
+            (_, RootFormat::Erofs) => self.erofs(out, epoch, uuid)?,
+        }
+        let file = fs::OpenOptions::new().write(true).open(out)?;
+        let blocks = file.metadata()?.len().div_ceil(BLOCK as u64);
+        file.set_len(blocks * BLOCK as u64)?;
+        Ok(blocks)
+    }
+
+    fn squashfs(&self, out: &Path, epoch: u32) -> Result<(), RootError> {
+        let epoch = epoch.to_string();
+        let directory = self.kind == Kind::Directory;
+        let source = if directory { absolute(self.path)? } else { "-".into() };
+        let mut arguments: Vec<OsString> = vec![source, absolute(out)?];
+        let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
+        // Without -exit-on-error a file that cannot be read becomes an empty one.
+        add(&["-noappend", "-exit-on-error", "-no-xattrs", "-quiet", "-no-progress"]);
+        add(&["-mkfs-time", &epoch, "-all-time", &epoch]);
+        match self.compression {
+            Compression::Zstd => add(&["-comp", "zstd", "-Xcompression-level", ZSTD_LEVEL]),
+            Compression::Lz4 => add(&["-comp", "lz4"]),
+            Compression::Xz => add(&["-comp", "xz"]),
+            Compression::None => add(&["-noI", "-noD", "-noF", "-noX"]),
+        }
+        let Kind::Tar(packing) = self.kind else {
+            add(&["-all-root"]);
+            return Ok(Program::Mksquashfs.run(arguments, None)?);
+        };
+        // Not every archive names the root itself.
+        add(&["-tar", "-root-mode", "755", "-root-uid", "0", "-root-gid", "0"]);
+        Ok(Program::Mksquashfs.run(arguments, Some(&mut unpacked(self.path, packing)?))?)
+    }
+
+    fn erofs(&self, out: &Path, epoch: u32, uuid: [u8; 16]) -> Result<(), RootError> {
+        let mut arguments: Vec<OsString> = vec![format!("-T{epoch}").into(), "-U".into(), uuid_text(uuid).into()];
+        // `-x-1`: no extended attributes.
+        arguments.extend(["--all-root", "-x-1", "--quiet"].map(OsString::from));
+        if self.compression == Compression::Lz4 {
+            arguments.push("-zlz4hc".into());
+        }
+        arguments.extend([absolute(out)?, absolute(self.path)?]);
+        Ok(Program::MkfsErofs.run(arguments, None)?)
+    }
+}
+
+fn kind(path: &Path) -> Result<Kind, RootError> {
+    let file = open(path)?;
+    if file.metadata()?.is_dir() {
+        return Ok(Kind::Directory);
+    }
+    Ok(if begins(&file, SQUASHFS_MAGIC)? {
+        Kind::Ready(RootFormat::Squashfs)
+    } else if begins(&file, EROFS_MAGIC)? {
+        Kind::Ready(RootFormat::Erofs)
+    } else if begins(&file, TAR_MAGIC)? {
+        Kind::Tar(Packing::Plain)
+    } else if begins(&file, XZ_MAGIC)? {
+        Kind::Tar(Packing::Xz)
+    } else if begins(&file, ZSTD_MAGIC)? {
+        Kind::Tar(Packing::Zstd)
+    } else {
+        return Err(RootError::Unknown(path.into()));
+    })
+}
+
+fn begins<const N: usize>(file: &File, (at, magic): (u64, [u8; N])) -> io::Result<bool> {
+    let mut bytes = [0; N];
+    match file.read_exact_at(&mut bytes, at) {
+        Ok(()) => Ok(bytes == magic),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn unpacked(path: &Path, packing: Packing) -> io::Result<Box<dyn Read>> {
+    let mut file = open(path)?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(match packing {
+        Packing::Plain => Box::new(io::BufReader::with_capacity(1 << 20, file)),
+        Packing::Xz => {
+            let stream = liblzma::stream::Stream::new_stream_decoder(MAX_XZ_MEMORY, 0)?;
+            Box::new(liblzma::read::XzDecoder::new_stream(file, stream))
+        }
+        Packing::Zstd => Box::new(zstd::stream::read::Decoder::new(file)?),
+    })
+}
+
+/// No program takes an absolute path for an option.
+fn absolute(path: &Path) -> io::Result<OsString> {
+    std::path::absolute(path).map(PathBuf::into_os_string)
+}
