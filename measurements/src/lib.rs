@@ -7,8 +7,9 @@
 //! 3. [`explain`] says in words what an event measured; [`difference`] which event of two logs is the first that differs.
 //! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree.
 //! 5. [`pe`] reads what is booted: boot stubs, kernels, unified kernel images.
-//! 6. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
-//! 7. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
+//! 6. [`signing`] signs manifests as minisign does.
+//! 7. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
+//! 8. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
@@ -29,6 +30,7 @@ pub mod pe_sample;
 pub mod predict;
 pub mod replay;
 pub mod report;
+pub mod signing;
 pub mod source;
 
 pub use bank::{AlgorithmId, Bank};

@@ -25,7 +25,11 @@ fn a_manifest_from_a_log_admits_that_boot_and_names_what_differs_in_another() {
     let manifest = from_log(&bytes, &log, enforce, PcrSet::of(&[0, 4]).unwrap(), "swtpm", &about()).unwrap();
     assert_eq!(ReferenceValues::from_json(manifest.to_json().as_bytes()).unwrap(), manifest);
     let machine = manifest.images()[0].machine("swtpm").unwrap();
-    assert_eq!(machine.pcrs().keys().copied().collect::<Vec<_>>(), [0, 4, 9, 11, 12], "the lock has no reference value");
+    assert_eq!(
+        machine.pcrs().keys().copied().collect::<Vec<_>>(),
+        [0, 4, 9, 11, 12],
+        "the lock has no reference value"
+    );
     assert_eq!((machine.pcrs()[&4].rule, machine.pcrs()[&0].rule), (Rule::Enforce, Rule::Warn));
     for (pcr, reference) in machine.pcrs() {
         assert_eq!(quoted("honest").value(*pcr), Some(reference.value), "PCR {pcr}");

@@ -42,19 +42,19 @@ impl SignerKey {
     /// # Errors
     /// * `reference-signature-unknown-signer`: the signature names another key.
     /// * `reference-signature-invalid`: message, signature or trusted comment are not what the key signed.
-    /// * `reference-signature-unsupported`: it is over a BLAKE2b digest, which this program is built without.
+    /// * `reference-signature-unsupported`: it is over a `BLAKE2b` digest, which this program is built without.
     pub fn verify<'s>(&self, message: &[u8], signature: &'s Signature) -> Result<&'s str, Refusal> {
         if signature.key_id != self.id {
             return Err(unknown_signer(signature.key_id));
         }
         let key = UnparsedPublicKey::new(&ED25519, &self.key);
         let signed = match signature.algorithm {
-            Algorithm::Legacy => key.verify(message, &signature.signature),
-            Algorithm::Prehashed => key.verify(&prehash(message)?, &signature.signature),
+            Algorithm::Legacy => key.verify(message, &signature.of_file),
+            Algorithm::Prehashed => key.verify(&prehash(message)?, &signature.of_file),
         };
         signed.map_err(|_| invalid(self.id, "the file is not what this key signed"))?;
-        let commented = [&signature.signature[..], signature.trusted_comment.as_bytes()].concat();
-        key.verify(&commented, &signature.global).map_err(|_| invalid(self.id, "its trusted comment was altered"))?;
+        let commented = [&signature.of_file[..], signature.trusted_comment.as_bytes()].concat();
+        key.verify(&commented, &signature.of_comment).map_err(|_| invalid(self.id, "its trusted comment was altered"))?;
         Ok(&signature.trusted_comment)
     }
 }
@@ -122,9 +122,9 @@ impl Serialize for KeyId {
 pub struct Signature {
     algorithm: Algorithm,
     key_id: KeyId,
-    signature: [u8; 64],
+    of_file: [u8; 64],
     trusted_comment: String,
-    global: [u8; 64],
+    of_comment: [u8; 64],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl Signature {
             return Err(malformed("more than four lines"));
         }
         let bytes = decode::<74>(first).ok_or_else(|| malformed("its second line is not a signature"))?;
-        let global = decode::<64>(second).ok_or_else(|| malformed("its fourth line is not a signature"))?;
+        let of_comment = decode::<64>(second).ok_or_else(|| malformed("its fourth line is not a signature"))?;
         let (algorithm, rest) = bytes.split_at(2);
         let algorithm = match algorithm {
             b"Ed" => Algorithm::Legacy,
@@ -169,7 +169,7 @@ impl Signature {
         let (mut key_id, mut of_file) = ([0; 8], [0; 64]);
         key_id.copy_from_slice(id);
         of_file.copy_from_slice(signature);
-        Ok(Self { algorithm, key_id: KeyId(key_id), signature: of_file, trusted_comment, global })
+        Ok(Self { algorithm, key_id: KeyId(key_id), of_file, trusted_comment, of_comment })
     }
 
     /// The key it names. Whether that key signed, [`SignerKey::verify`] says.
