@@ -69,7 +69,7 @@ pub struct Record {
 pub enum Register {
     /// A PCR, 0 to 23.
     Pcr(u8),
-    /// An NV index of the type that is extended as PCRs are: systemd's "NvPCRs".
+    /// An NV index of the type that is extended as PCRs are: what systemd calls an `NvPCR`.
     Nv(u32),
 }
 
@@ -88,15 +88,15 @@ impl CelLog {
     /// A [`CelError`] with the record and the byte at which the wrong thing is.
     pub fn parse(file: &[u8]) -> Result<Self, CelError> {
         let (form, texts) = split::split(file)?;
-        let mut records: Vec<Record> = Vec::new();
+        let (mut records, mut last) = (Vec::new(), None);
         for (index, (offset, text)) in texts.into_iter().enumerate() {
             let record = record::parse(index, offset, text)?;
-            let last = records.iter().rev().find_map(|record| record.number);
             if let (Some(last), Some(number)) = (last, record.number)
                 && number <= last
             {
                 return Err(CelError { record: index, offset, fault: CelFault::NumberOrder { last, number } });
             }
+            last = record.number.or(last);
             records.push(record);
         }
         let mut algorithms: Vec<AlgorithmId> = Vec::new();
@@ -146,7 +146,8 @@ impl CelLog {
         if !self.algorithms.contains(&bank.algorithm()) {
             return None;
         }
-        let unknown: Vec<u8> = self.extending().filter(|(_, record)| record.digest(bank).is_none()).map(|(pcr, _)| pcr).collect();
+        let unknown: Vec<u8> =
+            self.extending().filter(|(_, record)| record.digest(bank).is_none()).map(|(pcr, _)| pcr).collect();
         for (pcr, record) in self.extending() {
             let Some(digest) = record.digest(bank) else { continue };
             let value = pcrs.entry(pcr).or_insert_with(|| Replay::first_value(self.startup_locality, bank, pcr));
@@ -205,7 +206,9 @@ impl Record {
 
     /// As an event of a binary log, when it is one.
     fn event(&self) -> Option<Event<'_>> {
-        let (Register::Pcr(pcr), Content::PcClient { kind, data }) = (self.register, &self.content) else { return None };
+        let (Register::Pcr(pcr), Content::PcClient { kind, data }) = (self.register, &self.content) else {
+            return None;
+        };
         let digests = self.digests.iter().map(|(algorithm, digest)| (*algorithm, digest.as_slice())).collect();
         Some(Event { index: self.index, offset: self.offset, pcr: Some(pcr), kind: *kind, digests, data })
     }

@@ -15,6 +15,17 @@ pub enum DataCheck {
     NotOfData,
 }
 
+impl DataCheck {
+    /// As in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Matches => "matches",
+            Self::Differs(_) => "differs",
+            Self::NotOfData => "not-of-data",
+        }
+    }
+}
+
 /// Holds the digests of `event` against its data (PFP 1.05, section 10.4).
 pub fn data(event: &Event<'_>) -> DataCheck {
     let Some(candidates) = measured(event) else { return DataCheck::NotOfData };

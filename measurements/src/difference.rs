@@ -5,7 +5,7 @@ use std::fmt;
 use latchkey_attestation::{Component, PcrSet};
 use serde::Serialize;
 
-use crate::bank::Bank;
+use crate::bank::{AlgorithmId, Bank};
 use crate::event::{Event, EventType};
 use crate::explain::describe;
 use crate::log::EventLog;
@@ -55,46 +55,65 @@ pub fn explain_difference(reference: &EventLog<'_>, reported: &EventLog<'_>, pcr
 /// Only digests are compared: the same thing may be described by other words. The reported log means something only after
 /// [`replay::check`](crate::replay::check).
 pub fn explain_differences(reference: &EventLog<'_>, reported: &EventLog<'_>, pcrs: PcrSet) -> Vec<EventDifference> {
-    let Some(bank) = common_bank(reference, reported) else { return Vec::new() };
-    let mut differences: Vec<_> = pcrs.iter().filter_map(|pcr| first(reference, reported, pcr, bank)).collect();
+    let bank = common_bank(reference.algorithms(), reported.algorithms());
+    bank.map_or_else(Vec::new, |bank| differences(reference.events(), reported.events(), pcrs, bank))
+}
+
+/// What extends a PCR: an event of some kind of log.
+pub(crate) trait Extension {
+    /// The PCR, unless it only informs.
+    fn extends(&self) -> Option<u8>;
+    /// The digest that `bank` was extended with.
+    fn digest(&self, bank: Bank) -> Option<&[u8]>;
+    /// For people, with the digest in `bank`.
+    fn summary(&self, bank: Bank) -> EventSummary;
+}
+
+/// The bank that is quoted, or else the best that both have.
+pub(crate) fn common_bank(one: &[AlgorithmId], other: &[AlgorithmId]) -> Option<Bank> {
+    let both = |bank: &Bank| [one, other].iter().all(|list| list.contains(&bank.algorithm()));
+    [Bank::Sha256, Bank::Sha384, Bank::Sha512, Bank::Sha1].into_iter().find(both)
+}
+
+/// The first difference of each of these PCRs, in the order of what was reported.
+pub(crate) fn differences<E: Extension>(expected: &[E], got: &[E], pcrs: PcrSet, bank: Bank) -> Vec<EventDifference> {
+    let mut differences: Vec<_> = pcrs.iter().filter_map(|pcr| first(expected, got, pcr, bank)).collect();
     differences.sort_by_key(|difference| difference.got.as_ref().map_or(usize::MAX, |event| event.index));
     differences
 }
 
-/// The bank that is quoted, or else the best that both have.
-fn common_bank(one: &EventLog<'_>, other: &EventLog<'_>) -> Option<Bank> {
-    let both = |bank: &Bank| one.banks().any(|b| b == *bank) && other.banks().any(|b| b == *bank);
-    [Bank::Sha256, Bank::Sha384, Bank::Sha512, Bank::Sha1].into_iter().find(both)
-}
-
-fn first(reference: &EventLog<'_>, reported: &EventLog<'_>, pcr: u8, bank: Bank) -> Option<EventDifference> {
-    let mut expected = extending(reference, pcr);
-    let mut got = extending(reported, pcr);
+fn first<E: Extension>(expected: &[E], got: &[E], pcr: u8, bank: Bank) -> Option<EventDifference> {
+    let of_pcr = |event: &&E| event.extends() == Some(pcr);
+    let (mut expected, mut got) = (expected.iter().filter(of_pcr), got.iter().filter(of_pcr));
     loop {
         let (expected, got) = (expected.next(), got.next());
         if expected.is_none() && got.is_none() {
             return None;
         }
-        let digest = |event: Option<&Event<'_>>| event.and_then(|event| event.digest(bank)).map(<[u8]>::to_vec);
+        let digest = |event: Option<&E>| event.and_then(|event| event.digest(bank)).map(<[u8]>::to_vec);
         if digest(expected) != digest(got) {
-            let summary = |event: &Event<'_>| EventSummary::of(event, bank);
+            let summary = |event: &E| event.summary(bank);
             let component = Component::of(pcr);
             return Some(EventDifference { pcr, component, expected: expected.map(summary), got: got.map(summary) });
         }
     }
 }
 
-fn extending<'a, 'log>(log: &'a EventLog<'log>, pcr: u8) -> impl Iterator<Item = &'a Event<'log>> {
-    log.events().iter().filter(move |event| event.extends() == Some(pcr))
-}
+impl Extension for Event<'_> {
+    fn extends(&self) -> Option<u8> {
+        Event::extends(self)
+    }
 
-impl EventSummary {
-    fn of(event: &Event<'_>, bank: Bank) -> Self {
-        Self {
-            index: event.index,
-            kind: event.kind.to_string(),
-            description: describe(event),
-            digest: event.digest(bank).map(hex::encode).unwrap_or_default(),
+    fn digest(&self, bank: Bank) -> Option<&[u8]> {
+        Event::digest(self, bank)
+    }
+
+    fn summary(&self, bank: Bank) -> EventSummary {
+        EventSummary {
+            index: self.index,
+            kind: self.kind.to_string(),
+            description: describe(self),
+            digest: Event::digest(self, bank).map(hex::encode).unwrap_or_default(),
         }
     }
 }

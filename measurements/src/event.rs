@@ -49,6 +49,14 @@ macro_rules! event_types {
                     _ => None,
                 }
             }
+
+            /// The type that the specification calls so.
+            pub fn of_name(name: &str) -> Option<Self> {
+                match name {
+                    $($text => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
         }
     };
 }

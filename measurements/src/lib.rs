@@ -10,12 +10,15 @@
 //! 6. [`signing`] signs manifests as minisign does.
 //! 7. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
 //! 8. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
+//! 7. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
+//! 8. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
 #![forbid(unsafe_code)]
 
 pub mod bank;
+pub mod cel;
 pub mod check;
 pub mod difference;
 pub mod error;

@@ -10,6 +10,7 @@ use crate::event::{Event, EventType};
 use bytes::Bytes;
 
 pub use header::SpecId;
+pub(crate) use locality::find as startup_locality;
 
 /// An event log, well-formed and nothing more.
 #[derive(Debug, Clone, PartialEq, Eq)]

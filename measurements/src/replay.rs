@@ -27,10 +27,24 @@ impl Replay {
         let mut pcrs = BTreeMap::new();
         for event in log.events() {
             let (Some(pcr), Some(digest)) = (event.extends(), event.digest(bank)) else { continue };
-            let value = pcrs.entry(pcr).or_insert_with(|| first_value(log, bank, pcr));
+            let value = pcrs.entry(pcr).or_insert_with(|| Self::first_value(log.startup_locality(), bank, pcr));
             *value = bank.digest(&[value, digest]);
         }
         Some(Self { bank, pcrs })
+    }
+
+    /// PCRs that another kind of log replays to.
+    pub(crate) fn of_values(bank: Bank, pcrs: BTreeMap<u8, Vec<u8>>) -> Self {
+        Self { bank, pcrs }
+    }
+
+    /// What a PCR has before its first event.
+    pub(crate) fn first_value(startup_locality: Option<u8>, bank: Bank, pcr: u8) -> Vec<u8> {
+        let mut value = vec![0; bank.digest_size()];
+        if let (0, Some(locality), Some(last)) = (pcr, startup_locality, value.last_mut()) {
+            *last = locality;
+        }
+        value
     }
 
     /// The bank.
@@ -49,14 +63,6 @@ impl Replay {
     }
 }
 
-fn first_value(log: &EventLog<'_>, bank: Bank, pcr: u8) -> Vec<u8> {
-    let mut value = vec![0; bank.digest_size()];
-    if let (0, Some(locality), Some(last)) = (pcr, log.startup_locality(), value.last_mut()) {
-        *last = locality;
-    }
-    value
-}
-
 /// The PCRs that a firmware log accounts for. Not among them: 10, which the kernel extends by itself (IMA), 15, the node
 /// lock, and what a dynamic launch or an application extends (16 to 23).
 pub fn firmware_pcrs() -> PcrSet {
@@ -70,7 +76,7 @@ pub fn firmware_pcrs() -> PcrSet {
 /// [`NotReplayed`]: the log belongs to another boot, or was altered. It then says nothing.
 pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<(), NotReplayed> {
     let replay = Replay::of(log, Bank::Sha256).ok_or(NotReplayed::NoSha256)?;
-    let untouched = |pcr| first_value(log, Bank::Sha256, pcr);
+    let untouched = |pcr| Replay::first_value(log.startup_locality(), Bank::Sha256, pcr);
     for pcr in which.intersection(quoted.set()).iter() {
         let Some(value) = quoted.value(pcr) else { continue };
         let replayed = replay.value(pcr).map_or_else(|| untouched(pcr), <[u8]>::to_vec);

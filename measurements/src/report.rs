@@ -7,7 +7,7 @@ use latchkey_attestation::PcrSet;
 use serde::Serialize;
 
 use crate::bank::Bank;
-use crate::check::{self, DataCheck};
+use crate::check;
 use crate::event::Event;
 use crate::explain::describe;
 use crate::log::{EventLog, Format};
@@ -16,7 +16,7 @@ use crate::replay::Replay;
 /// What `latchkey measure log` shows: all events, and the PCRs of every bank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// `crypto-agile` or `sha1`.
+    /// `crypto-agile` or `sha1`; of a canonical log, `cel-json` or `cel-json-seq`.
     pub format: &'static str,
     /// The banks of the log, replayable or not.
     pub banks: Vec<String>,
@@ -100,7 +100,7 @@ impl Report {
         let width = self.events.iter().map(|event| event.kind.len()).max().unwrap_or(0);
         for event in &self.events {
             let pcr = event.pcr.map_or_else(|| "-".to_owned(), |pcr| pcr.to_string());
-            let flag = if event.data == DIFFERS { "  (its digest is not that of its data)" } else { "" };
+            let flag = if event.is_flagged() { "  (its digest is not that of its data)" } else { "" };
             // Writing to a String cannot fail.
             let _ =
                 writeln!(text, "{:>4}  PCR {pcr:>2}  {:width$}  {}{flag}", event.index, event.kind, event.description);
@@ -116,11 +116,16 @@ impl Report {
 
     /// Events whose digests are not those of their data, though they must be.
     pub fn flagged(&self) -> impl Iterator<Item = &EventReport> {
-        self.events.iter().filter(|event| event.data == DIFFERS)
+        self.events.iter().filter(|event| event.is_flagged())
     }
 }
 
 impl EventReport {
+    /// Whether its digests are not those of its data, though they must be.
+    fn is_flagged(&self) -> bool {
+        self.data == "differs"
+    }
+
     fn of(event: &Event<'_>) -> Self {
         Self {
             index: event.index,
@@ -130,13 +135,7 @@ impl EventReport {
             digests: event.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
             size: event.data.len(),
             description: describe(event),
-            data: match check::data(event) {
-                DataCheck::Matches => "matches",
-                DataCheck::Differs(_) => DIFFERS,
-                DataCheck::NotOfData => "not-of-data",
-            },
+            data: check::data(event).as_str(),
         }
     }
 }
-
-const DIFFERS: &str = "differs";

@@ -37,7 +37,7 @@ fn sequence(file: &[u8]) -> Result<Vec<Text<'_>>, CelError> {
     while offset < file.len() {
         let fault = |fault| CelError { record: records.len(), offset, fault };
         let after = file.get(offset..).unwrap_or_default();
-        let Some((RECORD_SEPARATOR, text)) = after.split_first() else { return Err(fault(CelFault::Stray)) };
+        let Some((&RECORD_SEPARATOR, text)) = after.split_first() else { return Err(fault(CelFault::Stray)) };
         let end = text.iter().position(|&byte| byte == RECORD_SEPARATOR).unwrap_or(text.len());
         let text = text.get(..end).unwrap_or_default();
         if text.last() != Some(&b'\n') {

@@ -7,7 +7,7 @@ use crate::event::{Event, EventType};
 const SIGNATURE: &[u8; 16] = b"StartupLocality\0";
 
 /// The startup locality, if the log states one, before anything was measured into PCR 0.
-pub(super) fn find(events: &[Event<'_>]) -> Result<Option<u8>, LogError> {
+pub(crate) fn find(events: &[Event<'_>]) -> Result<Option<u8>, LogError> {
     let mut locality = None;
     let mut begun = false;
     for event in events {
