@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use latchkey_image::Uki;
+use latchkey_image::{Built, Image, Source, Uki};
 use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, ModuleTree, Wanted};
 
 use crate::error::{HarnessError, io_error};
@@ -73,6 +73,19 @@ impl BootImage {
         Ok(initramfs.build(0)?)
     }
 
+    /// Builds a whole disk from it and a root (a folder or a file system) into `folder`.
+    pub fn disk(&self, folder: &Path, name: &str, version: &str, root: &Path) -> Result<Built, HarnessError> {
+        let kernel = Kernel::provision()?;
+        let version = version.parse().map_err(|_| HarnessError::Unusable(format!("no version: {version}")))?;
+        let (kernel_image, agent) = (Source::File(kernel.image), Source::Bytes(self.init.clone()));
+        let mut image = Image::new(name, version, kernel_image, kernel.modules, agent, root);
+        image.initramfs_files.clone_from(&self.files);
+        image.stub = Source::File(stub()?);
+        image.command_line.clone_from(&self.command_line);
+        image.os_release = Some(Source::Bytes(self.os_release.clone().into_bytes()));
+        Ok(image.build(folder, &mut |_| {})?)
+    }
+
     /// Writes the image to the file `name` in the run's directory.
     pub fn build(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
         let kernel = Kernel::provision()?;
@@ -87,6 +100,12 @@ impl BootImage {
         };
         run.write(name, image.build()?)
     }
+}
+
+/// What predictions call a machine that boots a disk with this firmware, Secure Boot off. `-kernel` behind it: handed over
+/// by QEMU. `LATCHKEY_MACHINE` names another, for another `LATCHKEY_FIRMWARE`.
+pub fn machine_type() -> String {
+    std::env::var("LATCHKEY_MACHINE").unwrap_or_else(|_| "debian-12-ovmf".into())
 }
 
 /// Where the boot stub is.

@@ -53,7 +53,9 @@ pub enum HarnessError {
     /// No initramfs could be built.
     Initramfs(latchkey_initramfs::InitramfsError),
     /// No boot image could be built.
-    Image(latchkey_image::UkiError),
+    Uki(latchkey_image::UkiError),
+    /// No OS image could be built.
+    Image(latchkey_image::ImageError),
     /// No disk could be laid out.
     Disk(latchkey_image::gpt::GptError),
 }
@@ -74,7 +76,8 @@ impl fmt::Display for HarnessError {
             }
             Self::Unusable(what) => f.write_str(what),
             Self::Initramfs(error) => write!(f, "initramfs: {error}"),
-            Self::Image(error) => write!(f, "unified kernel image: {error}"),
+            Self::Uki(error) => write!(f, "unified kernel image: {error}"),
+            Self::Image(error) => write!(f, "OS image: {error}"),
             Self::Disk(error) => error.fmt(f),
         }
     }
@@ -97,6 +100,12 @@ impl From<latchkey_initramfs::InitramfsError> for HarnessError {
 
 impl From<latchkey_image::UkiError> for HarnessError {
     fn from(error: latchkey_image::UkiError) -> Self {
+        Self::Uki(error)
+    }
+}
+
+impl From<latchkey_image::ImageError> for HarnessError {
+    fn from(error: latchkey_image::ImageError) -> Self {
         Self::Image(error)
     }
 }

@@ -11,23 +11,29 @@ use serde_json::{Value, json};
 
 use crate::bootimage::BootImage;
 use crate::error::{HarnessError, io_error};
-use crate::hardware::Disk;
+use crate::hardware::{Boot, Disk};
 use crate::machine::{HOST, Machine};
+use crate::osimage::OsImage;
 use crate::ports::Port;
-use crate::process::{bound, output};
+use crate::process::output;
 use crate::rootfs::RootFs;
 use crate::run::Run;
 use crate::service::Service;
 use crate::swtpm::{Authority, TpmState};
-use crate::vm::Vm;
 use crate::{build, pki};
 
 /// A step of a boot, even on a machine that compiles at the same time.
 pub const STEP: Duration = Duration::from_mins(3);
 /// Where the agent listens in a node.
-const AGENT_PORT: u16 = 9000;
+pub(crate) const AGENT_PORT: u16 = 9000;
+/// The manifest that the site's policy names, and the image in it.
+pub const MANIFEST: &str = "test-image";
+/// The version of the image that a site begins with.
+pub const VERSION: &str = "1.0.0";
 /// The size of a state disk.
-const DISK: u64 = 64 << 20;
+const STATE_DISK: u64 = 64 << 20;
+/// The size of a disk that holds an image and the state: larger than any image here.
+const WHOLE_DISK: u64 = 256 << 20;
 /// The cluster step of the test nodes: a founder and a joiner write data, a member shows that it is still there.
 const HOOK: &str = r#"#!/bin/sh
 # Called by the agent with init, join or start; reads JSON from stdin; stderr is progress, stdout the result.
@@ -49,11 +55,11 @@ exit 0
 /// Everything but the nodes.
 #[derive(Debug)]
 pub struct Fleet {
-    run: Run,
+    pub(crate) run: Run,
+    pub(crate) programs: Programs,
     authority: Authority,
-    programs: Programs,
-    image: PathBuf,
     root: PathBuf,
+    image: OsImage,
     join_port: Port,
     key_words: String,
     pki: pki::Pki,
@@ -61,8 +67,8 @@ pub struct Fleet {
 }
 
 #[derive(Debug)]
-struct Programs {
-    cli: PathBuf,
+pub(crate) struct Programs {
+    pub(crate) cli: PathBuf,
     join: PathBuf,
     keys: PathBuf,
 }
@@ -76,19 +82,8 @@ pub struct Services {
     pub join: Service,
 }
 
-/// What a command of the operator did.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Exit status; -1 if a signal ended it.
-    pub code: i32,
-    /// Standard output.
-    pub out: String,
-    /// Standard error.
-    pub err: String,
-}
-
 impl Fleet {
-    /// Builds programs, keys, image and root file system.
+    /// Builds programs, keys, image, reference values and policy.
     pub fn new(name: &str) -> Result<Self, HarnessError> {
         Self::with(name, "", "echo OS up")
     }
@@ -114,8 +109,9 @@ impl Fleet {
         let agent_path = build::agent()?;
         let agent = std::fs::read(&agent_path).map_err(io_error("read", &agent_path))?;
         let authority = Authority::new(&run)?;
+        // The authority makes its certificates with the first one it issues.
+        authority.tpm("first")?;
         let join_port = Port::choose()?;
-
         let key = run.file("join-service.key");
         let key_words = output(Command::new(&programs.join).arg("--new-key").arg(&key))?.trim().to_owned();
         let mut os = RootFs::operating_system(agent, then)?.file("/usr/bin/hook", 0o755, HOOK);
@@ -123,31 +119,33 @@ impl Fleet {
             os = os.file(path, 0o755, program);
         }
         let root = os.build(&run, "root.img")?;
-        let mut fleet = Self {
-            pki: pki::Pki::new(&run)?,
-            authority,
-            programs,
-            image: PathBuf::new(),
-            root,
-            join_port,
-            key_words,
-            init_hash: String::new(),
-            run,
-        };
-        fleet.image = fleet.build_image("uki.efi", words)?;
+        let pki = pki::Pki::new(&run)?;
+        let (image, init_hash) = (OsImage::default(), String::new());
+        let mut fleet = Self { run, programs, authority, root, image, join_port, key_words, pki, init_hash };
+        fleet.image = fleet.build_image("image", VERSION, words)?;
+        fleet.trust(&fleet.image.manifest)?;
+        fleet.make_policy()?;
         fleet.make_secrets()?;
         Ok(fleet)
     }
 
-    /// Another boot image of the same agent, with more words on its command line.
-    pub fn build_image(&self, name: &str, words: &str) -> Result<PathBuf, HarnessError> {
+    /// Builds an image of this site: agent, OS and services are the same for all; `words` are more of its command line.
+    /// Everything goes into the folder `name`.
+    pub fn build_image(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
         let service = format!("{HOST}:{}", self.join_port.number());
-        BootImage::agent()?
-            .words("latchkey.root=device:/dev/vdb latchkey.state_disk=device:/dev/vda latchkey.metadata=qemu")
-            .words("latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.ek=auto")
+        let image = BootImage::agent()?
+            .words(
+                "latchkey.metadata=qemu latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.ek=auto",
+            )
             .words(&format!("latchkey.join_service={service} {}", self.key_words))
-            .words(words)
-            .build(&self.run, name)
+            .words(words);
+        OsImage::build(&self.run, name, version, &image, &self.root)
+    }
+
+    /// Takes a manifest as the one that the operator and, later, the cluster go by.
+    pub fn trust(&self, manifest: &Path) -> Result<(), HarnessError> {
+        std::fs::copy(manifest, self.run.file("reference.json")).map_err(io_error("copy", manifest))?;
+        Ok(())
     }
 
     fn make_secrets(&mut self) -> Result<(), HarnessError> {
@@ -167,14 +165,9 @@ impl Fleet {
         &self.run
     }
 
-    /// The boot image of honest nodes.
-    pub fn image(&self) -> &Path {
+    /// The image of honest nodes.
+    pub fn image(&self) -> &OsImage {
         &self.image
-    }
-
-    /// The size of its initramfs in bytes.
-    pub fn initramfs_size(&self) -> Result<usize, HarnessError> {
-        Ok(BootImage::agent()?.initramfs(&crate::kernel::Kernel::provision()?)?.len())
     }
 
     /// A path in the run's directory, as text for a command line.
@@ -192,19 +185,27 @@ impl Fleet {
         self.authority.issuer_certificate().display().to_string()
     }
 
-    /// A machine with a TPM of its own and an empty state disk, off.
+    /// A machine with a TPM of its own and an empty state disk, off. It boots the site's image from a disk that it shares
+    /// with others and cannot write to: quick to make, and nothing to break when its power is cut.
     pub fn machine(&self, name: &str) -> Result<Machine, HarnessError> {
-        let tpm = self.authority.tpm(name)?;
-        let disk = self.run.disk(&format!("{name}-state.img"), DISK)?;
-        self.machine_of(name, &self.image, &tpm, &disk)
+        self.machine_of(name, self.image.boot(), &self.tpm(name)?)
     }
 
-    /// A machine made of given parts.
-    pub fn machine_of(&self, name: &str, image: &Path, tpm: &TpmState, disk: &Path) -> Result<Machine, HarnessError> {
-        Machine::new(&self.run, name, image)
+    /// The same, with a given TPM, and booting something else.
+    pub fn machine_of(&self, name: &str, boot: Boot, tpm: &TpmState) -> Result<Machine, HarnessError> {
+        let state = self.run.disk(&format!("{name}-state.img"), STATE_DISK)?;
+        self.bare_machine(name, boot, tpm).map(|machine| machine.disk(Disk::new(&state, "state")))
+    }
+
+    /// A machine whose only disk holds an image, and is larger than it: the state partition has to grow.
+    pub fn machine_with_one_disk(&self, name: &str, image: &OsImage) -> Result<Machine, HarnessError> {
+        let disk = Disk::overlay(&self.run, name, &image.disk, WHOLE_DISK)?;
+        self.bare_machine(name, Boot::Disk(disk), &self.tpm(name)?)
+    }
+
+    fn bare_machine(&self, name: &str, boot: Boot, tpm: &TpmState) -> Result<Machine, HarnessError> {
+        Machine::booting(&self.run, name, boot)
             .tpm(tpm)
-            .disk(Disk::new(disk, "state"))
-            .disk(Disk::new(&self.root, "root").read_only())
             .forward(Port::choose()?, AGENT_PORT)
             .metadata(&json!({"version": 1, "node_name": name, "init_secret_hash": self.init_hash}))
     }
@@ -212,91 +213,6 @@ impl Fleet {
     /// A new TPM with a certificate.
     pub fn tpm(&self, name: &str) -> Result<TpmState, HarnessError> {
         self.authority.tpm(name)
-    }
-
-    /// Runs the operator's command to its end.
-    pub fn cli(&self, arguments: &[&str]) -> Result<Outcome, HarnessError> {
-        let mut command = Command::new(&self.programs.cli);
-        let ran = command.args(arguments).env("NO_COLOR", "1").stdin(std::process::Stdio::null()).output();
-        let ran = ran.map_err(io_error("run", &self.programs.cli))?;
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Outcome { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) })
-    }
-
-    /// Starts the operator's command and leaves it running.
-    pub fn cli_in_background(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
-        let mut command = bound(&self.programs.cli);
-        command.args(arguments).env("NO_COLOR", "1");
-        Service::spawn(&self.run, name, command)
-    }
-
-    /// Trusts the boot of this node: records its measurements and writes the policy that goes with them.
-    pub fn record(&self, node: &Vm) -> Result<(), HarnessError> {
-        let address = address(node);
-        let (root, reference, policy) = (self.ek_root(), self.path("reference.json"), self.path("policy.json"));
-        let intermediate = self.ek_intermediate();
-        let arguments = [
-            "record",
-            &address,
-            "--ek-root",
-            &root,
-            "--ek-intermediate",
-            &intermediate,
-            "--name",
-            "test-image",
-            "--version",
-            "0.1.0",
-            "--out",
-            &reference,
-            "--policy-out",
-            &policy,
-        ];
-        self.cli(&arguments)?.success("record")?;
-        Ok(())
-    }
-
-    /// The arguments of `latchkey init` for a node.
-    pub fn init_arguments(&self, node: &Vm) -> Vec<String> {
-        let mut arguments: Vec<String> =
-            ["init", &address(node), "--name", "test", "--output", "json"].map(Into::into).into();
-        for (flag, file) in [
-            ("--cluster", "cluster"),
-            ("--master-secret", "master.json"),
-            ("--init-secret", "init.secret"),
-            ("--policy", "policy.json"),
-            ("--reference", "reference.json"),
-            ("--admin-config", "admin.conf"),
-        ] {
-            arguments.extend([flag.to_owned(), self.path(file)]);
-        }
-        arguments
-    }
-
-    /// Initialises the cluster with this node as its first.
-    pub fn init(&self, node: &Vm) -> Result<Outcome, HarnessError> {
-        let arguments = self.init_arguments(node);
-        self.cli(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-    }
-
-    /// Pushes the key of a node's disk.
-    pub fn recover(&self, node: &Vm, master: &str) -> Result<Outcome, HarnessError> {
-        let (address, cluster, policy) = (address(node), self.path("cluster"), self.path("policy.json"));
-        let reference = self.path("reference.json");
-        let arguments = [
-            "recover",
-            &address,
-            "--cluster",
-            &cluster,
-            "--master-secret",
-            master,
-            "--policy",
-            &policy,
-            "--reference",
-            &reference,
-            "--output",
-            "json",
-        ];
-        self.cli(&arguments)
     }
 
     /// Starts key service and join service for the cluster folder.
@@ -345,27 +261,6 @@ impl Fleet {
         let arguments = ["--config", &path.display().to_string()];
         Service::start(&self.run, "join-service", &self.programs.join, &arguments, "READY")
     }
-}
-
-impl Outcome {
-    /// Itself, if the command succeeded.
-    pub fn success(self, what: &str) -> Result<Self, HarnessError> {
-        if self.code == 0 {
-            return Ok(self);
-        }
-        let output = format!("status {}\n{}{}", self.code, self.out, self.err);
-        Err(HarnessError::Command { command: format!("latchkey {what}"), output })
-    }
-
-    /// Standard output as JSON; `null` if it is none.
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.out).unwrap_or(Value::Null)
-    }
-}
-
-/// Where the node's agent is reached, as text for a command line.
-pub fn address(node: &Vm) -> String {
-    node.address(AGENT_PORT).map(|address| address.to_string()).unwrap_or_default()
 }
 
 /// What a service says it listens on: `READY listen=ADDRESS admin=ADDRESS`.

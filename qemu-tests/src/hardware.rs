@@ -30,7 +30,7 @@ pub enum Firmware {
 impl Firmware {
     /// Flash for the machine `name`, its variables as they leave the factory.
     pub fn flash(run: &Run, name: &str) -> Result<Self, HarnessError> {
-        Ok(Self::Flash(copy(&beside(VARIABLES)?, run, name)?))
+        Ok(Self::Flash(copy(&variables()?, run, name)?))
     }
 
     /// Flash with Secure Boot for the machine `name`, its variables a copy of `variables`.
@@ -61,12 +61,17 @@ impl Firmware {
     }
 }
 
-fn one_file() -> Result<PathBuf, HarnessError> {
+/// The variables of flash as they leave the factory: no key is enrolled.
+pub fn variables() -> Result<PathBuf, HarnessError> {
+    beside(VARIABLES)
+}
+
+pub(crate) fn one_file() -> Result<PathBuf, HarnessError> {
     std::env::var_os("LATCHKEY_FIRMWARE").map_or_else(|| crate::doctor::need(ONE_FILE), |path| Ok(path.into()))
 }
 
 /// Debian's package has `/usr/share/ovmf/OVMF.fd` and `/usr/share/OVMF/`.
-fn beside(name: &str) -> Result<PathBuf, HarnessError> {
+pub(crate) fn beside(name: &str) -> Result<PathBuf, HarnessError> {
     let one_file = one_file()?;
     let share = one_file.parent().and_then(Path::parent).unwrap_or(&one_file);
     crate::doctor::need(&share.join("OVMF").join(name).display().to_string())

@@ -3,8 +3,8 @@
 
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
-use latchkey_qemu_tests::fleet::{Fleet, Outcome, STEP, Services};
-use latchkey_qemu_tests::hardware::Boot;
+use latchkey_qemu_tests::fleet::{Fleet, STEP, Services, VERSION};
+use latchkey_qemu_tests::operator::Outcome;
 use latchkey_qemu_tests::vm::Vm;
 
 const WAITS: &str = "waiting on port 9000";
@@ -15,7 +15,6 @@ fn cluster(name: &str, words: &str, then: &str) -> (Fleet, Services, Vm) {
     let fleet = Fleet::with(name, words, then).unwrap();
     let first = fleet.machine("node-1").unwrap().start().unwrap();
     first.expect(WAITS, STEP).unwrap();
-    fleet.record(&first).unwrap();
     fleet.init(&first).unwrap().success("init").unwrap();
     first.expect(MEMBER, STEP).unwrap();
     let services = fleet.services().unwrap();
@@ -100,7 +99,6 @@ echo OS up";
 fn two_nodes(fleet: &Fleet) -> (Services, Vm, Vm) {
     let first = fleet.machine("node-1").unwrap().start().unwrap();
     first.expect(WAITS, STEP).unwrap();
-    fleet.record(&first).unwrap();
     fleet.init(&first).unwrap().success("init").unwrap();
     let services = fleet.services().unwrap();
     let second = joined(fleet, "node-2");
@@ -110,16 +108,16 @@ fn two_nodes(fleet: &Fleet) -> (Services, Vm, Vm) {
 #[test]
 fn an_impostor_with_a_changed_command_line_is_refused_and_both_sides_say_why() {
     let (fleet, services, _first) = cluster("impostor", "", "echo OS up");
-    let image = fleet.build_image("impostor.efi", "latchkey.log=debug").unwrap();
-    let (tpm, disk) = (fleet.tpm("impostor").unwrap(), fleet.run().disk("impostor.img", 64 << 20).unwrap());
-    let impostor = fleet.machine_of("impostor", &image, &tpm, &disk).unwrap().start().unwrap();
+    let image = fleet.build_image("impostor-image", VERSION, "latchkey.log=debug").unwrap();
+    let tpm = fleet.tpm("impostor").unwrap();
+    let impostor = fleet.machine_of("impostor", image.boot(), &tpm).unwrap().start().unwrap();
     impostor.expect("no ticket yet: measurements-refused", STEP).unwrap();
     let line = services.join.console().expect("boot-loader-differs", STEP).unwrap();
     assert!(line.text.contains("PCR 4"), "{}", line.text);
 
     // A known node that boots the impostor's image gets no key of its own disk either.
     let mut second = joined(&fleet, "node-2");
-    second.restart_with(Boot::Image(image)).unwrap();
+    second.restart_with(image.boot()).unwrap();
     second.expect("no ticket yet: measurements-refused", STEP).unwrap();
     assert!(!second.console().contains("open-disk: begin"));
 }
@@ -207,7 +205,6 @@ fn init_refuses_a_wrong_secret_and_a_second_operator_and_survives_a_power_cut() 
     let fleet = Fleet::new("operators").unwrap();
     let mut node = fleet.machine("node-1").unwrap().start().unwrap();
     node.expect(WAITS, STEP).unwrap();
-    fleet.record(&node).unwrap();
 
     // Somebody who does not know the init secret.
     fleet.cli(&["init-secret", "--out", &fleet.path("guess.secret")]).unwrap().success("init-secret").unwrap();
@@ -242,7 +239,6 @@ fn init_refuses_a_wrong_secret_and_a_second_operator_and_survives_a_power_cut() 
     let fleet = Fleet::new("resume").unwrap();
     let mut node_b = fleet.machine("node-1").unwrap().start().unwrap();
     node_b.expect(WAITS, STEP).unwrap();
-    fleet.record(&node_b).unwrap();
     let init = fleet.cli_in_background("init", &strs(&fleet.init_arguments(&node_b))).unwrap();
     node_b.expect("cluster-step: begin", STEP).unwrap();
     node_b.restart().unwrap();
@@ -279,7 +275,6 @@ fn a_failed_cluster_step_gives_the_disk_back_and_stops_after_three_attempts() {
     let fleet = Fleet::with("failing", "test.fail=1", "echo OS up").unwrap();
     let mut node = fleet.machine("node-1").unwrap().start().unwrap();
     node.expect(WAITS, STEP).unwrap();
-    fleet.record(&node).unwrap();
     for attempt in 1..=3 {
         let failed = fleet.init(&node).unwrap();
         assert_ne!(failed.code, 0);

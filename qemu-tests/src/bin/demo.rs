@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchkey_qemu_tests::HarnessError;
 use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::{Board, Boot};
-use latchkey_qemu_tests::fleet::{Fleet, STEP};
+use latchkey_qemu_tests::fleet::{Fleet, STEP, VERSION};
 use latchkey_qemu_tests::vm::Vm;
 use latchkey_qemu_tests::{build, doctor};
 use serde_json::json;
@@ -50,9 +50,6 @@ fn play(json: bool) -> Result<(), HarnessError> {
     board.story(&format!("A machine with a TPM and an empty disk is switched on ({accelerator:?})."));
     let mut first = on(&fleet, &board, "node-1")?;
     first.expect("init: waiting", STEP)?;
-    board.story("node-1 waits. Its boot is trusted: its measurements become the reference values (source: recorded).");
-    fleet.record(&first)?;
-
     board.story("latchkey init: the operator verifies node-1 and makes it the first of a cluster.");
     fleet.init(&first)?.success("init")?;
     board.story("The cluster stands. Key service and join service start; node-2 is switched on and joins by itself.");
@@ -70,9 +67,8 @@ fn play(json: bool) -> Result<(), HarnessError> {
         return Err(HarnessError::Unusable(format!("node-2 wrote {written} and reads {read}")));
     }
     board.story("node-2 is back, its data intact. An impostor boots the same initramfs with another command line.");
-    let image = fleet.build_image("impostor.efi", "latchkey.log=debug")?;
-    let (tpm, disk) = (fleet.tpm("impostor")?, fleet.run().disk("impostor.img", 64 << 20)?);
-    let mut impostor = fleet.machine_of("impostor", &image, &tpm, &disk)?.start()?;
+    let image = fleet.build_image("impostor-image", VERSION, "latchkey.log=debug")?;
+    let mut impostor = fleet.machine_of("impostor", image.boot(), &fleet.tpm("impostor")?)?.start()?;
     board.watch("impostor", "impostor", impostor.console());
     impostor.expect("no ticket yet: measurements-refused", STEP)?;
     let why = services.join.console().expect("boot-loader-differs", Duration::from_secs(20))?.text;
@@ -101,8 +97,8 @@ fn data(node: &Vm, step: &str) -> Result<String, HarnessError> {
 
 fn close(fleet: &Fleet, boots: &[Boot], why: &str, data: &str, took: Duration, json: bool) -> Result<(), HarnessError> {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    let (agent, image) = (size(&build::agent()?), size(fleet.image()));
-    let initramfs = fleet.initramfs_size()?;
+    let (agent, image) = (size(&build::agent()?), size(&fleet.image().uki));
+    let initramfs = fleet.image().initramfs;
     let reason = reason(why);
     if json {
         let boots: Vec<_> = boots

@@ -1,0 +1,113 @@
+//! What the operator of a site does, with the real command line.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::error::{HarnessError, io_error};
+use crate::fleet::{AGENT_PORT, Fleet, MANIFEST};
+use crate::process::bound;
+use crate::service::Service;
+use crate::vm::Vm;
+
+/// What a command of the operator did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Exit status; -1 if a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Fleet {
+    /// Runs the operator's command to its end.
+    pub fn cli(&self, arguments: &[&str]) -> Result<Outcome, HarnessError> {
+        let mut command = Command::new(&self.programs.cli);
+        let ran = command.args(arguments).env("NO_COLOR", "1").stdin(std::process::Stdio::null()).output();
+        let ran = ran.map_err(io_error("run", &self.programs.cli))?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Outcome { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) })
+    }
+
+    /// Starts the operator's command and leaves it running.
+    pub fn cli_in_background(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
+        let mut command = bound(&self.programs.cli);
+        command.args(arguments).env("NO_COLOR", "1");
+        Service::spawn(&self.run, name, command)
+    }
+
+    /// Writes the policy: TPMs of the authority, and whatever image the manifest has.
+    pub(crate) fn make_policy(&self) -> Result<(), HarnessError> {
+        let (out, root, intermediate) = (self.path("policy.json"), self.ek_root(), self.ek_intermediate());
+        let arguments = ["policy", "new", "--ek-root", &root, "--ek-intermediate", &intermediate];
+        let manifest = ["--manifest", MANIFEST, "--unsigned", "--out", &out];
+        self.cli(&[&arguments[..], &manifest].concat())?.success("policy new")?;
+        Ok(())
+    }
+
+    /// Trusts the boot of this node: records its measurements as `recorded.json`, and writes `recorded-policy.json`, the
+    /// policy that goes with them.
+    pub fn record(&self, node: &Vm) -> Result<(), HarnessError> {
+        let (address, root, intermediate) = (address(node), self.ek_root(), self.ek_intermediate());
+        let (reference, policy) = (self.path("recorded.json"), self.path("recorded-policy.json"));
+        let trust = ["record", &address, "--ek-root", &root, "--ek-intermediate", &intermediate];
+        let image = ["--name", "recorded", "--version", "0.1.0", "--out", &reference, "--policy-out", &policy];
+        self.cli(&[&trust[..], &image].concat())?.success("record")?;
+        Ok(())
+    }
+
+    /// The arguments of `latchkey init` for a node.
+    pub fn init_arguments(&self, node: &Vm) -> Vec<String> {
+        let mut arguments: Vec<String> =
+            ["init", &address(node), "--name", "test", "--output", "json"].map(Into::into).into();
+        for (flag, file) in [
+            ("--cluster", "cluster"),
+            ("--master-secret", "master.json"),
+            ("--init-secret", "init.secret"),
+            ("--policy", "policy.json"),
+            ("--reference", "reference.json"),
+            ("--admin-config", "admin.conf"),
+        ] {
+            arguments.extend([flag.to_owned(), self.path(file)]);
+        }
+        arguments
+    }
+
+    /// Initialises the cluster with this node as its first.
+    pub fn init(&self, node: &Vm) -> Result<Outcome, HarnessError> {
+        let arguments = self.init_arguments(node);
+        self.cli(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// Pushes the key of a node's disk.
+    pub fn recover(&self, node: &Vm, master: &str) -> Result<Outcome, HarnessError> {
+        let (address, cluster, policy) = (address(node), self.path("cluster"), self.path("policy.json"));
+        let reference = self.path("reference.json");
+        let node = ["recover", &address, "--cluster", &cluster, "--master-secret", master];
+        let trust = ["--policy", &policy, "--reference", &reference, "--output", "json"];
+        self.cli(&[&node[..], &trust].concat())
+    }
+}
+
+impl Outcome {
+    /// Itself, if the command succeeded.
+    pub fn success(self, what: &str) -> Result<Self, HarnessError> {
+        if self.code == 0 {
+            return Ok(self);
+        }
+        let output = format!("status {}\n{}{}", self.code, self.out, self.err);
+        Err(HarnessError::Command { command: format!("latchkey {what}"), output })
+    }
+
+    /// Standard output as JSON; `null` if it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or(Value::Null)
+    }
+}
+
+/// Where the node's agent is reached, as text for a command line.
+pub fn address(node: &Vm) -> String {
+    node.address(AGENT_PORT).map(|address| address.to_string()).unwrap_or_default()
+}
