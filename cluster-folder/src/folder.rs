@@ -3,11 +3,11 @@
 use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::ClusterFile;
 use crate::enrolment::Enrolment;
-use crate::error::{FolderError, Malformed};
+use crate::error::FolderError;
 use crate::record::NodeRecord;
+use crate::trust::signature_of;
 use crate::writer::{self, Writer, check_file_name};
-use latchkey_attestation::reference::Signature;
-use latchkey_attestation::{EkDigest, ManifestFile, Policy, ReferenceValues, References, Refusal};
+use latchkey_attestation::EkDigest;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -16,16 +16,15 @@ pub const MAX_PAYLOAD: usize = 64 * 1024;
 /// Far more than a record with all its disks.
 const MAX_RECORD: usize = 64 * 1024;
 /// Policy, reference values, enrolment: what the attestation crate reads.
-const MAX_CONFIG: usize = 1024 * 1024;
-/// Reference manifests.
-const MAX_MANIFESTS: usize = 64;
+pub(crate) const MAX_CONFIG: usize = 1024 * 1024;
 
 pub(crate) const CLUSTER: &str = "cluster.json";
+pub(crate) const EDITIONS: &str = "editions.json";
 pub(crate) const NODES: &str = "nodes";
+pub(crate) const POLICY: &str = "policy.json";
+pub(crate) const REFERENCE: &str = "reference.json";
+pub(crate) const REFERENCES: &str = "references";
 const ENROLMENT: &str = "enrolment.json";
-const POLICY: &str = "policy.json";
-const REFERENCE: &str = "reference.json";
-const REFERENCES: &str = "references";
 const PAYLOAD: &str = "payload";
 const LOCK: &str = ".lock";
 
@@ -117,36 +116,6 @@ impl Folder {
         Enrolment::parse(&atomic::read(&path, MAX_CONFIG)?).map_err(FolderError::malformed(&path))
     }
 
-    /// The attestation policy.
-    ///
-    /// # Errors
-    /// [`FolderError`], also when there is none.
-    pub fn policy(&self) -> Result<Policy, FolderError> {
-        let path = self.0.join(POLICY);
-        let policy = Policy::from_json(&atomic::read(&path, MAX_CONFIG)?);
-        policy.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))
-    }
-
-    /// All reference manifests, each signed as the policy demands, and all that the policy names.
-    ///
-    /// # Errors
-    /// [`FolderError`].
-    pub fn references(&self, policy: &Policy) -> Result<References, FolderError> {
-        let mut found = Vec::new();
-        for path in self.manifest_paths()? {
-            let json = match optional(atomic::read(&path, MAX_CONFIG))? {
-                None if path.ends_with(REFERENCE) => continue,
-                None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
-                Some(json) => json,
-            };
-            let signature = optional(atomic::read(&signature_of(&path), Signature::MAX))?;
-            let manifest = ManifestFile::new(json, signature).under(policy);
-            found.push(manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?);
-        }
-        let fault = |refusal: Refusal| FolderError::malformed(&self.0.join(POLICY))(refusal.into());
-        References::new(policy, found).map_err(fault)
-    }
-
     /// Opaque bytes for the nodes' cluster step; empty when there are none.
     ///
     /// # Errors
@@ -230,24 +199,6 @@ impl Folder {
         atomic::write(&self.0, ENROLMENT, json.as_bytes(), Existing::Replace)
     }
 
-    /// Writes a policy that was checked; durable when this returns.
-    ///
-    /// # Errors
-    /// [`FolderError`].
-    pub fn write_policy(&self, json: &str) -> Result<(), FolderError> {
-        let path = self.0.join(POLICY);
-        Policy::from_json(json.as_bytes()).map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?;
-        atomic::write(&self.0, POLICY, json.as_bytes(), Existing::Replace)
-    }
-
-    /// Writes reference values as `reference.json`; durable when this returns.
-    ///
-    /// # Errors
-    /// [`FolderError`].
-    pub fn write_reference(&self, values: &ReferenceValues) -> Result<(), FolderError> {
-        atomic::write(&self.0, REFERENCE, values.to_json().as_bytes(), Existing::Replace)
-    }
-
     fn record_in(&self, name: &str) -> Result<NodeRecord, FolderError> {
         let path = self.nodes_path().join(name);
         let record = NodeRecord::parse(&atomic::read(&path, MAX_RECORD)?).and_then(|record| {
@@ -255,30 +206,6 @@ impl Folder {
             Ok(record)
         });
         record.map_err(FolderError::malformed(&path))
-    }
-
-    fn manifest_paths(&self) -> Result<Vec<PathBuf>, FolderError> {
-        let folder = self.references_path();
-        let mut paths = vec![self.0.join(REFERENCE)];
-        match fs::read_dir(&folder) {
-            Ok(entries) => {
-                for entry in entries {
-                    let path = entry.map_err(FolderError::io("list", &folder))?.path();
-                    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-                    if path.extension().is_some_and(|extension| extension == "json") && !hidden {
-                        paths.push(path);
-                    }
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(FolderError::io("list", &folder)(error)),
-        }
-        if paths.len() > MAX_MANIFESTS {
-            let fault = Malformed::Rule(format!("more than {MAX_MANIFESTS} reference manifests"));
-            return Err(FolderError::malformed(&folder)(fault));
-        }
-        paths.sort();
-        Ok(paths)
     }
 }
 
@@ -289,19 +216,12 @@ fn give_to_owner_of(folder: &Path, nodes: &Path) {
     }
 }
 
-/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
-fn signature_of(manifest: &Path) -> PathBuf {
-    let mut name = manifest.as_os_str().to_owned();
-    name.push(".minisig");
-    name.into()
-}
-
 /// Whether a file in `nodes/` of this name is a record, well-formed or not.
 fn is_record(name: &str) -> bool {
     name.strip_suffix(".json").is_some() && !name.starts_with(TEMPORARY)
 }
 
-fn optional<T>(read: Result<T, FolderError>) -> Result<Option<T>, FolderError> {
+pub(crate) fn optional<T>(read: Result<T, FolderError>) -> Result<Option<T>, FolderError> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_absent() => Ok(None),

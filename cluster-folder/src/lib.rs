@@ -7,6 +7,7 @@
 //!   policy.json          what evidence must show                             (latchkey_attestation::Policy)
 //!   reference.json       reference values, and more of them in references/*.json      (…::ReferenceValues)
 //!   *.json.minisig       signatures of these, where the policy demands them                (…::reference::Signature)
+//!   editions.json        the newest edition of each manifest that was accepted here: none older is, ever
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
 //!   .lock                held while records are written; counts the writes                                (Writer)
@@ -17,11 +18,13 @@
 
 mod atomic;
 mod cluster;
+mod editions;
 mod enrolment;
 mod error;
 mod folder;
 mod name;
 mod record;
+mod trust;
 mod writer;
 
 pub use cluster::ClusterFile;

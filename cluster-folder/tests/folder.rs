@@ -1,7 +1,8 @@
 //! Files as operators, crashes and other programs leave them.
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference};
+use latchkey_attestation::{AuthenticManifest, Digest, EkDigest, Policy, ReasonCode, ReferenceValues, References};
 use latchkey_cluster_folder::{
     ClusterFile, Enrolment, Folder, FolderError, MAX_PAYLOAD, Malformed, NodeRecord, Part, Role,
 };
@@ -180,7 +181,7 @@ proptest! {
     #[test]
     fn any_bytes_in_any_file_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let (files, folder) = folder();
-        for name in ["cluster.json", "enrolment.json", "policy.json", "reference.json"] {
+        for name in ["cluster.json", "enrolment.json", "policy.json", "reference.json", "editions.json"] {
             fs::write(files.path().join(name), &bytes).unwrap();
         }
         fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &bytes).unwrap();
@@ -198,5 +199,86 @@ proptest! {
         if let Ok(Some(record)) = folder.record(&ek(1)) {
             prop_assert_eq!(record.ek_sha256, ek(1));
         }
+    }
+}
+
+fn manifest(name: &str, serial: u64, image: &str) -> AuthenticManifest {
+    let manifest = ManifestName::new(name).unwrap();
+    let about = Description { manifest, serial, image, version: "1.0.0".parse().unwrap(), by: "a test", at: None };
+    let value = Digest([7; 32]);
+    let origin = Origin { products: [("image.raw".to_owned(), value)].into(), ..Origin::default() };
+    let machine = Machine::new("test", [(11, Reference::enforced(value))].into());
+    AuthenticManifest::local(ReferenceValues::predicted(&about, origin, vec![machine]).unwrap())
+}
+
+fn references(manifests: &[AuthenticManifest]) -> References {
+    let rule = |manifest: &AuthenticManifest| {
+        let name = manifest.values().name();
+        serde_json::json!({"manifest": name, "minimum_version": "0.0.0", "unsigned": "trust-local-file"})
+    };
+    let policy = serde_json::json!({
+        "version": 2, "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek(1)]}], "lock": "pcr-15",
+        "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []},
+        "references": manifests.iter().map(rule).collect::<Vec<_>>(),
+    });
+    References::new(&Policy::from_json(policy.to_string().as_bytes()).unwrap(), manifests.to_vec()).unwrap()
+}
+
+fn code(error: &FolderError) -> Option<ReasonCode> {
+    match error {
+        FolderError::Malformed { fault: Malformed::Attestation(refusal), .. } => Some(refusal.code()),
+        _ => None,
+    }
+}
+
+#[test]
+fn no_edition_older_than_one_that_was_accepted_is_accepted_again() {
+    let (files, folder) = folder();
+    let accept = |manifests: &[AuthenticManifest]| folder.remember(&references(manifests), 1_800_000_000);
+    accept(&[manifest("edge", 5, "edge"), manifest("bench", 1, "bench")]).unwrap();
+    accept(&[manifest("edge", 5, "edge")]).unwrap();
+    let older = accept(&[manifest("edge", 4, "edge")]).unwrap_err();
+    assert_eq!(code(&older), Some(ReasonCode::ReferenceRolledBack));
+    let other = accept(&[manifest("edge", 5, "other")]).unwrap_err();
+    assert_eq!(code(&other), Some(ReasonCode::ReferenceSerialReused));
+    // What was refused is not remembered for its other manifests either.
+    accept(&[manifest("bench", 9, "bench"), manifest("edge", 4, "edge")]).unwrap_err();
+    accept(&[manifest("bench", 2, "bench")]).unwrap();
+    // A manifest that the policy does not name any more is not forgotten.
+    accept(&[manifest("edge", 6, "edge")]).unwrap();
+    assert_eq!(code(&accept(&[manifest("bench", 1, "bench")]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    let again = Folder::open(files.path()).unwrap();
+    assert!(again.remember(&references(&[manifest("edge", 5, "edge")]), 0).is_err(), "it is on the disk");
+}
+
+#[test]
+fn two_programs_that_accept_at_once_forget_nothing_for_each_other() {
+    let (_files, folder) = folder();
+    let accept = |name: &'static str| {
+        let folder = folder.clone();
+        std::thread::spawn(move || {
+            for serial in 1..=20 {
+                folder.remember(&references(&[manifest(name, serial, "image")]), 0).unwrap();
+            }
+        })
+    };
+    for done in [accept("a"), accept("b"), accept("c")] {
+        done.join().unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        assert!(folder.remember(&references(&[manifest(name, 19, "image")]), 0).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_memory_of_editions_that_is_damaged_accepts_nothing() {
+    let (files, folder) = folder();
+    let path = files.path().join("editions.json");
+    folder.remember(&references(&[manifest("edge", 5, "edge")]), 0).unwrap();
+    let good = fs::read_to_string(&path).unwrap();
+    for bad in ["", "{", &good.replace("\"version\": 1", "\"version\": 2"), &good.replace("serial", "serials")] {
+        assert_ne!(bad, good);
+        fs::write(&path, bad).unwrap();
+        assert!(folder.remember(&references(&[manifest("edge", 6, "edge")]), 0).is_err(), "{bad}");
     }
 }

@@ -1,7 +1,8 @@
-//! Counters for Prometheus. Labels are closed lists: no names, ids or addresses.
+//! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy: no ids or addresses of nodes.
 
 use crate::decision::Refusal;
 use latchkey_attestation::ReasonCode;
+use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
 use latchkey_cluster_folder::Part;
 use latchkey_foundation::page::Page;
@@ -61,6 +62,8 @@ pub(crate) struct Gauges {
     pub(crate) damaged: usize,
     pub(crate) initialised: bool,
     pub(crate) stale: BTreeMap<&'static str, String>,
+    /// Names are of the operator's policy, and safe as labels.
+    pub(crate) serials: Vec<(ManifestName, u64)>,
     pub(crate) reloads: u64,
 }
 
@@ -168,6 +171,10 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     for part in Part::ALL {
         let label = format!("{{part=\"{}\"}}", part.name());
         page.line("config_stale", &label, u8::from(gauges.stale.contains_key(part.name())));
+    }
+    page.family("reference_serial", "gauge", "The edition of each reference manifest that is in force");
+    for (manifest, serial) in &gauges.serials {
+        page.line("reference_serial", &format!("{{manifest=\"{manifest}\"}}"), serial);
     }
     page.family("config_reloads_total", "counter", "Parts of the configuration that were swapped in");
     page.line("config_reloads_total", "", gauges.reloads);

@@ -68,6 +68,7 @@ struct Rates {
 pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Output = ()>) -> Result<(), Failure> {
     let Prepared { identity, keys, current } = prepared;
     let store = Arc::new(open_store(current.folder()).map_err(Failure::running)?);
+    current.remember().map_err(Failure::unusable)?;
     let (current, metrics, trouble) = (Arc::new(current), Arc::new(Metrics::new()), Arc::new(Trouble::default()));
     let service = JoinService::new(
         Arc::clone(&current),
@@ -218,6 +219,7 @@ impl Admin for Pages {
             damaged,
             initialised: self.current.snapshot().cluster.is_some(),
             stale: self.current.stale(),
+            serials: self.current.serials(),
             reloads: self.current.reloads(),
         })
     }

@@ -156,6 +156,7 @@ impl JoinService {
         let (ek, image) = (admission.ek_digest(), admission.image());
         let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
+        let (serial, machine) = (image.serial, printable(&image.machine));
         let (image, version) = (printable(&image.name), image.version.to_string());
         match outcome {
             Ok(grant) => {
@@ -164,7 +165,7 @@ impl JoinService {
                 let epoch = grant.map_or(0, |grant| grant.epoch);
                 tracing::info!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
-                    outcome = "granted", node = name, node_role, epoch, manifest, image, version, warnings,
+                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
                 Ok(())
@@ -172,7 +173,7 @@ impl JoinService {
             Err(refusal) => {
                 tracing::warn!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
-                    outcome = "refused", code = refusal.code(), manifest, image, version, warnings,
+                    outcome = "refused", code = refusal.code(), manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
                 Err(refusal.status(&request_id))

@@ -1,10 +1,12 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the folder does.
 
+use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, FolderError, Part};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// All that was read from the folder beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
@@ -58,6 +60,26 @@ fn attestation(folder: &Folder) -> Result<(Arc<Policy>, Arc<References>), Folder
     Ok((Arc::new(policy), Arc::new(references)))
 }
 
+/// One line for each manifest in force: after an incident, the log says what was admitted by what.
+fn tell(references: &References) {
+    for manifest in references.iter() {
+        let values = manifest.values();
+        let (signer, comment) = match manifest.authority() {
+            Authority::Signed { signer, trusted_comment } => (signer.id().to_string(), trusted_comment.as_str()),
+            Authority::LocalFile { .. } => ("unsigned".to_owned(), ""),
+        };
+        let comment = comment.escape_debug().to_string();
+        tracing::info!(
+            manifest = %values.name(), serial = values.serial(), sha256 = %manifest.sha256(), signer, comment,
+            images = values.images().len(), revoked = values.revoked().len(), "Reference manifest in force"
+        );
+    }
+}
+
+fn unix() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 fn payload(folder: &Folder) -> Result<Arc<SecretVec>, FolderError> {
     folder.payload().map(|bytes| Arc::new(SecretVec::from(zeroize::Zeroizing::new(bytes))))
 }
@@ -90,6 +112,17 @@ impl Current {
         Ok(Self { folder, snapshot: RwLock::new(Arc::new(snapshot)), followed: Mutex::new(followed) })
     }
 
+    /// Remembers what was loaded, so that no older edition of a manifest is accepted later. Before the first decision.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn remember(&self) -> Result<(), FolderError> {
+        let snapshot = self.snapshot();
+        self.folder.remember(&snapshot.references, unix())?;
+        tell(&snapshot.references);
+        Ok(())
+    }
+
     /// What counts now.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
@@ -108,8 +141,17 @@ impl Current {
 
     fn swap(&self, part: Part, followed: &mut Followed) {
         let name = part.name();
-        match self.snapshot().with(part, &self.folder) {
+        let next = self.snapshot().with(part, &self.folder).and_then(|next| {
+            if part == Part::Attestation {
+                self.folder.remember(&next.references, unix())?;
+            }
+            Ok(next)
+        });
+        match next {
             Ok(next) => {
+                if part == Part::Attestation {
+                    tell(&next.references);
+                }
                 *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
                 followed.stale.remove(name);
                 followed.reloads += 1;
@@ -125,6 +167,14 @@ impl Current {
     /// Parts whose files are bad, so that older content is in use, and why.
     pub fn stale(&self) -> BTreeMap<&'static str, String> {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).stale.clone()
+    }
+
+    /// Which edition of each manifest is in force.
+    pub fn serials(&self) -> Vec<(ManifestName, u64)> {
+        let snapshot = self.snapshot();
+        let serials =
+            snapshot.references.iter().map(|manifest| (manifest.values().name().clone(), manifest.values().serial()));
+        serials.collect()
     }
 
     /// How many parts were swapped since the start.

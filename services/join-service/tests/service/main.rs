@@ -9,6 +9,7 @@ mod crash;
 mod joins;
 mod key_service;
 mod limits;
+mod manifests;
 mod process;
 mod real_tpm;
 mod refusals;

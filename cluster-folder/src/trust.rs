@@ -1,0 +1,127 @@
+//! Whom to admit: the policy, the reference manifests, and which editions of these were accepted.
+
+use crate::atomic::{self, Existing};
+use crate::editions::Editions;
+use crate::error::{FolderError, Malformed};
+use crate::folder::{EDITIONS, Folder, MAX_CONFIG, POLICY, REFERENCE, optional};
+use latchkey_attestation::reference::Signature;
+use latchkey_attestation::{ManifestFile, Policy, ReferenceValues, References, Refusal};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Reference manifests.
+const MAX_MANIFESTS: usize = 64;
+
+impl Folder {
+    /// The attestation policy.
+    ///
+    /// # Errors
+    /// [`FolderError`], also when there is none.
+    pub fn policy(&self) -> Result<Policy, FolderError> {
+        let path = self.path().join(POLICY);
+        let policy = Policy::from_json(&atomic::read(&path, MAX_CONFIG)?);
+        policy.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))
+    }
+
+    /// All reference manifests, each signed as the policy demands and none older than what was accepted before, and all that
+    /// the policy names. Whoever decides by them must [`Self::remember`] them first.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn references(&self, policy: &Policy) -> Result<References, FolderError> {
+        let editions = self.editions()?;
+        let mut found = Vec::new();
+        for path in self.manifest_paths()? {
+            let json = match optional(atomic::read(&path, MAX_CONFIG))? {
+                None if path.ends_with(REFERENCE) => continue,
+                None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
+                Some(json) => json,
+            };
+            let signature = optional(atomic::read(&signature_of(&path), Signature::MAX))?;
+            let manifest = ManifestFile::new(json, signature).under(policy).and_then(|manifest| {
+                editions.check_follows(&manifest)?;
+                Ok(manifest)
+            });
+            found.push(manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?);
+        }
+        let fault = |refusal: Refusal| FolderError::malformed(&self.path().join(POLICY))(refusal.into());
+        References::new(policy, found).map_err(fault)
+    }
+
+    /// Remembers these editions, wherever they come from, so that no older one is accepted later; durable when this returns.
+    /// `now` is in seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`FolderError`]: `reference-rolled-back` and `reference-serial-reused` among them, if another program has accepted a
+    /// newer edition meanwhile.
+    pub fn remember(&self, references: &References, now: u64) -> Result<(), FolderError> {
+        // Two programs that accept at once must not forget for each other.
+        let _turn = self.writer()?;
+        let path = self.path().join(EDITIONS);
+        let mut editions = self.editions()?;
+        let mut newer = false;
+        for manifest in references.iter() {
+            newer |= editions.accept(manifest, now).map_err(FolderError::malformed(&path))?;
+        }
+        if newer {
+            atomic::write(self.path(), EDITIONS, editions.to_json().as_bytes(), Existing::Replace)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn editions(&self) -> Result<Editions, FolderError> {
+        let path = self.path().join(EDITIONS);
+        let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(Editions::none()) };
+        Editions::parse(&json).map_err(FolderError::malformed(&path))
+    }
+
+    /// Writes a policy that was checked; durable when this returns.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn write_policy(&self, json: &str) -> Result<(), FolderError> {
+        let path = self.path().join(POLICY);
+        Policy::from_json(json.as_bytes()).map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?;
+        atomic::write(self.path(), POLICY, json.as_bytes(), Existing::Replace)
+    }
+
+    /// Writes reference values as `reference.json`; durable when this returns.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn write_reference(&self, values: &ReferenceValues) -> Result<(), FolderError> {
+        atomic::write(self.path(), REFERENCE, values.to_json().as_bytes(), Existing::Replace)
+    }
+
+    pub(crate) fn manifest_paths(&self) -> Result<Vec<PathBuf>, FolderError> {
+        let folder = self.references_path();
+        let mut paths = vec![self.path().join(REFERENCE)];
+        match fs::read_dir(&folder) {
+            Ok(entries) => {
+                for entry in entries {
+                    let path = entry.map_err(FolderError::io("list", &folder))?.path();
+                    let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+                    if path.extension().is_some_and(|extension| extension == "json") && !hidden {
+                        paths.push(path);
+                    }
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FolderError::io("list", &folder)(error)),
+        }
+        if paths.len() > MAX_MANIFESTS {
+            let fault = Malformed::Rule(format!("more than {MAX_MANIFESTS} reference manifests"));
+            return Err(FolderError::malformed(&folder)(fault));
+        }
+        paths.sort();
+        Ok(paths)
+    }
+}
+
+/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
+pub(crate) fn signature_of(manifest: &Path) -> PathBuf {
+    let mut name = manifest.as_os_str().to_owned();
+    name.push(".minisig");
+    name.into()
+}
