@@ -21,6 +21,7 @@ pub mod bank;
 pub mod cel;
 pub mod check;
 pub mod difference;
+pub mod disk_image;
 pub mod error;
 pub mod event;
 pub mod explain;

@@ -52,7 +52,7 @@ mod tests {
         assert!(text.starts_with("070701000000010000416d"), "{text}");
         assert!(text.contains("0707010000000200008124"), "{text}");
         assert!(text.contains(".extra/os-release\0"), "{text}");
-        assert!(text.contains("ID=test\0070701"), "{text}");
+        assert!(text.contains("ID=test\x00070701"), "{text}");
         assert_eq!((archive.len() % 4, TRAILER.len()), (0, 124));
     }
 }

@@ -21,8 +21,7 @@ struct StoredVariable<'a> {
     /// UTF-16LE with its NUL.
     name: &'a [u8],
     value: &'a [u8],
-    /// Being replaced: it counts when the new one is not there yet.
-    replaced: bool,
+    state: u8,
 }
 
 /// Why a file is no variable store.
@@ -78,18 +77,20 @@ impl<'a> VariableStore<'a> {
             let at = store.len() - fields.remaining();
             // Erased flash is all ones. A store that is full to the end ends without.
             match fields.peek::<2>() {
-                None | Some([0xff, 0xff]) => return Ok(Self { variables }),
+                None | Some([0xff, 0xff]) => break,
                 Some(START) => {}
                 Some(_) => return Err(VariableFault::NoVariable(at)),
             }
             if variables.len() == MAX_VARIABLES {
                 return Err(VariableFault::TooMany);
             }
-            variables.extend(variable(&mut fields).ok_or(VariableFault::Truncated("a variable"))?);
+            variables.push(StoredVariable::take(&mut fields).ok_or(VariableFault::Truncated("a variable"))?);
             let used = store.len() - fields.remaining();
             // "HEADER_ALIGNMENT 4"
             let _ = fields.take((used.next_multiple_of(4) - used).min(fields.remaining()));
         }
+        variables.retain(|variable| matches!(variable.state, ADDED | IN_REPLACEMENT));
+        Ok(Self { variables })
     }
 
     /// The value of a variable of the EFI specification, such as `PK`; `None` without it.
@@ -99,8 +100,9 @@ impl<'a> VariableStore<'a> {
     pub(super) fn value(&self, vendor: Guid, name: &'static str) -> Result<Option<&'a [u8]>, VariableFault> {
         let utf16: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         let named = |v: &&StoredVariable<'_>| v.vendor == vendor && v.name == utf16;
-        for replaced in [false, true] {
-            let mut found = self.variables.iter().filter(named).filter(|variable| variable.replaced == replaced);
+        // One that is being replaced counts when the new one is not there yet.
+        for state in [ADDED, IN_REPLACEMENT] {
+            let mut found = self.variables.iter().filter(named).filter(|variable| variable.state == state);
             if let Some(variable) = found.next() {
                 return if found.next().is_some() { Err(VariableFault::Twice(name)) } else { Ok(Some(variable.value)) };
             }
@@ -153,19 +155,19 @@ fn store(file: &[u8]) -> Result<&[u8], VariableFault> {
     size.checked_sub(STORE_HEADER).and_then(|size| fields.take(size)).ok_or(truncated)
 }
 
-/// `AUTHENTICATED_VARIABLE_HEADER`, name and value; `None` inside when the variable is not in force.
-fn variable<'a>(fields: &mut Fields<'a>) -> Option<Option<StoredVariable<'a>>> {
-    let _start = fields.u16()?;
-    let state = fields.u8()?;
-    let _reserved = fields.u8()?;
-    // Attributes, monotonic count, time stamp, index of a public key.
-    let _ = fields.take(4 + 8 + 16 + 4)?;
-    let name = usize::try_from(fields.u32()?).ok()?;
-    let value = usize::try_from(fields.u32()?).ok()?;
-    let vendor = Guid(fields.array()?);
-    let (name, value) = (fields.take(name)?, fields.take(value)?);
-    let in_force = matches!(state, ADDED | IN_REPLACEMENT);
-    Some(in_force.then_some(StoredVariable { vendor, name, value, replaced: state == IN_REPLACEMENT }))
+impl<'a> StoredVariable<'a> {
+    /// `AUTHENTICATED_VARIABLE_HEADER`, name and value.
+    fn take(fields: &mut Fields<'a>) -> Option<Self> {
+        let _start = fields.u16()?;
+        let state = fields.u8()?;
+        let _reserved = fields.u8()?;
+        // Attributes, monotonic count, time stamp, index of a public key.
+        let _ = fields.take(4 + 8 + 16 + 4)?;
+        let name = usize::try_from(fields.u32()?).ok()?;
+        let value = usize::try_from(fields.u32()?).ok()?;
+        let vendor = Guid(fields.array()?);
+        Some(Self { vendor, name: fields.take(name)?, value: fields.take(value)?, state })
+    }
 }
 
 /// `VARIABLE_DATA` 0x55AA
