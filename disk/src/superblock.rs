@@ -30,6 +30,8 @@ const LOG2_INTERLEAVE: u64 = 15;
 const FLAGS: u64 = 8;
 /// 8 units of 512 bytes.
 const LOG2_UNITS_PER_SECTOR: u64 = 3;
+/// `DEFAULT_SECTORS_PER_BITMAP_BIT` is 32768 units; written always, used by the bitmap mode only.
+const LOG2_SECTORS_PER_BITMAP_BIT: u64 = 12;
 /// A journal section holds at least one sector of 4096 bytes, and the largest journal the kernel makes is 64 MiB.
 const MAX_JOURNAL_SECTIONS: u64 = (64 << 20) / 4096;
 
@@ -40,7 +42,8 @@ const AT_JOURNAL_SECTIONS: usize = 12;
 const AT_DATA_SECTORS: usize = 16;
 const AT_FLAGS: usize = 24;
 const AT_UNITS: usize = 28;
-const AT_REST: usize = 29;
+const AT_BITMAP: usize = 29;
+const AT_REST: usize = 30;
 
 /// What dm-integrity made of a disk. Recorded in the token, so that a disk that was cut short, or whose journal was
 /// moved, is noticed.
@@ -102,6 +105,7 @@ fn parse(bytes: &[u8], room: u64) -> Result<Geometry, SuperblockRefusal> {
     expect(Field::TagSize, TAG.into(), array(bytes, AT_TAG).map_or(0, u16::from_le_bytes).into())?;
     expect(Field::Flags, FLAGS, array(bytes, AT_FLAGS).map_or(0, u32::from_le_bytes).into())?;
     expect(Field::SectorSize, LOG2_UNITS_PER_SECTOR, byte(bytes, AT_UNITS))?;
+    expect(Field::Bitmap, LOG2_SECTORS_PER_BITMAP_BIT, byte(bytes, AT_BITMAP))?;
     let rest = window(bytes, AT_REST, SUPERBLOCK - AT_REST).is_some_and(is_zero);
     expect(Field::Rest, 0, u64::from(!rest))?;
     let journal_sections = array(bytes, AT_JOURNAL_SECTIONS).map_or(0, u32::from_le_bytes);
@@ -138,6 +142,7 @@ pub enum Field {
     DataSectors,
     Flags,
     SectorSize,
+    Bitmap,
     Rest,
 }
 
@@ -168,6 +173,7 @@ impl SuperblockRefusal {
             Field::DataSectors => ("integrity-data-size", "the data's length"),
             Field::Flags => ("integrity-flags", "the flags"),
             Field::SectorSize => ("integrity-sector-size", "the sector size"),
+            Field::Bitmap => ("integrity-bitmap", "the share of a bitmap's bit"),
             Field::Rest => ("integrity-padding", "what must be zero"),
         }
     }
@@ -196,7 +202,7 @@ pub(crate) mod fixture {
         let mut bytes = b"integrt\0\x04\x0f\x30\0".to_vec();
         bytes.extend(geometry.journal_sections.to_le_bytes());
         bytes.extend(geometry.data_sectors.to_le_bytes());
-        bytes.extend([8, 0, 0, 0, 3]);
+        bytes.extend([8, 0, 0, 0, 3, 12]);
         bytes.resize(SUPERBLOCK, 0);
         bytes
     }
@@ -269,7 +275,8 @@ mod tests {
             (24, &[9], Field::Flags),
             (24, &[10], Field::Flags),
             (28, &[0], Field::SectorSize),
-            (29, &[1], Field::Rest),
+            (29, &[0], Field::Bitmap),
+            (30, &[1], Field::Rest),
             (32, &[1], Field::Rest),
             (48, &[1], Field::Rest),
             (4095, &[1], Field::Rest),
@@ -303,6 +310,7 @@ mod tests {
             F::DataSectors,
             F::Flags,
             F::SectorSize,
+            F::Bitmap,
             F::Rest,
         ];
         let refusal = |field| SuperblockRefusal { field, expected: 1, got: 2 };
