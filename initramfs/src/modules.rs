@@ -34,6 +34,10 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "?sha256_ssse3",
     "dm_mod",
     "dm_crypt",
+    // Its authenticated mode: authenc(hmac(sha256),xts(aes)) with the tags kept by dm-integrity.
+    "dm_integrity",
+    "?hmac",
+    "authenc",
     // Its authenticated mode: hmac-sha256 over the data, tags kept by dm-integrity.
     "?hmac",
     "?authenc",
