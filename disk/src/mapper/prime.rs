@@ -5,6 +5,7 @@
 //! exceptions; these are made readable here, by writing zeros.
 
 use crate::luks2::{MIB, SECTOR};
+use core::cmp::Reverse;
 use core::ops::Range;
 use std::fs::OpenOptions;
 use std::io;
@@ -58,8 +59,8 @@ fn places(length: u64) -> Vec<Range<u64>> {
     let quarter = (length / SECTOR).div_ceil(4) * SECTOR;
     let quarters = (1..4).map(|number| number * quarter..number * quarter + XFS_HEADER);
     let mut middle: Vec<_> = copies.chain(quarters).filter(|place| place.start >= head && place.end <= tail).collect();
-    middle.sort_unstable_by_key(|place| place.start);
-    // A group of ext4 may begin where one of XFS does.
+    // A group of ext4 may begin where one of XFS does: the longer place first, and the shorter one goes.
+    middle.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
     middle.dedup_by(|next, before| next.start < before.end);
     let ends = (core::iter::once(0..head), core::iter::once(tail..length));
     ends.0.chain(middle).chain(ends.1).filter(|place| !place.is_empty()).collect()
@@ -105,6 +106,7 @@ mod tests {
     #[test]
     fn the_groups_of_xfs_are_primed() {
         assert!(places(2_054_536 * 512).contains(&(262_983_680..262_983_680 + 131_072)));
+        assert!(places(GIB / 2).contains(&(EXT4_GROUP..EXT4_GROUP + XFS_HEADER)), "where a group of ext4 begins, too");
     }
 
     /// Where `mkfs.ext4` 1.47 was seen reading before it wrote.
