@@ -35,7 +35,7 @@ mod testing;
 mod xts;
 
 pub use block::{BlockDevice, DeviceNumber, Disk};
-pub use dm::{Control, MappingName, NameFault, Status, Table, TargetVersion, VerityRoot};
+pub use dm::{Control, MappingName, NameFault, OnCorruption, Status, Table, TargetVersion, VerityRoot};
 pub use error::DiskError;
 pub use foreign::Foreign;
 pub use keyring::{KeyDescription, LoadedKey};

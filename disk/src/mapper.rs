@@ -6,7 +6,7 @@ mod prime;
 pub use error::{MapError, Step};
 
 use crate::block::{BlockDevice, DeviceNumber, Disk};
-use crate::dm::{Control, MappingName, Table, VerityRoot};
+use crate::dm::{Control, MappingName, OnCorruption, Table, VerityRoot};
 use crate::error::DiskError;
 use crate::keyring::{KeyDescription, LoadedKey};
 use crate::luks2::{Draft, NewDisk, SegmentMode, TokenKey, UnlockedDisk};
@@ -97,7 +97,7 @@ impl Mapping {
         }
     }
 
-    /// Maps a read-only root as `/dev/mapper/<name>`.
+    /// Maps a read-only root as `/dev/mapper/<name>`. Reading a block that does not match is an error.
     ///
     /// # Errors
     /// [`DiskError::Map`] with the step that failed; the mapping is removed then.
@@ -105,8 +105,27 @@ impl Mapping {
         // What veritysetup calls such a mapping.
         let uuid = format!("CRYPT-VERITY-{}-{}", hex::encode(&root.root_hash[..16]), name.as_str());
         let mapping = Self::create(control, name, &uuid)?;
-        mapping.keep_if(control, mapping.go_live(control, &Table::verity(root)).and_then(|()| mapping.link()))?;
+        let table = Table::verity(root, OnCorruption::Error);
+        mapping.keep_if(control, mapping.go_live(control, &table).and_then(|()| mapping.link()))?;
         Ok(mapping)
+    }
+
+    /// From now on a block of this root that does not match restarts the machine. Who has the mapping open notices
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`DiskError::Map`]; the mapping stays as it was then.
+    pub fn restart_on_corruption(&self, control: &Control, root: &VerityRoot) -> Result<(), DiskError> {
+        Ok(self.go_live(control, &Table::verity(root, OnCorruption::Restart))?)
+    }
+
+    /// Whether a block of this root has been read that did not match: the kernel's status of a `verity` target is `V`
+    /// ("the verification succeeded") or `C` ("corruption was detected").
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn met_corruption(&self, control: &Control) -> io::Result<bool> {
+        Ok(!control.status(&self.name)?.text.starts_with('V'))
     }
 
     /// The mapping's name.

@@ -10,7 +10,9 @@ use crate::probe::{Probe, probe};
 use crate::random::Random;
 use crate::random::fixed::Counting;
 use crate::reset::reset;
-use crate::testing::{DISK_SIZE, Event, MemoryDisk, format, fresh, key, state, uuid};
+use crate::superblock::fixture::superblock;
+use crate::superblock::{Geometry, read_expecting};
+use crate::testing::{DISK_SIZE, Event, MemoryDisk, format, format_authenticated, fresh, key, state, uuid};
 
 const SECTOR: usize = 512;
 
@@ -65,12 +67,12 @@ impl Coin {
 }
 
 fn open(disk: &MemoryDisk, when: &str) -> UnlockedDisk {
+    open_as(SegmentMode::Confidential, disk, when)
+}
+
+fn open_as(mode: SegmentMode, disk: &MemoryDisk, when: &str) -> UnlockedDisk {
     let Probe::Existing(header) = probe(disk).unwrap() else { panic!("{when}: no header") };
-    header
-        .check(SegmentMode::Confidential)
-        .unwrap_or_else(|refusal| panic!("{when}: {refusal}"))
-        .unlock(&key())
-        .unwrap()
+    header.check(mode).unwrap_or_else(|refusal| panic!("{when}: {refusal}")).unlock(&key()).unwrap()
 }
 
 #[test]
@@ -89,6 +91,41 @@ fn a_format_cut_anywhere_leaves_a_fresh_or_a_whole_disk() {
         }
         Probe::Existing(_) => {
             assert_eq!(open(&disk, when).state(), &state(), "{when}");
+            whole_cuts += 1;
+        }
+        Probe::Refused(refusal) => panic!("{when}: {refusal}"),
+    });
+    assert!(fresh_cuts > 150 && whole_cuts > 20, "{fresh_cuts} fresh, {whole_cuts} whole");
+}
+
+/// The authenticated mode writes marker, zeros, (kernel: superblock, journal and first sectors), key slot, headers. What the
+/// kernel writes is one superblock here; of what a cut leaves of it nothing depends, since the header comes after it.
+#[test]
+fn an_authenticated_format_cut_anywhere_leaves_a_fresh_or_a_whole_disk() {
+    const GEOMETRY: Geometry = Geometry { data_sectors: 4096, journal_sections: 3 };
+    let stale = Geometry { data_sectors: 2048, journal_sections: 2 };
+    let mut before = vec![0; DISK_SIZE];
+    // A reset leaves the old superblock behind.
+    place(&mut before, 1 << 20, &superblock(stale));
+    let mut disk = MemoryDisk::holding(before.clone());
+    format_authenticated(&mut disk, GEOMETRY);
+    let (mut fresh_cuts, mut whole_cuts) = (0, 0);
+    after_each_cut(&before, &disk.log, |when, mut disk| match probe(&disk).unwrap() {
+        Probe::Fresh(_) => {
+            fresh_cuts += 1;
+            if fresh_cuts % 17 == 0 {
+                format_authenticated(&mut disk, GEOMETRY);
+                assert_eq!(
+                    open_as(SegmentMode::Authenticated, &disk, when).geometry(),
+                    Some(GEOMETRY),
+                    "{when}, again"
+                );
+            }
+        }
+        Probe::Existing(_) => {
+            let opened = open_as(SegmentMode::Authenticated, &disk, when);
+            assert_eq!((opened.state(), opened.geometry()), (&state(), Some(GEOMETRY)), "{when}");
+            read_expecting(&disk, opened.data_offset(), GEOMETRY).unwrap();
             whole_cuts += 1;
         }
         Probe::Refused(refusal) => panic!("{when}: {refusal}"),

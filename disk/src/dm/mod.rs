@@ -10,4 +10,4 @@ mod table;
 
 pub use control::{Control, Status, TargetVersion};
 pub use request::{MappingName, NameFault};
-pub use table::{Table, VerityRoot};
+pub use table::{OnCorruption, Table, VerityRoot};

@@ -69,18 +69,20 @@ impl Table {
     /// The `verity` target for a read-only root (the kernel's `admin-guide/device-mapper/verity.rst`): `<version> <dev>
     /// <hash_dev> <data_block_size> <hash_block_size> <num_data_blocks> <hash_start_block> <algorithm> <digest> <salt>`.
     ///
-    /// Everything comes from the measured configuration and nothing from the disk, so no superblock is read. A block
-    /// that does not match reboots the machine: an OS that lives on with some of its files gone is nobody's plan.
-    pub fn verity(root: &VerityRoot) -> Self {
+    /// Everything comes from the measured configuration and nothing from the disk, so no superblock is read.
+    pub fn verity(root: &VerityRoot, corrupt: OnCorruption) -> Self {
         let VerityRoot { data, hashes, data_blocks, hash_start_block, root_hash, salt } = root;
         let (root_hash, salt) =
             (hex::encode(root_hash), if salt.is_empty() { "-".to_owned() } else { hex::encode(salt) });
+        let options = match corrupt {
+            OnCorruption::Error => "",
+            OnCorruption::Restart => " 1 restart_on_corruption",
+        };
         Self {
             target: "verity",
             sectors: data_blocks.saturating_mul(SECTOR / UNIT),
             parameters: format!(
-                "1 {data} {hashes} {SECTOR} {SECTOR} {data_blocks} {hash_start_block} sha256 {root_hash} {salt} \
-                 1 restart_on_corruption"
+                "1 {data} {hashes} {SECTOR} {SECTOR} {data_blocks} {hash_start_block} sha256 {root_hash} {salt}{options}"
             ),
             read_only: true,
         }
@@ -123,6 +125,16 @@ pub struct VerityRoot {
     pub root_hash: [u8; 32],
     /// The tree's salt, of up to 256 bytes; empty for none.
     pub salt: Vec<u8>,
+}
+
+/// What the kernel does when a block does not match its hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnCorruption {
+    /// Reading it is an error: for those who look at the root and say what is wrong.
+    Error,
+    /// The machine restarts at once: an OS that lives on with some of its files gone is nobody's plan, and whoever writes
+    /// the disk could choose which.
+    Restart,
 }
 
 #[cfg(test)]
@@ -177,14 +189,14 @@ mod tests {
             root_hash: [0xab; 32],
             salt: vec![1, 2],
         };
-        let table = Table::verity(&root);
+        let table = Table::verity(&root, OnCorruption::Restart);
         assert_eq!((table.target, table.sectors, table.read_only), ("verity", 80, true));
         let hash = "ab".repeat(32);
         assert_eq!(
             table.parameters,
             format!("1 254:2 254:3 4096 4096 10 1 sha256 {hash} 0102 1 restart_on_corruption")
         );
-        let unsalted = Table::verity(&VerityRoot { salt: Vec::new(), ..root });
-        assert!(unsalted.parameters.ends_with(&format!("{hash} - 1 restart_on_corruption")));
+        let unsalted = Table::verity(&VerityRoot { salt: Vec::new(), ..root }, OnCorruption::Error);
+        assert!(unsalted.parameters.ends_with(&format!("{hash} -")));
     }
 }

@@ -1,5 +1,6 @@
 //! Attacks on the header. The attacker owns the disk: every change is made with the checksum made right again.
 
+mod authenticated;
 mod authenticity;
 mod closed_list;
 
