@@ -49,6 +49,7 @@ pub use name::ManifestName;
 pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
 pub use signature::{KeyId, NotAKey, Signature, SignerKey};
+pub use time::{instant, seconds};
 
 /// One manifest: images that may run, with their measurements and where these come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

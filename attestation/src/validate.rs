@@ -99,6 +99,38 @@ pub struct AdmittedImage {
     pub machine: String,
 }
 
+/// How evidence stands beside one machine type of one image: for people who ask why, never for admission.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Comparison {
+    /// The image and machine type.
+    pub image: AdmittedImage,
+    /// Enforced PCRs that have another value, ascending.
+    pub differing: Vec<DifferingPcr>,
+    /// Why the image may not run, whatever is measured: too old, not valid now, revoked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forbidden: Option<Refusal>,
+}
+
+impl Comparison {
+    /// Whether the measurements are this image's on this machine type, and it may run.
+    pub fn passes(&self) -> bool {
+        self.differing.is_empty() && self.forbidden.is_none()
+    }
+}
+
+/// An enforced PCR that does not have the value it must have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct DifferingPcr {
+    /// PCR index.
+    pub pcr: u8,
+    /// What is measured into it.
+    pub component: Component,
+    /// The reference value, absent where the image has none.
+    pub expected: Option<Digest>,
+    /// The value in the evidence, absent where it has none.
+    pub got: Option<Digest>,
+}
+
 /// A PCR that differs and is only warned about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Warning {
@@ -113,6 +145,12 @@ pub struct Warning {
 }
 
 impl Policy {
+    /// Compares these PCR values with every machine type of every image that the policy names, at `now` (seconds since the
+    /// Unix epoch). Nothing is admitted by it: [`Self::validate`] decides.
+    pub fn compare(&self, pcrs: &PcrValues, references: &References, now: u64) -> Vec<Comparison> {
+        measurements::compare_all(self, pcrs, references, now)
+    }
+
     /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
     /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says.
     ///

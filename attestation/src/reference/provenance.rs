@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::malformed;
-use super::time::{instant, is_instant};
+use super::time::{instant, seconds};
 use crate::parse::{Digest, ImageVersion};
 use crate::refusal::Refusal;
 
@@ -132,7 +132,7 @@ impl Provenance {
             return wrong("`buildType` and `builder.id` must be URIs");
         }
         let metadata = run.metadata.as_ref();
-        if metadata.and_then(|metadata| metadata.started_on.as_ref()).is_some_and(|at| !is_instant(at)) {
+        if metadata.and_then(|metadata| metadata.started_on.as_ref()).is_some_and(|at| seconds(at).is_none()) {
             return wrong("`startedOn` must be of the form 2026-01-31T23:59:59Z");
         }
         if run.builder.version.len() > 1 || self.texts().any(|text| text.is_empty() || text.len() > MAX_TEXT) {

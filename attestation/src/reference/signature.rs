@@ -54,7 +54,8 @@ impl SignerKey {
         };
         signed.map_err(|_| invalid(self.id, "the file is not what this key signed"))?;
         let commented = [&signature.of_file[..], signature.trusted_comment.as_bytes()].concat();
-        key.verify(&commented, &signature.of_comment).map_err(|_| invalid(self.id, "its trusted comment was altered"))?;
+        key.verify(&commented, &signature.of_comment)
+            .map_err(|_| invalid(self.id, "its trusted comment was altered"))?;
         Ok(&signature.trusted_comment)
     }
 }

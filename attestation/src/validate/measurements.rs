@@ -1,9 +1,9 @@
 //! Which image is this? All enforced PCRs must be those of one machine type of one image: values of two never combine.
 
-use super::{AdmittedImage, Warning, enforced};
+use super::{AdmittedImage, Comparison, DifferingPcr, Warning, enforced};
 use crate::parse::{Component, PcrSet, PcrValues};
 use crate::policy::{Policy, ReferenceRule};
-use crate::reference::{Image, Machine, Reference, ReferenceValues, References};
+use crate::reference::{AuthenticManifest, Image, Machine, Reference, ReferenceValues, References};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 
 /// The matching image and what is only warned about.
@@ -44,6 +44,16 @@ pub(crate) fn match_image(
         // An image that is known but may not run explains more than how far another one is.
         None => Err(forbidden.unwrap_or_else(|| explain(closest.as_ref(), pcrs))),
     }
+}
+
+/// Every machine type of every image that the policy names, beside the evidence.
+pub(crate) fn compare_all(policy: &Policy, pcrs: &PcrValues, references: &References, now: u64) -> Vec<Comparison> {
+    let of_rule = |rule: &ReferenceRule| {
+        let manifest = references.manifest(&rule.manifest).map(AuthenticManifest::values);
+        let candidates = manifest.into_iter().flat_map(|manifest| candidates(policy, pcrs, manifest));
+        candidates.map(|candidate| candidate.comparison(rule, pcrs, now)).collect::<Vec<_>>()
+    };
+    policy.references.iter().flat_map(of_rule).collect()
 }
 
 fn candidates<'a>(
@@ -117,23 +127,38 @@ impl<'a> Candidate<'a> {
         Ok(())
     }
 
+    fn comparison(&self, rule: &ReferenceRule, pcrs: &PcrValues, now: u64) -> Comparison {
+        let differing = self.differing.iter().map(|pcr| DifferingPcr {
+            pcr,
+            component: Component::of(pcr),
+            expected: self.machine.pcrs().get(&pcr).map(|reference| reference.value),
+            got: pcrs.value(pcr),
+        });
+        Comparison {
+            image: self.image(),
+            differing: differing.collect(),
+            forbidden: self.check_admissible(rule, now).err(),
+        }
+    }
+
+    fn image(&self) -> AdmittedImage {
+        AdmittedImage {
+            manifest: self.manifest.name().clone(),
+            serial: self.manifest.serial(),
+            source: self.image.source(),
+            name: self.image.name().to_owned(),
+            version: self.image.version(),
+            machine: self.machine.name().to_owned(),
+        }
+    }
+
     fn into_match(self, policy: &Policy, pcrs: &PcrValues) -> Match {
         let quoted = policy.selection().without(enforced(policy, self.machine));
         let warning = |(&pcr, reference): (&u8, &Reference)| {
             let got = pcrs.value(pcr).filter(|&got| quoted.contains(pcr) && got != reference.value)?;
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
-        Match {
-            warnings: self.machine.pcrs().iter().filter_map(warning).collect(),
-            image: AdmittedImage {
-                manifest: self.manifest.name().clone(),
-                serial: self.manifest.serial(),
-                source: self.image.source(),
-                name: self.image.name().to_owned(),
-                version: self.image.version(),
-                machine: self.machine.name().to_owned(),
-            },
-        }
+        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image() }
     }
 }
 
