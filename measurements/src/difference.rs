@@ -17,7 +17,7 @@ pub struct EventDifference {
     pub pcr: u8,
     /// What is measured into it.
     pub component: Component,
-    /// The reference log's event; `None` when it has no more for this PCR.
+    /// The event of the reference log or the prediction; `None` when there is no more for this PCR.
     pub expected: Option<EventSummary>,
     /// The reported log's event; `None` when it has no more for this PCR.
     pub got: Option<EventSummary>,
@@ -26,7 +26,7 @@ pub struct EventDifference {
 /// An event, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EventSummary {
-    /// Position in its log, from 0.
+    /// Position in its log or prediction, from 0.
     pub index: usize,
     /// The specification's name of its type.
     #[serde(rename = "type")]
@@ -76,25 +76,32 @@ pub(crate) fn common_bank(one: &[AlgorithmId], other: &[AlgorithmId]) -> Option<
 }
 
 /// The first difference of each of these PCRs, in the order of what was reported.
-pub(crate) fn differences<E: Extension>(expected: &[E], got: &[E], pcrs: PcrSet, bank: Bank) -> Vec<EventDifference> {
+pub(crate) fn differences<E: Extension, G: Extension>(
+    expected: &[E],
+    got: &[G],
+    pcrs: PcrSet,
+    bank: Bank,
+) -> Vec<EventDifference> {
     let mut differences: Vec<_> = pcrs.iter().filter_map(|pcr| first(expected, got, pcr, bank)).collect();
     differences.sort_by_key(|difference| difference.got.as_ref().map_or(usize::MAX, |event| event.index));
     differences
 }
 
-fn first<E: Extension>(expected: &[E], got: &[E], pcr: u8, bank: Bank) -> Option<EventDifference> {
-    let of_pcr = |event: &&E| event.extends() == Some(pcr);
-    let (mut expected, mut got) = (expected.iter().filter(of_pcr), got.iter().filter(of_pcr));
+fn first<E: Extension, G: Extension>(expected: &[E], got: &[G], pcr: u8, bank: Bank) -> Option<EventDifference> {
+    let mut expected = expected.iter().filter(|event| event.extends() == Some(pcr));
+    let mut got = got.iter().filter(|event| event.extends() == Some(pcr));
     loop {
         let (expected, got) = (expected.next(), got.next());
         if expected.is_none() && got.is_none() {
             return None;
         }
-        let digest = |event: Option<&E>| event.and_then(|event| event.digest(bank)).map(<[u8]>::to_vec);
-        if digest(expected) != digest(got) {
-            let summary = |event: &E| event.summary(bank);
-            let component = Component::of(pcr);
-            return Some(EventDifference { pcr, component, expected: expected.map(summary), got: got.map(summary) });
+        let same = match (expected, got) {
+            (Some(expected), Some(got)) => expected.digest(bank) == got.digest(bank),
+            _ => false,
+        };
+        if !same {
+            let (expected, got) = (expected.map(|event| event.summary(bank)), got.map(|event| event.summary(bank)));
+            return Some(EventDifference { pcr, component: Component::of(pcr), expected, got });
         }
     }
 }

@@ -95,11 +95,16 @@ fn ipl(event: &Event<'_>) -> Option<String> {
 }
 
 /// `TCG_PCClientTaggedEvent` (PFP 1.05, section 10.4): an id, a size, and here text by the kernel or systemd-stub.
-fn tagged(data: &[u8]) -> Option<String> {
+pub(crate) fn tagged_text(data: &[u8]) -> Option<(u32, Text)> {
     let mut fields = Fields::new(data);
     let id = fields.u32()?;
     let size = usize::try_from(fields.u32()?).ok()?;
     let text = fields.take(size).filter(|_| fields.is_empty()).and_then(Text::parse)?;
+    Some((id, text))
+}
+
+fn tagged(data: &[u8]) -> Option<String> {
+    let (id, text) = tagged_text(data)?;
     Some(match id {
         LINUX_LOAD_OPTIONS => format!("kernel command line ({text})"),
         LINUX_INITRD => format!("initrd ({text})"),

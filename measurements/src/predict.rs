@@ -19,6 +19,7 @@ mod authenticode;
 mod authority;
 mod cpio;
 mod der;
+mod difference;
 mod error;
 mod event;
 mod machine;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::bank::Bank;
+use crate::log::EventLog;
 use crate::pe_sample::{append, kernel, unified};
 
 const LINE: &[u8] = b"console=ttyS0 quiet";
@@ -210,6 +211,73 @@ fn a_file_cut_or_changed_anywhere_is_refused_or_predicted_without_panic() {
             let _ = Uki::measure(&bytes);
         }
     }
+}
+
+/// A log with the predicted events, and these instead of some.
+fn log_of(prediction: &Prediction, instead: &[(usize, &[u8], &[u8])]) -> Vec<u8> {
+    let mut log = [&[0; 4][..], &3_u32.to_le_bytes(), &[0; 20], &33_u32.to_le_bytes(), b"Spec ID Event03\0"].concat();
+    log.extend([0, 0, 0, 0, 0, 2, 0, 2, 1, 0, 0, 0, 0x0b, 0, 32, 0, 0]);
+    for (index, event) in prediction.events.iter().enumerate() {
+        let other = instead.iter().find(|(at, _, _)| *at == index);
+        let data = other.map_or_else(|| event.data.clone().unwrap_or_default(), |(_, _, data)| data.to_vec());
+        let digest = other.map_or(event.digest.as_bytes().to_vec(), |(_, measured, _)| hash(&[measured]));
+        log.extend(u32::from(event.pcr).to_le_bytes());
+        log.extend(event.kind.0.to_le_bytes());
+        log.extend([1, 0, 0, 0, 0x0b, 0]);
+        log.extend(digest);
+        log.extend(u32::try_from(data.len()).unwrap().to_le_bytes());
+        log.extend(data);
+    }
+    log
+}
+
+#[test]
+fn the_first_event_that_is_not_as_predicted_is_named_in_words() {
+    let prediction = predict(&uki(252, &[]));
+    let all = PcrSet::all();
+    let honest = log_of(&prediction, &[]);
+    assert_eq!(prediction.differences(&EventLog::parse(&honest).unwrap(), all), []);
+    let position = |what: &str| prediction.events.iter().position(|event| event.what.starts_with(what)).unwrap();
+    let foreign: Vec<u8> = "console=ttyS0 evil=1\0".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let tagged = |text: &str| {
+        let size = u32::try_from(text.len()).unwrap().to_le_bytes();
+        [&0x8f3b_22ed_u32.to_le_bytes()[..], &size, text.as_bytes()].concat()
+    };
+    let options = tagged("LOADED_IMAGE::LoadOptions\0");
+    let section = [".initrd".as_bytes(), &[0]].concat();
+    let instead = [
+        (position("kernel command line"), &foreign[..], &options[..]),
+        (position("content of section .initrd"), b"other", &section),
+    ];
+    let mut changed = log_of(&prediction, &instead);
+    let said = |log: &[u8]| {
+        let differences = prediction.differences(&EventLog::parse(log).unwrap(), all);
+        differences.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let lines = said(&changed);
+    assert!(lines[0].starts_with("PCR 11 (sections of the unified kernel image): event "), "{lines:?}");
+    assert!(lines[0].contains("content of section .initrd): expected "), "{lines:?}");
+    assert!(
+        lines[1].ends_with(
+            r#"expected kernel command line "console=ttyS0 quiet", got kernel command line (LOADED_IMAGE::LoadOptions)"#
+        ),
+        "{lines:?}"
+    );
+    // What the stub logs when it takes a command line from outside.
+    let mut event = [12_u32.to_le_bytes(), 0xd_u32.to_le_bytes(), [1, 0, 0, 0]].concat();
+    event.extend([0x0b, 0]);
+    event.extend(hash(&[&foreign]));
+    event.extend(u32::try_from(foreign.len()).unwrap().to_le_bytes());
+    event.extend(&foreign);
+    changed.extend(event);
+    let lines = said(&changed);
+    assert!(
+        lines[1].ends_with(
+            r#"expected kernel command line "console=ttyS0 quiet", got kernel command line "console=ttyS0 evil=1""#
+        ),
+        "{lines:?}"
+    );
+    assert!(lines[2].starts_with("PCR 12 (") && lines[2].ends_with("evil=1\") is not expected"), "{lines:?}");
 }
 
 #[test]
