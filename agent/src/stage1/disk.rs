@@ -3,14 +3,15 @@
 use std::fmt;
 
 use latchkey_disk::{
-    CheckedHeader, Control, Disk, Fresh, KernelRandom, Mapping, MappingName, NodeState, Phase, Probe, ResetMarker,
-    ResetPermit, Role, SegmentMode, TokenKey, UnlockedDisk, probe, reset,
+    CheckedHeader, Control, Disk, Fresh, KernelRandom, Mapping, MappingName, NewDisk, NodeState, Phase, Probe,
+    ResetMarker, ResetPermit, Role, SegmentMode, TokenKey, UnlockedDisk, probe, reset,
 };
 use latchkey_keys::{ClusterId, Uuid};
 
 use super::Failure;
 use crate::flows::{Membership, Offer};
 use crate::life::{self, DiskPhase, NodeRole, OpenPermit};
+use crate::platform::config::StateIntegrity;
 use crate::platform::devices::BlockDevice;
 
 /// The mapping's name below `/dev/mapper`.
@@ -19,6 +20,7 @@ const MAPPING: &str = "state";
 /// The device, open for nobody else, and what is known of it.
 pub(super) struct StateDisk {
     device: BlockDevice,
+    mode: SegmentMode,
     uuid: Uuid,
     /// Gone once it is mapped: the device mapper claims it for itself.
     disk: Option<Disk>,
@@ -46,8 +48,13 @@ pub(super) struct OpenDisk {
 }
 
 impl StateDisk {
-    /// Reads the header region once. Anything that is neither blank nor ours refuses the boot, untouched.
-    pub(super) fn look(device: BlockDevice) -> Result<Self, Failure> {
+    /// Reads the header region once. Anything that is neither blank nor ours refuses the boot, untouched; so does a disk
+    /// of ours whose protection is not the one that the measured configuration pins.
+    pub(super) fn look(device: BlockDevice, pinned: StateIntegrity) -> Result<Self, Failure> {
+        let mode = match pinned {
+            StateIntegrity::None => SegmentMode::Confidential,
+            StateIntegrity::HmacSha256 => SegmentMode::Authenticated,
+        };
         let path = device.path();
         let failed = |message: String| Failure::new("look-at-disk", "state-disk-unreadable", &message);
         let disk = Disk::open_exclusive(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
@@ -58,13 +65,12 @@ impl StateDisk {
                 (uuid, Content::Fresh { fresh, attempts })
             }
             Probe::Existing(header) => {
-                let header =
-                    header.check(SegmentMode::Confidential).map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
+                let header = header.check(mode).map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
                 (header.uuid(), Content::Checked(Box::new(header)))
             }
             Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),
         };
-        Ok(Self { device, uuid, disk: Some(disk), content })
+        Ok(Self { device, mode, uuid, disk: Some(disk), content })
     }
 
     /// Of the header that is or will be on the disk.
@@ -119,22 +125,26 @@ impl StateDisk {
     ) -> Result<OpenDisk, Failure> {
         let failed = |error: latchkey_disk::DiskError| Failure::new("open-disk", error.code(), &error);
         let bug = |what: &str| Failure::new("open-disk", "agent-bug", &format!("{what}; report this"));
-        let mut disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
-        let unlocked = match (std::mem::replace(&mut self.content, Content::Open), permit.redeem(), membership) {
-            (Content::Fresh { fresh, .. }, Some(attempts), Some(membership)) => {
-                let state = new_state(membership, attempts)?;
-                fresh.format(&mut disk, self.uuid, &offer.disk_key, state, &mut KernelRandom).map_err(failed)?
-            }
-            (Content::Unlocked(unlocked), None, _) => *unlocked,
-            _ => return Err(bug("the permit does not fit the disk")),
-        };
-        let (uuid, state) = (unlocked.uuid(), unlocked.state().clone());
+        let disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
         let io = |error: std::io::Error| {
             Failure::new("open-disk", "device-mapper", &format!("/dev/mapper/control: {error}"))
         };
         let control = Control::open().map_err(io)?;
         let name = MAPPING.parse::<MappingName>().map_err(|e| Failure::new("open-disk", "agent-bug", &e))?;
-        let (mapping, token_key) = Mapping::open(&control, disk, unlocked, name).map_err(failed)?;
+        let ((mapping, token_key), uuid, state) =
+            match (std::mem::replace(&mut self.content, Content::Open), permit.redeem(), membership) {
+                (Content::Fresh { fresh, .. }, Some(attempts), Some(membership)) => {
+                    let (mode, uuid, state) = (self.mode, self.uuid, new_state(membership, attempts)?);
+                    let new = NewDisk { mode, uuid, key: &offer.disk_key, state: state.clone() };
+                    let opened = Mapping::format(&control, disk, fresh, new, name, &mut KernelRandom);
+                    (opened.map_err(failed)?, uuid, state)
+                }
+                (Content::Unlocked(unlocked), None, _) => {
+                    let (uuid, state) = (unlocked.uuid(), unlocked.state().clone());
+                    (Mapping::open(&control, disk, *unlocked, name).map_err(failed)?, uuid, state)
+                }
+                _ => return Err(bug("the permit does not fit the disk")),
+            };
         Ok(OpenDisk {
             device: self.device.path().display().to_string(),
             mapping: mapping.path().display().to_string(),

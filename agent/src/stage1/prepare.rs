@@ -79,7 +79,7 @@ async fn find_all(config: Config) -> Result<Prepared, Failure> {
     let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&attester));
 
     let step = TIMELINE.begin("look-at-disk");
-    let disk = StateDisk::look(state).inspect(|disk| step.note(disk))?;
+    let disk = StateDisk::look(state, config.state_integrity).inspect(|disk| step.note(disk))?;
     step.done();
 
     let attester = Arc::new(Mutex::new(attester));
