@@ -22,7 +22,9 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, fstatfs, openat, s
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_move, unmount};
 
+use super::mounts::NEW_ROOT;
 use super::pid1::Pid1;
+use super::root::SealedRoot;
 
 const MOVED: [&str; 4] = ["dev", "proc", "sys", "run"];
 
@@ -33,9 +35,10 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// An initramfs has a few levels; deeper means that something is wrong.
 const MAX_DEPTH: u8 = 32;
 
-/// Switches to the operating system mounted at `new_root` and executes `init`, a path in it. Returns only if that
+/// Switches to the operating system mounted at [`NEW_ROOT`] and executes `init`, a path in it. Returns only if that
 /// failed; what is left then is good for a reboot only.
-pub fn switch_root(_: Pid1, new_root: &Path, init: &Path) -> Result<Infallible, HandoverFault> {
+pub fn switch_root(_: Pid1, _: &SealedRoot, init: &Path) -> Result<Infallible, HandoverFault> {
+    let new_root = Path::new(NEW_ROOT);
     let (root, new) = (open(Path::new("/"))?, open(new_root)?);
     check_new_root(&root, &new, init)?;
     check_initramfs(&root)?;

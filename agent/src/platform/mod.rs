@@ -11,7 +11,7 @@
 //! | [`config`] | the measured configuration: the kernel command line |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |
 //! | [`devices`] | disks and partitions, by label, by type, by the rule of the state disk |
-//! | [`verity`] | the root of the operating system, which the measured root hash vouches for |
+//! | [`root`] | the root of the operating system, which the measured root hash vouches for |
 //! | [`net`] | links, addresses, routes, DHCPv4, router advertisements, names |
 //! | [`metadata`] | what the machine's owner or host says about this instance: requests, never facts |
 //! | [`handover`] | away with the initramfs, on with the operating system |
@@ -33,9 +33,9 @@ pub mod mounts;
 pub mod net;
 pub mod pid1;
 pub mod power;
+pub mod root;
 mod sys;
 pub mod timeline;
-pub mod verity;
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ faults! {
     Config(config::ConfigFault): "The measured configuration is not acceptable.",
     Module(modules::ModuleFault): "A kernel module did not load.",
     Device(devices::DeviceFault): "A disk was not found, or too many were.",
-    Verity(verity::VerityFault): "The root can not be opened.",
+    Root(root::RootFault): "The root can not be opened.",
     Net(net::NetFault): "The network did not come up.",
     Metadata(metadata::MetadataFault): "The instance metadata is not acceptable.",
     Handover(handover::HandoverFault): "The operating system could not take over.",

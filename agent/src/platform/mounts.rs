@@ -58,11 +58,11 @@ pub fn kernel_file_systems(_: Pid1) -> Result<(), MountFault> {
     Ok(())
 }
 
-/// Mounts the operating system's root file system at [`NEW_ROOT`], read-only and without device files.
-pub fn root(_: Pid1, device: &Path, fs: RootFs) -> Result<(), MountFault> {
+/// Mounts the operating system's root file system, read-only and without device files.
+pub(super) fn root(_: Pid1, device: &Path, place: &str, fs: RootFs) -> Result<(), MountFault> {
     let fault = |source| MountFault::Root { device: device.display().to_string(), fs, source };
-    make_directory(Path::new(NEW_ROOT)).map_err(fault)?;
-    mount(device, NEW_ROOT, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| fault(e.into()))
+    make_directory(Path::new(place)).map_err(fault)?;
+    mount(device, place, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| fault(e.into()))
 }
 
 /// Directories of the initramfs may be there already.
@@ -100,6 +100,13 @@ pub enum MountFault {
 }
 
 impl MountFault {
+    /// What the kernel said.
+    pub fn source(&self) -> &io::Error {
+        match self {
+            Self::Kernel { source, .. } | Self::Console { source } | Self::Root { source, .. } => source,
+        }
+    }
+
     /// The stable reason code.
     pub fn code(&self) -> &'static str {
         match self {

@@ -15,9 +15,9 @@ use crate::life::{Stop, backoff::Backoff};
 use crate::platform::config::Config;
 use crate::platform::handover::switch_root;
 use crate::platform::pid1::Pid1;
+use crate::platform::root::OpenRoot;
 use crate::platform::timeline::Timeline;
-use crate::platform::verity::{self, Located};
-use crate::platform::{Fault, clock, console, mounts, power};
+use crate::platform::{clock, console, power};
 
 use driver::Ended;
 
@@ -54,10 +54,10 @@ pub fn run(pid1: Pid1) -> ! {
 }
 
 fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
-    let prepared = prepare::prepare(pid1)?;
-    let (root, config) = (prepared.root.clone(), prepared.config.clone());
+    let (root, prepared) = prepare::prepare(pid1)?;
+    let config = prepared.config.clone();
     match smol::block_on(driver::drive(prepared)) {
-        Ended::Leaves => leave(pid1, &root, &config),
+        Ended::Leaves => leave(pid1, root, &config),
         Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {
             let message = format!("the disk was reset after {attempts} of {} attempts", crate::life::MAX_ATTEMPTS);
@@ -66,20 +66,17 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
     }
 }
 
-/// Mounts the OS and becomes its init. The agent is gone afterwards.
-fn leave(pid1: Pid1, root: &Located, config: &Config) -> Result<Infallible, Failure> {
+/// Becomes the init of the OS. The agent is gone afterwards.
+fn leave(pid1: Pid1, root: OpenRoot, config: &Config) -> Result<Infallible, Failure> {
     let step = TIMELINE.begin("leave");
-    let failed = |fault: Fault| Failure::new("leave", fault.code(), &fault);
-    let mapping =
-        config.root().map_err(Fault::from).and_then(|verity| Ok(verity::map(root, verity)?)).map_err(failed)?;
-    mounts::root(pid1, mapping.path(), config.root_fs).map_err(|e| Failure::new("leave", e.code(), &e))?;
+    let root = root.seal().map_err(|e| Failure::new("leave", e.code(), &e))?;
     if let Some(peak) = peak_memory() {
         step.note(format_args!("peak memory {peak}"));
     }
     step.note(format_args!("{} takes over", config.init.display()));
     step.done();
     TIMELINE.print();
-    switch_root(pid1, mounts::NEW_ROOT.as_ref(), &config.init).map_err(|e| Failure::new("leave", e.code(), &e))
+    switch_root(pid1, &root, &config.init).map_err(|e| Failure::new("leave", e.code(), &e))
 }
 
 /// The most memory this process ever held (`VmHWM`, proc(5)), for the promise in SPECIFICATION.md.

@@ -19,7 +19,7 @@ use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
-use crate::platform::verity::Located;
+use crate::platform::root::{Located, OpenRoot};
 use crate::platform::{Fault, console, entropy, logging, modules, mounts, power};
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
@@ -32,7 +32,6 @@ const NO_METADATA: InstanceMetadata =
 /// A machine that is up.
 pub(super) struct Prepared {
     pub(super) config: Config,
-    pub(super) root: Located,
     pub(super) attester: Arc<Mutex<Attester>>,
     pub(super) prover: Arc<dyn Prover>,
     pub(super) network: Option<Network>,
@@ -41,7 +40,7 @@ pub(super) struct Prepared {
     pub(super) disk: StateDisk,
 }
 
-pub(super) fn prepare(pid1: Pid1) -> Result<Prepared, Failure> {
+pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared), Failure> {
     run("mounts", || {
         mounts::kernel_file_systems(pid1)?;
         console::attach(pid1)
@@ -59,20 +58,17 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Prepared, Failure> {
     let step = TIMELINE.begin("entropy");
     entropy::wait();
     step.done();
-    smol::block_on(find_all(config))
+    smol::block_on(find_all(pid1, config))
 }
 
-/// The TPM works while the disks and the network are looked for.
-async fn find_all(config: Config) -> Result<Prepared, Failure> {
+/// The TPM works, the root is opened and the network comes up while the disks are looked for.
+async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Failure> {
     let preference = config.ek.preference();
     let tpm = smol::unblock(move || attester(preference));
-    let machine = async {
-        let devices = find_devices(&config).await?;
-        let network = run_async("network", net::up(&config)).await?;
-        Ok::<_, Failure>((devices, network))
-    };
-    let (tpm, machine) = smol::future::zip(tpm, Box::pin(machine)).await;
-    let (attester, ((root, state), network)) = (tpm?, machine?);
+    let disks = Box::pin(open_root(pid1, &config));
+    let network = Box::pin(run_async("network", net::up(&config)));
+    let ((root, state), network) = smol::future::try_zip(disks, network).await?;
+    let attester = tpm.await?;
 
     let metadata = run("metadata", || metadata::fetch(config.metadata))?;
     let metadata = metadata.unwrap_or(NO_METADATA);
@@ -88,21 +84,35 @@ async fn find_all(config: Config) -> Result<Prepared, Failure> {
         prover = prover.with_event_log(log);
     }
     let prover = Arc::new(prover);
-    Ok(Prepared { config, root, attester, prover, network: Some(network), metadata, node_name, disk })
+    Ok((root, Prepared { config, attester, prover, network: Some(network), metadata, node_name, disk }))
 }
 
-async fn find_devices(config: &Config) -> Result<(Located, BlockDevice), Failure> {
+/// Opens the root while the state disk is looked for.
+async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice), Failure> {
     let step = TIMELINE.begin("devices");
-    let found = async {
-        let root = Located::find(config.root()?, config.device_timeout).await?;
-        let taken = root.devices();
-        let state = devices::find(&Wanted::state(&config.state_disk, &taken), config.device_timeout).await?;
-        Ok::<_, Fault>((root, state))
+    let fault = |fault: Fault| failure("devices", &fault);
+    let verity = config.root().map_err(|e| fault(e.into()))?;
+    let located = Located::find(verity, config.device_timeout).await.map_err(|e| fault(e.into()))?;
+    step.note(format_args!("root {located}"));
+    let taken = located.devices();
+    let opening = {
+        let config = config.clone();
+        smol::unblock(move || {
+            let step = TIMELINE.begin("root");
+            let root = OpenRoot::open(pid1, &located, &config).map_err(|fault| failure("root", &fault))?;
+            step.note(&root);
+            step.done();
+            Ok(root)
+        })
     };
-    let (root, state) = found.await.map_err(|fault| failure("devices", &fault))?;
-    step.note(format_args!("root {root}, state {state}"));
-    step.done();
-    Ok((root, state))
+    let finding = async {
+        let wanted = Wanted::state(&config.state_disk, &taken);
+        let state = devices::find(&wanted, config.device_timeout).await.map_err(|e| fault(e.into()))?;
+        step.note(format_args!("state {state}"));
+        step.done();
+        Ok(state)
+    };
+    smol::future::try_zip(opening, finding).await
 }
 
 fn attester(preference: EkPreference) -> Result<Attester, Failure> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use latchkey_api::grpc::{Code, Status};
 use latchkey_api::v1::{AttachRequest, DescribeRequest, InitEvent, NodeStage, init_event};
 use latchkey_channel::Role as ChannelRole;
-use latchkey_disk::{DiskError, Role};
+use latchkey_disk::{DiskError, Role, SegmentMode};
 use latchkey_keys::ClusterId;
 use smol::channel::{Receiver, Sender, bounded};
 use tempfile::TempDir;
@@ -159,7 +159,9 @@ impl Booted {
 
     fn phase(&self) -> Option<Phase> {
         match probe(&Disk::open_shared(&self.disk()).unwrap()).unwrap() {
-            Probe::Existing(header) => Some(header.check().unwrap().claimed_state().unwrap().phase),
+            Probe::Existing(header) => {
+                Some(header.check(SegmentMode::Confidential).unwrap().claimed_state().unwrap().phase)
+            }
             Probe::Fresh(_) | Probe::Refused(_) => None,
         }
     }
