@@ -38,10 +38,6 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "dm_integrity",
     "?hmac",
     "authenc",
-    // Its authenticated mode: hmac-sha256 over the data, tags kept by dm-integrity.
-    "?hmac",
-    "?authenc",
-    "?dm_integrity",
     // The verity root and the file systems it may have.
     "dm_verity",
     "squashfs",
