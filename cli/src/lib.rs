@@ -13,6 +13,7 @@
 mod failure;
 mod files;
 mod folder;
+mod image;
 mod init;
 mod init_secret;
 mod measure;

@@ -49,6 +49,31 @@ pub enum ImageError {
     },
 }
 
+impl ImageError {
+    /// A stable word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Config(_) | Self::Name(_) => "image-config-unusable",
+            Self::Words(_) => "image-command-line-refused",
+            Self::Kernel(_) => "image-kernel-unusable",
+            Self::Program(ProgramError::Missing(_)) | Self::Root(RootError::Program(ProgramError::Missing(_))) => {
+                "program-missing"
+            }
+            Self::Program(_) | Self::Root(RootError::Program(_)) => "program-failed",
+            Self::Root(_) | Self::OsRelease(_) => "image-root-unusable",
+            Self::Initramfs(_) => "image-initramfs-failed",
+            Self::Uki(_) => "image-uki-failed",
+            Self::Esp(_) | Self::Disk(_) => "image-disk-failed",
+            Self::Io { .. } => "file-unusable",
+        }
+    }
+
+    /// Whether this machine is at fault, and not what was asked for.
+    pub fn is_local(&self) -> bool {
+        matches!(self.code(), "program-missing" | "program-failed" | "image-disk-failed")
+    }
+}
+
 impl fmt::Display for ImageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

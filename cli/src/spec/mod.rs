@@ -2,6 +2,7 @@
 
 mod arguments;
 mod help;
+mod image;
 mod parse;
 mod table;
 

@@ -239,6 +239,7 @@ pub(super) const COMMANDS: &[Command] = &[
         examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
         run: recover::run,
     },
+    super::image::BUILD,
     Command {
         path: &["measure", "log"],
         operands: &[Operand {

@@ -1,0 +1,133 @@
+//! `latchkey image build`: an operating system image from its parts.
+
+use std::path::Path;
+use std::time::Instant;
+
+use latchkey_agent::platform::config::Config;
+use latchkey_image::{Built, ImageConfig, ImageError, Part, Progress};
+use latchkey_initramfs::source_date_epoch;
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Table, Tone, pairs};
+use crate::spec::Arguments;
+
+pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = Path::new(arguments.operand(0).unwrap_or_default());
+    let out = arguments.required_path("out")?;
+    let mut image = ImageConfig::read(path).map_err(|error| {
+        let what = format!("cannot use {}", path.display());
+        Failure::new(Exit::Usage, "image-config-unusable", what)
+            .because(error.to_string())
+            .fix("`latchkey image build --help` shows a configuration that works")
+    })?;
+    image.epoch = source_date_epoch().map_err(Failure::usage)?;
+    image.agent_check = Some(agent_would_take);
+
+    let begun = Instant::now();
+    let mut since = begun;
+    let built = image.build(out, &mut |progress| match progress {
+        Progress::Begins(what) => {
+            since = Instant::now();
+            output.waiting(&format!("{}: {}", what, words(what)));
+        }
+        Progress::Done(part) => {
+            let seconds = since.elapsed().as_secs_f64();
+            let told = format!("{:<12}  {:>10}  {seconds:6.1} s", part.what, size(part.size));
+            output.say(Tone::Good, "built", &told);
+        }
+    });
+    let built = built.map_err(|error| failure(&error))?;
+    let took = format!("in {:.1} s, at {}", begun.elapsed().as_secs_f64(), built.disk.display());
+    output.say(Tone::Good, "finished", &took);
+    output.result(&in_json(&built), &in_words(&built, output));
+    Ok(())
+}
+
+/// The agent's own parser: what it refuses at boot is refused here.
+fn agent_would_take(command_line: &str) -> Result<(), String> {
+    Config::parse(command_line.as_bytes()).map(drop).map_err(|fault| fault.to_string())
+}
+
+/// What a part is.
+fn words(part: &str) -> &'static str {
+    match part {
+        "root" => "the root file system",
+        "root-verity" => "the hash tree over it, whose root hash is measured",
+        "initramfs" => "the agent and the modules it needs",
+        "uki" => "boot stub, kernel, initramfs and command line in one file",
+        "esp" => "the boot partition",
+        "disk" => "all partitions together",
+        "disk-qcow2" => "the same for QEMU",
+        _ => "",
+    }
+}
+
+fn in_words(built: &Built, output: &Output) -> String {
+    let mut table = Table::new(&["PART", "SIZE", "SHA-256", "FILE"]);
+    for part in &built.parts {
+        let file = part.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
+        table.row([part.what.to_owned(), size(part.size), hex::encode(part.sha256), file]);
+    }
+    let facts = pairs(&[
+        ("root hash", output.paint(Tone::Strong, &hex::encode(built.root_hash))),
+        ("command line", built.command_line.clone()),
+        ("kernel", built.kernel_release.clone()),
+    ]);
+    format!("{table}\n{facts}")
+}
+
+fn in_json(built: &Built) -> Value {
+    json!({
+        "root_hash": hex::encode(built.root_hash),
+        "command_line": built.command_line,
+        "kernel": built.kernel_release,
+        "disk": built.disk,
+        "qcow2": built.qcow2,
+        "uki": built.uki,
+        "parts": built.parts.iter().map(part_in_json).collect::<Vec<_>>(),
+    })
+}
+
+fn part_in_json(part: &Part) -> Value {
+    json!({"what": part.what, "file": part.file, "size": part.size, "sha256": hex::encode(part.sha256)})
+}
+
+/// Bytes for people: three digits that mean something.
+fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one digit behind the point")]
+    let in_units = |shift: u32| bytes as f64 / f64::from(1_u32 << shift);
+    match bytes {
+        0..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => format!("{:.1} KiB", in_units(10)),
+        0x10_0000..0x4000_0000 => format!("{:.1} MiB", in_units(20)),
+        _ => format!("{:.1} GiB", in_units(30)),
+    }
+}
+
+fn failure(error: &ImageError) -> Failure {
+    let code = error.code();
+    let exit = if error.is_local() { Exit::Failed } else { Exit::Usage };
+    Failure::new(exit, code, "the image was not built").because(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_s_own_rules_hold_for_command_lines() {
+        let root = format!("latchkey.root_verity={},salt=,blocks=1", "00".repeat(32));
+        assert_eq!(agent_would_take(&format!("quiet latchkey.network=none {root}")), Ok(()));
+        for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command"] {
+            assert!(agent_would_take(&format!("{words} {root}")).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_for_people() {
+        for (bytes, text) in [(7, "7 B"), (4096, "4.0 KiB"), (36 << 20, "36.0 MiB"), (3 << 30, "3.0 GiB")] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `latchkey image`, in the table.
+
+use super::{Command, Flag, Need, Operand};
+use crate::image;
+
+const CONFIG: Operand = Operand { name: "CONFIG", required: true, text: "what the image is made of: JSON, as above" };
+const OUT: Flag = Flag {
+    long: "out",
+    value: Some("DIR"),
+    need: Need::Once,
+    text: "where the files go: NAME_VERSION.raw, NAME_VERSION.efi and, if wanted,\nNAME_VERSION.qcow2",
+};
+
+pub(super) const BUILD: Command = Command {
+    path: &["image", "build"],
+    operands: &[CONFIG],
+    flags: &[OUT],
+    summary: "builds an operating system image",
+    about: ABOUT,
+    examples: &["latchkey image build edge.json --out build"],
+    run: image::build,
+};
+
+const ABOUT: &str = r#"
+Makes a disk with a boot partition (one unified kernel image: boot stub, kernel,
+initramfs, command line), a read-only root file system, its dm-verity hash tree, and
+room for the state disk. The command line names the root's hash, so that whoever
+measures it has measured everything.
+
+Equal inputs give equal bytes. No privileges, loop devices or mounts are needed;
+mksquashfs is (Debian package squashfs-tools; for erofs erofs-utils, for qcow2
+qemu-utils). Times in the image are 0, or SOURCE_DATE_EPOCH if that is set.
+
+CONFIG is closed; paths in it are relative to its folder:
+  {
+    "schema": 1, "name": "edge", "version": "1.0.0",
+    "kernel": "boot/vmlinuz-6.1.0-56-cloud-amd64",
+    "modules": "lib/modules/6.1.0-56-cloud-amd64",
+    "agent": "latchkey-agent", "root": "root.tar",
+    "command_line": "console=ttyS0 quiet panic=-1 latchkey.network=dhcp4"
+  }
+root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
+What may stand there too, with its default: module_names [what Debian's cloud kernels
+need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
+compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
+state_size [16777216], qcow2 [false].
+"#;
