@@ -2,7 +2,8 @@
 //!
 //! `state_disk DEVICE MODE KEY-FILE SCRIPT` looks at the device, formats a fresh one, opens an existing one, runs the shell
 //! script while it is open as `/dev/mapper/state`, and closes it. MODE is a value of `latchkey.state_integrity`. Prints
-//! `DISK fresh|existing`, `DISK open SECONDS`, `DISK script STATUS` and `DISK closed`, or `DISK refused CODE: SENTENCE`.
+//! `DISK fresh|existing`, `DISK open SECONDS`, `DISK table NAME TARGET PARAMETERS`, `DISK script STATUS` and `DISK closed`,
+//! or `DISK refused CODE: SENTENCE`.
 
 use std::path::Path;
 use std::process::Command;
@@ -53,6 +54,11 @@ fn open(control: &Control, device: &Path, mode: SegmentMode, key: &Secret<32>) -
         Probe::Refused(refusal) => return Err(refusal.into()),
     };
     println!("DISK open {:.3}", start.elapsed().as_secs_f64());
+    for name in ["state", "state_dif"] {
+        if let Ok(table) = control.table(&name.parse().expect("a name")) {
+            println!("DISK table {name} {} {}", table.target, table.text);
+        }
+    }
     Ok(mapping)
 }
 

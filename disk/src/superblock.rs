@@ -113,13 +113,22 @@ fn parse(bytes: &[u8], room: u64) -> Result<Geometry, SuperblockRefusal> {
     let geometry = Geometry { data_sectors, journal_sections };
     let most = room / UNIT;
     let wrong = |field, expected, got| Err(SuperblockRefusal { field, expected, got });
-    if data_sectors >= most || !(Geometry { journal_sections: 1, ..geometry }).is_possible() {
+    if least_room(data_sectors).is_none_or(|least| least > most)
+        || !(Geometry { journal_sections: 1, ..geometry }).is_possible()
+    {
         return wrong(Field::DataSectors, most, data_sectors);
     }
     if !geometry.is_possible() {
         return wrong(Field::JournalSections, MAX_JOURNAL_SECTIONS, journal_sections.into());
     }
     Ok(geometry)
+}
+
+/// Units that superblock, data and tags take; how large the journal is, only the kernel knows.
+fn least_room(data_sectors: u64) -> Option<u64> {
+    const TAGS: u64 = (TAG as u64) << (LOG2_INTERLEAVE - LOG2_UNITS_PER_SECTOR);
+    let runs = data_sectors.div_ceil(1 << LOG2_INTERLEAVE).checked_mul(TAGS / UNIT)?;
+    data_sectors.checked_add(runs)?.checked_add(SUPERBLOCK as u64 / UNIT)
 }
 
 fn byte(bytes: &[u8], at: usize) -> u64 {

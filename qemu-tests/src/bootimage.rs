@@ -22,6 +22,7 @@ const HARDWARE: &str = "console=ttyS0 no_timer_check";
 pub struct BootImage {
     init: Vec<u8>,
     files: Vec<(String, u32, Vec<u8>)>,
+    modules: Vec<String>,
     command_line: String,
     os_release: String,
 }
@@ -30,7 +31,7 @@ impl BootImage {
     /// Starts with the program that becomes process 1.
     pub fn new(init: Vec<u8>) -> Self {
         let command_line = format!("{HARDWARE} quiet panic=-1");
-        Self { init, files: Vec::new(), command_line, os_release: OS_RELEASE.into() }
+        Self { init, files: Vec::new(), modules: Vec::new(), command_line, os_release: OS_RELEASE.into() }
     }
 
     /// The image that ships: the agent as process 1.
@@ -54,6 +55,25 @@ impl BootImage {
         self
     }
 
+    /// Adds kernel modules, each with those it depends on, that a node does not need.
+    #[must_use]
+    pub fn modules(mut self, names: &[&str]) -> Self {
+        self.modules.extend(names.iter().map(|name| (*name).to_owned()));
+        self
+    }
+
+    /// Adds a program of this machine with the libraries it loads, at their places here.
+    pub fn program(mut self, path: &Path) -> Result<Self, HarnessError> {
+        for file in crate::rootfs::with_libraries(path)? {
+            let name = file.display().to_string().trim_start_matches('/').to_owned();
+            if !self.files.iter().any(|(there, ..)| *there == name) {
+                let content = std::fs::read(&file).map_err(io_error("read", &file))?;
+                self = self.file(&name, 0o755, content);
+            }
+        }
+        Ok(self)
+    }
+
     /// Sets the operating system's identity (`os-release`).
     #[must_use]
     pub fn os_release(mut self, text: &str) -> Self {
@@ -63,7 +83,8 @@ impl BootImage {
 
     /// The compressed initramfs.
     pub fn initramfs(&self, kernel: &Kernel) -> Result<Vec<u8>, HarnessError> {
-        let wanted: Vec<_> = DEBIAN_CLOUD.iter().map(|name| Wanted::parse(name)).collect();
+        let wanted: Vec<_> =
+            DEBIAN_CLOUD.iter().copied().chain(self.modules.iter().map(String::as_str)).map(Wanted::parse).collect();
         let tree = ModuleTree::open(&kernel.modules).map_err(latchkey_initramfs::InitramfsError::from)?;
         let mut initramfs = Initramfs::new(self.init.clone())?;
         initramfs.modules(tree.closure(&wanted).map_err(latchkey_initramfs::InitramfsError::from)?)?;

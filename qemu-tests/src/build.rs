@@ -44,7 +44,12 @@ pub fn agent() -> Result<PathBuf, HarnessError> {
 
 /// A test program for the inside of a machine, linked as the agent is: an example of its package.
 pub fn guest(example: &str) -> Result<PathBuf, HarnessError> {
-    let package = ["--release", "--package", "latchkey-agent", "--example", example];
+    guest_of("latchkey-agent", example)
+}
+
+/// The same of another package.
+pub fn guest_of(package: &str, example: &str) -> Result<PathBuf, HarnessError> {
+    let package = ["--release", "--package", package, "--example", example];
     let target = if has_musl() { MUSL } else { GLIBC };
     cargo_build(&[&package[..], &["--target", target]].concat(), example)
 }

@@ -109,6 +109,15 @@ pub fn busybox() -> Result<Vec<u8>, HarnessError> {
     Ok(bytes)
 }
 
+/// A program of this machine and every library that it loads, by the paths it looks for them at.
+pub(crate) fn with_libraries(program: &Path) -> Result<Vec<PathBuf>, HarnessError> {
+    let ldd = crate::doctor::need("ldd")?;
+    let listing = output(Command::new(ldd).env("LC_ALL", "C").arg(program))?;
+    // "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)", and the loader without an arrow.
+    let libraries = listing.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from);
+    Ok([program.to_owned()].into_iter().chain(libraries).collect())
+}
+
 fn parented(tree: &Path, name: &str) -> Result<PathBuf, HarnessError> {
     let path = tree.join(name);
     if let Some(parent) = path.parent() {

@@ -38,7 +38,7 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 ///
 /// * the beginning, up to and with the first block of the first inode table: `mkfs.ext4` reads that block to put the root
 ///   folder's inode into it, and writes its first superblock as 1024 bytes into the first block; every `mkfs`, `blkid` and
-///   `mount` look into the first MiB for what was on the disk before;
+///   `mount` look up to the block at 1 MiB for what was on the disk before;
 /// * the first block of each ext4 block group that has a copy of the superblock, which `mkfs.ext4` also writes as 1024
 ///   bytes;
 /// * the beginning of each XFS allocation group, of which `mkfs.xfs` makes four: `xfs_repair` reads more there than was
@@ -52,7 +52,7 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 fn places(length: u64) -> Vec<Range<u64>> {
     let length = length - length % SECTOR;
     let groups = length.div_ceil(EXT4_GROUP);
-    let head = (ext4_tables(groups) * SECTOR).next_multiple_of(MIB).min(length);
+    let head = (ext4_tables(groups) * SECTOR).max(MIB + SECTOR).min(length);
     let tail = length.saturating_sub(2 * MIB).max(head);
     let copies = superblock_groups(groups).into_iter().map(|group| group * EXT4_GROUP);
     let copies = copies.map(|start| start..start + SECTOR);
@@ -98,7 +98,7 @@ mod tests {
         for copy in copies {
             assert!(all.contains(&copy), "{copy:?}");
         }
-        assert_eq!([&all[0], &all[all.len() - 1]], [&(0..MIB), &(GIB - 2 * MIB..GIB)]);
+        assert_eq!([&all[0], &all[all.len() - 1]], [&(0..MIB + SECTOR), &(GIB - 2 * MIB..GIB)]);
         assert_eq!(all.len(), 6 + 3);
     }
 
