@@ -1,9 +1,9 @@
 //! `./dev bench`: every benchmark of Latchkey in one run, beside its peers on the same machine.
 //!
 //! Runs the benchmarks of the crates (each can also be run alone with `cargo bench -p …`), then what others have for
-//! the same work: rustls in this process, keylime and grpcio from the Python package index in a virtual environment in
-//! the target folder, tpm2-tools and cryptsetup as the processes they are. A peer that is not there is named and left
-//! out.
+//! the same work: rustls in this process, keylime, grpcio and sev-snp-measure from the Python package index in a virtual
+//! environment in the target folder, tpm2-tools and cryptsetup as the processes they are. A peer that is not there is
+//! named and left out.
 
 mod outcome;
 mod own;

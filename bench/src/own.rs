@@ -9,11 +9,12 @@ use latchkey_bench::Figure;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the bottom of the house to its top.
-const BENCHMARKS: [(&str, &str); 5] = [
+const BENCHMARKS: [(&str, &str); 6] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-channel", "handshake"),
     ("latchkey-api", "calls"),
     ("latchkey-disk", "unlock"),
+    ("latchkey-measurements", "launch"),
     ("latchkey-join-service", "tickets"),
 ];
 

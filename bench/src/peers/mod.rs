@@ -13,11 +13,12 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) {
     outcome.figures.push(tls::mutual());
     let python = python::Python::prepare(sources, target);
     if let Err(why) = &python {
-        outcome.skip("keylime and grpcio", why);
+        outcome.skip("keylime, grpcio and sev-snp-measure", why);
     }
     quote::run(sources, python.as_ref().ok(), outcome);
     if let Ok(python) = python {
         unary(&python, outcome);
+        launch(&python, outcome);
     }
 }
 
@@ -28,4 +29,11 @@ fn unary(python: &python::Python, outcome: &mut Outcome) {
         python.run("grpcio_unary.py", &[socket.as_os_str(), "grpcio/unary".as_ref(), what.as_ref()])
     });
     outcome.take("grpcio", measured);
+}
+
+/// The same file and the same number of processors as in our own benchmark.
+fn launch(python: &python::Python, outcome: &mut Outcome) {
+    let (id, what) = ("sev-snp-measure/launch-digest", "sev-snp-measure: launch digest, the same file");
+    let arguments = ["/usr/share/ovmf/OVMF.fd", "4", id, what].map(AsRef::as_ref);
+    outcome.take(id, python.run("snp_measure.py", &arguments));
 }
