@@ -64,6 +64,11 @@ impl Policy {
         self.enforce.union(self.warn).with(Self::LOCK_PCR).unwrap_or(self.enforce)
     }
 
+    /// The PCRs that must have an image's values.
+    pub fn enforced(&self) -> PcrSet {
+        self.enforce
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references

@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_folder::{
-    ClusterFile, DiskState, Enrolment, Folder, FolderError, NodeName, NodeRecord, Outcome, Reported, Role,
+    ClusterFile, DiskState, Enrolment, Folder, FolderError, Malformed, NodeName, NodeRecord, Outcome, Reported, Role,
 };
 use latchkey_keys::Uuid;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::trust::{Found, Trust, now, signature_path};
+
+/// As large as the reader of policies takes.
+const MAX_POLICY: usize = 1024 * 1024;
 
 /// Held by the one `latchkey init` that works on the folder. Not the folder's own lock: the join service may write
 /// records while an init waits.
@@ -87,11 +90,19 @@ impl Place {
         })
     }
 
-    /// Policy and reference values of the folder.
+    /// Policy and reference values of the folder, none older than what was accepted before.
     pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+        let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
         let policy = self.0.policy().map_err(unusable)?;
         let references = self.0.references(&policy).map_err(unusable)?;
-        Ok(Trust::of_folder(policy, references))
+        self.0.remember(&references, now()).map_err(unusable)?;
+        Ok(Trust::of_folder(policy_file, policy, references))
+    }
+
+    /// The same trust, if none of its manifests is older than what this folder accepted before.
+    pub(crate) fn held_against(&self, trust: Trust) -> Result<Trust, Failure> {
+        self.0.check_editions(&trust.references).map_err(unusable)?;
+        Ok(Trust { remembers: true, ..trust })
     }
 
     /// All nodes, by name, and what is wrong with records that cannot be read.
@@ -110,6 +121,7 @@ impl Place {
 
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
+        self.0.check_editions(&trust.references).map_err(unusable)?;
         for Found { name, manifest, signature } in &trust.manifests {
             let path = self.0.references_path().join(format!("{name}.json"));
             if !path.exists() && !self.path("reference.json").exists() {
@@ -125,6 +137,8 @@ impl Place {
         if !policy.exists() {
             files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
         }
+        // What the join service will read must be usable before a node depends on it.
+        self.trust()?;
         if self.path("enrolment.json").exists() {
             return Ok(());
         }
@@ -169,6 +183,9 @@ impl Place {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unusable(error: FolderError) -> Failure {
+    if let FolderError::Malformed { path, fault: Malformed::Attestation(refusal) } = &error {
+        return Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
+    }
     let code = match &error {
         FolderError::Io { .. } => "folder-unusable",
         FolderError::Malformed { .. } => "file-malformed",

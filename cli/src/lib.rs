@@ -22,6 +22,7 @@ mod output;
 mod policy;
 mod record;
 mod recover;
+mod reference;
 mod secret;
 mod spec;
 mod status;

@@ -70,7 +70,7 @@ impl Job {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
             name: manifest_name(arguments.required_text("name")?)?,
             version: arguments.value("version")?.ok_or_else(|| Failure::usage("--version is missing"))?,
-            machine: arguments.text("machine")?.unwrap_or("recorded").to_owned(),
+            machine: arguments.text("machine")?.unwrap_or("recorded-machine").to_owned(),
             // Seconds grow by themselves: a boot recorded later is a newer edition.
             serial: arguments.value("serial")?.unwrap_or_else(now),
             basis,

@@ -21,11 +21,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
     let place = Place::open(arguments.required_path("cluster")?)?;
     let cluster = place.required_cluster()?;
-    let trust = match arguments.path("policy") {
-        Some(policy) => Trust::load(policy, &arguments.paths("reference"))?,
-        None if arguments.has("reference") => return Err(Failure::usage("--reference goes with --policy")),
-        None => place.trust()?,
-    };
+    let trust = Trust::from_files_or_folder(arguments)?;
     let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(attempt(&address, &trust, &master, cluster.cluster_id, output));

@@ -9,6 +9,7 @@ use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceVal
 
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::folder::Place;
 use crate::spec::Arguments;
 
 /// As large as the reader of either takes.
@@ -20,6 +21,8 @@ pub(crate) struct Trust {
     pub(crate) references: Arc<References>,
     pub(crate) policy_file: Vec<u8>,
     pub(crate) manifests: Vec<Found>,
+    /// Whether older editions of the manifests would have been noticed: only a cluster's folder remembers them.
+    pub(crate) remembers: bool,
 }
 
 /// A manifest as it was found.
@@ -32,19 +35,36 @@ pub(crate) struct Found {
 impl Trust {
     /// From `--policy` and `--reference`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
-        Self::load(arguments.required_path("policy")?, &arguments.paths("reference"))
+        let references = arguments.paths("reference");
+        if references.is_empty() {
+            return Err(Failure::usage("--reference FILE is missing: measurements of admitted images"));
+        }
+        Self::load(arguments.required_path("policy")?, &references)
+    }
+
+    /// From `--policy` and `--reference`, held against what a cluster's folder remembers where `--cluster` names one; or
+    /// all of it from that folder.
+    pub(crate) fn from_files_or_folder(arguments: &Arguments) -> Result<Self, Failure> {
+        let place = arguments.path("cluster").map(Place::open).transpose()?;
+        match place {
+            None => Self::from_arguments(arguments),
+            Some(place) if arguments.has("policy") => place.held_against(Self::from_arguments(arguments)?),
+            Some(_) if arguments.has("reference") => Err(Failure::usage("--reference goes with --policy")),
+            Some(place) => place.trust(),
+        }
     }
 
     /// From values that are in no file.
     pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, Failure> {
         let references = fitting(policy, vec![AuthenticManifest::local(values)])?;
-        Ok(Self { policy: Arc::clone(policy), references, policy_file: Vec::new(), manifests: Vec::new() })
+        let (policy_file, manifests) = (Vec::new(), Vec::new());
+        Ok(Self { policy: Arc::clone(policy), references, policy_file, manifests, remembers: false })
     }
 
     /// From a cluster's folder.
-    pub(crate) fn of_folder(policy: Policy, references: References) -> Self {
+    pub(crate) fn of_folder(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
         let (policy, references) = (Arc::new(policy), Arc::new(references));
-        Self { policy, references, policy_file: Vec::new(), manifests: Vec::new() }
+        Self { policy, references, policy_file, manifests: Vec::new(), remembers: true }
     }
 
     pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
@@ -59,7 +79,7 @@ impl Trust {
             parsed.push(authentic);
         }
         let references = fitting(&policy, parsed)?;
-        Ok(Self { policy: Arc::new(policy), references, policy_file, manifests })
+        Ok(Self { policy: Arc::new(policy), references, policy_file, manifests, remembers: false })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::output::{Output, Table, Tone, pairs};
+use crate::reference::authority_in_words;
 use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 
@@ -25,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let trust = Trust::from_arguments(arguments)?;
+    let trust = Trust::from_files_or_folder(arguments)?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
         (Some(_), None) => live(arguments, &trust, cluster, output),
@@ -66,7 +67,9 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
         cluster,
     };
     let text = claims.text("admitted", trust, output);
-    output.result(&json!({"node": address.to_string(), "verdict": "admitted", "claims": admission}), &text);
+    let rollback = if trust.remembers { "refused" } else { "unnoticed" };
+    let json = json!({"node": address.to_string(), "verdict": "admitted", "claims": admission, "rollback": rollback});
+    output.result(&json, &text);
     Ok(())
 }
 
@@ -93,7 +96,10 @@ fn kept(
         Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal)
     })?;
     output.result(
-        &json!({"evidence": shown.to_string(), "verdict": "consistent", "claims": finding}),
+        &json!({
+            "evidence": shown.to_string(), "verdict": "consistent", "claims": finding,
+            "rollback": if trust.remembers { "refused" } else { "unnoticed" },
+        }),
         &offline_text(&finding, &shown.to_string(), cluster, trust, output),
     );
     Ok(())
@@ -147,6 +153,7 @@ impl Claims<'_> {
             ("node", crate::output::printable(&self.subject)),
             ("verdict", output.paint(Tone::Good, verdict)),
             ("image", image_in_words(self.image)),
+            ("vouched by", vouched_in_words(self.image, trust)),
             ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.trust))),
             ("lock", self.lock_in_words()),
             ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
@@ -196,6 +203,16 @@ impl Claims<'_> {
 pub(crate) fn image_in_words(image: &AdmittedImage) -> String {
     let AdmittedImage { manifest, serial, source, name, version, machine } = image;
     format!("{name} {version} on {machine} (manifest {manifest}, serial {serial}, {})", source.as_str())
+}
+
+/// Who vouches for the image's values, and whether an older word of theirs would have been noticed.
+fn vouched_in_words(image: &AdmittedImage, trust: &Trust) -> String {
+    let manifest = trust.references.manifest(&image.manifest);
+    let mut text = manifest.map_or_else(String::new, |manifest| authority_in_words(manifest.authority()));
+    if !trust.remembers {
+        text.push_str("\nan older edition would not be noticed: no --cluster remembers what was accepted");
+    }
+    text
 }
 
 /// Why the TPM is trusted, in one phrase.

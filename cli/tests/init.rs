@@ -245,7 +245,7 @@ fn a_cluster_is_not_continued_on_another_machine() {
     stop_after(&operator, &node, Happened::KeysTaken);
     let other = FakeNode::start(&operator.init_secret());
     let pins = format!("{},{}", node.ek(), other.ek());
-    let mut arguments = vec!["policy", "new", "--manifest", "demo", "--out", "both.json"];
+    let mut arguments = vec!["policy", "new", "--manifest", "demo", "--unsigned", "--out", "both.json"];
     for pin in pins.split(',') {
         arguments.extend(["--ek-pin", pin]);
     }

@@ -16,7 +16,8 @@ fn stable(operator: &Operator, node: &FakeNode, text: &str) -> String {
         .replace(&node.address(), "NODE")
         .replace(&node.ek().to_string(), "EK")
         .replace(&disk, "DISK")
-        .replace(&operator.folder().display().to_string(), "FOLDER");
+        .replace(&operator.folder().display().to_string(), "FOLDER")
+        .replace(&operator.serial("demo.json").to_string(), "SERIAL");
     if let Some(cluster) = cluster {
         stable = stable.replace(&cluster.to_string(), "CLUSTER");
     }
@@ -140,8 +141,8 @@ fn a_recorded_boot_says_so_and_a_locked_node_is_not_recorded() {
     let (operator, node) = Operator::with_node();
     let values: serde_json::Value =
         serde_json::from_slice(&std::fs::read(operator.path("demo.json")).unwrap()).unwrap();
-    assert_eq!(values["source"], "recorded");
-    assert_eq!(values["images"][0]["pcrs"]["9"], json!({"value": "09".repeat(32), "rule": "enforce"}));
+    assert_eq!(values["images"][0]["source"], "recorded");
+    assert_eq!(values["images"][0]["machines"][0]["pcrs"]["9"], json!({"value": "09".repeat(32), "rule": "enforce"}));
     operator.init(&node, &[]).succeeded();
     for file in ["demo.json", "policy.json"] {
         std::fs::rename(operator.path(file), operator.path(&format!("old-{file}"))).unwrap();

@@ -70,6 +70,18 @@ impl Folder {
         }
     }
 
+    /// Whether none of these manifests, wherever they come from, is older than what was accepted here before.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn check_editions(&self, references: &References) -> Result<(), FolderError> {
+        let editions = self.editions()?;
+        let mut manifests = references.iter();
+        manifests
+            .try_for_each(|manifest| editions.check_follows(manifest))
+            .map_err(|refusal| FolderError::malformed(&self.path().join(EDITIONS))(refusal.into()))
+    }
+
     fn editions(&self) -> Result<Editions, FolderError> {
         let path = self.path().join(EDITIONS);
         let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(Editions::none()) };

@@ -1,54 +1,133 @@
-//! Explains whom a policy admits.
+//! `latchkey policy check`: explains whom a policy admits, and how kept evidence stands beside it.
 
-use latchkey_attestation::reference::{Image, Machine, Rule};
+use std::path::Path;
+
+use latchkey_attestation::policy::{ReferenceRule, Signers};
+use latchkey_attestation::reference::{Image, Machine, Rule, SignerKey};
+use latchkey_attestation::validate::Comparison;
+use latchkey_attestation::{AuthenticManifest, Digest, LockExpectation, Policy, RecordedEvidence, Refusal};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
+use crate::reference::{authority_in_words, window};
 use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 
+/// As large as the reader of recordings takes.
+const MAX_RECORDING: usize = 512 * 1024;
+
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let trust = Trust::from_arguments(arguments)?;
-    let file: Value = serde_json::from_slice(&trust.policy_file).unwrap_or_default();
-    let rules = trust_rules(&file);
-    let mut table = Table::new(&["MANIFEST", "IMAGE", "SOURCE", "ENFORCED", "WARNED", "ADMITTED"]);
-    let mut images = Vec::new();
-    for rule in trust.policy.references() {
-        let Some(manifest) = trust.references.manifest(&rule.manifest) else { continue };
-        let manifest = manifest.values();
-        for (image, machine) in
-            manifest.images().iter().flat_map(|image| image.machines().iter().map(move |m| (image, m)))
-        {
-            let verdict = admissible(image, image.version() >= rule.minimum_version);
-            table.row([
-                manifest.name().to_string(),
-                image.label(),
-                image.source().as_str().to_owned(),
-                indices(machine, Rule::Enforce),
-                indices(machine, Rule::Warn),
-                verdict.to_owned(),
-            ]);
-            images.push(json!({
-                "manifest": manifest.name(), "image": image.name(), "version": image.version(),
-                "source": image.source(), "admitted": verdict == "yes", "why": verdict,
-            }));
-        }
+    let trust = Trust::from_files_or_folder(arguments)?;
+    let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
+    if evidence.is_none() && arguments.has("as-recorded") {
+        return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
     }
+    let file: Value = serde_json::from_slice(&trust.policy_file).unwrap_or_default();
+    let mut text = format!("{}\n{}\n{}", head(&file, &trust, output), manifests(&trust), images(&trust, output));
+    let mut json = json!({
+        "trusts": trust_rules(&file), "pcrs": file.pointer("/pcrs"), "manifests": manifests_json(&trust),
+        "images": images_json(&trust), "rollback": if trust.remembers { "refused" } else { "unnoticed" },
+    });
+    if let Some(asked) = evidence {
+        let verdict = asked.verdict(&trust);
+        let compared = trust.policy.compare(asked.recording.pcrs(), &trust.references, asked.at);
+        text.push_str(&asked.text(&compared, verdict.as_ref().err(), output));
+        json["evidence"] = asked.json(&compared, verdict.as_ref().err());
+    }
+    output.result(&json, &text);
+    Ok(())
+}
+
+fn head(file: &Value, trust: &Trust, output: &Output) -> String {
     let pcrs = |list: &str| {
         let list = file.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
         list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
-    let head = pairs(&[
+    let rollback = match trust.remembers {
+        true => "editions older than those in the cluster's folder are refused",
+        false => "older editions would not be noticed: no --cluster remembers what was accepted",
+    };
+    pairs(&[
         ("policy", output.paint(Tone::Good, "valid")),
-        ("trusts", rules.join("\n")),
+        ("trusts", trust_rules(file).join("\n")),
         ("enforces", format!("PCR {}", pcrs("/pcrs/enforce"))),
         ("warns", format!("PCR {}", pcrs("/pcrs/warn"))),
         ("lock", "PCR 15: zero before a node joins, its cluster's value afterwards".to_owned()),
-    ]);
-    let json = json!({"trusts": rules, "pcrs": file.pointer("/pcrs"), "images": images});
-    output.result(&json, &format!("{head}\n{table}"));
-    Ok(())
+        ("rollback", rollback.to_owned()),
+    ])
+}
+
+fn named(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest)> {
+    trust.policy.references().iter().filter_map(|rule| Some((rule, trust.references.manifest(&rule.manifest)?)))
+}
+
+fn manifests(trust: &Trust) -> Table {
+    let mut table = Table::new(&["MANIFEST", "SERIAL", "MUST BE SIGNED BY", "SIGNED BY", "MINIMUM VERSION"]);
+    for (rule, manifest) in named(trust) {
+        let keys = |keys: &[SignerKey]| keys.iter().map(|key| key.id().to_string()).collect::<Vec<_>>().join(", ");
+        let demanded = match &rule.signers {
+            Signers::Keys(list) => keys(list),
+            Signers::TrustLocalFile => "nobody".to_owned(),
+        };
+        let (name, serial) = (rule.manifest.to_string(), manifest.values().serial().to_string());
+        let signed_by = authority_in_words(manifest.authority());
+        table.row([name, serial, demanded, signed_by, rule.minimum_version.to_string()]);
+    }
+    table
+}
+
+fn manifests_json(trust: &Trust) -> Vec<Value> {
+    let manifest = |(rule, manifest): (&ReferenceRule, &AuthenticManifest)| {
+        json!({
+            "manifest": rule.manifest, "serial": manifest.values().serial(), "sha256": manifest.sha256(),
+            "signers": rule.signers.keys(), "authority": manifest.authority(),
+            "minimum_version": rule.minimum_version, "revoked": manifest.values().revoked(),
+        })
+    };
+    named(trust).map(manifest).collect()
+}
+
+/// One row for each machine type of each image.
+fn rows(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest, &Image, &Machine)> {
+    named(trust).flat_map(|(rule, manifest)| {
+        let images = manifest.values().images().iter();
+        images.flat_map(move |image| image.machines().iter().map(move |machine| (rule, manifest, image, machine)))
+    })
+}
+
+fn images(trust: &Trust, output: &Output) -> String {
+    let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "SOURCE", "ENFORCED", "WARNED", "WINDOW", "ADMITTED"]);
+    for (rule, manifest, image, machine) in rows(trust) {
+        table.row([
+            rule.manifest.to_string(),
+            image.label(),
+            machine.name().to_owned(),
+            image.source().as_str().to_owned(),
+            indices(machine, Rule::Enforce),
+            indices(machine, Rule::Warn),
+            window(image),
+            admissible(rule, manifest, image),
+        ]);
+    }
+    let nobody = rows(trust).all(|(rule, manifest, image, _)| admissible(rule, manifest, image) != "yes");
+    let warning = if nobody { output.paint(Tone::Warning, "\nNo image is admitted now.\n") } else { String::new() };
+    format!("{table}{warning}")
+}
+
+fn images_json(trust: &Trust) -> Vec<Value> {
+    let image = |(rule, manifest, image, machine): (&ReferenceRule, &AuthenticManifest, &Image, &Machine)| {
+        let verdict = admissible(rule, manifest, image);
+        json!({
+            "manifest": rule.manifest, "serial": manifest.values().serial(), "image": image.name(),
+            "version": image.version(), "machine": machine.name(), "source": image.source(),
+            "not_before": image.not_before(), "not_after": image.not_after(),
+            "enforced": machine.enforced().union(trust.policy.enforced()),
+            "snp_launch_digests": machine.snp_launch().len(), "admitted": verdict == "yes", "why": verdict,
+        })
+    };
+    rows(trust).map(image).collect()
 }
 
 fn trust_rules(policy: &Value) -> Vec<String> {
@@ -73,16 +152,18 @@ fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn admissible(image: &Image, recent: bool) -> &'static str {
+fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image) -> String {
     let now = now();
-    if !recent {
-        "no: too old"
+    if let Some(revoked) = manifest.values().revocation(image.name(), image.version()) {
+        format!("no: revoked: {}", revoked.why)
+    } else if image.version() < rule.minimum_version {
+        "no: too old".to_owned()
     } else if image.not_before().is_some_and(|from| now < from) {
-        "not yet"
+        "not yet".to_owned()
     } else if image.not_after().is_some_and(|until| now > until) {
-        "no: expired"
+        "no: expired".to_owned()
     } else {
-        "yes"
+        "yes".to_owned()
     }
 }
 
@@ -90,4 +171,76 @@ fn indices(machine: &Machine, rule: Rule) -> String {
     let chosen = machine.pcrs().iter().filter(|(_, reference)| reference.rule == rule);
     let list: Vec<String> = chosen.map(|(index, _)| index.to_string()).collect();
     if list.is_empty() { "-".to_owned() } else { list.join(" ") }
+}
+
+/// Kept evidence, and the time it is judged by.
+struct Asked {
+    file: String,
+    recording: RecordedEvidence,
+    at: u64,
+}
+
+impl Asked {
+    fn read(path: &Path, arguments: &Arguments) -> Result<Self, Failure> {
+        let file = path.display().to_string();
+        let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
+            .map_err(|refusal| Failure::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
+        let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
+        Ok(Self { file, recording, at })
+    }
+
+    /// The whole verdict, whatever the lock: endorsement key, quote and measurements.
+    fn verdict(&self, trust: &Trust) -> Result<(), Refusal> {
+        let lock = match self.recording.pcrs().value(Policy::LOCK_PCR) {
+            Some(value) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
+            _ => LockExpectation::Open,
+        };
+        self.recording.appraise_recorded(&trust.policy, &trust.references, lock, self.at).map(drop)
+    }
+
+    fn text(&self, compared: &[Comparison], refusal: Option<&Refusal>, output: &Output) -> String {
+        let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "THE EVIDENCE"]);
+        for comparison in compared {
+            let image = &comparison.image;
+            table.row([
+                image.manifest.to_string(),
+                format!("{} {}", image.name, image.version),
+                image.machine.clone(),
+                why(comparison),
+            ]);
+        }
+        let verdict = match refusal {
+            None => output.paint(Tone::Good, "would be admitted, if the node answered live"),
+            Some(refusal) => output.paint(Tone::Bad, &crate::output::printable(&refusal.to_string())),
+        };
+        let head = pairs(&[("evidence", crate::output::printable(&self.file)), ("verdict", verdict)]);
+        format!("\n{head}\n{table}")
+    }
+
+    fn json(&self, compared: &[Comparison], refusal: Option<&Refusal>) -> Value {
+        let passes = |comparison: &Comparison| {
+            let mut json = json!(comparison);
+            json["passes"] = comparison.passes().into();
+            json["why"] = why(comparison).into();
+            json
+        };
+        json!({
+            "file": self.file, "recorded_at": self.recording.recorded_at(), "judged_at": self.at,
+            "verdict": if refusal.is_none() { "consistent" } else { "refused" }, "refusal": refusal,
+            "images": compared.iter().map(passes).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How the evidence stands beside one machine type of one image.
+fn why(comparison: &Comparison) -> String {
+    let Comparison { differing, forbidden, .. } = comparison;
+    match (differing.first(), forbidden) {
+        (None, None) => "passes".to_owned(),
+        (None, Some(refusal)) => format!("fails, though all is as expected: {refusal}"),
+        (Some(first), _) => {
+            let list: Vec<String> = differing.iter().map(|pcr| pcr.pcr.to_string()).collect();
+            format!("fails: PCR {} differ; first the {}", list.join(" "), first.component.describe())
+        }
+    }
 }

@@ -4,4 +4,4 @@ mod check;
 mod new;
 
 pub(crate) use check::run as check;
-pub(crate) use new::{Draft, manifest_name, rule_json, run as new};
+pub(crate) use new::{Draft, manifest_name, rule_json, run as new, signer_key};

@@ -51,7 +51,7 @@ fn signers(arguments: &Arguments) -> Result<Signers, Failure> {
 }
 
 /// A public key, as text or in the file that `minisign -G` or `latchkey reference new-key` wrote.
-fn signer_key(text: &str) -> Result<SignerKey, Failure> {
+pub(crate) fn signer_key(text: &str) -> Result<SignerKey, Failure> {
     if let Ok(key) = text.parse() {
         return Ok(key);
     }

@@ -4,6 +4,7 @@ mod arguments;
 mod help;
 mod image;
 mod parse;
+mod reference;
 mod table;
 
 pub(crate) use arguments::Arguments;

@@ -1,7 +1,7 @@
 //! The table itself.
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
-use super::{Command, Flag, Operand};
+use super::{Command, Flag, Operand, reference};
 use crate::{init, init_secret, measure, policy, record, recover, secret, status, verify};
 
 const NODE: Operand = Operand {
@@ -47,11 +47,10 @@ const EK_PIN: Flag = Flag {
     need: AnyNumber,
     text: "trust the TPM with this endorsement key (SHA-256 of its TPMT_PUBLIC)",
 };
-const SIGNER: Flag = Flag {
-    long: "signer",
-    value: Some("KEY"),
-    need: AnyNumber,
-    text: "a key that may sign the manifests: minisign's, as text (RW…) or as a file",
+const FOLDER: Flag = Flag {
+    need: AtMostOnce,
+    text: "take all of it from this cluster's folder; with --policy: refuse\neditions older than those it remembers",
+    ..CLUSTER
 };
 const ENFORCE: Flag = Flag {
     long: "enforce",
@@ -111,7 +110,7 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_PIN,
             ENFORCE,
             WARN,
-            flag("machine", "NAME", "the machine type whose values these are [recorded]"),
+            flag("machine", "NAME", "the machine type whose values these are [recorded-machine]"),
             flag("serial", "NUMBER", "the manifest's edition; a newer one is higher [seconds since 1970]"),
             flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
@@ -134,7 +133,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 ..flag("manifest", "NAME", "a manifest of reference values whose images are admitted")
             },
             flag("minimum-version", "VERSION", "refuse older images, though their measurements are known [0.0.0]"),
-            SIGNER,
+            reference::SIGNER,
             switch("unsigned", "trust whoever can write the manifests' files, instead of a signer"),
             EK_ROOT,
             EK_INTERMEDIATE,
@@ -152,12 +151,30 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         path: &["policy", "check"],
         operands: &[],
-        flags: &[POLICY, REFERENCE],
+        flags: &[
+            Flag { need: AtMostOnce, ..POLICY },
+            Flag { need: AnyNumber, ..REFERENCE },
+            FOLDER,
+            flag(
+                "evidence",
+                "FILE",
+                "say for each image whether this evidence, kept by `latchkey verify\n--save-evidence`, would pass, and why not",
+            ),
+            switch("as-recorded", "judge the evidence by the time it was recorded at, not by now"),
+        ],
         summary: "checks a policy with its reference values, and explains whom they admit",
-        about: "",
-        examples: &["latchkey policy check --policy policy.json --reference edge.json"],
+        about: "Shows each manifest with its edition and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
+        examples: &[
+            "latchkey policy check --policy policy.json --reference edge.json",
+            "latchkey policy check --cluster ./plant --evidence edge-1.json",
+        ],
         run: policy::check,
     },
+    reference::NEW_KEY,
+    reference::SIGN,
+    reference::CHECK,
+    reference::ADD,
+    reference::REVOKE,
     Command {
         path: &["init"],
         operands: &[NODE],
@@ -205,8 +222,9 @@ pub(super) const COMMANDS: &[Command] = &[
         path: &["verify"],
         operands: &[Operand { required: false, ..NODE }],
         flags: &[
-            POLICY,
-            REFERENCE,
+            Flag { need: AtMostOnce, ..POLICY },
+            Flag { need: AnyNumber, ..REFERENCE },
+            FOLDER,
             flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster"),
             flag("save-evidence", "FILE", "keep the evidence, also of a node that is refused; must not exist"),
             flag("evidence", "FILE", "look at evidence that was kept, instead of a node"),

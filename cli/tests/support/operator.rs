@@ -40,9 +40,25 @@ impl Operator {
         latchkey(self.folder(), arguments)
     }
 
+    /// The edition of a manifest.
+    pub fn serial(&self, file: &str) -> u64 {
+        self.json(file)["serial"].as_u64().unwrap()
+    }
+
+    pub fn json(&self, file: &str) -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(self.path(file)).unwrap()).unwrap()
+    }
+
     /// Without the line break.
     pub fn init_secret(&self) -> Vec<u8> {
         std::fs::read(self.path("init.secret")).unwrap().trim_ascii_end().to_vec()
+    }
+
+    /// Records what the node runs now as this version, in a manifest that nobody signed.
+    pub fn record_version(&self, node: &FakeNode, version: &str, out: &str) -> Ran {
+        let (address, ek) = (node.address(), node.ek().to_string());
+        let arguments = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", version, "--out", out];
+        self.run(&[&arguments[..], &["--machine", "qemu"]].concat()).succeeded()
     }
 
     pub fn record(&self, node: &FakeNode) -> Ran {

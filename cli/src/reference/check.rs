@@ -1,0 +1,115 @@
+//! `latchkey reference check`: who signed a manifest, and what is in it.
+
+use std::path::Path;
+
+use latchkey_attestation::reference::{Artefact, Image, Machine, Reference, Rule, Signature, instant};
+use latchkey_attestation::{ManifestFile, ReferenceValues};
+use serde_json::json;
+
+use super::authority_in_words;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::{Output, Table, Tone, pairs};
+use crate::policy::signer_key;
+use crate::spec::Arguments;
+use crate::trust::{read_signature, signature_path};
+
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
+    let signers = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
+    let signature = match arguments.path("signature") {
+        Some(path) => Some(files::read(path, Signature::MAX)?),
+        None => read_signature(&signature_path(path))?,
+    };
+    let file = ManifestFile::new(files::read(path, ReferenceValues::MAX_JSON)?, signature);
+    let checked = file.signed_by_one_of(&signers);
+    let manifest = checked
+        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))?;
+    let values = manifest.values();
+    let head = pairs(&[
+        ("manifest", format!("{}, serial {}", values.name(), values.serial())),
+        ("signed by", output.paint(Tone::Good, &authority_in_words(manifest.authority()))),
+        ("SHA-256", manifest.sha256().to_string()),
+    ]);
+    let json = json!({
+        "authority": manifest.authority(), "sha256": manifest.sha256(), "manifest": values,
+    });
+    output.result(&json, &format!("{head}\n{}{}", table(values), provenance(values)));
+    Ok(())
+}
+
+/// Images and machine types, and what is revoked.
+pub(super) fn table(values: &ReferenceValues) -> String {
+    let mut table = Table::new(&["IMAGE", "SOURCE", "WINDOW", "REVOKED", "MACHINE", "PCRS", "SNP"]);
+    for image in values.images() {
+        let revoked = values.revocation(image.name(), image.version()).map_or("-", |revoked| revoked.why.as_str());
+        for machine in image.machines() {
+            table.row([
+                image.label(),
+                image.source().as_str().to_owned(),
+                window(image),
+                revoked.to_owned(),
+                machine.name().to_owned(),
+                registers(machine),
+                match machine.snp_launch().len() {
+                    0 => "-".to_owned(),
+                    1 => "1 launch digest".to_owned(),
+                    count => format!("{count} launch digests"),
+                },
+            ]);
+        }
+    }
+    let mut text = table.to_string();
+    // Revocations of what is not listed any more have no row there.
+    let listed =
+        |name: &str, version| values.images().iter().any(|image| image.name() == name && image.version() == version);
+    for revoked in values.revoked().iter().filter(|revoked| !listed(&revoked.name, revoked.version)) {
+        let line = format!("revoked, and not listed: {} {}: {}\n", revoked.name, revoked.version, revoked.why);
+        text.push_str(&crate::output::printable(line.trim_end()));
+        text.push('\n');
+    }
+    text
+}
+
+fn provenance(values: &ReferenceValues) -> String {
+    let mut text = String::new();
+    for image in values.images() {
+        let provenance = image.provenance();
+        let files = |list: &[Artefact]| {
+            let lines: Vec<_> = list.iter().map(|file| format!("{}  {}", file.digest.sha256, file.name)).collect();
+            if lines.is_empty() { "-".to_owned() } else { lines.join("\n") }
+        };
+        let made = format!("{}, {}", provenance.by(), provenance.at().unwrap_or("at a time not said"));
+        text.push('\n');
+        text.push_str(&pairs(
+            &[
+                ("image", image.label()),
+                ("made by", made),
+                ("command", provenance.command_line().unwrap_or("-").to_owned()),
+                ("outputs", files(provenance.products())),
+                ("from", files(provenance.sources())),
+            ]
+            .map(|(name, value)| (name, value.lines().map(crate::output::printable).collect::<Vec<_>>().join("\n"))),
+        ));
+    }
+    text
+}
+
+/// When an image may run.
+pub(crate) fn window(image: &Image) -> String {
+    match (image.not_before().map(instant), image.not_after().map(instant)) {
+        (None, None) => "always".to_owned(),
+        (Some(from), None) => format!("from {from}"),
+        (None, Some(until)) => format!("until {until}"),
+        (Some(from), Some(until)) => format!("{from} to {until}"),
+    }
+}
+
+/// Enforced registers, and in parentheses those that are only warned about.
+fn registers(machine: &Machine) -> String {
+    let shown = |(index, reference): (&u8, &Reference)| match reference.rule {
+        Rule::Enforce => index.to_string(),
+        Rule::Warn => format!("({index})"),
+    };
+    machine.pcrs().iter().map(shown).collect::<Vec<_>>().join(" ")
+}

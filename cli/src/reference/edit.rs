@@ -1,0 +1,97 @@
+//! `latchkey reference add` and `latchkey reference revoke`: the next edition of a manifest.
+
+use std::path::Path;
+use std::time::Duration;
+
+use latchkey_attestation::reference::{Image, Revocation, seconds};
+use latchkey_attestation::{ImageVersion, ReferenceValues, Refusal};
+use serde_json::json;
+
+use super::{load, publish};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::spec::Arguments;
+use crate::trust::now;
+
+/// An upgrade: the images of another manifest come in, and the older ones get an end.
+pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let (base, new) = (load(operand(arguments, 0, "BASE")?)?, load(operand(arguments, 1, "NEW")?)?);
+    let from = instant(arguments, "not-before")?;
+    let until = instant(arguments, "not-after")?;
+    let old_until = instant(arguments, "old-until")?;
+    let added = |image: &Image| image.clone().valid_between(from.or(image.not_before()), until.or(image.not_after()));
+    let oldest_new = new.images().iter().map(Image::version).min();
+    let next = base.edited(serial(&base, arguments)?, |images, _| {
+        for image in images.iter_mut().filter(|image| Some(image.version()) < oldest_new) {
+            // An end that is nearer already stays.
+            let end = match (image.not_after(), old_until) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            *image = image.clone().valid_between(image.not_before(), end);
+        }
+        images.extend(new.images().iter().map(added));
+    });
+    finish(&next.map_err(unfit)?, arguments, output)
+}
+
+/// A version that must not run any more.
+pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let base = load(operand(arguments, 0, "BASE")?)?;
+    let name = arguments.operand_text(1)?.to_owned();
+    let version = arguments.operand_text(2)?;
+    let version: ImageVersion = version.parse().map_err(|error| Failure::usage(format!("{version}: {error}")))?;
+    if !base.images().iter().any(|image| image.name() == name && image.version() == version) {
+        let known: Vec<String> = base.images().iter().map(Image::label).collect();
+        let failure = Failure::usage(format!("{} has no image {name} {version}", base.name()));
+        return Err(failure.because(format!("it has {}", known.join(", "))));
+    }
+    let why = arguments.required_text("why")?.to_owned();
+    let next = base.edited(serial(&base, arguments)?, |_, revoked| revoked.push(Revocation { name, version, why }));
+    finish(&next.map_err(unfit)?, arguments, output)
+}
+
+fn finish(next: &ReferenceValues, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    publish(next, arguments, output)?;
+    let json = json!({
+        "file": arguments.required_path("out")?.display().to_string(),
+        "signed": arguments.has("key"),
+        "manifest": next,
+    });
+    output.result(&json, &super::check::table(next).to_string());
+    Ok(())
+}
+
+/// `--serial`, or the next one.
+fn serial(base: &ReferenceValues, arguments: &Arguments) -> Result<u64, Failure> {
+    Ok(arguments.value("serial")?.unwrap_or_else(|| base.serial().saturating_add(1)))
+}
+
+fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a Path, Failure> {
+    arguments.operand(index).map(Path::new).ok_or_else(|| Failure::usage(format!("{name} is missing")))
+}
+
+/// A point in time: `2026-01-31T23:59:59Z`, or from now on `14d`, `36h`.
+fn instant(arguments: &Arguments, flag: &str) -> Result<Option<u64>, Failure> {
+    let Some(text) = arguments.text(flag)? else { return Ok(None) };
+    let found = seconds(text).or_else(|| Some(now().checked_add(duration(text)?.as_secs())?));
+    found.map(Some).ok_or_else(|| {
+        Failure::usage(format!("--{flag} {text}: expected a time such as 2026-01-31T23:59:59Z, or 14d or 36h from now"))
+    })
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "h" => 3600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    let number = number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u32>().ok()).flatten()?;
+    Some(Duration::from_secs(u64::from(number) * unit))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unfit(refusal: Refusal) -> Failure {
+    Failure::refused(Exit::Usage, "such a manifest cannot be", &refusal)
+}

@@ -1,0 +1,122 @@
+//! `latchkey reference new-key` and `latchkey reference sign`.
+
+use std::path::Path;
+
+use latchkey_attestation::ReferenceValues;
+use latchkey_keys::{SecretVec, read_private_file};
+use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, public_key_file};
+use serde_json::json;
+
+use super::parse;
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::output::{Output, Tone};
+use crate::spec::Arguments;
+use crate::trust::signature_path;
+
+/// minisign's `PASSWORDMAXBYTES`.
+const MAX_PASSWORD: usize = 1024;
+
+pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = arguments.required_path("out")?;
+    let public = public_path(path);
+    if let Some(there) = [path, &public].into_iter().find(|path| path.exists()) {
+        let failure = Failure::new(Exit::Usage, "file-exists", format!("{} exists already", there.display()));
+        return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
+    }
+    let password = password(arguments)?;
+    let key = SigningKey::generate().map_err(|error| unusable(path, error))?;
+    if password.is_some() {
+        output.waiting("deriving the key of the key: minisign lets it take 1 GiB of memory");
+    }
+    let file = key.to_file(password.as_ref()).map_err(|error| unusable(path, error))?;
+    files::write_new(path, file.expose(), Readers::OwnerOnly)?;
+    files::write_new(&public, public_key_file(&key.public()).as_bytes(), Readers::Anyone)?;
+    let (kind, tone) = match password {
+        Some(_) => ("encrypted with the password", Tone::Good),
+        None => ("NOT encrypted: whoever can read the file can sign", Tone::Warning),
+    };
+    output.say(tone, "secret key", &format!("{}, {kind}", path.display()));
+    output.say(Tone::Good, "public key", &format!("{}, for policies; it is printed next", public.display()));
+    let json = json!({
+        "secret_key_file": path.display().to_string(), "public_key_file": public.display().to_string(),
+        "encrypted": password.is_some(), "public_key": key.public(), "key_id": key.public().id(),
+    });
+    output.result(&json, &format!("{}\n", key.public()));
+    Ok(())
+}
+
+pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
+    // What is signed is what was read: a file of another form is not rewritten under its signature.
+    let file = files::read(path, ReferenceValues::MAX_JSON)?;
+    let values = parse(path, &file)?;
+    let key = load(arguments)?;
+    let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
+    let signature = key.sign(&file, &comment).map_err(|error| Failure::local("signing-failed", error.to_string()))?;
+    let beside = signature_path(path);
+    files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
+    let shown = beside.display().to_string();
+    let json = json!({
+        "manifest": values.name(), "serial": values.serial(), "signature_file": shown, "signer": key.public(),
+    });
+    let text = format!(
+        "{} serial {} signed by key {} in {shown}\ncheck it with: minisign -Vm {} -P {}\n",
+        values.name(),
+        values.serial(),
+        key.public().id(),
+        path.display(),
+        key.public()
+    );
+    output.result(&json, &text);
+    Ok(())
+}
+
+/// The key of `--key`, opened with `--password` if it must be.
+pub(super) fn load(arguments: &Arguments) -> Result<SigningKey, Failure> {
+    let path = arguments.required_path("key")?;
+    let file = read_private_file(path, MAX_KEY_FILE)?;
+    SigningKey::parse(file.expose(), || {
+        password(arguments).map_err(Opening::Other)?.ok_or_else(|| {
+            let failure = Failure::usage(format!("{} is encrypted", path.display()));
+            Opening::Other(failure.fix("give its password with --password FILE, or --password - for standard input"))
+        })
+    })
+    .map_err(|error| match error {
+        Opening::Key(error) => unusable(path, error),
+        Opening::Other(failure) => failure,
+    })
+}
+
+/// Why a key is not opened: because of itself, or because there is no password.
+enum Opening {
+    Key(SigningError),
+    Other(Failure),
+}
+
+impl From<SigningError> for Opening {
+    fn from(error: SigningError) -> Self {
+        Self::Key(error)
+    }
+}
+
+fn password(arguments: &Arguments) -> Result<Option<SecretVec>, Failure> {
+    let Some(path) = arguments.path("password") else { return Ok(None) };
+    let password = files::read_secret(path, MAX_PASSWORD)?;
+    if password.is_empty() {
+        return Err(
+            Failure::usage("the password is empty").fix("leave --password away for a key that is not encrypted")
+        );
+    }
+    Ok(Some(password))
+}
+
+/// `release.key` → `release.pub`, and `release` → `release.pub`.
+fn public_path(secret: &Path) -> std::path::PathBuf {
+    secret.with_extension("pub")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unusable(path: &Path, error: SigningError) -> Failure {
+    Failure::new(Exit::Usage, "key-unusable", format!("{} cannot be used", path.display())).because(error.to_string())
+}

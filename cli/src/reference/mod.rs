@@ -1,0 +1,71 @@
+//! `latchkey reference`: manifests as their publisher works with them, and the keys that sign them.
+
+mod check;
+mod edit;
+mod key;
+
+use std::path::Path;
+
+use latchkey_attestation::ReferenceValues;
+use latchkey_attestation::reference::Authority;
+use latchkey_measurements::signing::SignedManifest;
+
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::output::{Output, Tone, printable};
+use crate::spec::Arguments;
+use crate::trust::signature_path;
+
+pub(crate) use check::{run as check, window};
+pub(crate) use edit::{add, revoke};
+pub(crate) use key::{new_key, sign};
+
+/// Reads a manifest that its own publisher works on; who signed it does not matter here.
+fn load(path: &Path) -> Result<ReferenceValues, Failure> {
+    parse(path, &files::read(path, ReferenceValues::MAX_JSON)?)
+}
+
+fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, Failure> {
+    ReferenceValues::from_json(file)
+        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
+}
+
+/// Writes a new edition, and its signature if there is a key: the signature first, so that no reader finds the manifest
+/// alone.
+fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let out = arguments.required_path("out")?;
+    let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
+    if out.exists() {
+        let failure = Failure::new(Exit::Usage, "file-exists", format!("{} exists already", out.display()));
+        return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
+    }
+    match key {
+        Some(key) => {
+            let signed = key.sign_manifest(values);
+            let SignedManifest { manifest, signature } =
+                signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
+            files::replace(&signature_path(out), signature.as_bytes(), Readers::Anyone)?;
+            files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;
+            let beside = signature_path(out);
+            output.say(Tone::Good, "signed", &format!("by key {} in {}", key.public().id(), beside.display()));
+        }
+        None => {
+            files::write_new(out, format!("{}\n", values.to_json()).as_bytes(), Readers::Anyone)?;
+            let next = format!("sign it: latchkey reference sign {} --key FILE", out.display());
+            output.say(Tone::Warning, "unsigned", &next);
+        }
+    }
+    let edition = format!("serial {} of {} written to {}", values.serial(), values.name(), out.display());
+    output.say(Tone::Good, "manifest", &edition);
+    Ok(())
+}
+
+/// Who vouches for a manifest, in one phrase.
+pub(crate) fn authority_in_words(authority: &Authority) -> String {
+    match authority {
+        Authority::Signed { signer, trusted_comment } => {
+            format!("key {} ({})", signer.id(), printable(&trusted_comment.replace('\t', " ")))
+        }
+        Authority::LocalFile { .. } => "nobody: trusted as a local file".to_owned(),
+    }
+}

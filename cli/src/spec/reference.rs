@@ -1,0 +1,126 @@
+//! `latchkey reference …` in the table of commands.
+
+use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
+use super::{Command, Flag, Operand};
+use crate::reference;
+
+const MANIFEST: Operand = Operand { name: "MANIFEST", required: true, text: "the manifest's file" };
+const BASE: Operand = Operand { name: "BASE", required: true, text: "the newest edition of the manifest" };
+const OUT: Flag = Flag {
+    long: "out",
+    value: Some("FILE"),
+    need: Once,
+    text: "where the next edition goes, and its signature beside it;\nthe file must not exist",
+};
+const SERIAL: Flag = Flag {
+    long: "serial",
+    value: Some("NUMBER"),
+    need: AtMostOnce,
+    text: "the edition's number [one more than BASE's]",
+};
+const KEY: Flag = Flag {
+    long: "key",
+    value: Some("FILE"),
+    need: AtMostOnce,
+    text: "sign the edition with this secret key; mode 0600",
+};
+const PASSWORD: Flag = Flag {
+    long: "password",
+    value: Some("FILE"),
+    need: AtMostOnce,
+    text: "the secret key's password; mode 0600, or - for standard input",
+};
+
+pub(super) const NEW_KEY: Command = Command {
+    path: &["reference", "new-key"],
+    operands: &[],
+    flags: &[
+        Flag { need: Once, text: "where the secret key goes; the public one goes to NAME.pub", ..OUT },
+        Flag { text: "encrypt the secret key with this password; mode 0600,\nor - for standard input", ..PASSWORD },
+    ],
+    summary: "makes a key that signs reference manifests",
+    about: "Ed25519, in minisign's format: `minisign` reads it too. Without --password the file\nis NOT encrypted. The public key, which is printed, goes into policies (--signer).",
+    examples: &["latchkey reference new-key --out release.key"],
+    run: reference::new_key,
+};
+
+pub(super) const SIGN: Command = Command {
+    path: &["reference", "sign"],
+    operands: &[MANIFEST],
+    flags: &[Flag { need: Once, text: "the secret key; mode 0600", ..KEY }, PASSWORD],
+    summary: "signs a reference manifest",
+    about: "Writes MANIFEST.minisig, which `minisign -V` verifies. Keep the two side by side:\nwhoever is given the manifest looks for its signature there.",
+    examples: &["latchkey reference sign edge.json --key release.key"],
+    run: reference::sign,
+};
+
+pub(super) const CHECK: Command = Command {
+    path: &["reference", "check"],
+    operands: &[MANIFEST],
+    flags: &[
+        Flag {
+            long: "signer",
+            value: Some("KEY"),
+            need: AtLeastOnce,
+            text: "a key that may have signed it, as text (RW…) or as a file",
+        },
+        Flag { long: "signature", value: Some("FILE"), need: AtMostOnce, text: "its signature [MANIFEST.minisig]" },
+    ],
+    summary: "verifies a manifest's signature and shows what is in it",
+    about: "Images with their validity, the machine types they have values for, and where they\ncome from. Registers in parentheses are only warned about.",
+    examples: &["latchkey reference check edge.json --signer release.pub"],
+    run: reference::check,
+};
+
+pub(super) const ADD: Command = Command {
+    path: &["reference", "add"],
+    operands: &[BASE, Operand { name: "NEW", required: true, text: "a manifest with the images to add" }],
+    flags: &[
+        OUT,
+        Flag {
+            long: "old-until",
+            value: Some("TIME"),
+            need: AtMostOnce,
+            text: "let versions below the added ones expire then: the upgrade's window.\nTIME is 2026-01-31T23:59:59Z, or 14d or 36h from now",
+        },
+        Flag { long: "not-before", value: Some("TIME"), need: AtMostOnce, text: "admit the added images from then on" },
+        Flag { long: "not-after", value: Some("TIME"), need: AtMostOnce, text: "admit the added images until then" },
+        SERIAL,
+        KEY,
+        PASSWORD,
+    ],
+    summary: "publishes an upgrade: the next edition of a manifest, with more images",
+    about: "Old and new version are admitted until the old one expires. Services that follow\nthe manifest take it up without a restart, and refuse every older edition from then on.",
+    examples: &["latchkey reference add edge.json edge_1.1.0.json --old-until 14d --key release.key --out edge-2.json"],
+    run: reference::add,
+};
+
+pub(super) const REVOKE: Command = Command {
+    path: &["reference", "revoke"],
+    operands: &[
+        BASE,
+        Operand { name: "IMAGE", required: true, text: "name of the image" },
+        Operand { name: "VERSION", required: true, text: "the version that must not run any more" },
+    ],
+    flags: &[
+        Flag { long: "why", value: Some("TEXT"), need: Once, text: "why, in one line: refusals quote it" },
+        OUT,
+        SERIAL,
+        KEY,
+        PASSWORD,
+    ],
+    summary: "revokes a version: the next edition of a manifest, without it",
+    about: "The version's values stay in the manifest, so that its machines are told why they\nare refused.",
+    examples: &[
+        "latchkey reference revoke edge.json edge 1.0.0 --why \"CVE-2026-0001\" --key release.key --out edge-3.json",
+    ],
+    run: reference::revoke,
+};
+
+/// A key that may sign manifests, in a policy.
+pub(super) const SIGNER: Flag = Flag {
+    long: "signer",
+    value: Some("KEY"),
+    need: AnyNumber,
+    text: "a key that may sign the manifests: minisign's, as text (RW…) or as a file",
+};
