@@ -1,14 +1,26 @@
 //! Ways around the agent that a person at the console, or at the boot loader, would try first.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
+use latchkey_qemu_tests::bootimage;
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP, WAITS};
+use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::probe;
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::Authority;
+use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk};
+use latchkey_qemu_tests::vm::Vm;
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
+/// What opens a shell in one system or another.
+const SHELL_WORDS: &str = "init=/bin/sh rd.break rd.break=pre-mount rd.shell rd.emergency=halt rd.systemd.debug_shell systemd.debug_shell \
+     systemd.unit=rescue.target single emergency S 1";
+/// Asks a shell, whoever's it is, to say that it is there.
+const ARE_YOU_THERE: &str = "\n\nroot\n\necho SHELL $((6 * 7))\n";
+const SHELL: &str = "SHELL 42";
 
 /// What the tests below send does reach a system that listens: else they would prove nothing.
 #[test]
@@ -19,12 +31,110 @@ fn a_system_with_a_shell_and_sysrq_hears_what_is_typed_and_pressed() {
     let tpm = Authority::new(&run).unwrap().tpm("node").unwrap();
     let mut vm = Machine::new(&run, "node", &image).tpm(&tpm).start().unwrap();
     vm.expect("PROBE listens", BOOT).unwrap();
-    vm.type_in("echo SHELL $((6 * 7))\n").unwrap();
-    vm.expect("SHELL 42", BOOT).unwrap();
+    vm.type_in(ARE_YOU_THERE).unwrap();
+    vm.expect(SHELL, BOOT).unwrap();
     let mut monitor = vm.monitor().unwrap();
     monitor.serial_break().unwrap();
     vm.type_in("h").unwrap();
     vm.expect("sysrq: HELP", BOOT).unwrap();
     monitor.press(&["alt", "sysrq", "b"]).unwrap();
     vm.wait_exit(BOOT).unwrap();
+}
+
+/// Types and presses all that the system above reacts to.
+fn harass(vm: &mut Vm) {
+    vm.type_in(ARE_YOU_THERE).unwrap();
+    let mut monitor = vm.monitor().unwrap();
+    // Help; no memory left for some process; a register dump; a reboot.
+    for letter in ["h", "f", "p", "b"] {
+        monitor.serial_break().unwrap();
+        vm.type_in(letter).unwrap();
+        monitor.press(&["alt", "sysrq", letter]).unwrap();
+    }
+    monitor.press(&["ctrl", "alt", "delete"]).unwrap();
+}
+
+#[test]
+fn nothing_typed_or_pressed_has_an_effect_before_and_after_the_lock() {
+    // The OS answers on the port where the agent was, so that there is something to wait for after the last key.
+    let then = "echo OS up; nc -l -p 9000 < /dev/null; echo OS still up";
+    let fleet = Fleet::with("harassed", "", then).unwrap();
+    let mut node = fleet.machine("node-1").unwrap().start().unwrap();
+    node.expect(WAITS, STEP).unwrap();
+    harass(&mut node);
+    fleet.init(&node).unwrap().success("init").unwrap();
+    node.expect(MEMBER, STEP).unwrap();
+    node.expect("OS up", STEP).unwrap();
+    harass(&mut node);
+    std::net::TcpStream::connect(node.address(9000).unwrap()).unwrap();
+    node.expect("OS still up", STEP).unwrap();
+    for reaction in [SHELL, "sysrq:", "login", "Kernel panic"] {
+        assert!(!node.console().contains(reaction), "{reaction}: {}", node.console().text());
+    }
+}
+
+/// A machine whose firmware gets the image with a command line from outside; the OS lies on its disk.
+fn with_options(fleet: &Fleet, name: &str, options: &str) -> Machine {
+    let image = fleet.image();
+    let boot = Boot::ImageWithOptions(image.uki.clone(), options.to_owned());
+    let machine = fleet.machine_of(name, boot, &fleet.tpm(name).unwrap()).unwrap();
+    machine.disk(Disk::new(&image.disk, "os").read_only())
+}
+
+#[test]
+fn words_for_a_shell_from_the_boot_loader_or_in_the_image_open_none_and_the_node_is_refused() {
+    let fleet = Fleet::new("words").unwrap();
+    let kind = bootimage::machine_type();
+    let values = fleet.image().values_on(&[&kind, &format!("{kind}-kernel")]).unwrap();
+    fleet.release(&values).unwrap();
+    let (services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
+    let image = std::fs::read(&fleet.image().uki).unwrap();
+    let mut parts = Parts::of(&image, std::fs::read(bootimage::stub().unwrap()).unwrap()).unwrap();
+
+    // Without Secure Boot the boot stub takes them; what it takes, it measures.
+    let honest = with_options(&fleet, "loader", &format!("{} {SHELL_WORDS}", parts.command_line)).start().unwrap();
+    shut(honest);
+    let refusal = services.join.console().expect("PCRs that differ: [9, 12]", STEP).unwrap().text;
+    assert!(refusal.contains("command-line-differs: PCR 9"), "{refusal}");
+
+    parts.command_line = format!("{} {SHELL_WORDS}", parts.command_line);
+    let disk = TamperedDisk::copy(fleet.run(), "baked.raw", &fleet.image().disk).unwrap();
+    disk.write(LOADER, &parts.build().unwrap()).unwrap();
+    let boot = Boot::Disk(Disk::new(disk.path(), "os").read_only());
+    let baked = fleet.machine_of("baked", boot, &fleet.tpm("baked").unwrap()).unwrap().start().unwrap();
+    shut(baked);
+    let refusal = services.join.console().expect("PCRs that differ: [4, 9, 11]", STEP).unwrap().text;
+    assert!(refusal.contains("boot-loader-differs: PCR 4"), "{refusal}");
+}
+
+/// The agent runs all the same and is refused; nobody answers who is asked for a shell.
+fn shut(mut node: Vm) {
+    node.expect("mounts: begin", STEP).unwrap();
+    node.type_in(ARE_YOU_THERE).unwrap();
+    // Twice, so that there was time for an answer.
+    for _ in 0..2 {
+        node.expect("no ticket yet: measurements-refused", STEP).unwrap();
+    }
+    assert!(!node.console().contains(SHELL), "{}", node.console().text());
+}
+
+#[test]
+fn another_first_program_is_started_where_there_is_one_and_in_the_image_that_ships_there_is_none() {
+    let run = Run::new("rdinit").unwrap();
+    let authority = Authority::new(&run).unwrap();
+    let control = "#!/bin/busybox sh\necho CONTROL runs\n/bin/busybox poweroff -f\n";
+    let image = probe::image("").unwrap().file("bin/sh", 0o755, control.into()).build(&run, "probe.efi").unwrap();
+    let options = "console=ttyS0 no_timer_check panic=-1 rdinit=/bin/sh init=/bin/sh";
+    let boot = |image: &std::path::Path| Boot::ImageWithOptions(image.into(), options.into());
+    let tpm = authority.tpm("control").unwrap();
+    let vm = Machine::booting(&run, "control", boot(&image)).tpm(&tpm).start().unwrap();
+    vm.expect("CONTROL runs", BOOT).unwrap();
+    drop(vm);
+
+    let image = bootimage::BootImage::agent().unwrap().build(&run, "agent.efi").unwrap();
+    let tpm = authority.tpm("node").unwrap();
+    let mut vm = Machine::booting(&run, "node", boot(&image)).tpm(&tpm).start().unwrap();
+    vm.expect("Kernel panic - not syncing: VFS: Unable to mount root fs", BOOT).unwrap();
+    vm.wait_exit(BOOT).unwrap();
+    assert!(!vm.console().contains("latchkey["), "{}", vm.console().text());
 }

@@ -25,24 +25,29 @@ pub const MAX_MESSAGE: usize = 900;
 
 static KERNEL_LOG: OnceLock<File> = OnceLock::new();
 
-/// Connects standard input, output and error to `/dev/console` and opens the kernel log.
+/// Connects standard output and error to `/dev/console`, for writing only, standard input to nothing, and opens the
+/// kernel log. What somebody types has nowhere to go in stage 1.
 pub fn attach(_: Pid1) -> Result<(), MountFault> {
-    let console = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/console")
-        .map_err(|source| MountFault::Console { source })?;
-    let connect = || {
-        rustix::stdio::dup2_stdin(&console)?;
+    let connect = || -> io::Result<()> {
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let console = OpenOptions::new().write(true).open("/dev/console")?;
         rustix::stdio::dup2_stdout(&console)?;
-        rustix::stdio::dup2_stderr(&console)
+        Ok(rustix::stdio::dup2_stderr(&console)?)
     };
-    connect().map_err(|source| MountFault::Console { source: source.into() })?;
+    connect().map_err(|source| MountFault::Console { source })?;
     // Else the kernel drops lines written in a burst, and a boot is a burst. An old kernel without it is no reason to
     // stop; neither is a missing kernel log: the console has the same lines.
     let _ = std::fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
     open_kernel_log(Path::new("/dev/kmsg"));
     Ok(())
+}
+
+/// Gives standard input back, as the operating system's init expects it: the kernel starts an init with `/dev/console` as
+/// its input. A console that can not be read leaves it with nothing.
+pub(super) fn give_back(_: Pid1) {
+    if let Ok(console) = OpenOptions::new().read(true).write(true).open("/dev/console") {
+        let _ = rustix::stdio::dup2_stdin(console);
+    }
 }
 
 /// Prints a line.

@@ -37,11 +37,12 @@ const MAX_DEPTH: u8 = 32;
 
 /// Switches to the operating system mounted at [`NEW_ROOT`] and executes `init`, a path in it. Returns only if that
 /// failed; what is left then is good for a reboot only.
-pub fn switch_root(_: Pid1, _: &SealedRoot, init: &Path) -> Result<Infallible, HandoverFault> {
+pub fn switch_root(pid1: Pid1, _: &SealedRoot, init: &Path) -> Result<Infallible, HandoverFault> {
     let new_root = Path::new(NEW_ROOT);
     let (root, new) = (open(Path::new("/"))?, open(new_root)?);
     check_new_root(&root, &new, init)?;
     check_initramfs(&root)?;
+    super::console::give_back(pid1);
     move_mounts(&new, new_root)?;
     // Memory that is not given back is a pity and no reason to stop here.
     let freed = empty(&root, MAX_DEPTH);

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`pid1`] | the witness that this process is process 1 and may act on the whole machine |
 //! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs; the root file system |
+//! | [`hardening`] | what the kernel must not do: SysRq, core dumps, kexec |
 //! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
 //! | [`config`] | the measured configuration: the kernel command line |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |
@@ -26,6 +27,7 @@ pub mod console;
 pub mod devices;
 pub mod entropy;
 pub mod handover;
+pub mod hardening;
 pub mod logging;
 pub mod metadata;
 pub mod modules;
@@ -34,7 +36,7 @@ pub mod net;
 pub mod pid1;
 pub mod power;
 pub mod root;
-mod sys;
+pub(crate) mod sys;
 pub mod timeline;
 
 use std::fmt;
@@ -70,6 +72,7 @@ macro_rules! faults {
 faults! {
     Pid1(pid1::Pid1Fault): "Not process 1.",
     Mount(mounts::MountFault): "A file system is not there.",
+    Hardening(hardening::HardeningFault): "Something that must be closed is not.",
     Config(config::ConfigFault): "The measured configuration is not acceptable.",
     Module(modules::ModuleFault): "A kernel module did not load.",
     Device(devices::DeviceFault): "A disk was not found, or too many were.",

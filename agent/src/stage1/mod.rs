@@ -6,6 +6,7 @@
 pub(crate) mod desk;
 mod disk;
 mod driver;
+mod grow;
 mod prepare;
 
 use std::convert::Infallible;

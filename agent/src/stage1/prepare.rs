@@ -13,14 +13,14 @@ use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
 use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
-use super::{Failure, TIMELINE};
+use super::{Failure, TIMELINE, grow};
 use crate::platform::config::Config;
 use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
-use crate::platform::{Fault, console, entropy, logging, modules, mounts, power};
+use crate::platform::{Fault, console, entropy, hardening, logging, modules, mounts, power};
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
 const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
@@ -43,7 +43,10 @@ pub(super) struct Prepared {
 pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared), Failure> {
     run("mounts", || {
         mounts::kernel_file_systems(pid1)?;
-        console::attach(pid1)
+        // Before the console is opened, and reported on it.
+        let closed = hardening::close(pid1);
+        console::attach(pid1)?;
+        Ok::<_, Fault>(closed?)
     })?;
     power::ignore_ctrl_alt_del(pid1);
 
@@ -73,6 +76,11 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Fa
     let metadata = run("metadata", || metadata::fetch(config.metadata))?;
     let metadata = metadata.unwrap_or(NO_METADATA);
     let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&attester));
+
+    let step = TIMELINE.begin("grow-state");
+    let (state, grown) = grow::grow(state)?;
+    step.note(format_args!("{}: {grown}", state.name));
+    step.done();
 
     let step = TIMELINE.begin("look-at-disk");
     let disk = StateDisk::look(state, config.state_integrity).inspect(|disk| step.note(disk))?;

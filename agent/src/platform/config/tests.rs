@@ -256,6 +256,50 @@ fn contradictions_refuse() {
     assert_eq!(code(&format!("latchkey.join_service_key=sha256:{}", "00".repeat(32))), "config-contradiction");
 }
 
+/// What opens a shell, or starts something else, in one system or another. Here it changes nothing: it is measured like
+/// every word, and the operating system decides what it does there.
+#[test]
+fn no_word_for_an_emergency_changes_what_the_agent_does() {
+    let ours = "latchkey.network=none latchkey.init=/usr/lib/systemd/systemd";
+    let expected = parse(ours);
+    for word in [
+        "init=/bin/sh",
+        "rdinit=/bin/sh",
+        "root=/dev/vda2",
+        "rd.break",
+        "rd.break=pre-mount",
+        "rd.shell",
+        "rd.debug",
+        "rd.emergency=halt",
+        "rd.systemd.debug_shell",
+        "rd.systemd.unit=emergency.target",
+        "systemd.debug_shell",
+        "systemd.debug-shell=1",
+        "systemd.unit=rescue.target",
+        "systemd.crash_shell=yes",
+        "systemd.confirm_spawn=yes",
+        "systemd.run=/bin/sh",
+        "systemd.setenv=SYSTEMD_SULOGIN_FORCE=1",
+        "roothash=00",
+        "break",
+        "break=bottom",
+        "emergency",
+        "rescue",
+        "single",
+        "s",
+        "S",
+        "1",
+        "-b",
+        "sysrq_always_enabled",
+        "kgdboc=ttyS0",
+        "-- latchkey",
+    ] {
+        for line in [format!("{word} {ours}"), format!("{ours} {word}")] {
+            assert_eq!(parse(&line), expected, "{line}");
+        }
+    }
+}
+
 #[test]
 fn an_endless_command_line_refuses() {
     assert_eq!(code(&"x ".repeat(MAX_COMMAND_LINE)), "config-too-long");

@@ -65,9 +65,31 @@ pub fn read(disk: &mut (impl Read + Seek), bytes: u64, sector: u32) -> Result<Ta
     // Sector 0 is the protective MBR; the smallest table has a header and a sector of entries at each end.
     let last = (bytes / u64::from(sector)).checked_sub(1).filter(|last| *last >= 5).ok_or(GptFault::Absent)?;
     let mut reader = Reader { disk, sector, last };
-    match reader.copy(1, Copy::Primary) {
-        Ok(table) => Ok(table),
-        Err(fault) => reader.copy(last, Copy::Backup).map_err(|_| fault),
+    match reader.copy(1) {
+        Ok(raw) => Ok(raw.table(Copy::Primary)),
+        Err(fault) => reader.copy(last).map(|raw| raw.table(Copy::Backup)).map_err(|_| fault),
+    }
+}
+
+/// Reads the primary copy only, with the bytes it is made of.
+pub(super) fn read_primary(disk: &mut (impl Read + Seek), last: u64, sector: u32) -> Result<Raw, GptFault> {
+    Reader { disk, sector, last }.copy(1)
+}
+
+/// A copy of a table that has passed all checks, as it stands on the disk.
+#[derive(Debug)]
+pub(super) struct Raw {
+    pub(super) header: Header,
+    /// The sector that the header stands in.
+    pub(super) header_sector: Vec<u8>,
+    /// All entries, used or not.
+    pub(super) entries: Vec<u8>,
+    pub(super) partitions: Vec<Partition>,
+}
+
+impl Raw {
+    fn table(self, copy: Copy) -> Table {
+        Table { disk: self.header.disk, partitions: self.partitions, copy }
     }
 }
 
@@ -78,20 +100,26 @@ struct Reader<'a, D> {
     last: u64,
 }
 
-struct Header {
+/// The fields of a header that anybody needs.
+#[derive(Debug)]
+pub(super) struct Header {
     disk: Guid,
-    first_usable: u64,
-    last_usable: u64,
-    entries_at: u64,
+    /// How many bytes its checksum covers.
+    pub(super) size: u32,
+    /// Where the other copy's header stands, or so it says.
+    pub(super) other: u64,
+    pub(super) first_usable: u64,
+    pub(super) last_usable: u64,
+    pub(super) entries_at: u64,
     entries: u32,
-    entry_size: u32,
+    pub(super) entry_size: u32,
     entries_crc: u32,
 }
 
 impl<D: Read + Seek> Reader<'_, D> {
-    fn copy(&mut self, at: u64, copy: Copy) -> Result<Table, GptFault> {
-        let sector = self.bytes(at, self.sector as usize)?;
-        let header = self.header(&sector, at)?;
+    fn copy(&mut self, at: u64) -> Result<Raw, GptFault> {
+        let header_sector = self.bytes(at, self.sector as usize)?;
+        let header = self.header(&header_sector, at)?;
         let table = self.bytes(header.entries_at, header.entries as usize * header.entry_size as usize)?;
         if crc32(&table) != header.entries_crc {
             return Err(GptFault::EntriesChecksum);
@@ -99,7 +127,7 @@ impl<D: Read + Seek> Reader<'_, D> {
         let entries = table.chunks_exact(header.entry_size as usize).zip(1..);
         let partitions: Result<Vec<_>, _> =
             entries.filter_map(|(entry, number)| partition(entry, number, &header)).collect();
-        Ok(Table { disk: header.disk, partitions: partitions?, copy })
+        Ok(Raw { partitions: partitions?, header, header_sector, entries: table })
     }
 
     fn header(&self, sector: &[u8], at: u64) -> Result<Header, GptFault> {
@@ -119,6 +147,8 @@ impl<D: Read + Seek> Reader<'_, D> {
             return Err(GptFault::HeaderChecksum);
         }
         let header = Header {
+            size,
+            other: u64_at(sector, 32)?,
             disk: Guid::from_disk_order(array_at(sector, 56)?),
             first_usable: u64_at(sector, 40)?,
             last_usable: u64_at(sector, 48)?,
@@ -195,7 +225,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, GptFault> {
 
 /// Section 5.3.1: "the 32-bit CRC \[…\] the same as in ISO/IEC 3309" with seed and final complement of all ones; bit by
 /// bit, since a table has 16 KiB and is read once.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(super) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 })
     })

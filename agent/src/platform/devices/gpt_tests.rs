@@ -37,14 +37,19 @@ fn seal(image: &mut [u8], header_at: usize, entries_at: usize) {
 }
 
 pub(in super::super) fn image_with(entries: &[Vec<u8>]) -> Vec<u8> {
-    let mut image = vec![0; SECTORS * SECTOR];
-    for (header_at, other, entries_at) in [(1, SECTORS - 1, 2), (SECTORS - 1, 1, SECTORS - 33)] {
+    image_of(SECTORS, entries)
+}
+
+/// A disk of so many sectors.
+pub(in super::super) fn image_of(sectors: usize, entries: &[Vec<u8>]) -> Vec<u8> {
+    let mut image = vec![0; sectors * SECTOR];
+    for (header_at, other, entries_at) in [(1, sectors - 1, 2), (sectors - 1, 1, sectors - 33)] {
         let at = header_at * SECTOR;
         put(&mut image, at, b"EFI PART\x00\x00\x01\x00\x5c\x00\x00\x00");
         put(&mut image, at + 24, &(header_at as u64).to_le_bytes());
         put(&mut image, at + 32, &(other as u64).to_le_bytes());
         put(&mut image, at + 40, &34u64.to_le_bytes());
-        put(&mut image, at + 48, &(SECTORS as u64 - 34).to_le_bytes());
+        put(&mut image, at + 48, &(sectors as u64 - 34).to_le_bytes());
         put(&mut image, at + 56, &[9; 16]);
         put(&mut image, at + 72, &(entries_at as u64).to_le_bytes());
         put(&mut image, at + 80, &128u32.to_le_bytes());

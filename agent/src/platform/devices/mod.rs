@@ -13,6 +13,7 @@
 
 mod fault;
 mod gpt;
+mod grow;
 mod guid;
 mod inventory;
 mod select;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 pub use fault::DeviceFault;
 pub use gpt::{Copy, GptFault, Partition, Table, read as read_gpt};
+pub use grow::{Growth, MIN_GROWTH, Step, plan as plan_growth};
 pub use guid::Guid;
 pub use inventory::{BlockDevice, Inventory, Kind};
 
