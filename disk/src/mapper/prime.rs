@@ -38,7 +38,7 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 ///
 /// * the beginning, up to and with the first block of the first inode table: `mkfs.ext4` reads that block to put the root
 ///   folder's inode into it, and writes its first superblock as 1024 bytes into the first block; every `mkfs`, `blkid` and
-///   `mount` look up to the block at 1 MiB for what was on the disk before;
+///   `mount` look into the first MiB for what was on the disk before, and libblkid also at 1, 2 and 4 MiB;
 /// * the first block of each ext4 block group that has a copy of the superblock, which `mkfs.ext4` also writes as 1024
 ///   bytes;
 /// * the beginning of each XFS allocation group, of which `mkfs.xfs` makes four: `xfs_repair` reads more there than was
@@ -46,24 +46,28 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 /// * the last 2 MiB, where RAIDs, partition tables and other file systems have signatures (libblkid looks as far as 3087
 ///   units of 512 bytes before the end).
 ///
-/// This list is what system call traces of `mkfs.ext4` 1.47 on disks of 40 MiB to 8 TiB show, and what a kernel complains
-/// about while `blkid`, `mkfs.ext4`, `mkfs.xfs` 6.1 and `mount` run. Anything that it names too much costs milliseconds;
+/// This list is what system call traces of `mkfs.ext4` 1.47 on disks of 40 MiB to 8 TiB and of `blkid` 2.38 show, and what
+/// a kernel complains about while these, `mkfs.xfs` 6.1 and `mount` run. Anything that it names too much costs milliseconds;
 /// what it may name too little is an I/O error and not wrong data.
 fn places(length: u64) -> Vec<Range<u64>> {
     let length = length - length % SECTOR;
     let groups = length.div_ceil(EXT4_GROUP);
     let head = (ext4_tables(groups) * SECTOR).max(MIB + SECTOR).min(length);
     let tail = length.saturating_sub(2 * MIB).max(head);
-    let copies = superblock_groups(groups).into_iter().map(|group| group * EXT4_GROUP);
-    let copies = copies.map(|start| start..start + SECTOR);
-    let quarter = (length / SECTOR).div_ceil(4) * SECTOR;
-    let quarters = (1..4).map(|number| number * quarter..number * quarter + XFS_HEADER);
-    let mut middle: Vec<_> = copies.chain(quarters).filter(|place| place.start >= head && place.end <= tail).collect();
+    let mut middle: Vec<_> = scattered(length).filter(|place| place.start >= head && place.end <= tail).collect();
     // A group of ext4 may begin where one of XFS does: the longer place first, and the shorter one goes.
     middle.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
     middle.dedup_by(|next, before| next.start < before.end);
     let ends = (core::iter::once(0..head), core::iter::once(tail..length));
     ends.0.chain(middle).chain(ends.1).filter(|place| !place.is_empty()).collect()
+}
+
+/// The places between the two ends: copies of ext4's superblock, libblkid's looks, the groups of XFS.
+fn scattered(length: u64) -> impl Iterator<Item = Range<u64>> {
+    let groups = superblock_groups(length.div_ceil(EXT4_GROUP)).into_iter().map(|group| group * EXT4_GROUP);
+    let sectors = groups.chain([2 * MIB, 4 * MIB]).map(|start| start..start + SECTOR);
+    let quarter = (length / SECTOR).div_ceil(4) * SECTOR;
+    sectors.chain((1..4).map(move |number| number * quarter..number * quarter + XFS_HEADER))
 }
 
 /// The most blocks that can stand in front of the first inode table's second block: the superblock, 64 bytes for each
@@ -99,7 +103,7 @@ mod tests {
             assert!(all.contains(&copy), "{copy:?}");
         }
         assert_eq!([&all[0], &all[all.len() - 1]], [&(0..MIB + SECTOR), &(GIB - 2 * MIB..GIB)]);
-        assert_eq!(all.len(), 6 + 3);
+        assert_eq!(all.len(), 6 + 3 + 2);
     }
 
     /// "superblock read failed, offset 262983680, size 131072, ag 1", said `xfs_repair` 6.1 of 2054536 units.
