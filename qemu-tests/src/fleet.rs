@@ -3,10 +3,11 @@
 //! What an operator would do by hand is done here with the same programs and files. The nodes' join service answers on a
 //! port and with a key that are on their measured command line, so both exist before the image does.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use latchkey_attestation::ReferenceValues;
 use serde_json::{Value, json};
 
 use crate::bootimage::BootImage;
@@ -16,14 +17,20 @@ use crate::machine::{HOST, Machine};
 use crate::osimage::OsImage;
 use crate::ports::Port;
 use crate::process::output;
+use crate::publisher::Publisher;
 use crate::rootfs::RootFs;
 use crate::run::Run;
 use crate::service::Service;
 use crate::swtpm::{Authority, TpmState};
+use crate::vm::Vm;
 use crate::{build, pki};
 
 /// A step of a boot, even on a machine that compiles at the same time.
 pub const STEP: Duration = Duration::from_mins(3);
+/// What a node says that waits for `latchkey init`.
+pub const WAITS: &str = "waiting on port 9000";
+/// What the OS of a node says whose stage 2 is done.
+pub const MEMBER: &str = "OS stage2 0";
 /// Where the agent listens in a node.
 pub(crate) const AGENT_PORT: u16 = 9000;
 /// The manifest that the site's policy names, and the image in it.
@@ -33,7 +40,7 @@ pub const VERSION: &str = "1.0.0";
 /// The size of a state disk.
 const STATE_DISK: u64 = 64 << 20;
 /// The size of a disk that holds an image and the state: larger than any image here.
-const WHOLE_DISK: u64 = 256 << 20;
+pub const WHOLE_DISK: u64 = 256 << 20;
 /// The cluster step of the test nodes: a founder and a joiner write data, a member shows that it is still there.
 const HOOK: &str = r#"#!/bin/sh
 # Called by the agent with init, join or start; reads JSON from stdin; stderr is progress, stdout the result.
@@ -60,8 +67,9 @@ pub struct Fleet {
     authority: Authority,
     root: PathBuf,
     image: OsImage,
+    publisher: Publisher,
     join_port: Port,
-    key_words: String,
+    site_words: String,
     pki: pki::Pki,
     init_hash: String,
 }
@@ -80,6 +88,13 @@ pub struct Services {
     pub keys: Service,
     /// Issues tickets.
     pub join: Service,
+}
+
+/// The agent with what every node of a site has on its command line.
+fn site_image(words: &str) -> Result<BootImage, HarnessError> {
+    let image = BootImage::agent()?;
+    let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
+    Ok(image.words("latchkey.metadata=qemu latchkey.ek=auto").words(step).words(words))
 }
 
 impl Fleet {
@@ -119,33 +134,39 @@ impl Fleet {
             os = os.file(path, 0o755, program);
         }
         let root = os.build(&run, "root.img")?;
-        let pki = pki::Pki::new(&run)?;
-        let (image, init_hash) = (OsImage::default(), String::new());
-        let mut fleet = Self { run, programs, authority, root, image, join_port, key_words, pki, init_hash };
-        fleet.image = fleet.build_image("image", VERSION, words)?;
-        fleet.trust(&fleet.image.manifest)?;
+        let service = format!("{HOST}:{}", join_port.number());
+        let site_words = format!("latchkey.join_service={service} {key_words}");
+        let image = site_image(&site_words)?.words(words);
+        let image = OsImage::build(&run, "image", VERSION, &image, &root)?;
+        let (pki, publisher) = (pki::Pki::new(&run)?, Publisher::new()?);
+        let init_hash = String::new();
+        let mut fleet =
+            Self { run, programs, authority, root, image, publisher, join_port, site_words, pki, init_hash };
+        fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
         fleet.make_secrets()?;
         Ok(fleet)
     }
 
-    /// Builds an image of this site: agent, OS and services are the same for all; `words` are more of its command line.
+    /// Builds another image of this site: agent, OS and services are the same; `words` are more of its command line.
     /// Everything goes into the folder `name`.
     pub fn build_image(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
-        let service = format!("{HOST}:{}", self.join_port.number());
-        let image = BootImage::agent()?
-            .words(
-                "latchkey.metadata=qemu latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.ek=auto",
-            )
-            .words(&format!("latchkey.join_service={service} {}", self.key_words))
-            .words(words);
-        OsImage::build(&self.run, name, version, &image, &self.root)
+        OsImage::build(&self.run, name, version, &site_image(&self.site_words)?.words(words), &self.root)
     }
 
-    /// Takes a manifest as the one that the operator and, later, the cluster go by.
-    pub fn trust(&self, manifest: &Path) -> Result<(), HarnessError> {
-        std::fs::copy(manifest, self.run.file("reference.json")).map_err(io_error("copy", manifest))?;
-        Ok(())
+    /// Signs a manifest as the one that the operator, and with `latchkey init` the cluster, goes by.
+    pub fn release(&self, values: &ReferenceValues) -> Result<(), HarnessError> {
+        self.publisher.sign(values, &self.run.file("reference.json"))
+    }
+
+    /// Who signs.
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    /// The manifest that the cluster's join service follows.
+    pub fn deployed_manifest(&self) -> PathBuf {
+        self.run.file("cluster/references").join(format!("{MANIFEST}.json"))
     }
 
     fn make_secrets(&mut self) -> Result<(), HarnessError> {
@@ -213,6 +234,15 @@ impl Fleet {
     /// A new TPM with a certificate.
     pub fn tpm(&self, name: &str) -> Result<TpmState, HarnessError> {
         self.authority.tpm(name)
+    }
+
+    /// Makes a machine the first of a cluster, and starts the services.
+    pub fn found_cluster(&self, first: Machine) -> Result<(Services, Vm), HarnessError> {
+        let first = first.start()?;
+        first.expect(WAITS, STEP)?;
+        self.init(&first)?.success("init")?;
+        first.expect(MEMBER, STEP)?;
+        Ok((self.services()?, first))
     }
 
     /// Starts key service and join service for the cluster folder.

@@ -34,6 +34,7 @@ pub mod pki;
 pub mod ports;
 pub mod probe;
 pub mod process;
+pub mod publisher;
 pub mod rootfs;
 pub mod run;
 pub mod secureboot;

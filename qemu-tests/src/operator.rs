@@ -38,11 +38,12 @@ impl Fleet {
         Service::spawn(&self.run, name, command)
     }
 
-    /// Writes the policy: TPMs of the authority, and whatever image the manifest has.
+    /// Writes the policy: TPMs of the authority, images that the publisher signed for.
     pub(crate) fn make_policy(&self) -> Result<(), HarnessError> {
         let (out, root, intermediate) = (self.path("policy.json"), self.ek_root(), self.ek_intermediate());
         let arguments = ["policy", "new", "--ek-root", &root, "--ek-intermediate", &intermediate];
-        let manifest = ["--manifest", MANIFEST, "--unsigned", "--out", &out];
+        let signer = self.publisher().public();
+        let manifest = ["--manifest", MANIFEST, "--signer", &signer, "--out", &out];
         self.cli(&[&arguments[..], &manifest].concat())?.success("policy new")?;
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! A whole OS image with the manifest that says what machines measure when they boot it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference, ReferenceValues, Rule};
@@ -13,14 +12,16 @@ use crate::hardware::{Boot, Disk};
 use crate::run::Run;
 
 /// A built image.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct OsImage {
+    /// Its version.
+    pub version: String,
     /// The disk.
     pub disk: PathBuf,
     /// The unified kernel image on it.
     pub uki: PathBuf,
-    /// Its manifest (source: predicted).
-    pub manifest: PathBuf,
+    /// Its manifest's content (source: predicted).
+    pub values: ReferenceValues,
     /// Bytes of its initramfs.
     pub initramfs: u64,
 }
@@ -30,11 +31,14 @@ impl OsImage {
     pub fn build(run: &Run, name: &str, version: &str, image: &BootImage, root: &Path) -> Result<Self, HarnessError> {
         let folder = run.subdirectory(name)?;
         let built = image.disk(&folder, MANIFEST, version, root)?;
-        let manifest = folder.join("reference.json");
-        let values = predict(&built.uki, version)?;
-        std::fs::write(&manifest, values.to_json()).map_err(io_error("write", &manifest))?;
+        let values = predict(&built.uki, version, &[&machine_type()])?;
         let initramfs = built.parts.iter().find(|part| part.what == "initramfs").map_or(0, |part| part.size);
-        Ok(Self { disk: built.disk, uki: built.uki, manifest, initramfs })
+        Ok(Self { version: version.into(), disk: built.disk, uki: built.uki, values, initramfs })
+    }
+
+    /// The manifest's content for other types of machines.
+    pub fn values_on(&self, machines: &[&str]) -> Result<ReferenceValues, HarnessError> {
+        predict(&self.uki, &self.version, machines)
     }
 
     /// Booting from a disk that others may boot from, too: nobody can write to it.
@@ -43,15 +47,11 @@ impl OsImage {
     }
 }
 
-/// What a machine measures that boots this unified kernel image from its disk.
-fn predict(uki: &Path, version: &str) -> Result<ReferenceValues, HarnessError> {
-    let failed = |error: &dyn std::fmt::Display| HarnessError::Unusable(format!("no prediction: {error}"));
+/// What machines of these types measure that boot this unified kernel image.
+fn predict(uki: &Path, version: &str, machines: &[&str]) -> Result<ReferenceValues, HarnessError> {
     let bytes = std::fs::read(uki).map_err(io_error("read", uki))?;
-    let machine = machine_type();
-    let kind = MachineType::builtin(&machine).ok_or_else(|| failed(&machine))?;
-    let prediction = kind.load(Path::new("/")).and_then(|kind| Uki::measure(&bytes)?.predict(&kind));
-    let enforced = |(index, value)| (index, Reference { value, rule: Rule::Enforce });
-    let pcrs: BTreeMap<_, _> = prediction.map_err(|error| failed(&error))?.pcrs().into_iter().map(enforced).collect();
+    let measured = Uki::measure(&bytes).map_err(|error| failed(&error))?;
+    let machines = machines.iter().map(|name| on_machine(&measured, name)).collect::<Result<_, _>>()?;
     let about = Description {
         manifest: ManifestName::new(MANIFEST).ok_or_else(|| failed(&MANIFEST))?,
         serial: 1,
@@ -60,7 +60,18 @@ fn predict(uki: &Path, version: &str) -> Result<ReferenceValues, HarnessError> {
         by: "latchkey-qemu-tests",
         at: None,
     };
-    let products = [("image.efi".to_owned(), latchkey_attestation::Digest::ZERO)].into();
-    let origin = Origin { products, ..Origin::default() };
-    ReferenceValues::predicted(&about, origin, vec![Machine::new(&machine, pcrs)]).map_err(|error| failed(&error))
+    let products = [("image.efi, Authenticode".to_owned(), measured.authenticode())].into();
+    ReferenceValues::predicted(&about, Origin { products, ..Origin::default() }, machines)
+        .map_err(|error| failed(&error))
+}
+
+fn on_machine(image: &Uki<'_>, name: &str) -> Result<Machine, HarnessError> {
+    let kind = MachineType::builtin(name).ok_or_else(|| failed(&name))?;
+    let prediction = kind.load(Path::new("/")).and_then(|kind| image.predict(&kind)).map_err(|error| failed(&error))?;
+    let enforced = |(index, value)| (index, Reference { value, rule: Rule::Enforce });
+    Ok(Machine::new(name, prediction.pcrs().into_iter().map(enforced).collect()))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> HarnessError {
+    HarnessError::Unusable(format!("no prediction: {error}"))
 }

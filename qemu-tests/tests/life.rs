@@ -3,21 +3,14 @@
 
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
-use latchkey_qemu_tests::fleet::{Fleet, STEP, Services, VERSION};
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP, Services, VERSION, WAITS};
 use latchkey_qemu_tests::operator::Outcome;
 use latchkey_qemu_tests::vm::Vm;
-
-const WAITS: &str = "waiting on port 9000";
-const MEMBER: &str = "OS stage2 0";
 
 /// A fleet whose first node is a member and whose services run.
 fn cluster(name: &str, words: &str, then: &str) -> (Fleet, Services, Vm) {
     let fleet = Fleet::with(name, words, then).unwrap();
-    let first = fleet.machine("node-1").unwrap().start().unwrap();
-    first.expect(WAITS, STEP).unwrap();
-    fleet.init(&first).unwrap().success("init").unwrap();
-    first.expect(MEMBER, STEP).unwrap();
-    let services = fleet.services().unwrap();
+    let (services, first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
     (fleet, services, first)
 }
 
@@ -83,7 +76,8 @@ uuid=$(sed 's/CRYPT-LUKS2-//; s/-state//; s/\\(........\\)\\(....\\)\\(....\\)\\
 echo OS up";
     let thief = std::fs::read(build::guest("thief").unwrap()).unwrap();
     let fleet = Fleet::with_files("gone", "", then, vec![("/usr/bin/thief", thief)]).unwrap();
-    let (_services, _first, second) = two_nodes(&fleet);
+    let (_services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
+    let second = joined(&fleet, "node-2");
     second.expect("OS up", STEP).unwrap();
     for line in ["agent is gone", "port is closed", "hand-over is gone", "key is in no keyring"] {
         assert!(second.console().contains(&format!("OS {line}")), "{line}\n{}", second.console().text());
@@ -93,16 +87,6 @@ echo OS up";
         let why = second.console().value(&format!("THIEF refused {role}: ")).unwrap();
         assert!(why.starts_with("lock-refused"), "{why}");
     }
-}
-
-/// Both nodes of a fleet, the second joined.
-fn two_nodes(fleet: &Fleet) -> (Services, Vm, Vm) {
-    let first = fleet.machine("node-1").unwrap().start().unwrap();
-    first.expect(WAITS, STEP).unwrap();
-    fleet.init(&first).unwrap().success("init").unwrap();
-    let services = fleet.services().unwrap();
-    let second = joined(fleet, "node-2");
-    (services, first, second)
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! The life of nodes whose only disk is the built image: what was predicted of it admits them, and their state has room.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use latchkey_attestation::ReferenceValues;
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP, VERSION, WAITS, WHOLE_DISK};
+use latchkey_qemu_tests::hardware::{Boot, Disk};
+use latchkey_qemu_tests::operator::address;
+use latchkey_qemu_tests::secureboot::TestKeys;
+use latchkey_qemu_tests::tamper::{LOADER, TamperedDisk};
+use latchkey_qemu_tests::vm::Vm;
+
+/// Prints the size of the opened state disk, in sectors of 512 bytes.
+const SHOW_STATE: &str = "for d in /sys/class/block/dm-*; do
+    [ $(cat $d/dm/name) = state ] && echo OS state has $(cat $d/size) sectors
+done";
+
+fn data(node: &Vm, step: &str) -> String {
+    node.console().value(&format!("{step}: data ")).unwrap()
+}
+
+fn state_size(node: &Vm) -> u64 {
+    node.expect("OS state has", STEP).unwrap();
+    let sectors = node.console().value("OS state has ").unwrap();
+    sectors.trim_end_matches(" sectors").parse::<u64>().unwrap() * 512
+}
+
+#[test]
+fn nodes_are_born_join_and_rejoin_on_one_disk_whose_state_partition_grew_to_its_end() {
+    let fleet = Fleet::with("one-disk", "", SHOW_STATE).unwrap();
+    let first = fleet.machine_with_one_disk("node-1", fleet.image()).unwrap().start().unwrap();
+    first.expect(WAITS, STEP).unwrap();
+
+    // What is recorded from this boot is what was predicted, and admits it as well.
+    fleet.record(&first).unwrap();
+    let recorded = ReferenceValues::from_json(&std::fs::read(fleet.path("recorded.json")).unwrap()).unwrap();
+    let [recorded, predicted] =
+        [&recorded, &fleet.image().values].map(|values| values.images()[0].machines()[0].clone());
+    for (index, reference) in predicted.pcrs() {
+        assert_eq!(recorded.pcrs()[index].value, reference.value, "PCR {index}");
+    }
+    let (policy, reference) = (fleet.path("recorded-policy.json"), fleet.path("recorded.json"));
+    let verify = ["verify", &address(&first), "--policy", &policy, "--reference", &reference];
+    fleet.cli(&verify).unwrap().success("verify").unwrap();
+
+    fleet.init(&first).unwrap().success("init").unwrap();
+    first.expect(MEMBER, STEP).unwrap();
+    let size = state_size(&first);
+    let image = std::fs::metadata(&fleet.image().disk).unwrap().len();
+    // All that the disk is larger than the image; a MiB is alignment and the second partition table.
+    assert!(size > WHOLE_DISK - image, "{size} of {WHOLE_DISK} bytes, the image has {image}");
+    drop(first);
+
+    let _services = fleet.services().unwrap();
+    let mut second = fleet.machine_with_one_disk("node-2", fleet.image()).unwrap().start().unwrap();
+    second.expect(MEMBER, STEP).unwrap();
+    assert_eq!(state_size(&second), size);
+    let written = data(&second, "cluster-step");
+    second.restart().unwrap();
+    second.expect(MEMBER, STEP).unwrap();
+    assert_eq!(state_size(&second), size);
+    assert_eq!(data(&second, "start-member"), written);
+}
+
+#[test]
+fn a_manifest_for_secure_boot_admits_a_node_with_it_and_refuses_the_same_disk_without_it() {
+    let fleet = Fleet::new("secure-boot").unwrap();
+    let keys = TestKeys::take(fleet.run()).unwrap();
+    let signed = keys.sign(fleet.run(), &fleet.image().uki, "signed.efi").unwrap();
+    let disk = TamperedDisk::copy(fleet.run(), "signed.raw", &fleet.image().disk).unwrap();
+    disk.write(LOADER, &std::fs::read(&signed).unwrap()).unwrap();
+    let image = latchkey_qemu_tests::osimage::OsImage { uki: signed, ..fleet.image().clone() };
+    fleet.release(&image.values_on(&["debian-ovmf-snakeoil"]).unwrap()).unwrap();
+    assert_eq!(image.version, VERSION);
+
+    let boot = || Boot::Disk(Disk::new(disk.path(), "os").read_only());
+    let first = fleet.machine_of("node-1", boot(), &fleet.tpm("node-1").unwrap()).unwrap();
+    let first = first.firmware(keys.firmware(fleet.run(), "node-1").unwrap());
+    let (services, first) = fleet.found_cluster(first).unwrap();
+    drop(first);
+    // Somebody has switched it off in the firmware: here, the firmware is one without enrolled keys.
+    let off = fleet.machine_of("off", boot(), &fleet.tpm("off").unwrap()).unwrap().start().unwrap();
+    off.expect("no ticket yet: measurements-refused", STEP).unwrap();
+    let line = services.join.console().expect("PCRs that differ: [4, 7]", STEP).unwrap().text;
+    assert!(line.contains("PCR 4"), "{line}");
+}

@@ -1,0 +1,161 @@
+//! Images that somebody changed: each attack on what is measured is refused, and the join service names what differs.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use latchkey_qemu_tests::bootimage;
+use latchkey_qemu_tests::fleet::{Fleet, STEP, Services};
+use latchkey_qemu_tests::hardware::{Boot, Disk};
+use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, with_section};
+use latchkey_qemu_tests::vm::Vm;
+
+/// Types of the Discoverable Partitions Specification.
+const ROOT: &str = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709";
+const ROOT_VERITY: &str = "2c7357ed-ebd2-46d9-aec1-23d437ec2bf5";
+/// Another loader, which Debian has beside the boot stub.
+const SYSTEMD_BOOT: &str = "/usr/lib/systemd/boot/efi/systemd-bootx64.efi";
+
+/// A cluster with its services; its first node is off again.
+struct Site {
+    fleet: Fleet,
+    services: Services,
+}
+
+/// One site for all tests that run at the same time, and until the last of them ends.
+fn site() -> Arc<Site> {
+    static SITE: Mutex<Weak<Site>> = Mutex::new(Weak::new());
+    let mut shared = SITE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(site) = shared.upgrade() {
+        return site;
+    }
+    let fleet = Fleet::new("tampered").unwrap();
+    let (services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
+    let site = Arc::new(Site { fleet, services });
+    *shared = Arc::downgrade(&site);
+    site
+}
+
+impl Site {
+    /// The honest disk, in an attacker's hands.
+    fn disk(&self, attack: &str) -> TamperedDisk {
+        TamperedDisk::copy(self.fleet.run(), &format!("{attack}.raw"), &self.fleet.image().disk).unwrap()
+    }
+
+    /// The honest disk with another unified kernel image on it.
+    fn disk_with(&self, attack: &str, image: &[u8]) -> TamperedDisk {
+        let disk = self.disk(attack);
+        disk.write(LOADER, image).unwrap();
+        disk
+    }
+
+    fn honest_image(&self) -> Vec<u8> {
+        std::fs::read(&self.fleet.image().uki).unwrap()
+    }
+
+    /// The parts of the honest image.
+    fn parts(&self) -> Parts {
+        let stub = std::fs::read(bootimage::stub().unwrap()).unwrap();
+        Parts::of(&self.honest_image(), stub).unwrap()
+    }
+
+    fn boot(&self, attack: &str, disk: &TamperedDisk) -> Vm {
+        let boot = Boot::Disk(Disk::new(disk.path(), "os").read_only());
+        let tpm = self.fleet.tpm(attack).unwrap();
+        self.fleet.machine_of(attack, boot, &tpm).unwrap().start().unwrap()
+    }
+
+    /// Boots the disk: the node is refused, and the join service says which registers differ, the first as a component.
+    fn refused(&self, attack: &str, disk: &TamperedDisk, component: &str, registers: &str) {
+        let node = self.boot(attack, disk);
+        node.expect("no ticket yet: measurements-refused", STEP).unwrap();
+        let differ = format!("PCRs that differ: {registers}");
+        let refused = |text: &str| text.contains(&format!("{component}: PCR")) && text.contains(&differ);
+        let lines = self.services.join.console().lines();
+        let found = lines.iter().any(|line| refused(&line.text));
+        assert!(found, "{attack}: no {component} with {differ} in\n{}", self.services.join.console().text());
+        assert!(!node.console().contains("lock: begin"));
+    }
+}
+
+/// Changes a byte of the text `of`, which nothing reads.
+fn with_another_letter(bytes: &[u8], of: &str) -> Vec<u8> {
+    let at = bytes.windows(of.len()).position(|window| window == of.as_bytes()).unwrap();
+    let mut bytes = bytes.to_vec();
+    bytes[at] ^= 1;
+    bytes
+}
+
+#[test]
+fn a_changed_kernel_is_refused() {
+    let site = site();
+    let mut parts = site.parts();
+    // Text of its part for firmware of before UEFI.
+    parts.linux = with_another_letter(&parts.linux, "Probing EDD");
+    let disk = site.disk_with("kernel", &parts.build().unwrap());
+    site.refused("kernel", &disk, "boot-loader-differs", "[4, 11]");
+}
+
+#[test]
+fn a_changed_initrd_is_refused() {
+    let site = site();
+    let mut parts = site.parts();
+    // The kernel skips zeros between archives.
+    parts.initrd.extend([0; 512]);
+    let disk = site.disk_with("initrd", &parts.build().unwrap());
+    site.refused("initrd", &disk, "boot-loader-differs", "[4, 9, 11]");
+}
+
+#[test]
+fn a_changed_boot_stub_is_refused() {
+    let site = site();
+    let mut parts = site.parts();
+    parts.stub = with_another_letter(&parts.stub, "cannot be run in DOS mode");
+    let disk = site.disk_with("stub", &parts.build().unwrap());
+    site.refused("stub", &disk, "boot-loader-differs", "[4]");
+}
+
+#[test]
+fn an_appended_section_is_refused() {
+    let site = site();
+    let image = with_section(&site.honest_image(), ".pcrpkey", b"-----BEGIN PUBLIC KEY-----\n").unwrap();
+    let disk = site.disk_with("section", &image);
+    site.refused("section", &disk, "boot-loader-differs", "[4, 9, 11]");
+}
+
+#[test]
+fn a_second_loader_before_the_honest_image_is_refused() {
+    let site = site();
+    let disk = site.disk_with("loader", &std::fs::read(SYSTEMD_BOOT).unwrap());
+    disk.write("EFI/Linux/honest.efi", &site.honest_image()).unwrap();
+    site.refused("loader", &disk, "boot-loader-differs", "[4]");
+}
+
+#[test]
+fn credentials_beside_the_honest_image_are_refused() {
+    let site = site();
+    let disk = site.disk("credential");
+    disk.write(&format!("{LOADER}.extra.d/passwd.cred"), b"evil").unwrap();
+    site.refused("credential", &disk, "command-line-differs", "[9, 12]");
+}
+
+#[test]
+fn extensions_beside_the_honest_image_are_refused() {
+    let site = site();
+    let disk = site.disk("extension");
+    disk.write(&format!("{LOADER}.extra.d/evil.raw"), b"evil").unwrap();
+    site.refused("extension", &disk, "command-line-differs", "[9, 13]");
+}
+
+/// The key is issued: nothing that is measured differs. What is not measured is hashed when it is read.
+#[test]
+fn a_changed_block_of_the_root_or_of_its_hashes_stops_the_node() {
+    let site = site();
+    for (attack, partition, offset) in [("root", ROOT, 0), ("root-verity", ROOT_VERITY, 4096)] {
+        let disk = site.disk(attack);
+        disk.flip(partition, offset).unwrap();
+        let node = site.boot(attack, &disk);
+        let line = node.expect("failed: ", STEP).unwrap().text;
+        assert!(line.contains("root"), "{line}");
+        assert!(!node.console().contains("OS "), "{}", node.console().text());
+    }
+}
