@@ -67,6 +67,14 @@ fn fill(mut input: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
+/// The first bytes of a file, at most so many.
+pub(crate) fn read_beginning(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
+    file.take(most as u64).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(bytes)
+}
+
 fn read_from(input: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more tells a file that is too long from one that just fits.

@@ -1,4 +1,8 @@
 //! `latchkey measure log`: what a machine measured, in words, and the PCRs that follow from it.
+//! `latchkey measure image` predicts both ([`mod@image`]).
+
+mod expect;
+mod image;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,6 +17,8 @@ use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Table, Tone};
 use crate::spec::Arguments;
+
+pub(crate) use image::image;
 
 pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
@@ -34,6 +40,11 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         let (told, value) = against_log(&reference, &log, pcrs, output);
         json["differences"] = value;
         text.push_str(&told);
+    }
+    let expected = expect::expectations(arguments, &log, pcrs, output)?;
+    text.push_str(&expected.text);
+    for (name, value) in expected.json {
+        json[name] = value;
     }
     output.result(&json, &text);
     Ok(())

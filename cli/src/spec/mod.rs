@@ -3,6 +3,7 @@
 mod arguments;
 mod help;
 mod image;
+mod measure;
 mod parse;
 mod reference;
 mod table;

@@ -2,7 +2,7 @@
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
 use super::{Command, Flag, Operand, reference};
-use crate::{init, init_secret, measure, policy, record, recover, secret, status, verify};
+use crate::{init, init_secret, policy, record, recover, secret, status, verify};
 
 const NODE: Operand = Operand {
     name: "NODE[:PORT]",
@@ -258,26 +258,8 @@ pub(super) const COMMANDS: &[Command] = &[
         run: recover::run,
     },
     super::image::BUILD,
-    Command {
-        path: &["measure", "log"],
-        operands: &[Operand {
-            name: "FILE",
-            required: true,
-            text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor evidence kept by `latchkey verify`",
-        }],
-        flags: &[
-            Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
-            flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
-            flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
-        ],
-        summary: "lists, explains and replays the event log of a measured boot",
-        about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both.",
-        examples: &[
-            "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
-            "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
-        ],
-        run: measure::log,
-    },
+    super::measure::IMAGE,
+    super::measure::LOG,
 ];
 
 #[cfg(test)]

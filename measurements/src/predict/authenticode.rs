@@ -5,9 +5,20 @@
 
 use std::ops::Range;
 
+use latchkey_attestation::Digest;
+
 use crate::pe::Image;
 
 use super::PredictError;
+use super::uki::sha256;
+
+/// The hash, which is what a signature is over too.
+///
+/// # Errors
+/// [`PredictError::OverlappingSections`], [`PredictError::Image`].
+pub fn authenticode(image: &Image<'_>) -> Result<Digest, PredictError> {
+    parts(image).map(|parts| sha256(&parts))
+}
 
 /// The parts of the file that are hashed, in that order; what touches is one part.
 pub(super) fn parts<'a>(image: &Image<'a>) -> Result<Vec<&'a [u8]>, PredictError> {

@@ -90,12 +90,15 @@ pub enum SecureBoot {
 }
 
 impl MachineType {
-    /// Reads the JSON form, at most 64 KiB.
+    /// Bytes of the largest description that is read.
+    pub const MAX_JSON: usize = 64 * 1024;
+
+    /// Reads the JSON form, at most [`Self::MAX_JSON`] bytes.
     ///
     /// # Errors
     /// [`PredictError::Machine`].
     pub fn from_json(json: &[u8]) -> Result<Self, PredictError> {
-        if json.len() > MAX_JSON {
+        if json.len() > Self::MAX_JSON {
             return Err(PredictError::Machine("the description of the machine is longer than 64 KiB".to_owned()));
         }
         let machine: Self = serde_json::from_slice(json).map_err(|error| PredictError::Machine(error.to_string()))?;
@@ -195,4 +198,3 @@ fn read(path: &Path) -> Result<Vec<u8>, PredictError> {
 
 /// The package `ovmf`; the certificate differs from suite to suite.
 const SNAKEOIL_VARIABLES: &str = "/usr/share/OVMF/OVMF_VARS_4M.snakeoil.fd";
-const MAX_JSON: usize = 64 * 1024;

@@ -1,0 +1,67 @@
+//! `latchkey measure log` of a canonical event log, as systemd writes one after the firmware's log has ended.
+
+use std::path::Path;
+
+use latchkey_attestation::parse::PcrSet;
+use latchkey_measurements::cel::{self, CelLog};
+use latchkey_measurements::source::Source;
+use latchkey_measurements::{Bank, Replay};
+use serde_json::json;
+
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Tone};
+use crate::spec::Arguments;
+
+pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    for flag in ["expect", "expect-image", "machine"] {
+        if arguments.has(flag) {
+            return Err(Failure::usage(format!("--{flag} is for the firmware's log, and this one is canonical")));
+        }
+    }
+    let log = parse(path, source)?;
+    let (pcrs, bank) = (super::pcrs(arguments)?, bank(arguments, &log)?);
+    let report = match arguments.path("firmware-log") {
+        Some(path) => log.report_after(&firmware(path)?),
+        None => {
+            let told = "the registers are as if nothing had been measured before; --firmware-log goes on from there";
+            output.say(Tone::Faint, "note", told);
+            log.report()
+        }
+    };
+    let report = bank.into_iter().fold(report, cel_bank);
+    let report = if pcrs == PcrSet::all() { report } else { report.only_pcrs(pcrs) };
+    let mut json = json!(report);
+    let mut text = super::human(&report, output);
+    if let Some(reference) = arguments.path("reference-log") {
+        let trusted = parse(reference, &super::read(reference)?)?;
+        let (told, value) = super::told(&cel::explain_differences(&trusted, &log, pcrs), output);
+        json["differences"] = value;
+        text.push_str(&told);
+    }
+    output.result(&json, &text);
+    Ok(())
+}
+
+fn cel_bank(report: latchkey_measurements::report::Report, bank: Bank) -> latchkey_measurements::report::Report {
+    report.only_bank(bank)
+}
+
+fn parse(path: &Path, source: &Source) -> Result<CelLog, Failure> {
+    CelLog::parse(source.bytes()).map_err(|error| {
+        Failure::new(Exit::Usage, "event-log-malformed", format!("{} cannot be used", path.display()))
+            .because(error.to_string())
+            .fix("give systemd's /run/log/systemd/tpm2-measure.log, or another log in TCG's canonical JSON form")
+    })
+}
+
+/// What the firmware's log of the same boot replays to.
+fn firmware(path: &Path) -> Result<Vec<Replay>, Failure> {
+    let source = super::read(path)?;
+    let log = source.log().map_err(|error| super::unusable(path, &error))?;
+    Ok(log.banks().filter_map(|bank| Replay::of(&log, bank)).collect())
+}
+
+fn bank(arguments: &Arguments, log: &CelLog) -> Result<Option<Bank>, Failure> {
+    let Some(bank) = arguments.value::<Bank>("bank")? else { return Ok(None) };
+    super::in_log(bank, log.algorithms()).map(Some)
+}

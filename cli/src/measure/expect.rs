@@ -1,0 +1,155 @@
+//! `latchkey measure log --expect`: a log beside reference values, or beside what an image should have measured.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use latchkey_attestation::ReferenceValues;
+use latchkey_attestation::parse::{Component, PcrSet};
+use latchkey_measurements::difference::{EventDifference, EventSummary};
+use latchkey_measurements::predict::{Machine, MachineType, Prediction};
+use latchkey_measurements::{Bank, EventLog, Replay, manifest};
+use serde_json::{Map, Value, json};
+
+use super::image;
+use crate::failure::{Exit, Failure};
+use crate::files;
+use crate::output::{Output, Tone};
+use crate::spec::Arguments;
+
+/// What was expected: text, and its part of the JSON.
+pub(super) struct Told {
+    pub(super) text: String,
+    pub(super) json: Vec<(&'static str, Value)>,
+}
+
+/// Everything about `--expect` and `--expect-image`.
+pub(super) fn expectations(
+    arguments: &Arguments,
+    log: &EventLog<'_>,
+    pcrs: PcrSet,
+    output: &Output,
+) -> Result<Told, Failure> {
+    let mut told = Told { text: String::new(), json: Vec::new() };
+    let given = (arguments.path("expect"), arguments.path("expect-image"));
+    if given == (None, None) {
+        return Ok(told);
+    }
+    if !log.banks().any(|bank| bank == Bank::Sha256) {
+        return Err(Failure::usage("the log has no digests of the bank sha256, which is what is expected"));
+    }
+    let (reference, image) = match given {
+        (Some(path), None) if !is_json(path)? => (None, Some(path)),
+        given => given,
+    };
+    if let Some(path) = reference {
+        let (text, json) = against_reference(&read_reference(path)?, log, pcrs, output)?;
+        told.text.push_str(&text);
+        told.json.push(("expected", json));
+    }
+    if let Some(path) = image {
+        let (text, json) = against_image(path, arguments, log, pcrs, output)?;
+        told.text.push_str(&text);
+        told.json.push(("predicted", json));
+    }
+    Ok(told)
+}
+
+/// Images begin with other bytes.
+fn is_json(path: &Path) -> Result<bool, Failure> {
+    let begins = files::read_beginning(path, 64)?;
+    Ok(begins.trim_ascii_start().starts_with(b"{"))
+}
+
+/// Who wrote the manifest is not asked: nothing is admitted here.
+fn read_reference(path: &Path) -> Result<ReferenceValues, Failure> {
+    let json = files::read(path, ReferenceValues::MAX_JSON)?;
+    let what = || format!("{} cannot be used", path.display());
+    ReferenceValues::from_json(&json).map_err(|refusal| Failure::refused(Exit::Usage, what(), &refusal))
+}
+
+/// For each image and machine of the manifest: the registers that differ.
+fn against_reference(
+    reference: &ReferenceValues,
+    log: &EventLog<'_>,
+    pcrs: PcrSet,
+    output: &Output,
+) -> Result<(String, Value), Failure> {
+    let replay = Replay::of(log, Bank::Sha256);
+    let replayed = |pcr| replay.as_ref().and_then(|replay| replay.value(pcr)).map_or("0".repeat(64), hex::encode);
+    let (mut text, mut values) = (String::new(), Vec::new());
+    for image in reference.images() {
+        for machine in image.machines() {
+            let differing = manifest::differing(machine, log).map_err(|error| Failure::usage(error.to_string()))?;
+            let differing = differing.intersection(pcrs);
+            let name = format!("{} on {}", image.label(), machine.name());
+            let verdict = if differing.is_empty() {
+                output.paint(Tone::Good, &format!("the log is that of {name}"))
+            } else {
+                output.paint(Tone::Bad, &format!("the log is not that of {name}; what differs:"))
+            };
+            let _ = writeln!(text, "\n{verdict}");
+            let mut registers = Map::new();
+            for pcr in differing.iter() {
+                let Some(expected) = machine.pcrs().get(&pcr) else { continue };
+                let (component, got) = (Component::of(pcr).describe(), replayed(pcr));
+                let _ = writeln!(text, "  PCR {pcr} ({component}): expected {}, got {got}", expected.value);
+                registers
+                    .insert(pcr.to_string(), json!({"expected": expected.value, "got": got, "rule": expected.rule}));
+            }
+            values.push(json!({
+                "image": image.name(), "version": image.version().to_string(), "machine": machine.name(),
+                "matches": differing.is_empty(), "differing": registers,
+            }));
+        }
+    }
+    Ok((text, json!(values)))
+}
+
+/// The first event of each register that is not as the image would have it.
+fn against_image(
+    path: &Path,
+    arguments: &Arguments,
+    log: &EventLog<'_>,
+    pcrs: PcrSet,
+    output: &Output,
+) -> Result<(String, Value), Failure> {
+    let image = image::open(path)?;
+    let uki = image::measure(path, &image)?;
+    let machines = match image::machines(arguments)? {
+        Some(machines) => machines,
+        None => without_secure_boot(),
+    };
+    let predictions = machines.iter().map(|machine| uki.predict(machine));
+    let predictions: Vec<Prediction> =
+        predictions.collect::<Result<_, _>>().map_err(|error| image::unpredictable(path, &error))?;
+    let compared = predictions.into_iter().map(|prediction| (prediction.differences(log, pcrs), prediction));
+    let Some((differences, prediction)) = compared.min_by_key(|(differences, _)| misfit(differences)) else {
+        return Err(Failure::usage("--machine: no type of machine is given"));
+    };
+    let name = format!("{} on {}", path.display(), prediction.machine);
+    let mut text = String::new();
+    if differences.is_empty() {
+        let told = output.paint(Tone::Good, &format!("every event is as predicted from {name}"));
+        let _ = writeln!(text, "\n{told}");
+    } else {
+        let told = format!("the first event of each PCR that is not as predicted from {name}:");
+        let _ = writeln!(text, "\n{}", output.paint(Tone::Bad, &told));
+        for difference in &differences {
+            let _ = writeln!(text, "  {difference}");
+        }
+    }
+    Ok((text, json!({"machine": prediction.machine, "differences": differences})))
+}
+
+/// How little a type of machine fits: by registers, then by events of another kind, as when firmware came another way.
+fn misfit(differences: &[EventDifference]) -> (usize, usize) {
+    let kind = |event: &Option<EventSummary>| event.as_ref().map(|event| event.kind.clone());
+    let foreign = differences.iter().filter(|difference| kind(&difference.expected) != kind(&difference.got));
+    (differences.len(), foreign.count())
+}
+
+/// All known types of machines whose state needs no file.
+fn without_secure_boot() -> Vec<Machine> {
+    let known = MachineType::BUILTIN.iter().filter_map(|name| MachineType::builtin(name));
+    known.filter_map(|machine| machine.with_variables(None).ok()).collect()
+}

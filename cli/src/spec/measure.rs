@@ -1,0 +1,66 @@
+//! `latchkey measure …` in the table of commands.
+
+use super::Need::{AnyNumber, AtMostOnce};
+use super::{Command, Flag, Operand};
+use crate::measure;
+
+const MACHINE: Flag = Flag {
+    long: "machine",
+    value: Some("NAME|FILE"),
+    need: AnyNumber,
+    text: "a type of machine: a name from below, or a file that describes one",
+};
+
+const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: Some(value), need: AtMostOnce, text }
+}
+
+pub(super) const IMAGE: Command = Command {
+    path: &["measure", "image"],
+    operands: &[Operand {
+        name: "IMAGE",
+        required: true,
+        text: "a raw disk image, or the unified kernel image that it boots",
+    }],
+    flags: &[MACHINE],
+    summary: "predicts what machines measure when they boot an image",
+    about: "Computes the registers (SHA-256) from the file alone: 4, 7, 9, 11 (before systemd's\nboot phases and after each), 12 and 13. What is not certain is refused: an unknown\nboot stub, files on the boot partition that would be measured too.\n\nTypes of machines known by name, the first two with the disk, `-kernel` for QEMU's:\n  debian-12-ovmf  debian-13-ovmf  debian-12-ovmf-kernel  debian-13-ovmf-kernel\n  debian-ovmf-snakeoil (Secure Boot, test keys of the installed package ovmf)\nWithout --machine it is the one of the boot stub's suite. Others are described by a\nfile; `variables` is the firmware's flash with the enrolled keys:\n  {\"name\": \"edge\", \"secure_boot\": \"on\", \"variables\": \"OVMF_VARS_4M.edge.fd\"}\n  {\"name\": \"lab\", \"boot\": \"qemu-kernel\", \"secure_boot\": \"off\",\n   \"secure_boot_variable\": \"zero\"}\nsecure_boot_variable says how firmware tells that Secure Boot is off: `zero`, or\n`empty` where it was built without.",
+    examples: &[
+        "latchkey measure image edge_1.0.0.raw",
+        "latchkey measure image edge_1.0.0.efi --machine edge-box.json",
+    ],
+    run: measure::image,
+};
+
+pub(super) const LOG: Command = Command {
+    path: &["measure", "log"],
+    operands: &[Operand {
+        name: "FILE",
+        required: true,
+        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor evidence kept by `latchkey verify`",
+    }],
+    flags: &[
+        Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
+        flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
+        flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
+        flag(
+            "expect",
+            "REFERENCE",
+            "a manifest of reference values: show the registers that differ;\nor an image: as --expect-image",
+        ),
+        flag(
+            "expect-image",
+            "IMAGE",
+            "the image that should have booted: show the first event of each\nregister that is not as predicted",
+        ),
+        Flag { text: "with an expected image: the type of machine [the one that fits best]", ..MACHINE },
+    ],
+    summary: "lists, explains and replays the event log of a measured boot",
+    about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both. What is expected is compared and\nshown, whatever the outcome: to admit or refuse is for `latchkey verify`.",
+    examples: &[
+        "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
+        "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
+        "latchkey measure log node-2.json --expect edge.json --expect-image edge_1.0.0.raw",
+    ],
+    run: measure::log,
+};
