@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 
 use latchkey_attestation::{Digest, PcrSet};
 
+pub use authenticode::authenticode;
 pub use error::PredictError;
 pub use event::PredictedEvent;
 pub use machine::{BootPath, Machine, MachineType, OffVariable, SecureBoot, Switch};
