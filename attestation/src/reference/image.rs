@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
-use super::malformed;
 use super::name::{NAME_RULE, is_name};
 use super::provenance::{Artefact, Provenance};
+use super::{first_twice, malformed};
 use crate::parse::ImageVersion;
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -110,8 +110,7 @@ impl Image {
         if self.machines.len() > MAX_MACHINES {
             return wrong(&format!("{} machines, at most {MAX_MACHINES} are read", self.machines.len()));
         }
-        let twice = |(at, machine): (usize, &Machine)| self.machine(machine.name()) != self.machines.get(at);
-        if let Some((_, machine)) = self.machines.iter().enumerate().find(|&place| twice(place)) {
+        if let Some(machine) = first_twice(&self.machines, |a, b| a.name() == b.name()) {
             return wrong(&format!("machine {} is listed twice", machine.name()));
         }
         self.machines.iter().try_for_each(|machine| machine.check(&label))?;
