@@ -59,6 +59,8 @@ fn words(part: &str) -> &'static str {
         "esp" => "the boot partition",
         "disk" => "all partitions together",
         "disk-qcow2" => "the same for QEMU",
+        "enrolment" => "the keys that firmware must have",
+        "manifest" => "what machines will measure",
         _ => "",
     }
 }
@@ -66,15 +68,21 @@ fn words(part: &str) -> &'static str {
 fn in_words(built: &Built, output: &Output) -> String {
     let mut table = Table::new(&["PART", "SIZE", "SHA-256", "FILE"]);
     for part in &built.parts {
-        let file = part.file.as_deref().map_or_else(String::new, |file| file.display().to_string());
+        let file = part.file.clone().unwrap_or_default();
         table.row([part.what.to_owned(), size(part.size), hex::encode(part.sha256), file]);
     }
-    let facts = pairs(&[
+    let mut facts = vec![
         ("root hash", output.paint(Tone::Strong, &hex::encode(built.root_hash))),
         ("command line", built.command_line.clone()),
         ("kernel", built.kernel_release.clone()),
-    ]);
-    format!("{table}\n{facts}")
+    ];
+    if built.manifest.is_some() && built.signature.is_none() {
+        facts.push((
+            "manifest",
+            "not signed: `latchkey reference sign` does it, on a machine that has the key".to_owned(),
+        ));
+    }
+    format!("{table}\n{}", pairs(&facts))
 }
 
 fn in_json(built: &Built) -> Value {
@@ -85,6 +93,9 @@ fn in_json(built: &Built) -> Value {
         "disk": built.disk,
         "qcow2": built.qcow2,
         "uki": built.uki,
+        "manifest": built.manifest,
+        "signature": built.signature,
+        "variables": built.variables,
         "parts": built.parts.iter().map(part_in_json).collect::<Vec<_>>(),
     })
 }

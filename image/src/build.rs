@@ -1,104 +1,26 @@
 //! The build, from what an image is made of to the files that are handed out.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use latchkey_attestation::ImageVersion;
-use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, InitramfsError, ModuleTree, Wanted};
+use latchkey_attestation::Digest;
+use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree};
 use ring::digest::{Context, SHA256};
 
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, ESP, Guid, Partition, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
 use crate::identity::Identity;
+use crate::image::Image;
+use crate::manifest;
+use crate::parts::{Part, Progress, Workshop, check_name, hash_of_file};
 use crate::program::Program;
-use crate::root::{Compression, Root, RootFormat};
+use crate::root::{Root, RootFormat};
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
 use crate::words::WordError;
 use crate::{esp, kernel, os_release, words};
-
-/// Debian's boot stub, from the package systemd-boot-efi.
-pub const DEBIAN_STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
-/// Enough to be a partition; the agent grows it to the disk's end.
-const STATE_SIZE: u64 = 16 << 20;
-/// A file name with a version and an ending must stay below 255 bytes.
-const MAX_NAME: usize = 64;
-
-/// A part that is a file or is there already.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// This file.
-    File(PathBuf),
-    /// These bytes.
-    Bytes(Vec<u8>),
-}
-
-/// What an image is made of. All but the sizes is measured.
-#[derive(Debug, Clone)]
-pub struct Image {
-    /// Lower-case letters, digits, `-`, `_`, `.`.
-    pub name: String,
-    /// Its version.
-    pub version: ImageVersion,
-    /// The kernel (`vmlinuz` with EFI stub).
-    pub kernel: Source,
-    /// The folder of its modules, for example `/lib/modules/6.1.0-56-cloud-amd64`.
-    pub modules: PathBuf,
-    /// Which go into the initramfs, with what they depend on [`DEBIAN_CLOUD`].
-    pub module_names: Vec<Wanted>,
-    /// The agent, a static executable.
-    pub agent: Source,
-    /// More files for the initramfs: path, permissions, content. Images that ship need none.
-    pub initramfs_files: Vec<(String, u32, Vec<u8>)>,
-    /// systemd's boot stub [`DEBIAN_STUB`].
-    pub stub: Source,
-    /// A directory, a tar archive, or a finished squashfs or erofs.
-    pub root: PathBuf,
-    /// What is made of a directory or an archive [squashfs].
-    pub root_format: Option<RootFormat>,
-    /// How its contents are compressed [zstd for squashfs, lz4 for erofs].
-    pub compression: Option<Compression>,
-    /// The operator's own words of the kernel command line.
-    pub command_line: String,
-    /// `os-release` [that of the root].
-    pub os_release: Option<Source>,
-    /// Bytes of the boot partition [as many as it needs].
-    pub esp_size: Option<u64>,
-    /// Bytes of the state partition [16 MiB].
-    pub state_size: u64,
-    /// Whether to make a qcow2 file too.
-    pub qcow2: bool,
-    /// Time of everything in the image that has one, seconds since 1970 [0].
-    pub epoch: u32,
-    /// Whether the agent would take the finished command line: the agent's own parser, where the caller has it.
-    pub agent_check: Option<CommandLineCheck>,
-}
-
-/// Says why a command line is not to be used.
-pub type CommandLineCheck = fn(&str) -> Result<(), String>;
-
-/// How a build goes.
-#[derive(Debug)]
-pub enum Progress<'a> {
-    /// Work on a part begins.
-    Begins(&'static str),
-    /// A part is finished.
-    Done(&'a Part),
-}
-
-/// Something that was made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
-    /// What it is.
-    pub what: &'static str,
-    /// Its file, if it is one and not only inside another.
-    pub file: Option<PathBuf>,
-    /// Bytes.
-    pub size: u64,
-    /// SHA-256.
-    pub sha256: [u8; 32],
-}
 
 /// A finished image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,182 +39,266 @@ pub struct Built {
     pub qcow2: Option<PathBuf>,
     /// The unified kernel image.
     pub uki: PathBuf,
+    /// The reference manifest, if it was for any type of machine.
+    pub manifest: Option<PathBuf>,
+    /// The manifest's signature.
+    pub signature: Option<PathBuf>,
+    /// OVMF's variables, with this image's keys enrolled.
+    pub variables: Option<PathBuf>,
 }
 
-impl Image {
-    /// An image with the defaults that stand at the fields in brackets, and no words of the operator.
-    pub fn new(
-        name: impl Into<String>,
-        version: ImageVersion,
-        kernel: Source,
-        modules: impl Into<PathBuf>,
-        agent: Source,
-        root: impl Into<PathBuf>,
-    ) -> Self {
-        Self {
-            name: name.into(),
-            version,
-            kernel,
-            modules: modules.into(),
-            module_names: DEBIAN_CLOUD.iter().map(|name| Wanted::parse(name)).collect(),
-            agent,
-            initramfs_files: Vec::new(),
-            stub: Source::File(DEBIAN_STUB.into()),
-            root: root.into(),
-            root_format: None,
-            compression: None,
-            command_line: String::new(),
-            os_release: None,
-            esp_size: None,
-            state_size: STATE_SIZE,
-            qcow2: false,
-            epoch: 0,
-            agent_check: None,
-        }
-    }
+/// What the manifest says of where an image comes from: each source, by what it is, with its hash.
+pub(crate) type Sources = BTreeMap<String, Digest>;
 
-    /// Builds the image into the folder `out`, which is made if it is not there: `NAME_VERSION.raw`, `NAME_VERSION.efi`
-    /// and, if wanted, `NAME_VERSION.qcow2`. Files of these names are replaced once everything is finished.
+impl Image {
+    /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
+    /// everything is finished:
+    ///
+    /// | file | what |
+    /// |---|---|
+    /// | `NAME_VERSION.raw` | the disk |
+    /// | `NAME_VERSION.efi` | the unified kernel image |
+    /// | `NAME_VERSION.qcow2` | the disk for QEMU, if wanted |
+    /// | `NAME_VERSION.PK.esl`, `.KEK.esl`, `.db.esl`, `.vars.fd` | what to enroll, with Secure Boot |
+    /// | `reference.json`, `reference.json.minisig` | what the image measures, if machines are named; signed, if there is a key |
     pub fn build(&self, out: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, ImageError> {
-        let name = FileName::new(&self.name, self.version)?;
+        check_name(&self.name)?;
         let words = words::check(&self.command_line)?;
         let root = Root::look(&self.root, self.root_format, self.compression)?;
         if self.qcow2 {
             Program::QemuImg.demand()?;
         }
-        let workshop = Workshop::new(out, &name)?;
         let version = self.version.to_string();
+        let workshop = Workshop::new(out, &self.name, self.version, progress)?;
         let identity = Identity { name: &self.name, version: &version };
-        let mut parts = Parts { progress, list: Vec::new() };
+        let built = Job { image: self, identity, workshop, sources: Sources::new() }.run(&words, &root)?;
+        Ok(built.at(out))
+    }
+}
 
-        let kernel = self.kernel.read()?;
-        let release = kernel::release(&kernel)?;
-        let os_release = match &self.os_release {
-            Some(source) => os_release::text(&source.read()?[..])?,
-            None => root.os_release()?,
-        };
-        let os_release = os_release::with_image(&os_release, &self.name, &version)?;
+/// A build on its way.
+struct Job<'a> {
+    image: &'a Image,
+    identity: Identity<'a>,
+    workshop: Workshop<'a>,
+    sources: Sources,
+}
 
-        parts.begins("root");
-        let root_file = workshop.file("root");
-        let blocks = root.make(&root_file, self.epoch, identity.uuid("root file system"))?;
-        parts.file("root", &root_file, None)?;
-        parts.begins("root-verity");
-        let salt = identity.bytes("verity salt");
-        let data = File::open(&root_file).map_err(at(&root_file))?;
-        let tree = verity::hash(&data, blocks, &salt, identity.uuid("verity")).map_err(at(&root_file))?;
-        parts.bytes("root-verity", &tree.bytes, None);
+/// The root file system, and the hash tree over it.
+struct Hashed {
+    file: PathBuf,
+    format: RootFormat,
+    salt: [u8; 32],
+    tree: Tree,
+}
 
-        parts.begins("initramfs");
-        let initrd = self.initramfs(release)?;
-        parts.bytes("initramfs", &initrd, None);
-        parts.begins("uki");
-        let command_line = self.whole_command_line(&words, &tree, &salt, root.format)?;
-        let stub = self.stub.read()?;
+impl Job<'_> {
+    fn run(mut self, words: &str, root: &Root<'_>) -> Result<Built, ImageError> {
+        let kernel = self.image.kernel.read()?;
+        let kernel_release = kernel::release(&kernel)?.to_owned();
+        self.source("kernel", &kernel);
+        let os_release = self.os_release(root)?;
+        let root = self.root(root)?;
+        let initrd = self.initramfs(&kernel_release)?;
+        let command_line = self.command_line(words, &root)?;
+        let stub = self.image.stub.read()?;
+        self.source("boot-stub", &stub);
         let uki = Uki {
             stub: &stub,
             linux: &kernel,
             initrd: &initrd,
             command_line: &command_line,
             os_release: &os_release,
-            uname: Some(release),
+            uname: Some(&kernel_release),
         };
-        let uki = uki.build()?;
-        let uki_file = workshop.write("uki.efi", &uki)?;
-        parts.bytes("uki", &uki, Some(name.with("efi")));
-
-        parts.begins("esp");
-        let volume = identity.bytes("boot volume");
-        let volume = volume.first_chunk().copied().map_or(0, u32::from_le_bytes);
-        let boot = esp::build(&uki, self.esp_size, volume).map_err(ImageError::Esp)?;
-        parts.bytes("esp", &boot, None);
-        parts.begins("disk");
-        let disk_file = workshop.file("disk.raw");
-        self.disk(&disk_file, identity, &boot, &root_file, &tree)?;
-        parts.file("disk", &disk_file, Some(name.with("raw")))?;
-        let mut finished = vec![(disk_file.clone(), name.with("raw")), (uki_file, name.with("efi"))];
-        if self.qcow2 {
-            parts.begins("disk-qcow2");
-            let qcow2 = workshop.file("disk.qcow2");
-            convert(&disk_file, &qcow2)?;
-            parts.file("disk-qcow2", &qcow2, Some(name.with("qcow2")))?;
-            finished.push((qcow2, name.with("qcow2")));
-        }
-
-        for (from, to) in finished {
-            fs::rename(&from, out.join(&to)).map_err(at(out.join(to)))?;
-        }
-        Ok(Built {
-            parts: parts.list,
-            root_hash: tree.root_hash,
-            command_line,
-            kernel_release: release.into(),
-            disk: out.join(name.with("raw")),
-            qcow2: self.qcow2.then(|| out.join(name.with("qcow2"))),
-            uki: out.join(name.with("efi")),
-        })
+        let uki = self.uki(&uki)?;
+        self.disk(&uki, &root)?;
+        self.enrolment()?;
+        self.manifest(&uki, &command_line, &kernel_release)?;
+        let root_hash = root.tree.root_hash;
+        let parts = self.workshop.hand_out()?;
+        Ok(Built::new(parts, root_hash, command_line, kernel_release))
     }
 
-    fn initramfs(&self, release: &str) -> Result<Vec<u8>, ImageError> {
-        let tree = ModuleTree::open(&self.modules).map_err(InitramfsError::from)?;
-        let modules = tree.closure(&self.module_names).map_err(InitramfsError::from)?;
+    fn source(&mut self, what: &str, bytes: &[u8]) {
+        let mut context = Context::new(&SHA256);
+        context.update(bytes);
+        self.hashed_source(what, context);
+    }
+
+    fn hashed_source(&mut self, what: &str, context: Context) {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(context.finish().as_ref());
+        self.sources.insert(what.to_owned(), Digest(hash));
+    }
+
+    fn os_release(&self, root: &Root<'_>) -> Result<String, ImageError> {
+        let text = match &self.image.os_release {
+            Some(source) => os_release::text(&source.read()?[..])?,
+            None => root.os_release()?,
+        };
+        Ok(os_release::with_image(&text, self.identity.name, self.identity.version)?)
+    }
+
+    fn root(&mut self, root: &Root<'_>) -> Result<Hashed, ImageError> {
+        self.workshop.begins("root");
+        let file = self.workshop.place("root");
+        let blocks = root.make(&file, self.image.epoch, self.identity.uuid("root file system"))?;
+        self.workshop.inner_file("root", &file)?;
+        // A directory has no hash of its own; what was made of it has.
+        let hash = if self.image.root.is_dir() { self.workshop.hash_of("root") } else { None };
+        let hash = hash.map_or_else(|| hash_of_file(&self.image.root), Ok)?;
+        self.sources.insert("root".to_owned(), Digest(hash));
+
+        self.workshop.begins("root-verity");
+        let salt = self.identity.bytes("verity salt");
+        let data = File::open(&file).map_err(at(&file))?;
+        let tree = verity::hash(&data, blocks, &salt, self.identity.uuid("verity")).map_err(at(&file))?;
+        self.workshop.inner("root-verity", &tree.bytes);
+        Ok(Hashed { file, format: root.format, salt, tree })
+    }
+
+    fn initramfs(&mut self, release: &str) -> Result<Vec<u8>, ImageError> {
+        self.workshop.begins("initramfs");
+        let tree = ModuleTree::open(&self.image.modules).map_err(InitramfsError::from)?;
+        let modules = tree.closure(&self.image.module_names).map_err(InitramfsError::from)?;
+        let mut context = Context::new(&SHA256);
         for module in &modules {
             kernel::check_module(&module.name, &module.bytes, release)?;
+            context.update(&module.bytes);
         }
-        let mut initramfs = Initramfs::new(self.agent.read()?)?;
+        self.hashed_source("modules, in the order of loading", context);
+        let agent = self.image.agent.read()?.into_owned();
+        self.source("agent", &agent);
+        let mut initramfs = Initramfs::new(agent)?;
         initramfs.modules(modules)?;
-        for (path, permissions, content) in &self.initramfs_files {
+        for (path, permissions, content) in &self.image.initramfs_files {
             initramfs.file(path, *permissions, content.clone())?;
         }
-        Ok(initramfs.build(self.epoch)?)
+        let bytes = initramfs.build(self.image.epoch)?;
+        self.workshop.inner("initramfs", &bytes);
+        Ok(bytes)
     }
 
-    fn whole_command_line(
-        &self,
-        words: &str,
-        tree: &Tree,
-        salt: &[u8],
-        format: RootFormat,
-    ) -> Result<String, ImageError> {
-        let (hash, salt, blocks) = (hex::encode(tree.root_hash), hex::encode(salt), tree.data_blocks);
-        let own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={}", format.name());
+    fn command_line(&self, words: &str, root: &Hashed) -> Result<String, ImageError> {
+        let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
+        let format = root.format.name();
+        let own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}");
         let whole = if words.is_empty() { own } else { format!("{words} {own}") };
-        self.agent_check.map_or(Ok(()), |check| check(&whole)).map_err(WordError::Agent)?;
+        self.image.agent_check.map_or(Ok(()), |check| check(&whole)).map_err(WordError::Agent)?;
         Ok(whole)
     }
 
-    fn disk(
-        &self,
-        file: &Path,
-        identity: Identity<'_>,
-        boot: &[u8],
-        root: &Path,
-        tree: &Tree,
-    ) -> Result<(), ImageError> {
-        let (first, last) = halves(tree.root_hash);
-        let id = |purpose| Guid(identity.uuid(purpose));
+    fn uki(&mut self, uki: &Uki<'_>) -> Result<Vec<u8>, ImageError> {
+        self.workshop.begins("uki");
+        let mut bytes = uki.build()?;
+        if let Some(secure_boot) = &self.image.secure_boot {
+            bytes = secure_boot.signer.sign(&bytes)?;
+        }
+        self.workshop.outer("uki", self.workshop.named("efi"), &bytes)?;
+        Ok(bytes)
+    }
+
+    fn disk(&mut self, uki: &[u8], root: &Hashed) -> Result<(), ImageError> {
+        self.workshop.begins("esp");
+        let volume = self.identity.bytes("boot volume").first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let boot = esp::build(uki, self.image.esp_size, volume).map_err(ImageError::Esp)?;
+        self.workshop.inner("esp", &boot);
+
+        self.workshop.begins("disk");
+        let name = self.workshop.named("raw");
+        let file = self.workshop.place(&name);
+        let mut out = File::create_new(&file).map_err(at(&file))?;
+        self.layout(&boot, root).write(&mut out)?;
+        self.workshop.outer_file("disk", name)?;
+
+        if self.image.qcow2 {
+            self.workshop.begins("disk-qcow2");
+            let name = self.workshop.named("qcow2");
+            convert(&file, &self.workshop.place(&name))?;
+            self.workshop.outer_file("disk-qcow2", name)?;
+        }
+        Ok(())
+    }
+
+    fn layout<'b>(&self, boot: &'b [u8], root: &'b Hashed) -> Disk<'b> {
+        let (first, last) = halves(root.tree.root_hash);
+        let id = |purpose| Guid(self.identity.uuid(purpose));
         let partition = |label, kind, id, content| Partition { label, kind, id, content };
-        let disk = Disk {
+        Disk {
             id: id("disk"),
             partitions: vec![
                 partition("esp", ESP, id("boot partition"), Content::Bytes(boot)),
-                partition("root", ROOT_X86_64, first, Content::File(root)),
-                partition("root-verity", ROOT_VERITY_X86_64, last, Content::Bytes(&tree.bytes)),
-                partition("state", STATE, id("state partition"), Content::Empty(self.state_size)),
+                partition("root", ROOT_X86_64, first, Content::File(&root.file)),
+                partition("root-verity", ROOT_VERITY_X86_64, last, Content::Bytes(&root.tree.bytes)),
+                partition("state", STATE, id("state partition"), Content::Empty(self.image.state_size)),
             ],
-        };
-        let mut out = File::create_new(file).map_err(at(file))?;
-        disk.write(&mut out)?;
+        }
+    }
+
+    /// What to give to firmware, so that it starts this image and nothing else.
+    fn enrolment(&mut self) -> Result<(), ImageError> {
+        let Some(secure_boot) = &self.image.secure_boot else { return Ok(()) };
+        self.workshop.begins("enrolment");
+        for (variable, list) in secure_boot.keys().lists() {
+            self.workshop.outer(variable, self.workshop.named(&format!("{variable}.esl")), &list)?;
+        }
+        if let Some(template) = &secure_boot.variables {
+            let store = secure_boot.keys().enroll(template)?;
+            self.workshop.outer("variables", self.workshop.named("vars.fd"), &store)?;
+        }
+        Ok(())
+    }
+
+    fn manifest(&mut self, uki: &[u8], command_line: &str, release: &str) -> Result<(), ImageError> {
+        let machines = manifest::machines(self.image)?;
+        if machines.is_empty() {
+            return Ok(());
+        }
+        self.workshop.begins("manifest");
+        let products = self.workshop.products().map(|(name, hash)| (name.to_owned(), Digest(hash))).collect();
+        let sources = std::mem::take(&mut self.sources);
+        let values = manifest::values(self.image, uki, &machines, (products, sources), (command_line, release))?;
+        let (text, signature) = manifest::files(&values, self.image.manifest_key.as_ref())?;
+        self.workshop.outer("manifest", manifest::FILE.to_owned(), text.as_bytes())?;
+        if let Some(signature) = signature {
+            self.workshop.outer("signature", format!("{}.minisig", manifest::FILE), signature.as_bytes())?;
+        }
         Ok(())
     }
 }
 
-impl Source {
-    /// The bytes.
-    pub(crate) fn read(&self) -> Result<Vec<u8>, ImageError> {
-        match self {
-            Self::File(path) => fs::read(path).map_err(at(path)),
-            Self::Bytes(bytes) => Ok(bytes.clone()),
+impl Built {
+    fn new(parts: Vec<Part>, root_hash: [u8; 32], command_line: String, kernel_release: String) -> Self {
+        let file = |what: &str| {
+            let part = parts.iter().find(|part| part.what == what)?;
+            part.file.as_ref().map(PathBuf::from)
+        };
+        Self {
+            root_hash,
+            command_line,
+            kernel_release,
+            disk: file("disk").unwrap_or_default(),
+            qcow2: file("disk-qcow2"),
+            uki: file("uki").unwrap_or_default(),
+            manifest: file("manifest"),
+            signature: file("signature"),
+            variables: file("variables"),
+            parts,
+        }
+    }
+
+    /// Its files lie in this folder.
+    fn at(self, out: &Path) -> Self {
+        let optional = |path: Option<PathBuf>| path.map(|path| out.join(path));
+        Self {
+            disk: out.join(self.disk),
+            qcow2: optional(self.qcow2),
+            uki: out.join(self.uki),
+            manifest: optional(self.manifest),
+            signature: optional(self.signature),
+            variables: optional(self.variables),
+            ..self
         }
     }
 }
@@ -307,99 +313,9 @@ fn halves(root_hash: [u8; 32]) -> (Guid, Guid) {
 }
 
 fn convert(raw: &Path, qcow2: &Path) -> Result<(), ImageError> {
-    let mut arguments: Vec<_> = ["convert", "-f", "raw", "-O", "qcow2"].iter().map(std::ffi::OsString::from).collect();
+    let mut arguments: Vec<OsString> = ["convert", "-f", "raw", "-O", "qcow2"].iter().map(OsString::from).collect();
     for path in [raw, qcow2] {
         arguments.push(std::path::absolute(path).map_err(at(path))?.into());
     }
     Ok(Program::QemuImg.run(arguments, None)?)
-}
-
-/// `NAME_VERSION`
-struct FileName(String);
-
-impl FileName {
-    fn new(name: &str, version: ImageVersion) -> Result<Self, ImageError> {
-        let start = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let allowed = |byte: u8| start(byte) || matches!(byte, b'-' | b'_' | b'.');
-        let good = name.len() <= MAX_NAME && name.bytes().next().is_some_and(start) && name.bytes().all(allowed);
-        if good { Ok(Self(format!("{name}_{version}"))) } else { Err(ImageError::Name(name.into())) }
-    }
-
-    fn with(&self, ending: &str) -> PathBuf {
-        format!("{}.{ending}", self.0).into()
-    }
-}
-
-/// Where unfinished files lie; it goes away with them.
-struct Workshop(PathBuf);
-
-impl Workshop {
-    fn new(out: &Path, name: &FileName) -> Result<Self, ImageError> {
-        fs::create_dir_all(out).map_err(at(out))?;
-        let path = out.join(format!(".{}.{}.unfinished", name.0, std::process::id()));
-        fs::create_dir(&path).map_err(at(&path))?;
-        Ok(Self(path))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, ImageError> {
-        let path = self.file(name);
-        File::create_new(&path).and_then(|mut file| file.write_all(bytes)).map_err(at(&path))?;
-        Ok(path)
-    }
-}
-
-impl Drop for Workshop {
-    fn drop(&mut self) {
-        // What cannot be removed is named as what it is.
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-/// What was made so far, told as it is made.
-struct Parts<'a> {
-    progress: &'a mut dyn FnMut(Progress<'_>),
-    list: Vec<Part>,
-}
-
-impl Parts<'_> {
-    fn begins(&mut self, what: &'static str) {
-        (self.progress)(Progress::Begins(what));
-    }
-
-    fn bytes(&mut self, what: &'static str, bytes: &[u8], file: Option<PathBuf>) {
-        let mut context = Context::new(&SHA256);
-        context.update(bytes);
-        self.add(what, file, bytes.len() as u64, context);
-    }
-
-    fn file(&mut self, what: &'static str, path: &Path, file: Option<PathBuf>) -> Result<(), ImageError> {
-        let mut context = Context::new(&SHA256);
-        let size = hash_file(path, &mut context).map_err(at(path))?;
-        self.add(what, file, size, context);
-        Ok(())
-    }
-
-    fn add(&mut self, what: &'static str, file: Option<PathBuf>, size: u64, context: Context) {
-        let mut sha256 = [0; 32];
-        sha256.copy_from_slice(context.finish().as_ref());
-        let part = Part { what, file, size, sha256 };
-        (self.progress)(Progress::Done(&part));
-        self.list.push(part);
-    }
-}
-
-fn hash_file(path: &Path, context: &mut Context) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let mut piece = vec![0; 1 << 20];
-    let mut size = 0;
-    loop {
-        let read = file.read(&mut piece)?;
-        let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else { return Ok(size) };
-        context.update(bytes);
-        size += read as u64;
-    }
 }

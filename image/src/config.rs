@@ -7,15 +7,26 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::ImageVersion;
 use latchkey_initramfs::Wanted;
+use latchkey_keys::{KeyError, read_private_file};
+use latchkey_measurements::predict::{Machine, MachineType, PredictError};
+use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey};
 use serde::Deserialize;
 
+use crate::image::{Image, Source};
 use crate::root::{Compression, RootFormat};
-use crate::{Image, Source};
+use crate::secure_boot::{SecureBoot, SecureBootError, Signer, certificate_from_pem};
 
 /// The schema that this version reads.
 const SCHEMA: u64 = 1;
 /// Far more than paths and words need.
 const MAX_SIZE: u64 = 64 * 1024;
+/// An RSA key of 16384 bits in PEM has 13 KB, a certificate less.
+const MAX_PEM: usize = 64 * 1024;
+/// OVMF's templates are 528 KiB.
+const MAX_TEMPLATE: usize = 16 << 20;
+/// Firmware without Secure Boot, as Debian 12 and 13 bring it for QEMU: what an image is predicted for unless the
+/// configuration says.
+const DEFAULT_MACHINES: [&str; 2] = ["debian-12-ovmf", "debian-13-ovmf"];
 
 /// What a configuration file says. Paths in it are relative to its folder.
 #[derive(Debug, Clone, Deserialize)]
@@ -54,33 +65,116 @@ pub struct ImageConfig {
     /// Whether to make a qcow2 file too [no].
     #[serde(default)]
     qcow2: bool,
+    /// Signs the image for Secure Boot [no].
+    secure_boot: Option<SecureBootConfig>,
+    /// The types of machines that the reference manifest is for: names of built-in ones, or descriptions
+    /// [`debian-12-ovmf` and `debian-13-ovmf`; with `secure_boot.variables`, OVMF with these].
+    machines: Option<Vec<MachineEntry>>,
+    /// The manifest's edition [`SOURCE_DATE_EPOCH`, at least 1].
+    serial: Option<u64>,
+    /// A minisign secret key without a password that signs the manifest [nobody].
+    signing_key: Option<PathBuf>,
+}
+
+/// Keys for Secure Boot; all files are PEM but the template.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SecureBootConfig {
+    /// The RSA key that signs the image; mode 0600.
+    key: PathBuf,
+    /// Its certificate, which goes into `db`.
+    certificate: PathBuf,
+    /// The platform key's certificate [`certificate`].
+    platform_certificate: Option<PathBuf>,
+    /// The key exchange key's certificate [`platform_certificate`].
+    exchange_certificate: Option<PathBuf>,
+    /// An empty variable store to enroll these in, such as `/usr/share/OVMF/OVMF_VARS_4M.fd` [none is made].
+    variables: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum MachineEntry {
+    Builtin(String),
+    Described(MachineType),
 }
 
 /// Why a configuration is not used.
 #[derive(Debug)]
 pub enum ConfigError {
-    /// The file could not be read.
-    Io(std::io::Error),
+    /// The file, or one that it names, could not be read.
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
     /// It is not the JSON it should be.
     Json(serde_json::Error),
-    /// It is longer than any configuration.
-    TooLong,
+    /// It, or a file that it names, is longer than any of its kind.
+    TooLong(PathBuf),
     /// It is of another version of the schema.
     Schema(u64),
+    /// A key's file is not private, or cannot be read.
+    Key(KeyError),
+    /// A key or certificate for Secure Boot is none.
+    SecureBoot(SecureBootError),
+    /// The manifest's key is none.
+    Signing(SigningError),
+    /// The manifest's key has a password, which nobody is there to type.
+    EncryptedKey,
+    /// A type of machine is not known, or its files are not what it says.
+    Machine(PredictError),
+    /// There is no built-in type of machine of this name.
+    UnknownMachine(String),
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(source) => source.fmt(f),
+            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Json(source) => source.fmt(f),
-            Self::TooLong => write!(f, "longer than {MAX_SIZE} bytes"),
+            Self::TooLong(path) => write!(f, "{}: longer than any file of its kind", path.display()),
             Self::Schema(schema) => write!(f, "schema {schema}: this version reads schema {SCHEMA}"),
+            Self::Key(error) => error.fmt(f),
+            Self::SecureBoot(error) => write!(f, "secure_boot: {error}"),
+            Self::Signing(error) => write!(f, "signing_key: {error}"),
+            Self::EncryptedKey => f.write_str(
+                "signing_key: it has a password: leave it out, and sign reference.json afterwards with `latchkey reference sign`",
+            ),
+            Self::Machine(error) => write!(f, "machines: {error}"),
+            Self::UnknownMachine(name) => {
+                write!(f, "machines: {name:?} is none of {}; describe it", MachineType::BUILTIN.join(", "))
+            }
         }
     }
 }
 
 impl std::error::Error for ConfigError {}
+
+impl From<KeyError> for ConfigError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl From<SecureBootError> for ConfigError {
+    fn from(error: SecureBootError) -> Self {
+        Self::SecureBoot(error)
+    }
+}
+
+impl From<SigningError> for ConfigError {
+    fn from(error: SigningError) -> Self {
+        Self::Signing(error)
+    }
+}
+
+impl From<PredictError> for ConfigError {
+    fn from(error: PredictError) -> Self {
+        Self::Machine(error)
+    }
+}
 
 /// The part that every version of the schema has.
 #[derive(Deserialize)]
@@ -89,16 +183,10 @@ struct SchemaOnly {
 }
 
 impl ImageConfig {
-    /// Reads a configuration file.
+    /// Reads a configuration file, and the keys and descriptions of machines that it names.
     pub fn read(path: &Path) -> Result<Image, ConfigError> {
-        let mut text = Vec::new();
-        let file = fs::File::open(path).map_err(ConfigError::Io)?;
-        file.take(MAX_SIZE + 1).read_to_end(&mut text).map_err(ConfigError::Io)?;
-        if text.len() as u64 > MAX_SIZE {
-            return Err(ConfigError::TooLong);
-        }
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Ok(Self::parse(&text)?.image(folder))
+        let text = read(path, usize::try_from(MAX_SIZE).unwrap_or(usize::MAX))?;
+        Self::parse(&text)?.image(path.parent().unwrap_or(Path::new("")))
     }
 
     /// Reads a configuration. What the schema says about another version comes first.
@@ -113,7 +201,7 @@ impl ImageConfig {
     }
 
     /// The image it describes; relative paths begin at `folder`.
-    pub fn image(self, folder: &Path) -> Image {
+    pub fn image(self, folder: &Path) -> Result<Image, ConfigError> {
         let at = |path: PathBuf| folder.join(path);
         let file = |path: PathBuf| Source::File(folder.join(path));
         let mut image =
@@ -129,6 +217,99 @@ impl ImageConfig {
         image.esp_size = self.esp_size;
         image.state_size = self.state_size.unwrap_or(image.state_size);
         image.qcow2 = self.qcow2;
-        image
+        image.secure_boot = self.secure_boot.map(|keys| keys.load(folder)).transpose()?;
+        image.machines = match self.machines {
+            Some(machines) => machines.into_iter().map(|machine| machine.load(folder)).collect::<Result<_, _>>()?,
+            // Those without Secure Boot are not what it is signed for.
+            None if image.secure_boot.is_some() => Vec::new(),
+            None => DEFAULT_MACHINES
+                .map(str::to_owned)
+                .map(MachineEntry::Builtin)
+                .into_iter()
+                .map(|machine| machine.load(folder))
+                .collect::<Result<_, _>>()?,
+        };
+        image.serial = self.serial;
+        image.manifest_key = self.signing_key.map(|path| signing_key(&folder.join(path))).transpose()?;
+        Ok(image)
+    }
+}
+
+impl SecureBootConfig {
+    fn load(self, folder: &Path) -> Result<SecureBoot, ConfigError> {
+        let pem = |path: PathBuf| read(&folder.join(path), MAX_PEM);
+        let certificate = |path: Option<PathBuf>| {
+            path.map(|path| Ok::<_, ConfigError>(certificate_from_pem(&pem(path)?)?)).transpose()
+        };
+        let key = read_private_file(&folder.join(self.key), MAX_PEM)?;
+        Ok(SecureBoot {
+            signer: Signer::from_pem(&key, &pem(self.certificate)?)?,
+            platform: certificate(self.platform_certificate)?,
+            exchange: certificate(self.exchange_certificate)?,
+            variables: self.variables.map(|path| read(&folder.join(path), MAX_TEMPLATE)).transpose()?,
+        })
+    }
+}
+
+impl MachineEntry {
+    fn load(self, folder: &Path) -> Result<Machine, ConfigError> {
+        let machine = match self {
+            Self::Builtin(name) => MachineType::builtin(&name).ok_or(ConfigError::UnknownMachine(name))?,
+            Self::Described(machine) => machine,
+        };
+        Ok(machine.load(folder)?)
+    }
+}
+
+fn signing_key(path: &Path) -> Result<SigningKey, ConfigError> {
+    let file = read_private_file(path, MAX_KEY_FILE)?;
+    SigningKey::parse(file.expose(), || Err(ConfigError::EncryptedKey))
+}
+
+fn read(path: &Path, limit: usize) -> Result<Vec<u8>, ConfigError> {
+    let failed = |source| ConfigError::Io { path: path.into(), source };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > limit { Err(ConfigError::TooLong(path.into())) } else { Ok(bytes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAST: &str = r#"{"schema": 1, "name": "edge", "version": "1.0.0", "kernel": "k", "modules": "m",
+        "agent": "a", "root": "/r", "command_line": "quiet""#;
+
+    fn parsed(more: &str) -> Result<Image, String> {
+        let config = ImageConfig::parse(format!("{LEAST}{more}}}").as_bytes()).map_err(|error| error.to_string())?;
+        config.image(Path::new("/folder")).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_configuration_s_folder() {
+        let image = parsed("").unwrap();
+        assert!(matches!(image.kernel, Source::File(path) if path == Path::new("/folder/k")));
+        assert_eq!((image.modules.as_path(), image.root.as_path()), (Path::new("/folder/m"), Path::new("/r")));
+        let machines: Vec<_> = image.machines.iter().map(|machine| machine.name.as_str()).collect();
+        assert_eq!(machines, DEFAULT_MACHINES);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for (more, said) in [
+            (r#", "roof": 1"#, "unknown field `roof`"),
+            (r#", "root_format": "ext4""#, "ext4"),
+            (r#", "machines": ["abacus"]"#, "abacus"),
+            (r#", "machines": [{"name": "x", "secure_boot": "off", "extra": 1}]"#, "MachineEntry"),
+            (r#", "secure_boot": {"key": "nowhere", "certificate": "c"}"#, "nowhere"),
+            (r#", "signing_key": "nowhere""#, "nowhere"),
+            (r#", "name": "twice""#, "duplicate field"),
+        ] {
+            let error = parsed(more).unwrap_err();
+            assert!(error.contains(said), "{more}: {error}");
+        }
+        let other = br#"{"schema": 2, "anything": true}"#;
+        assert!(matches!(ImageConfig::parse(other), Err(ConfigError::Schema(2))));
     }
 }

@@ -9,9 +9,11 @@ use latchkey_initramfs::InitramfsError;
 use crate::config::ConfigError;
 use crate::gpt::GptError;
 use crate::kernel::KernelError;
+use crate::manifest::ManifestError;
 use crate::os_release::OsReleaseError;
 use crate::program::ProgramError;
 use crate::root::RootError;
+use crate::secure_boot::SecureBootError;
 use crate::uki::UkiError;
 use crate::words::WordError;
 
@@ -34,6 +36,10 @@ pub enum ImageError {
     Initramfs(InitramfsError),
     /// The unified kernel image was not made.
     Uki(UkiError),
+    /// The image was not signed, or its keys not enrolled.
+    SecureBoot(SecureBootError),
+    /// The reference manifest was not made.
+    Manifest(ManifestError),
     /// The boot partition was not made.
     Esp(io::Error),
     /// The disk was not made.
@@ -63,6 +69,8 @@ impl ImageError {
             Self::Root(_) | Self::OsRelease(_) => "image-root-unusable",
             Self::Initramfs(_) => "image-initramfs-failed",
             Self::Uki(_) => "image-uki-failed",
+            Self::SecureBoot(_) => "image-secure-boot-failed",
+            Self::Manifest(_) => "image-manifest-failed",
             Self::Esp(_) | Self::Disk(_) => "image-disk-failed",
             Self::Io { .. } => "file-unusable",
         }
@@ -90,6 +98,8 @@ impl fmt::Display for ImageError {
             Self::OsRelease(error) => error.fmt(f),
             Self::Initramfs(error) => write!(f, "initramfs: {error}"),
             Self::Uki(error) => write!(f, "unified kernel image: {error}"),
+            Self::SecureBoot(error) => write!(f, "secure_boot: {error}"),
+            Self::Manifest(error) => write!(f, "reference manifest: {error}"),
             Self::Esp(source) => write!(f, "boot partition: {source}"),
             Self::Disk(error) => error.fmt(f),
             Self::Program(error) => error.fmt(f),
@@ -118,6 +128,8 @@ from! {
     OsReleaseError => OsRelease,
     InitramfsError => Initramfs,
     UkiError => Uki,
+    SecureBootError => SecureBoot,
+    ManifestError => Manifest,
     GptError => Disk,
     ProgramError => Program,
 }

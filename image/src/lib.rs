@@ -7,7 +7,8 @@
 //! 2. [`root`] makes the root file system, [`verity`] hashes it.
 //! 3. `latchkey_initramfs` packs the agent and its modules; [`uki`] puts kernel, initramfs and the command line with
 //!    the root's hash into one PE file.
-//! 4. That goes into an EFI system partition, and all into a disk ([`gpt`]).
+//! 4. [`secure_boot`] signs that, if wanted. It goes into an EFI system partition, and all into a disk ([`gpt`]).
+//! 5. The reference manifest says what machines will measure, from the bytes as they are handed out.
 //!
 //! [`Image::build`] does it all.
 
@@ -18,16 +19,24 @@ pub mod error;
 mod esp;
 pub mod gpt;
 mod identity;
+pub mod image;
 mod kernel;
+mod manifest;
 mod os_release;
+pub mod parts;
 mod program;
 pub mod root;
+pub mod secure_boot;
 pub mod uki;
 pub mod verity;
 pub mod words;
 
-pub use build::{Built, CommandLineCheck, Image, Part, Progress, Source};
+pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
 pub use error::ImageError;
+pub use image::{CommandLineCheck, DEBIAN_STUB, Image, Source};
+pub use manifest::ManifestError;
+pub use parts::{Part, Progress};
 pub use root::{Compression, RootFormat};
+pub use secure_boot::{SecureBoot, SecureBootError, Signer};
 pub use uki::{Uki, UkiError};

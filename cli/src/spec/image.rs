@@ -8,7 +8,7 @@ const OUT: Flag = Flag {
     long: "out",
     value: Some("DIR"),
     need: Need::Once,
-    text: "where the files go: NAME_VERSION.raw, NAME_VERSION.efi and, if wanted,\nNAME_VERSION.qcow2",
+    text: "where the files go: NAME_VERSION.raw (the disk), NAME_VERSION.efi,\nreference.json; files of these names are replaced",
 };
 
 pub(super) const BUILD: Command = Command {
@@ -25,7 +25,8 @@ const ABOUT: &str = r#"
 Makes a disk with a boot partition (one unified kernel image: boot stub, kernel,
 initramfs, command line), a read-only root file system, its dm-verity hash tree, and
 room for the state disk. The command line names the root's hash, so that whoever
-measures it has measured everything.
+measures it has measured everything. Beside it lies the reference manifest: what
+machines will measure, for `latchkey policy new` and the join service.
 
 Equal inputs give equal bytes. No privileges, loop devices or mounts are needed;
 mksquashfs is (Debian package squashfs-tools; for erofs erofs-utils, for qcow2
@@ -43,5 +44,17 @@ root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or 
 What may stand there too, with its default: module_names [what Debian's cloud kernels
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
-state_size [16777216], qcow2 [false].
+state_size [16777216], qcow2 [false], and:
+  "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
+                  "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
+      signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and
+      with variables (an empty store) NAME_VERSION.vars.fd has it enrolled.
+      platform_certificate and exchange_certificate [certificate] go into PK and KEK.
+  "machines": ["debian-12-ovmf", {"name": "edge", "secure_boot": "on", "variables": …}]
+      the types of machines that reference.json is for [debian-12-ovmf, debian-13-ovmf;
+      with secure_boot.variables, OVMF with these]
+  "serial": 7
+      the manifest's edition, which must grow [SOURCE_DATE_EPOCH, at least 1]
+  "signing_key": "manifest.key"
+      a minisign key without a password that signs it, into reference.json.minisig
 "#;

@@ -60,13 +60,16 @@ impl Sample {
     }
 }
 
-/// A kernel that is a PE file and says its release.
+/// A kernel that is a PE file, says its release, and looks as if it measured.
 fn kernel() -> Vec<u8> {
     let mut kernel = pe_sample::stub(0);
     kernel.resize(kernel.len().max(0x500), 0);
     kernel[0x202..0x206].copy_from_slice(b"HdrS");
     kernel[0x20e..0x210].copy_from_slice(&0x200_u16.to_le_bytes());
     kernel[0x400..0x400 + RELEASE.len()].copy_from_slice(RELEASE.as_bytes());
+    // What a kernel that measures its command line and initrd has in it.
+    let texts = b"LOADED_IMAGE::LoadOptions\0Linux initrd\0";
+    kernel[0x480..0x480 + texts.len()].copy_from_slice(texts);
     kernel
 }
 

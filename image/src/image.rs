@@ -1,0 +1,130 @@
+//! What an image is made of.
+
+use std::borrow::Cow;
+use std::fs;
+use std::path::PathBuf;
+
+use latchkey_attestation::ImageVersion;
+use latchkey_initramfs::{DEBIAN_CLOUD, Wanted};
+use latchkey_measurements::predict::Machine;
+use latchkey_measurements::signing::SigningKey;
+
+use crate::error::{ImageError, at};
+use crate::root::{Compression, RootFormat};
+use crate::secure_boot::SecureBoot;
+
+/// Debian's boot stub, from the package systemd-boot-efi.
+pub const DEBIAN_STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
+/// Enough to be a partition; the agent grows it to the disk's end.
+const STATE_SIZE: u64 = 16 << 20;
+
+/// A part that is a file or is there already.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// This file.
+    File(PathBuf),
+    /// These bytes.
+    Bytes(Vec<u8>),
+}
+
+impl Source {
+    /// The bytes.
+    pub(crate) fn read(&self) -> Result<Cow<'_, [u8]>, ImageError> {
+        match self {
+            Self::File(path) => fs::read(path).map(Cow::Owned).map_err(at(path)),
+            Self::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
+        }
+    }
+}
+
+/// Says why a command line is not to be used.
+pub type CommandLineCheck = fn(&str) -> Result<(), String>;
+
+/// What an image is made of. All but the sizes is measured.
+#[derive(Debug)]
+pub struct Image {
+    /// Lower-case letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// Its version.
+    pub version: ImageVersion,
+    /// The kernel (`vmlinuz` with EFI stub).
+    pub kernel: Source,
+    /// The folder of its modules, for example `/lib/modules/6.1.0-56-cloud-amd64`.
+    pub modules: PathBuf,
+    /// Which go into the initramfs, with what they depend on [`DEBIAN_CLOUD`].
+    pub module_names: Vec<Wanted>,
+    /// The agent, a static executable.
+    pub agent: Source,
+    /// More files for the initramfs: path, permissions, content. Images that ship need none.
+    pub initramfs_files: Vec<(String, u32, Vec<u8>)>,
+    /// systemd's boot stub [`DEBIAN_STUB`].
+    pub stub: Source,
+    /// A directory, a tar archive, or a finished squashfs or erofs.
+    pub root: PathBuf,
+    /// What is made of a directory or an archive [squashfs].
+    pub root_format: Option<RootFormat>,
+    /// How its contents are compressed [zstd for squashfs, lz4 for erofs].
+    pub compression: Option<Compression>,
+    /// The operator's own words of the kernel command line.
+    pub command_line: String,
+    /// `os-release` [that of the root].
+    pub os_release: Option<Source>,
+    /// Bytes of the boot partition [as many as it needs].
+    pub esp_size: Option<u64>,
+    /// Bytes of the state partition [16 MiB].
+    pub state_size: u64,
+    /// Whether to make a qcow2 file too.
+    pub qcow2: bool,
+    /// Signs the image, and enrolls who signed it [neither].
+    pub secure_boot: Option<SecureBoot>,
+    /// The types of machines that the reference manifest is for. With Secure Boot and a variable store for it, one is
+    /// added: OVMF with this image's keys. Without any, no manifest is made.
+    pub machines: Vec<Machine>,
+    /// The manifest's edition [`epoch`, at least 1].
+    ///
+    /// [`epoch`]: Self::epoch
+    pub serial: Option<u64>,
+    /// Signs the manifest [nobody].
+    pub manifest_key: Option<SigningKey>,
+    /// Time of everything in the image that has one, seconds since 1970 [0].
+    pub epoch: u32,
+    /// Whether the agent would take the finished command line: the agent's own parser, where the caller has it.
+    pub agent_check: Option<CommandLineCheck>,
+}
+
+impl Image {
+    /// An image with the defaults that stand at the fields in brackets, and no words of the operator.
+    pub fn new(
+        name: impl Into<String>,
+        version: ImageVersion,
+        kernel: Source,
+        modules: impl Into<PathBuf>,
+        agent: Source,
+        root: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            version,
+            kernel,
+            modules: modules.into(),
+            module_names: DEBIAN_CLOUD.iter().map(|name| Wanted::parse(name)).collect(),
+            agent,
+            initramfs_files: Vec::new(),
+            stub: Source::File(DEBIAN_STUB.into()),
+            root: root.into(),
+            root_format: None,
+            compression: None,
+            command_line: String::new(),
+            os_release: None,
+            esp_size: None,
+            state_size: STATE_SIZE,
+            qcow2: false,
+            secure_boot: None,
+            machines: Vec::new(),
+            serial: None,
+            manifest_key: None,
+            epoch: 0,
+            agent_check: None,
+        }
+    }
+}

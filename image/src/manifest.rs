@@ -1,0 +1,108 @@
+//! The reference manifest beside the image: what each type of machine will measure, and where the image comes from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use latchkey_attestation::reference::{Description, Machine as ReferenceMachine, ManifestName, Origin, Reference};
+use latchkey_attestation::{Digest, ReferenceValues, Refusal};
+use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki};
+use latchkey_measurements::signing::{SigningError, SigningKey};
+
+use crate::build::Sources;
+use crate::error::ImageError;
+use crate::image::Image;
+
+/// Its name; signatures lie beside it in `reference.json.minisig`.
+pub(crate) const FILE: &str = "reference.json";
+/// OVMF with the image's own keys enrolled.
+const ENROLLED: &str = "ovmf-secure-boot";
+
+/// Why there is no manifest.
+#[derive(Debug)]
+pub enum ManifestError {
+    /// What the image would measure cannot be said.
+    Predict(PredictError),
+    /// The image's names do not make a manifest.
+    Reference(Refusal),
+    /// The image's name is no name for a manifest.
+    Name,
+    /// It could not be signed.
+    Signing(SigningError),
+}
+
+impl fmt::Display for ManifestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Predict(error) => error.fmt(f),
+            Self::Reference(refusal) => refusal.fmt(f),
+            Self::Name => f.write_str("the image's name is no name for a manifest"),
+            Self::Signing(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ManifestError {}
+
+/// The types of machines that it is for.
+pub(crate) fn machines(image: &Image) -> Result<Vec<Machine>, ImageError> {
+    let mut machines = image.machines.clone();
+    let secure_boot = image.secure_boot.as_ref();
+    if let Some((secure_boot, template)) = secure_boot.and_then(|one| Some((one, one.variables.as_ref()?))) {
+        let enrolled = MachineType {
+            name: ENROLLED.to_owned(),
+            boot: BootPath::Disk,
+            secure_boot: Switch::On,
+            secure_boot_variable: None,
+            // Its content is given here, whatever it will be called.
+            variables: Some(ENROLLED.into()),
+        };
+        let store = secure_boot.keys().enroll(template)?;
+        machines.push(enrolled.with_variables(Some(&store)).map_err(ManifestError::Predict)?);
+    }
+    Ok(machines)
+}
+
+/// The manifest of one image. What an image measures is predicted from its bytes as they are handed out.
+pub(crate) fn values(
+    image: &Image,
+    uki: &[u8],
+    machines: &[Machine],
+    (products, sources): (Sources, Sources),
+    (command_line, release): (&str, &str),
+) -> Result<ReferenceValues, ManifestError> {
+    let measured = Uki::measure(uki).map_err(ManifestError::Predict)?;
+    let reference = |machine: &Machine| {
+        let prediction = measured.predict(machine).map_err(ManifestError::Predict)?;
+        let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
+        let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
+        Ok(ReferenceMachine::new(&machine.name, pcrs))
+    };
+    let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
+    let epoch = u64::from(image.epoch);
+    let about = Description {
+        manifest: ManifestName::new(&image.name).ok_or(ManifestError::Name)?,
+        serial: image.serial.unwrap_or(epoch.max(1)),
+        image: &image.name,
+        version: image.version,
+        by: concat!("latchkey ", env!("CARGO_PKG_VERSION")),
+        at: (epoch > 0).then_some(epoch),
+    };
+    let origin = Origin {
+        products,
+        sources,
+        command_line: Some(command_line.to_owned()),
+        options: [("kernel".to_owned(), release.to_owned())].into(),
+        ..Origin::default()
+    };
+    ReferenceValues::predicted(&about, origin, references).map_err(ManifestError::Reference)
+}
+
+/// The manifest's text, and its signature's if there is a key.
+pub(crate) fn files(
+    values: &ReferenceValues,
+    key: Option<&SigningKey>,
+) -> Result<(String, Option<String>), ManifestError> {
+    let Some(key) = key else { return Ok((format!("{}\n", values.to_json()), None)) };
+    let signed = key.sign_manifest(values).map_err(ManifestError::Signing)?;
+    Ok((signed.manifest, Some(signed.signature)))
+}

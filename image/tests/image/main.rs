@@ -1,0 +1,9 @@
+//! Images of a small sample system, and what other programs think of them.
+//!
+//! Where a program is missing, the test that asks it says so and passes.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod disk;
+mod manifest;
+mod sample;
+mod secure_boot;
