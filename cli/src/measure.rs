@@ -1,16 +1,19 @@
 //! `latchkey measure log`: what a machine measured, in words, and the PCRs that follow from it.
 //! `latchkey measure image` predicts both ([`mod@image`]).
 
+mod canonical;
 mod expect;
 mod image;
+mod launch;
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use latchkey_attestation::parse::{Component, PcrSet};
+use latchkey_measurements::cel::CelLog;
 use latchkey_measurements::report::Report;
 use latchkey_measurements::source::{Source, SourceError};
-use latchkey_measurements::{Bank, EventLog, explain_differences, replay};
+use latchkey_measurements::{AlgorithmId, Bank, EventDifference, EventLog, explain_differences, replay};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -23,6 +26,12 @@ pub(crate) use image::image;
 pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let source = read(path)?;
+    if CelLog::is_one(source.bytes()) {
+        return canonical::log(path, &source, arguments, output);
+    }
+    if arguments.has("firmware-log") {
+        return Err(Failure::usage("--firmware-log is for a canonical log, and this one is the firmware's"));
+    }
     let log = source.log().map_err(|error| unusable(path, &error))?;
     let pcrs = pcrs(arguments)?;
     let bank = bank(arguments, &log)?;
@@ -78,10 +87,14 @@ fn pcrs(arguments: &Arguments) -> Result<PcrSet, Failure> {
 
 fn bank(arguments: &Arguments, log: &EventLog<'_>) -> Result<Option<Bank>, Failure> {
     let Some(bank) = arguments.value::<Bank>("bank")? else { return Ok(None) };
-    if log.banks().any(|other| other == bank) {
-        return Ok(Some(bank));
+    in_log(bank, log.algorithms()).map(Some)
+}
+
+fn in_log(bank: Bank, algorithms: &[AlgorithmId]) -> Result<Bank, Failure> {
+    if algorithms.contains(&bank.algorithm()) {
+        return Ok(bank);
     }
-    let banks: Vec<_> = log.algorithms().iter().map(ToString::to_string).collect();
+    let banks: Vec<_> = algorithms.iter().map(ToString::to_string).collect();
     Err(Failure::usage(format!("--bank {bank}: the log has {}", banks.join(", "))))
 }
 
@@ -129,7 +142,10 @@ fn against_quote(source: &Source, log: &EventLog<'_>, pcrs: PcrSet, output: &Out
 }
 
 fn against_log(reference: &EventLog<'_>, log: &EventLog<'_>, pcrs: PcrSet, output: &Output) -> (String, Value) {
-    let differences = explain_differences(reference, log, pcrs);
+    told(&explain_differences(reference, log, pcrs), output)
+}
+
+fn told(differences: &[EventDifference], output: &Output) -> (String, Value) {
     if differences.is_empty() {
         let told = output.paint(Tone::Good, "no event differs from the reference log");
         return (format!("\n{told}\n"), json!([]));

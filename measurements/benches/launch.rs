@@ -1,34 +1,75 @@
-//! What launch digests cost: `cargo bench -p latchkey-measurements --bench launch`.
+//! What predictions cost: SNP launch digests, and with them the PCRs, all from one image:
+//! `cargo bench -p latchkey-measurements --bench launch`.
+
+use std::fs;
+use std::thread;
 
 use latchkey_bench::Bench;
+use latchkey_image::Uki as Parts;
 use latchkey_measurements::launch::{CpuSignature, Firmware, GuestFeatures, KernelHashes, SnpGuest};
+use latchkey_measurements::predict::{Machine, MachineType, Uki};
 
-/// Where Debian's package `ovmf` has a firmware with SEV metadata.
+/// Where Debian's package `ovmf` has a firmware with SEV metadata, and `systemd-boot-efi` its boot stub.
 const FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
-/// As large as a unified kernel image with Debian's cloud kernel.
-const KERNEL: usize = 20 << 20;
+const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
+/// As large as Debian's cloud kernel, and as an initramfs with the agent and what disks and networks need.
+const KERNEL: usize = 14_200_000;
+const INITRD: usize = 3_500_000;
+const VCPUS: u32 = 4;
 
 fn main() {
     let bench = Bench::from_args();
-    match std::fs::read(FIRMWARE) {
-        Ok(file) => firmware(&bench, &file),
-        Err(error) => eprintln!("left out: {FIRMWARE}: {error} (apt-get install ovmf)"),
+    match (fs::read(FIRMWARE), fs::read(STUB)) {
+        (Ok(file), Ok(stub)) => {
+            firmware(&bench, &file);
+            image(&bench, &file, &stub);
+        }
+        _ => eprintln!("left out: no {FIRMWARE} or no {STUB} (apt-get install ovmf systemd-boot-efi)"),
     }
-    let kernel: Vec<u8> = (0..KERNEL).map(|at| u8::try_from(at * 31 % 251).unwrap_or(0)).collect();
-    let what = "kernel hashes of a direct boot, 20 MiB";
-    bench.measure("measurements/kernel-hashes", what, || KernelHashes::of(&kernel, b"", "console=ttyS0"));
 }
 
 fn firmware(bench: &Bench, file: &[u8]) {
-    let digest = |firmware: &Firmware| {
-        let (cpu, features) = (CpuSignature::of_model("EPYC-Milan").expect("known"), GuestFeatures::default());
-        let guest = SnpGuest { firmware, vcpus: VCPUS, cpu, features, direct_boot: None };
-        guest.digest().expect("a guest that can be")
-    };
     let what = "SNP launch digest from Debian's OVMF, 4 processors";
     bench.measure("measurements/launch-digest", what, || digest(&Firmware::parse(file).expect("SEV metadata")));
     let firmware = Firmware::parse(file).expect("SEV metadata");
     bench.measure("measurements/launch-again", "the same for another number of processors", || digest(&firmware));
 }
 
-const VCPUS: u32 = 4;
+/// What `latchkey measure image` computes, by the clock: it hashes on several processors.
+fn image(bench: &Bench, file: &[u8], stub: &[u8]) {
+    let (uki, machine) = (uki(stub), machine());
+    let pcrs = || Uki::measure(&uki).expect("a known stub").predict(&machine).expect("a known machine").pcrs();
+    bench.measure_process("measurements/pcrs", "PCRs of a 17 MB unified kernel image", pcrs);
+    let what = "the same with an SNP launch digest and kernel hashes";
+    bench.measure_process("measurements/image", what, || {
+        thread::scope(|scope| {
+            let launch = scope.spawn(|| {
+                let hashes = KernelHashes::of(&uki, b"", "console=ttyS0").expect("no NUL");
+                (digest(&Firmware::parse(file).expect("SEV metadata")), hashes)
+            });
+            (pcrs(), launch.join().expect("no panic"))
+        })
+    });
+}
+
+fn digest(firmware: &Firmware) -> [u8; 48] {
+    let (cpu, features) = (CpuSignature::of_model("EPYC-Milan").expect("known"), GuestFeatures::default());
+    let guest = SnpGuest { firmware, vcpus: VCPUS, cpu, features, direct_boot: None };
+    guest.digest().expect("a guest that can be")
+}
+
+/// The kernel is another stub with noise: what matters is its size, and the text of the events that it would measure.
+fn uki(stub: &[u8]) -> Vec<u8> {
+    let noise = |size| (0..size).map(|at: usize| u8::try_from(at * 31 % 251).unwrap_or(0));
+    let text = b"Linux initrd\0LOADED_IMAGE::LoadOptions\0";
+    let linux: Vec<u8> = stub.iter().copied().chain(noise(KERNEL)).chain(text.iter().copied()).collect();
+    let initrd: Vec<u8> = noise(INITRD).collect();
+    let (command_line, os_release) = ("console=ttyS0 quiet panic=-1", "ID=test\n");
+    let uname = Some("6.1.0-test");
+    Parts { stub, linux: &linux, initrd: &initrd, command_line, os_release, uname }.build().expect("parts that fit")
+}
+
+fn machine() -> Machine {
+    let machine = MachineType::builtin("debian-12-ovmf").expect("a known machine");
+    machine.with_variables(None).expect("no variables are needed")
+}

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use latchkey_attestation::parse::PcrSet;
-use latchkey_measurements::cel::{self, CelLog};
+use latchkey_measurements::cel::{self, CelLog, Form};
 use latchkey_measurements::source::Source;
 use latchkey_measurements::{Bank, Replay};
 use serde_json::json;
@@ -20,15 +20,16 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
     }
     let log = parse(path, source)?;
     let (pcrs, bank) = (super::pcrs(arguments)?, bank(arguments, &log)?);
-    let report = match arguments.path("firmware-log") {
-        Some(path) => log.report_after(&firmware(path)?),
-        None => {
-            let told = "the registers are as if nothing had been measured before; --firmware-log goes on from there";
-            output.say(Tone::Faint, "note", told);
-            log.report()
-        }
+    let earlier = arguments.path("firmware-log").map(firmware).transpose()?;
+    if earlier.is_none() && log.form() == Form::Sequence {
+        let told = "the registers are as if nothing had been measured before; --firmware-log goes on from there";
+        output.say(Tone::Faint, "note", told);
+    }
+    let report = earlier.map_or_else(|| log.report(), |earlier| log.report_after(&earlier));
+    let report = match bank {
+        Some(bank) => report.only_bank(bank),
+        None => report,
     };
-    let report = bank.into_iter().fold(report, cel_bank);
     let report = if pcrs == PcrSet::all() { report } else { report.only_pcrs(pcrs) };
     let mut json = json!(report);
     let mut text = super::human(&report, output);
@@ -40,10 +41,6 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
     }
     output.result(&json, &text);
     Ok(())
-}
-
-fn cel_bank(report: latchkey_measurements::report::Report, bank: Bank) -> latchkey_measurements::report::Report {
-    report.only_bank(bank)
 }
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, Failure> {

@@ -1,13 +1,16 @@
 //! `latchkey measure image`: what machines will measure when they boot an image.
 
 use std::fmt::Write as _;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 use latchkey_attestation::parse::Component;
 use latchkey_measurements::disk_image::{BootImage, ImageError, Influence};
 use latchkey_measurements::predict::{Machine, MachineType, PredictError, Prediction, StubVersion, Uki};
 use serde_json::{Map, Value, json};
 
+use super::launch;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
@@ -16,7 +19,12 @@ use crate::spec::Arguments;
 pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = open(path)?;
-    let uki = measure(path, &image)?;
+    // Both hash much, and neither needs the other.
+    let (uki, launches) = thread::scope(|scope| {
+        let launches = scope.spawn(|| launch::launches(arguments, &image.uki));
+        (measure(path, &image), launches.join())
+    });
+    let (uki, launches) = (uki?, launches.unwrap_or_else(|panic| resume_unwind(panic))?);
     let machines = machines(arguments)?.unwrap_or(vec![usual(uki.stub())?]);
     let warnings = warnings(&image, output);
     let mut told = pairs(&[
@@ -30,7 +38,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failur
         told.push_str(&human(&prediction));
         predicted.push(as_json(&prediction));
     }
-    let json = json!({
+    let mut json = json!({
         "image": {
             "from_disk": image.from_disk,
             "stub": uki.stub().number(),
@@ -40,6 +48,10 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failur
         "other_files": warnings,
         "machines": predicted,
     });
+    if let Some(launches) = launches {
+        told.push_str(&launches.text);
+        json["snp_launch"] = launches.json;
+    }
     output.result(&json, &told);
     Ok(())
 }

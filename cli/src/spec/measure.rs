@@ -22,12 +22,20 @@ pub(super) const IMAGE: Command = Command {
         required: true,
         text: "a raw disk image, or the unified kernel image that it boots",
     }],
-    flags: &[MACHINE],
+    flags: &[
+        MACHINE,
+        flag("snp-firmware", "FILE", "predict the launch digest of SEV-SNP guests too, with this OVMF as -bios"),
+        Flag { need: AnyNumber, ..flag("vcpus", "N", "how many processors they have, as -smp; several: 2,4 [1]") },
+        flag("vcpu-type", "TYPE", "QEMU's model as -cpu, or the signature as 0x… [EPYC-v4]"),
+        flag("guest-features", "HEX", "SEV_FEATURES of the guests [0x1]"),
+        flag("append", "TEXT", "command line of a direct boot, as -append []"),
+    ],
     summary: "predicts what machines measure when they boot an image",
-    about: "Computes the registers (SHA-256) from the file alone: 4, 7, 9, 11 (before systemd's\nboot phases and after each), 12 and 13. What is not certain is refused: an unknown\nboot stub, files on the boot partition that would be measured too.\n\nTypes of machines known by name, the first two with the disk, `-kernel` for QEMU's:\n  debian-12-ovmf  debian-13-ovmf  debian-12-ovmf-kernel  debian-13-ovmf-kernel\n  debian-ovmf-snakeoil (Secure Boot, test keys of the installed package ovmf)\nWithout --machine it is the one of the boot stub's suite. Others are described by a\nfile; `variables` is the firmware's flash with the enrolled keys:\n  {\"name\": \"edge\", \"secure_boot\": \"on\", \"variables\": \"OVMF_VARS_4M.edge.fd\"}\n  {\"name\": \"lab\", \"boot\": \"qemu-kernel\", \"secure_boot\": \"off\",\n   \"secure_boot_variable\": \"zero\"}\nsecure_boot_variable says how firmware tells that Secure Boot is off: `zero`, or\n`empty` where it was built without.",
+    about: "Computes the registers (SHA-256) from the file alone: 4, 7, 9, 11 (before systemd's\nboot phases and after each), 12 and 13. What is not certain is refused: an unknown\nboot stub, files on the boot partition that would be measured too.\n\nTypes of machines known by name, the first two with the disk, `-kernel` for QEMU's:\n  debian-12-ovmf  debian-13-ovmf  debian-12-ovmf-kernel  debian-13-ovmf-kernel\n  debian-ovmf-snakeoil (Secure Boot, test keys of the installed package ovmf)\nWithout --machine it is the one of the boot stub's suite. Others are described by a\nfile; `variables` is the firmware's flash with the enrolled keys:\n  {\"name\": \"edge\", \"secure_boot\": \"on\", \"variables\": \"OVMF_VARS_4M.edge.fd\"}\n  {\"name\": \"lab\", \"boot\": \"qemu-kernel\", \"secure_boot\": \"off\",\n   \"secure_boot_variable\": \"zero\"}\nsecure_boot_variable says how firmware tells that Secure Boot is off: `zero`, or\n`empty` where it was built without.\n\nA firmware with a page for kernel hashes (edk2's AmdSev build) has a second digest: that of\na direct boot, -kernel with the unified kernel image, no -initrd, and kernel-hashes=on.",
     examples: &[
         "latchkey measure image edge_1.0.0.raw",
         "latchkey measure image edge_1.0.0.efi --machine edge-box.json",
+        "latchkey measure image edge_1.0.0.raw --snp-firmware OVMF.fd --vcpus 2,4 --vcpu-type EPYC-Milan",
     ],
     run: measure::image,
 };
@@ -37,11 +45,12 @@ pub(super) const LOG: Command = Command {
     operands: &[Operand {
         name: "FILE",
         required: true,
-        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor evidence kept by `latchkey verify`",
+        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log, or evidence kept by `latchkey verify`",
     }],
     flags: &[
         Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
         flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
+        flag("firmware-log", "FILE", "with systemd's log: the firmware's of the same boot, after which it goes on"),
         flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
         flag(
             "expect",
