@@ -43,16 +43,16 @@ fn launch_digests_are_shown_for_the_firmware_alone_and_for_a_direct_boot() {
     for vcpus in [1, 4] {
         for (boot, direct_boot) in [("firmware", None), ("kernel-hashes", Some(&hashes))] {
             let digest = hex::encode(SnpGuest { firmware, vcpus, cpu, features, direct_boot }.digest().unwrap());
-            expected.push(json!({
-                "boot": boot, "digest": digest, "vcpus": vcpus, "vcpu_type": "EPYC-Milan-v2", "guest_features": 0x21,
-            }));
+            let launch =
+                json!({"digest": digest, "vcpus": vcpus, "vcpu_type": "EPYC-Milan-v2", "guest_features": 0x21});
+            expected.push(json!({"boot": boot, "launch": launch}));
         }
     }
     assert_eq!(json["snp_launch"]["digests"], json!(expected));
     assert_eq!(json["snp_launch"]["vcpu_signature"], "0x00a00f11");
     assert!(json["machines"][0]["pcrs"]["4"].is_string());
     let text = latchkey(folder.path(), &arguments).succeeded().out;
-    for digest in expected.iter().map(|row| row["digest"].as_str().unwrap()) {
+    for digest in expected.iter().map(|row| row["launch"]["digest"].as_str().unwrap()) {
         assert!(text.contains(digest), "{text}");
     }
 }
@@ -65,7 +65,7 @@ fn a_firmware_without_kernel_hashes_has_one_digest() {
     assert_eq!(json["snp_launch"]["takes_kernel_hashes"], false);
     let digests = json["snp_launch"]["digests"].as_array().unwrap();
     assert_eq!(
-        (digests.len(), digests[0]["vcpus"].as_u64(), digests[0]["boot"].as_str()),
+        (digests.len(), digests[0]["launch"]["vcpus"].as_u64(), digests[0]["boot"].as_str()),
         (1, Some(1), Some("firmware"))
     );
     let without = latchkey(folder.path(), &["measure", "image", "image.efi", "--output", "json"]).succeeded().json();

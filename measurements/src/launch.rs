@@ -29,6 +29,8 @@ pub use vmsa::GuestFeatures;
 use std::fmt;
 use std::str::FromStr;
 
+use latchkey_attestation::reference::{LaunchDigest, SnpLaunch};
+
 use chain::Chain;
 use hashes::Table;
 
@@ -66,6 +68,19 @@ impl SnpGuest<'_> {
         }
         self.processors(&mut chain);
         Ok(chain.digest())
+    }
+
+    /// The digest as a manifest of reference values has it. `name` is how its processors are called there.
+    ///
+    /// # Errors
+    /// As [`Self::digest`]; and [`LaunchError::CpuName`] when `name` is that of other processors.
+    pub fn reference(&self, name: &str) -> Result<SnpLaunch, LaunchError> {
+        if name.parse() != Ok(self.cpu) {
+            return Err(LaunchError::CpuName(name.to_owned()));
+        }
+        let digest = LaunchDigest(self.digest()?);
+        let (vcpus, guest_features) = (self.vcpus, self.features.bits());
+        Ok(SnpLaunch { digest, vcpus, vcpu_type: name.to_owned(), guest_features })
     }
 
     /// KVM measures the registers of every processor at the launch's end (`sev_es_sync_vmsa`): the first begins at the

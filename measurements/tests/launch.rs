@@ -53,8 +53,12 @@ const KNOWN: [&str; 8] = [
 ];
 
 fn digest(firmware: &[u8], case: Case) -> Result<String, LaunchError> {
+    digest_of(firmware, KERNEL, case)
+}
+
+fn digest_of(firmware: &[u8], kernel: &[u8], case: Case) -> Result<String, LaunchError> {
     let firmware = &Firmware::parse(firmware)?;
-    let hashes = case.boot.map(|(initrd, line)| KernelHashes::of(KERNEL, initrd, line)).transpose()?;
+    let hashes = case.boot.map(|(initrd, line)| KernelHashes::of(kernel, initrd, line)).transpose()?;
     let (cpu, features) = (case.cpu.parse().unwrap(), GuestFeatures::new(case.features)?);
     let guest = SnpGuest { firmware, vcpus: case.vcpus, cpu, features, direct_boot: hashes.as_ref() };
     guest.digest().map(hex::encode)
@@ -87,6 +91,59 @@ fn digests_are_those_of_sev_snp_measure() {
         for case in CASES.into_iter().filter(|case| case.boot.is_none()) {
             assert_eq!(digest(&file, case).unwrap(), theirs(&program, path, case, folder.path()), "{}", path.display());
         }
+    }
+}
+
+/// The ends of two builds of edk2, where the folder of shared vectors is; the digests are those of sev-snp-measure's own tests.
+#[test]
+fn digests_of_real_builds_of_edk2_are_the_published_ones() {
+    let boot = Some((&b""[..], "console=ttyS0 loglevel=7"));
+    let plain = Some((&b""[..], ""));
+    for (name, features, boot, expected) in [
+        (
+            "amdsev",
+            0x21,
+            boot,
+            "803f691094946e42068aaa3a8f9e26a5c89f36f7b73ecfb28c653360fe4b3aba7e534442e7e1e17895dfe778d0228977",
+        ),
+        (
+            "amdsev",
+            0x1,
+            boot,
+            "6d287813eb5222d770f75005c664e34c204f385ce832cc2ce7d0d6f354454362f390ef83a92046c042e706363b4b08fa",
+        ),
+        (
+            "amdsev",
+            0x21,
+            plain,
+            "329c8ce0972ae52343b64d34a434a86f245dfd74f5ed7aae15d22efc78fb9683632b9b50e4e1d7fa41179ef98a7ef198",
+        ),
+        (
+            "amdsev",
+            0x21,
+            None,
+            "e1e1ca029dd7973ab9513295be68198472dcd4fc834bd9af9b63f6e8a1674dbf281a9278a4a2ebe0eed9f22adbcd0e2b",
+        ),
+        (
+            "x64",
+            0x21,
+            None,
+            "28797ae0afaba4005a81e629acebfb59e6687949d6be44007cd5506823b0dd66f146aaae26ff291eed7b493d8a64c385",
+        ),
+        (
+            "x64",
+            0x1,
+            None,
+            "da0296de8193586a5512078dcd719eccecbd87e2b825ad4148c44f665dc87df21e5b49e21523a9ad993afdb6a30b4005",
+        ),
+    ] {
+        let path = format!("{}/../../shared/vectors/snp/ovmf-{name}-suffix.bin", env!("CARGO_MANIFEST_DIR"));
+        let Ok(file) = std::fs::read(&path) else {
+            eprintln!("SKIPPED: no {path}");
+            return;
+        };
+        let case = Case { vcpus: 1, cpu: "EPYC-v4", features, boot };
+        assert_eq!(digest_of(&file, b"", case).unwrap(), expected, "{name}, {features:#x}");
     }
 }
 
@@ -132,6 +189,19 @@ fn everything_that_is_launched_changes_the_digest() {
     all.sort();
     all.dedup();
     assert_eq!(all.len(), count);
+}
+
+#[test]
+fn a_digest_for_a_manifest_says_what_it_depends_on() {
+    let file = Sample::amd_sev().build();
+    let firmware = &Firmware::parse(&file).unwrap();
+    let (cpu, features) = ("EPYC-Milan-v2".parse().unwrap(), GuestFeatures::new(0x201).unwrap());
+    let hashes = KernelHashes::of(KERNEL, b"", "").unwrap();
+    let guest = SnpGuest { firmware, vcpus: 3, cpu, features, direct_boot: Some(&hashes) };
+    let launch = guest.reference("EPYC-Milan-v2").unwrap();
+    assert_eq!((launch.vcpus, launch.vcpu_type.as_str(), launch.guest_features), (3, "EPYC-Milan-v2", 0x201));
+    assert_eq!(launch.digest.to_string(), KNOWN[6]);
+    assert_eq!(guest.reference("EPYC-Genoa").unwrap_err(), LaunchError::CpuName("EPYC-Genoa".to_owned()));
 }
 
 #[test]

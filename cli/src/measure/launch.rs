@@ -41,12 +41,9 @@ pub(super) fn launches(arguments: &Arguments, uki: &[u8]) -> Result<Option<Told>
         for (boot, hashes) in &boots {
             let Guest { cpu, features, .. } = guest;
             let snp = SnpGuest { firmware: &firmware, vcpus, cpu, features, direct_boot: hashes.as_ref() };
-            let digest = hex::encode(snp.digest().map_err(|error| unusable(path, &error))?);
-            told.row([vcpus.to_string(), (*boot).to_owned(), digest.clone()]);
-            digests.push(json!({
-                "boot": boot, "digest": digest, "vcpus": vcpus, "vcpu_type": guest.cpu_name,
-                "guest_features": features.bits(),
-            }));
+            let launch = snp.reference(&guest.cpu_name).map_err(|error| unusable(path, &error))?;
+            told.row([vcpus.to_string(), (*boot).to_owned(), launch.digest.to_string()]);
+            digests.push(json!({"boot": boot, "launch": launch}));
         }
     }
     let mut text = String::new();
