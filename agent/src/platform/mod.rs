@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`pid1`] | the witness that this process is process 1 and may act on the whole machine |
 //! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs; the root file system |
-//! | [`hardening`] | what the kernel must not do: SysRq, core dumps, kexec |
+//! | [`hardening`] | what the kernel must not do: magic keys, core dumps, kexec |
 //! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
 //! | [`config`] | the measured configuration: the kernel command line |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |

@@ -78,9 +78,9 @@ mod tests {
     #[test]
     fn zeros_reach_the_last_byte_and_no_further() {
         let file = tempfile::tempfile().unwrap();
-        file.write_all_at(&[7; 50_000], 0).unwrap();
+        file.write_all_at(&vec![7; 50_000], 0).unwrap();
         zero(&file, 1000, 40_000).unwrap();
-        let mut bytes = [0; 50_000];
+        let mut bytes = vec![0; 50_000];
         file.read_exact_at(&mut bytes, 0).unwrap();
         let other: Vec<_> = (0..bytes.len()).filter(|at| bytes[*at] == 7).collect();
         assert_eq!(other, (0..1000).chain(41_000..50_000).collect::<Vec<_>>());

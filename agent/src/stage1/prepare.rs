@@ -70,7 +70,8 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Fa
     let tpm = smol::unblock(move || attester(preference));
     let disks = Box::pin(open_root(pid1, &config));
     let network = Box::pin(run_async("network", net::up(&config)));
-    let ((root, state), network) = smol::future::try_zip(disks, network).await?;
+    // The network first: it has asked for an address while the disks are still looked at.
+    let (network, (root, state)) = smol::future::try_zip(network, disks).await?;
     let attester = tpm.await?;
 
     let metadata = run("metadata", || metadata::fetch(config.metadata))?;

@@ -129,6 +129,51 @@ fn the_root_of_the_operating_system_is_no_candidate() {
 }
 
 #[test]
+fn the_disk_of_the_root_is_no_candidate_but_its_state_partition_is() {
+    let machine = |content: &[u8]| {
+        Machine::new()
+            .disk("vda", content)
+            .partition("vda", 1, "root", 40)
+            .partition("vda", 2, "state", 48)
+            .disk("vdb", &blank())
+    };
+    let taken = |machine: &Machine| -> Vec<_> {
+        let devices = Inventory::scan(&machine.0).unwrap().devices;
+        devices.into_iter().filter(|device| device.name == "vda1").collect()
+    };
+    let whole = machine(&with_state());
+    assert_eq!(whole.find(&Wanted::AutoState(&taken(&whole))), Ok("vda2".into()));
+    // An attacker calls the root itself a state partition.
+    let kind = STATE_PARTITION_TYPE;
+    let disguised = machine(&image_with(&[entry(kind, 40, 47, "root"), entry(kind, 48, 99, "state")]));
+    assert_eq!(disguised.find(&Wanted::AutoState(&taken(&disguised))), Ok("vda2".into()));
+    let only = machine(&image_with(&[entry(kind, 40, 47, "root")]));
+    assert_eq!(only.find(&Wanted::AutoState(&taken(&only))), Ok("vdb".into()));
+}
+
+#[test]
+fn two_partitions_that_claim_to_be_the_root_refuse() {
+    let machine = ["vda", "vdb"].into_iter().fold(Machine::new(), |machine, disk| {
+        machine.disk(disk, &with_state()).partition(disk, 1, "esp", 40).partition(disk, 2, "state", 48)
+    });
+    let id = Guid::from_text_order([48; 16]);
+    assert_eq!(machine.find(&Wanted::Partition(id, "the root")), Err("device-ambiguous"));
+}
+
+#[test]
+fn a_damaged_disk_beside_the_root_does_not_hide_it_and_one_that_comes_first_does_not_end_the_wait() {
+    let mut damaged = with_state();
+    let last = damaged.len() - 512;
+    (damaged[512 + 60], damaged[last + 60]) = (1, 1);
+    let id = Guid::from_text_order([48; 16]);
+    let machine = Machine::new().disk("vda", &damaged).partition("vda", 2, "state", 48);
+    let inventory = Inventory::scan(&machine.0).unwrap();
+    assert!(matches!(choose(&inventory, &Wanted::Partition(id, "the root")), Choice::Damaged(_)));
+    let machine = machine.disk("vdb", &with_state()).partition("vdb", 2, "state", 48);
+    assert_eq!(machine.find(&Wanted::Partition(id, "the root")), Ok("vdb2".into()));
+}
+
+#[test]
 fn selectors_find_by_name_label_and_type() {
     let machine =
         Machine::new().disk("vda", &with_state()).partition("vda", 1, "esp", 40).partition("vda", 2, "state", 48);

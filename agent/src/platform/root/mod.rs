@@ -197,11 +197,11 @@ mod tests {
         assert_eq!(hashes.to_string(), "10111213-1415-1617-1819-1a1b1c1d1e1f");
     }
 
-    /// A hash partition whose top block has this content.
-    fn partition(fill: u8) -> File {
+    /// A hash partition whose top block is full of this.
+    fn partition(content: u8) -> File {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(b"verity\0\0", 0).unwrap();
-        file.write_all_at(&[fill; BLOCK], 4096).unwrap();
+        file.write_all_at(&[content; BLOCK], 4096).unwrap();
         file
     }
 
