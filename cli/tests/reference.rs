@@ -101,7 +101,7 @@ fn a_signed_manifest_is_shown_and_verified_by_stock_minisign_too() {
         .json();
     assert_eq!(json["authority"]["kind"], "signed");
     assert_eq!(json["manifest"], operator.json("edge.json"));
-    assert_eq!(minisign(&operator, &["-V", "-m", "edge.json", "-p", "release.pub"]).unwrap_or(true), true);
+    assert!(minisign(&operator, &["-V", "-m", "edge.json", "-p", "release.pub"]).unwrap_or(true));
     // And the other way round.
     if minisign(&operator, &["-S", "-s", "release.key", "-m", "edge.json", "-t", "by hand"]).is_some() {
         let ran = operator.run(&["reference", "check", "edge.json", "--signer", "release.pub"]).succeeded();

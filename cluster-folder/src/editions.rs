@@ -7,7 +7,7 @@
 use crate::cluster::{VERSION, check_version};
 use crate::error::Malformed;
 use latchkey_attestation::reference::{Edition, ManifestName};
-use latchkey_attestation::{AuthenticManifest, Digest, Refusal};
+use latchkey_attestation::{AuthenticManifest, Digest, References, Refusal};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -56,6 +56,15 @@ impl Editions {
             None => Ok(()),
             Some(&Accepted { serial, sha256, .. }) => manifest.check_follows(&Edition { serial, sha256 }),
         }
+    }
+
+    /// Whether exactly these editions are the newest that are remembered.
+    pub(crate) fn has_all(&self, references: &References) -> bool {
+        references.iter().all(|manifest| {
+            let Edition { serial, sha256 } = manifest.edition();
+            let known = self.manifests.get(manifest.values().name());
+            known.is_some_and(|accepted| (accepted.serial, accepted.sha256) == (serial, sha256))
+        })
     }
 
     /// Remembers the manifest if it is newer; whether it was.

@@ -55,6 +55,10 @@ impl Folder {
     /// [`FolderError`]: `reference-rolled-back` and `reference-serial-reused` among them, if another program has accepted a
     /// newer edition meanwhile.
     pub fn remember(&self, references: &References, now: u64) -> Result<(), FolderError> {
+        // Whoever only reads the folder need not be able to write to it.
+        if self.editions()?.has_all(references) {
+            return Ok(());
+        }
         // Two programs that accept at once must not forget for each other.
         let _turn = self.writer()?;
         let path = self.path().join(EDITIONS);

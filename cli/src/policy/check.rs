@@ -45,9 +45,10 @@ fn head(file: &Value, trust: &Trust, output: &Output) -> String {
         let list = file.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
         list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
-    let rollback = match trust.remembers {
-        true => "editions older than those in the cluster's folder are refused",
-        false => "older editions would not be noticed: no --cluster remembers what was accepted",
+    let rollback = if trust.remembers {
+        "editions older than those in the cluster's folder are refused"
+    } else {
+        "older editions would not be noticed: no --cluster remembers what was accepted"
     };
     pairs(&[
         ("policy", output.paint(Tone::Good, "valid")),

@@ -58,7 +58,7 @@ fn finish(next: &ReferenceValues, arguments: &Arguments, output: &Output) -> Res
         "signed": arguments.has("key"),
         "manifest": next,
     });
-    output.result(&json, &super::check::table(next).to_string());
+    output.result(&json, &super::check::table(next));
     Ok(())
 }
 
@@ -74,7 +74,7 @@ fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a
 /// A point in time: `2026-01-31T23:59:59Z`, or from now on `14d`, `36h`.
 fn instant(arguments: &Arguments, flag: &str) -> Result<Option<u64>, Failure> {
     let Some(text) = arguments.text(flag)? else { return Ok(None) };
-    let found = seconds(text).or_else(|| Some(now().checked_add(duration(text)?.as_secs())?));
+    let found = seconds(text).or_else(|| now().checked_add(duration(text)?.as_secs()));
     found.map(Some).ok_or_else(|| {
         Failure::usage(format!("--{flag} {text}: expected a time such as 2026-01-31T23:59:59Z, or 14d or 36h from now"))
     })

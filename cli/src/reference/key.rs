@@ -116,7 +116,6 @@ fn public_path(secret: &Path) -> std::path::PathBuf {
     secret.with_extension("pub")
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unusable(path: &Path, error: SigningError) -> Failure {
     Failure::new(Exit::Usage, "key-unusable", format!("{} cannot be used", path.display())).because(error.to_string())
 }

@@ -39,21 +39,18 @@ fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> 
         let failure = Failure::new(Exit::Usage, "file-exists", format!("{} exists already", out.display()));
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
-    match key {
-        Some(key) => {
-            let signed = key.sign_manifest(values);
-            let SignedManifest { manifest, signature } =
-                signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
-            files::replace(&signature_path(out), signature.as_bytes(), Readers::Anyone)?;
-            files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;
-            let beside = signature_path(out);
-            output.say(Tone::Good, "signed", &format!("by key {} in {}", key.public().id(), beside.display()));
-        }
-        None => {
-            files::write_new(out, format!("{}\n", values.to_json()).as_bytes(), Readers::Anyone)?;
-            let next = format!("sign it: latchkey reference sign {} --key FILE", out.display());
-            output.say(Tone::Warning, "unsigned", &next);
-        }
+    if let Some(key) = key {
+        let signed = key.sign_manifest(values);
+        let SignedManifest { manifest, signature } =
+            signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
+        let beside = signature_path(out);
+        files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
+        files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;
+        output.say(Tone::Good, "signed", &format!("by key {} in {}", key.public().id(), beside.display()));
+    } else {
+        files::write_new(out, format!("{}\n", values.to_json()).as_bytes(), Readers::Anyone)?;
+        let next = format!("sign it: latchkey reference sign {} --key FILE", out.display());
+        output.say(Tone::Warning, "unsigned", &next);
     }
     let edition = format!("serial {} of {} written to {}", values.serial(), values.name(), out.display());
     output.say(Tone::Good, "manifest", &edition);
