@@ -2,6 +2,7 @@
 
 mod python;
 mod quote;
+mod systemd;
 mod tls;
 
 use std::path::Path;
@@ -11,6 +12,7 @@ use crate::outcome::Outcome;
 /// Measures every peer that this machine has or can fetch. cryptsetup is beside our own key check already.
 pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) {
     outcome.figures.push(tls::mutual());
+    systemd::run(outcome);
     let python = python::Python::prepare(sources, target);
     if let Err(why) = &python {
         outcome.skip("keylime, grpcio and sev-snp-measure", why);
