@@ -1,4 +1,5 @@
-//! Brings the machine up: file systems, configuration, modules, devices, TPM, network, metadata, and a look at the disk.
+//! Brings the machine up: file systems, configuration, modules, devices, the root, TPM, network, metadata, a state partition
+//! that grows, and a look at the disk.
 //!
 //! Nothing here trusts anything yet. What is measured (the command line) decides; what is not (metadata, the disk's
 //! claims) only asks.
