@@ -145,5 +145,5 @@ fn extended(value: Digest, digest: Digest) -> Digest {
 }
 
 const PREDICTED: [u8; 6] = [4, 7, 9, 11, 12, 13];
-/// PFP 1.05, section 10.4.4 ("Calling EFI Application from Boot Option").
+/// PFP 1.05, section 10.4: what the boot manager measures as an action before it starts what an option names.
 const CALLING: &[u8] = b"Calling EFI Application from Boot Option";

@@ -203,7 +203,7 @@ struct Geometry {
 }
 
 const BAD_CHAIN: ImageError = ImageError::BadFileSystem("the chain of a file's clusters is broken");
-/// 65536 entries of 32 bytes: "the size of a folder is limited".
+/// A folder has at most 65536 entries of 32 bytes.
 const MAX_FOLDER: u64 = 2 << 20;
 /// Of a volume with two million clusters.
 const MAX_TABLE: u64 = 8 << 20;

@@ -30,7 +30,7 @@ pub(super) fn parts<'a>(image: &Image<'a>) -> Result<Vec<&'a [u8]>, PredictError
         Some(entry) => vec![0..checksum, checksum + 4..entry, entry + 8..headers],
         None => vec![0..checksum, checksum + 4..headers],
     };
-    // "Sort the table of section headers by PointerToRawData"; sections without bytes in the file are left out.
+    // Sections in the order of their bytes in the file; those without any are left out.
     let mut sections: Vec<_> = image.sections.iter().filter(|section| section.raw_size > 0).collect();
     sections.sort_by_key(|section| section.raw_offset);
     let mut hashed = headers;
@@ -44,7 +44,7 @@ pub(super) fn parts<'a>(image: &Image<'a>) -> Result<Vec<&'a [u8]>, PredictError
         hashed = hashed.checked_add(end - start).ok_or(PredictError::OverlappingSections)?;
         ranges.push(start..end);
     }
-    // "The file may contain additional data": what lies behind the bytes counted so far, the signature left out.
+    // What the file has behind the bytes counted so far, the signature left out.
     let certificates = image.certificates()?.map_or(0, <[u8]>::len);
     let unsigned = bytes.len().saturating_sub(certificates);
     if unsigned > hashed {

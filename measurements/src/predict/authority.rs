@@ -36,7 +36,7 @@ pub(super) fn admitting<'a>(
         if dbx.iter().any(|entry| signature.chain.iter().any(|link| forbids(entry, link.whole))) {
             return Err(PredictError::Forbidden);
         }
-        // "The first that verifies": in the order of the database.
+        // The firmware takes the first that verifies, in the order of the database.
         let admits = |entry: &&Entry<'_>| entry.kind == Guid::CERT_X509 && signature.leads_to(entry.signed);
         if let Some(entry) = db.iter().find(admits) {
             return Ok(entry.whole);
