@@ -238,7 +238,7 @@ fn why(comparison: &Comparison) -> String {
     let Comparison { differing, forbidden, .. } = comparison;
     match (differing.first(), forbidden) {
         (None, None) => "passes".to_owned(),
-        (None, Some(refusal)) => format!("fails, though all is as expected: {refusal}"),
+        (None, Some(refusal)) => format!("fails, though all is as expected: {}: {}", refusal.code(), refusal.detail()),
         (Some(first), _) => {
             let list: Vec<String> = differing.iter().map(|pcr| pcr.pcr.to_string()).collect();
             format!("fails: PCR {} differ; first the {}", list.join(" "), first.component.describe())
