@@ -14,6 +14,10 @@ test *arguments:
 bench *arguments:
     ./dev bench {{ arguments }}
 
+# The authenticated state disk made ready, beside cryptsetup's ways, in a real machine
+bench-disk:
+    cargo bench --package latchkey-qemu-tests --bench disk
+
 # Bytes and crates of what ships
 size:
     ./dev size

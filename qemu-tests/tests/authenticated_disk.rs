@@ -8,17 +8,20 @@ mod layout;
 
 use std::time::Duration;
 
-use guest::{AUTHENTICATED, CONFIDENTIAL, Guest};
+use guest::{AUTHENTICATED, Guest};
 use latchkey_qemu_tests::run::Run;
 use layout::{DiskFile, Layout};
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
+/// The other value of `latchkey.state_integrity`.
+const CONFIDENTIAL: &str = "none";
 const GIB: u64 = 1 << 30;
 const MIB: u64 = 1 << 20;
 
 /// Writes and reads, with every program that would complain of a sector that is not there.
 const EXT4: &str = "set -e
+dmesg -c > /dev/null
 blkid -p /dev/mapper/state || true
 mkfs.ext4 -q /dev/mapper/state
 echo GUEST ext4 made $(dmesg | grep -c 'AEAD ERROR') errors
@@ -32,6 +35,7 @@ e2fsck -f -n /dev/mapper/state > /dev/null
 echo GUEST ext4 fine";
 
 const XFS: &str = "set -e
+dmesg -c > /dev/null
 mkfs.xfs -q /dev/mapper/state
 echo GUEST xfs made $(dmesg | grep -c 'AEAD ERROR') errors
 mount -t xfs /dev/mapper/state /mnt
@@ -60,7 +64,7 @@ fn file_systems_work_on_a_disk_that_was_not_wiped_and_survive_a_power_cycle() {
         vm.expect("DISK closed", BOOT).unwrap();
         // Of a few GiB only what was used is there: nothing wiped the disk.
     }
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
     assert!(DiskFile::open(&xfs).stored() < 128 * MIB, "the disk was written all over");
 
     let again = guest::disk("vda", AUTHENTICATED, READ_BACK) + &guest::disk("vda", CONFIDENTIAL, "true");
@@ -68,7 +72,7 @@ fn file_systems_work_on_a_disk_that_was_not_wiped_and_survive_a_power_cycle() {
     vm.expect("DISK existing", BOOT).unwrap();
     vm.expect("GUEST read back", BOOT).unwrap();
     vm.expect("DISK refused luks-mode-not-pinned", BOOT).unwrap();
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn stock_cryptsetup_opens_our_disk_and_a_disk_it_made_itself_is_refused_for_what
     ] {
         vm.expect(expected, BOOT).unwrap();
     }
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 }
 
 /// Eight sectors with known content; then what an attacker who holds the disk between two boots can do to each.
@@ -134,13 +138,13 @@ fn a_sector_changed_between_boots_is_an_error_and_never_data() {
     };
     let mut vm = guest.boot("one", &guest::disk("vda", AUTHENTICATED, &write("old", "0 1 2 3 4 5 6 7"))).unwrap();
     let layout = Layout::of(&vm.expect("DISK table state_dif ", BOOT).unwrap().text);
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
     let disk = DiskFile::open(&image);
     let place = |number: u64| layout.sector(16384 + number);
     let old = [5, 6].map(|number| disk.read(place(number)));
-    assert!(old.iter().all(|sector| sector.is_used()), "nothing is where the layout says it is");
+    assert!(old.iter().all(layout::Sector::is_used), "nothing is where the layout says it is");
     let mut vm = guest.boot("two", &guest::disk("vda", AUTHENTICATED, &write("new", "5 6"))).unwrap();
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 
     disk.flip(place(0).data + 1234);
     disk.flip(place(1).tag + 47);
@@ -171,7 +175,7 @@ fn a_sector_changed_between_boots_is_an_error_and_never_data() {
         let line = vm.expect(&format!("GUEST sector {number}"), BOOT).unwrap().text;
         assert_eq!(line, format!("GUEST sector {number} {content}").trim_end(), "{what}");
     }
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 }
 
 /// Field by field this is proven without a machine; here: that the kernel does not get to see it.
@@ -181,17 +185,17 @@ fn a_tampered_integrity_superblock_is_refused_before_the_kernel_reads_it() {
     let image = run.disk("state.img", 256 * MIB).unwrap();
     let guest = Guest::new(&run).disk(&image);
     let disk = DiskFile::open(&image);
-    guest::end(&mut guest.boot("first", &guest::disk("vda", AUTHENTICATED, "true")).unwrap());
+    guest::end(&mut guest.boot("first", &guest::disk("vda", AUTHENTICATED, "true")).unwrap()).unwrap();
     let look = guest::disk("vda", AUTHENTICATED, "true")
         + "echo GUEST mappings $(ls /sys/block | grep -c dm-) kernel $(dmesg | grep -c 'device-mapper: .*integrity')\n";
     for (at, code) in
-        [(MIB + 12, "integrity-journal"), (MIB + 24, "integrity-flags"), (MIB + 17, "integrity-data-size")]
+        [(MIB + 12, "integrity-journal"), (MIB + 24, "integrity-flags"), (MIB + 22, "integrity-data-size")]
     {
         disk.flip(at);
         let mut vm = guest.boot(code, &look).unwrap();
         vm.expect(&format!("DISK refused {code}: "), BOOT).unwrap();
         vm.expect("GUEST mappings 0 kernel 0", BOOT).unwrap();
-        guest::end(&mut vm);
+        guest::end(&mut vm).unwrap();
         disk.flip(at);
     }
     // Cut short by less than the journal's length, which only the kernel knows: it refuses, and nothing stays behind.
@@ -199,7 +203,7 @@ fn a_tampered_integrity_superblock_is_refused_before_the_kernel_reads_it() {
     let mut vm = guest.boot("short", &look).unwrap();
     vm.expect("DISK refused map-load: ", BOOT).unwrap();
     vm.expect("GUEST mappings 0", BOOT).unwrap();
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 }
 
 /// The power goes when the superblock, the first sectors, the second header are seen on the disk.
@@ -218,5 +222,5 @@ fn a_power_cut_during_the_format_leaves_a_fresh_or_a_whole_disk() {
     }
     let (_, line) = vm.expect_any(&["GUEST opened", "DISK refused"], BOOT).unwrap();
     assert_eq!(line.text, "GUEST opened", "{}", vm.console().text());
-    guest::end(&mut vm);
+    guest::end(&mut vm).unwrap();
 }

@@ -11,8 +11,6 @@ use latchkey_qemu_tests::{build, doctor, probe};
 
 /// A value of `latchkey.state_integrity`.
 pub(crate) const AUTHENTICATED: &str = "hmac-sha256";
-/// Another.
-pub(crate) const CONFIDENTIAL: &str = "none";
 
 /// What all guests have beside busybox.
 const PROGRAMS: [&str; 3] = ["mkfs.ext4", "e2fsck", "/usr/sbin/blkid"];
@@ -78,7 +76,7 @@ pub(crate) fn disk(device: &str, mode: &str, script: &str) -> String {
 }
 
 /// Waits until the machine has turned itself off.
-pub(crate) fn end(vm: &mut Vm) {
-    vm.expect(probe::DONE, super::BOOT).unwrap();
-    vm.wait_exit(super::BOOT).unwrap();
+pub(crate) fn end(vm: &mut Vm) -> Result<(), HarnessError> {
+    vm.expect(probe::DONE, super::BOOT)?;
+    vm.wait_exit(super::BOOT)
 }

@@ -1,4 +1,5 @@
 //! Where dm-integrity puts a sector and its tag, for the attacker of these tests.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -32,7 +33,7 @@ pub(crate) struct Sector {
 impl Sector {
     /// As if never written.
     pub(crate) fn blank() -> Self {
-        Self { data: vec![0; SECTOR as usize], tag: vec![0; TAG as usize] }
+        Self { data: vec![0; 4096], tag: vec![0; 48] }
     }
 
     /// Whether both are there.
@@ -48,7 +49,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// From the live table: "DISK table state_dif integrity DEVICE START 48 J N … journal_sectors:N …".
+    /// From the live table: `DISK table state_dif integrity DEVICE START 48 J N … journal_sectors:N …`.
     pub(crate) fn of(table: &str) -> Self {
         let words: Vec<_> = table.split_whitespace().collect();
         let number = |text: &str| text.parse::<u64>().unwrap();
