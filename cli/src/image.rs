@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_agent_s_own_rules_hold_for_command_lines() {
-        let root = format!("latchkey.root_verity={},salt=,blocks=1", "00".repeat(32));
+        let root = format!("latchkey.root_verity={},salt=,blocks=2", "00".repeat(32));
         assert_eq!(agent_would_take(&format!("quiet latchkey.network=none {root}")), Ok(()));
         for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command"] {
             assert!(agent_would_take(&format!("{words} {root}")).is_err(), "{words}");

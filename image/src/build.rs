@@ -116,7 +116,9 @@ impl Job<'_> {
         self.enrolment()?;
         self.manifest(&uki, &command_line, &kernel_release)?;
         let root_hash = root.tree.root_hash;
-        let parts = self.workshop.hand_out()?;
+        // A new manifest without a signature, beside the signature of an older one, would look forged.
+        let unsigned = self.workshop.hash_of("manifest").is_some() && self.workshop.hash_of("signature").is_none();
+        let parts = self.workshop.hand_out(unsigned.then_some(manifest::SIGNATURE))?;
         Ok(Built::new(parts, root_hash, command_line, kernel_release))
     }
 
@@ -262,7 +264,7 @@ impl Job<'_> {
         let (text, signature) = manifest::files(&values, self.image.manifest_key.as_ref())?;
         self.workshop.outer("manifest", manifest::FILE.to_owned(), text.as_bytes())?;
         if let Some(signature) = signature {
-            self.workshop.outer("signature", format!("{}.minisig", manifest::FILE), signature.as_bytes())?;
+            self.workshop.outer("signature", manifest::SIGNATURE.to_owned(), signature.as_bytes())?;
         }
         Ok(())
     }

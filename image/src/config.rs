@@ -296,6 +296,11 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_a_configuration() {
+        assert!(ImageConfig::parse(include_bytes!("../examples/edge.json")).is_ok());
+    }
+
+    #[test]
     fn what_is_not_known_is_refused() {
         for (more, said) in [
             (r#", "roof": 1"#, "unknown field `roof`"),

@@ -12,8 +12,10 @@ use crate::build::Sources;
 use crate::error::ImageError;
 use crate::image::Image;
 
-/// Its name; signatures lie beside it in `reference.json.minisig`.
+/// Its name.
 pub(crate) const FILE: &str = "reference.json";
+/// Its signature's.
+pub(crate) const SIGNATURE: &str = "reference.json.minisig";
 /// OVMF with the image's own keys enrolled.
 const ENROLLED: &str = "ovmf-secure-boot";
 

@@ -111,8 +111,12 @@ impl<'a> Workshop<'a> {
         self.parts.iter().find(|part| part.what == what).map(|part| part.sha256)
     }
 
-    /// Moves everything to where it is handed out, which replaces what has these names there.
-    pub(crate) fn hand_out(mut self) -> Result<Vec<Part>, ImageError> {
+    /// Moves everything to where it is handed out, which replaces what has these names there. `stale` is not made by this
+    /// build, and would belong to what it replaces.
+    pub(crate) fn hand_out(mut self, stale: Option<&str>) -> Result<Vec<Part>, ImageError> {
+        if let Some(path) = stale.map(|name| self.out.join(name)).filter(|path| path.exists()) {
+            fs::remove_file(&path).map_err(at(path))?;
+        }
         for name in self.parts.iter().filter_map(|part| part.file.as_deref()) {
             let to = self.out.join(name);
             fs::rename(self.path.join(name), &to).map_err(at(to))?;

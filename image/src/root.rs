@@ -55,7 +55,7 @@ pub enum Compression {
     None,
 }
 
-/// At level 15, the default, zstd takes four times as long for 2 % less.
+/// Level 15, mksquashfs's default, takes nine times the processor time for 6 % less (Debian root of 270 MB).
 const ZSTD_LEVEL: &str = "9";
 /// `struct squashfs_super_block`: `s_magic`.
 const SQUASHFS_MAGIC: (u64, [u8; 4]) = (0, *b"hsqs");

@@ -12,11 +12,12 @@ use ring::rand::SystemRandom;
 use ring::signature::{KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use zeroize::Zeroize;
 
 use super::SecureBootError;
 use super::der::{BIT_STRING, CONTEXT_0, Certificate, INTEGER, NULL, OCTET_STRING, OID, SEQUENCE, SET, element};
 
-/// A key for Secure Boot, with its certificate.
+/// A key for Secure Boot, with its certificate. Its file's content is wiped once it is read; what ring makes of it is not.
 pub struct Signer {
     key: RsaKeyPair,
     certificate: Vec<u8>,
@@ -32,13 +33,14 @@ impl Signer {
     /// Reads an RSA key (PKCS #1 or #8, 2048 bits or more) and its certificate, both PEM.
     pub fn from_pem(key: &SecretVec, certificate: &[u8]) -> Result<Self, SecureBootError> {
         let certificate = super::certificate(certificate)?;
-        let key = PrivateKeyDer::from_pem_slice(key.expose()).map_err(|_| SecureBootError::Key)?;
-        let key = match &key {
-            PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()),
-            PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()),
-            _ => return Err(SecureBootError::Key),
+        let mut der = PrivateKeyDer::from_pem_slice(key.expose()).map_err(|_| SecureBootError::Key)?;
+        let key = match &der {
+            PrivateKeyDer::Pkcs8(key) => RsaKeyPair::from_pkcs8(key.secret_pkcs8_der()).ok(),
+            PrivateKeyDer::Pkcs1(key) => RsaKeyPair::from_der(key.secret_pkcs1_der()).ok(),
+            _ => None,
         };
-        let key = key.map_err(|_| SecureBootError::Key)?;
+        der.zeroize();
+        let key = key.ok_or(SecureBootError::Key)?;
         let names = Certificate::parse(&certificate).ok_or(SecureBootError::Certificate)?;
         if names.public_key != key.public_key().as_ref() {
             return Err(SecureBootError::KeyOfAnother);

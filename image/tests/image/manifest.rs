@@ -73,6 +73,17 @@ fn a_signed_manifest_is_the_same_each_time_and_says_its_edition() {
 }
 
 #[test]
+fn no_signature_of_an_older_manifest_stays_beside_a_new_one() {
+    let sample = Sample::new();
+    let Some(image) = image(&sample) else { return };
+    fs::create_dir_all(sample.out("a")).unwrap();
+    let signature = sample.out("a").join("reference.json.minisig");
+    fs::write(&signature, "of another").unwrap();
+    let built = build(&image, &sample.out("a"));
+    assert!(built.manifest.unwrap().is_file() && !signature.exists());
+}
+
+#[test]
 fn an_image_whose_measurements_are_uncertain_gets_no_manifest_and_is_not_built() {
     let sample = Sample::new();
     let Some(mut image) = image(&sample) else { return };

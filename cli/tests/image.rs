@@ -1,0 +1,174 @@
+//! `latchkey image build`, as its users run it.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use latchkey_measurements::pe_sample;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A folder with what a small image is made of. Everybody may read it.
+struct Parts(TempDir);
+
+impl Parts {
+    fn new() -> Self {
+        let parts = Self(TempDir::new().unwrap());
+        for folder in ["root/usr/lib", "root/etc", "root/dev", "modules", "out"] {
+            fs::create_dir_all(parts.path(folder)).unwrap();
+        }
+        // More than one block after compression: each number's bits, well mixed.
+        let mixed = (0..4096_u64)
+            .map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(number | 1));
+        let mixed: Vec<u8> = mixed.flat_map(u64::to_le_bytes).collect();
+        let mut kernel = pe_sample::stub(0);
+        kernel.resize(0x500, 0);
+        kernel[0x202..0x206].copy_from_slice(b"HdrS");
+        kernel[0x20e..0x210].copy_from_slice(&0x200_u16.to_le_bytes());
+        kernel[0x400..0x406].copy_from_slice(b"6.1.0\0");
+        for (name, content) in [
+            ("kernel", &kernel[..]),
+            ("stub", &pe_sample::stub(8)),
+            ("agent", b"the agent"),
+            ("root/usr/lib/os-release", b"ID=sample\n"),
+            ("root/etc/secret", &mixed),
+        ] {
+            fs::write(parts.path(name), content).unwrap();
+        }
+        parts.configure(&json!({}));
+        for (folder, mode) in [("", 0o755), ("out", 0o777)] {
+            fs::set_permissions(parts.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        parts
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes the configuration, with these fields besides what it must have.
+    fn configure(&self, more: &Value) {
+        let mut config = json!({
+            "schema": 1, "name": "sample", "version": "1.0.0", "kernel": "kernel", "modules": "modules",
+            "module_names": [], "agent": "agent", "stub": "stub", "root": "root", "machines": [],
+            "command_line": "quiet latchkey.network=none",
+        });
+        for (name, value) in more.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        fs::write(self.path("sample.json"), config.to_string()).unwrap();
+    }
+
+    /// Runs the command below what stands before it, such as `setpriv`.
+    fn run(&self, before: &[&str], out: &str) -> Output {
+        let latchkey = env!("CARGO_BIN_EXE_latchkey");
+        let [program, rest @ ..] = before else { return self.with(&mut Command::new(latchkey), out) };
+        self.with(Command::new(program).args(rest).arg(latchkey), out)
+    }
+
+    fn with(&self, command: &mut Command, out: &str) -> Output {
+        let command = command.args(["image", "build"]).arg(self.path("sample.json")).arg("--out").arg(self.path(out));
+        command.args(["--output", "json"]).current_dir("/").env_remove("SOURCE_DATE_EPOCH").output().unwrap()
+    }
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+/// Whether the tests may become somebody else, and mksquashfs is there.
+fn can_change_user() -> bool {
+    let here =
+        |path: &str| ["/usr/bin", "/usr/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(path).exists());
+    let root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
+    // The program under test must be where everybody can reach it.
+    let reachable = Path::new(env!("CARGO_BIN_EXE_latchkey"))
+        .ancestors()
+        .skip(1)
+        .all(|folder| fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0));
+    let can = root && reachable && here("setpriv") && here("mksquashfs");
+    if !can {
+        eprintln!(
+            "SKIPPED: needs root, a target folder that everybody may enter, setpriv (util-linux), mksquashfs (squashfs-tools)"
+        );
+    }
+    can
+}
+
+const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+
+#[test]
+fn two_users_on_two_days_build_the_same_bytes() {
+    if !can_change_user() {
+        return;
+    }
+    let parts = Parts::new();
+    let mine = document(&parts.run(&[], "out/mine"));
+    let later = ["faketime", "2031-05-06 07:08:09"];
+    let faketime = Command::new("faketime").arg("--version").output().is_ok();
+    if !faketime {
+        eprintln!("SKIPPED in part: faketime is missing (apt-get install faketime): both users build today");
+    }
+    let before: Vec<&str> = NOBODY.into_iter().chain(later.into_iter().filter(|_| faketime)).collect();
+    let theirs = document(&parts.run(&before, "out/theirs"));
+    assert_eq!((&mine["error"], &theirs["error"]), (&Value::Null, &Value::Null));
+    assert_eq!(mine["parts"], theirs["parts"]);
+    assert!(mine["parts"].as_array().unwrap().len() >= 6, "{mine}");
+    let disk = |which: &Value| fs::read(which["disk"].as_str().unwrap()).unwrap();
+    assert!(disk(&mine) == disk(&theirs));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_an_error_and_not_an_empty_file() {
+    if !can_change_user() {
+        return;
+    }
+    let parts = Parts::new();
+    fs::set_permissions(parts.path("root/etc/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    let output = parts.run(&NOBODY, "out/theirs");
+    let error = document(&output)["error"].clone();
+    assert_eq!((output.status.code(), error["code"].as_str()), (Some(1), Some("program-failed")), "{error}");
+    assert!(error.to_string().contains("secret"), "{error}");
+    assert_eq!(fs::read_dir(parts.path("out/theirs")).unwrap().count(), 0);
+}
+
+#[test]
+fn what_the_agent_would_refuse_at_boot_is_refused_here() {
+    let parts = Parts::new();
+    for (words, code, said) in [
+        ("latchkey.networking=none", "image-command-line-refused", "latchkey.networking"),
+        ("quiet systemd.debug-shell", "image-command-line-refused", "systemd.debug-shell"),
+        ("latchkey.root_verity=x", "image-command-line-refused", "the builder writes it"),
+    ] {
+        parts.configure(&json!({"command_line": words}));
+        let output = parts.run(&[], "out/a");
+        let error = document(&output)["error"].clone();
+        if error["code"] == "program-missing" {
+            eprintln!("SKIPPED: {error}");
+            return;
+        }
+        assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some(code)), "{error}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_configuration_that_is_none_and_a_missing_program_are_named() {
+    let parts = Parts::new();
+    parts.configure(&json!({"rooot": "root"}));
+    let output = parts.run(&[], "out/a");
+    let error = document(&output)["error"].clone();
+    assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some("image-config-unusable")), "{error}");
+    assert!(error.to_string().contains("rooot"), "{error}");
+
+    parts.configure(&json!({"qcow2": true}));
+    // Administrators' folders are looked into all the same, so the program must be one that lies elsewhere.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+    let output = parts.with(command.env("PATH", "/nowhere"), "out/a");
+    let error = document(&output)["error"].clone();
+    assert_eq!((output.status.code(), error["code"].as_str()), (Some(1), Some("program-missing")), "{error}");
+    assert!(error.to_string().contains("apt-get install squashfs-tools"), "{error}");
+}
