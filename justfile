@@ -38,6 +38,14 @@ e2e name *arguments:
 e2e-boot:
     just e2e measured_boot
 
+# The built image on real machines: predicted and reported, born and upgraded, attacked, its emergency paths tried
+e2e-image:
+    cargo test --package latchkey-qemu-tests --test predicted --test measured_image --test image_upgrade --test tampered_image --test emergency
+
+# Power-on to the ticket, beside the same kernel and firmware with a process 1 that does nothing
+bench-boot:
+    cargo bench --package latchkey-qemu-tests --bench boot
+
 # The real kubeadm judges what the agent writes for it; built with Go, once
 e2e-kubeadm:
     qemu-tests/kubernetes/build kubeadm

@@ -28,6 +28,9 @@ const PROMISED: [(&str, f64); 5] = [
     ("measurements/image", 25_000.0),
 ];
 
+/// What SPECIFICATION.md promises beside something of the same run: at most so many times as long.
+const WITHIN: [(&str, &str, f64); 1] = [("boot/ticket", "boot/nothing", 1.3)];
+
 /// Everything a run found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
@@ -35,6 +38,7 @@ pub(crate) struct Outcome {
     pub(crate) figures: Vec<Figure>,
     pub(crate) comparisons: Vec<Comparison>,
     pub(crate) promises: Vec<Promise>,
+    pub(crate) within: Vec<Within>,
     pub(crate) skipped: Vec<Skipped>,
 }
 
@@ -64,6 +68,16 @@ pub(crate) struct Promise {
     pub(crate) kept: Option<bool>,
 }
 
+/// A promise beside another figure, kept or not. `None`: nothing was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Within {
+    pub(crate) id: &'static str,
+    pub(crate) beside: &'static str,
+    pub(crate) at_most: f64,
+    pub(crate) ratio: Option<f64>,
+    pub(crate) kept: Option<bool>,
+}
+
 /// Something that could not be measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Skipped {
@@ -73,7 +87,14 @@ pub(crate) struct Skipped {
 
 impl Outcome {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, figures: Vec::new(), comparisons: Vec::new(), promises: Vec::new(), skipped: Vec::new() }
+        Self {
+            machine,
+            figures: Vec::new(),
+            comparisons: Vec::new(),
+            promises: Vec::new(),
+            within: Vec::new(),
+            skipped: Vec::new(),
+        }
     }
 
     /// Notes what could not be measured.
@@ -105,7 +126,11 @@ impl Outcome {
             let kept = median(id).map(|median| median <= at_most_us);
             Promise { id, at_most_us, kept }
         });
-        (self.comparisons, self.promises) = (compared.collect(), promised.collect());
+        let within = WITHIN.into_iter().map(|(id, beside, at_most)| {
+            let ratio = median(id).zip(median(beside)).map(|(ours, other)| ours / other);
+            Within { id, beside, at_most, ratio, kept: ratio.map(|ratio| ratio <= at_most) }
+        });
+        (self.comparisons, self.promises, self.within) = (compared.collect(), promised.collect(), within.collect());
     }
 }
 

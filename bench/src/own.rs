@@ -9,13 +9,14 @@ use latchkey_bench::Figure;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the bottom of the house to its top.
-const BENCHMARKS: [(&str, &str); 6] = [
+const BENCHMARKS: [(&str, &str); 7] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-channel", "handshake"),
     ("latchkey-api", "calls"),
     ("latchkey-disk", "unlock"),
     ("latchkey-measurements", "launch"),
     ("latchkey-join-service", "tickets"),
+    ("latchkey-qemu-tests", "boot"),
 ];
 
 /// Builds all, then runs one after the other. One that fails is named, and the others still run.

@@ -2,7 +2,7 @@
 
 use latchkey_bench::Figure;
 
-use crate::outcome::{Outcome, Promise};
+use crate::outcome::{Outcome, Promise, Within};
 
 /// One JSON object.
 pub(crate) fn json(outcome: &Outcome) {
@@ -37,13 +37,19 @@ fn comparisons(outcome: &Outcome) {
 
 fn promises(outcome: &Outcome) {
     println!("\nPromises");
+    let verdict = |kept: Option<bool>| match kept {
+        Some(true) => "kept",
+        Some(false) => "MISSED",
+        None => "not measured",
+    };
     for Promise { id, at_most_us, kept } in &outcome.promises {
-        let verdict = match kept {
-            Some(true) => "kept",
-            Some(false) => "MISSED",
-            None => "not measured",
-        };
+        let verdict = verdict(*kept);
         let got = outcome.figure(id).map_or_else(|| "–".to_owned(), |figure| format!("{:.1}", figure.median_us));
         println!("  {id:<28} {got:>8} µs of at most {at_most_us:>6.0}  {verdict}");
+    }
+    for Within { id, beside, at_most, ratio, kept } in &outcome.within {
+        let verdict = verdict(*kept);
+        let got = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+        println!("  {id:<28} {got:>8} ×  of at most {at_most:>6.2}  {verdict}, beside {beside}");
     }
 }

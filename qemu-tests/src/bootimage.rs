@@ -12,10 +12,10 @@ use crate::run::Run;
 /// systemd's boot stub, which measures the sections of the image. `LATCHKEY_STUB` names another.
 const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 /// What the stub measures as the identity of the operating system.
-const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test image\"\nVERSION_ID=1\n";
+pub(crate) const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test image\"\nVERSION_ID=1\n";
 /// Every test machine's console; and no check at boot that the timer ticks fast enough: without KVM, on a
 /// busy machine, it does not, and the kernel would panic ("IO-APIC + timer doesn't work!").
-const HARDWARE: &str = "console=ttyS0 no_timer_check";
+pub(crate) const HARDWARE: &str = "console=ttyS0 no_timer_check";
 
 /// A boot image in the making.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ impl BootImage {
     /// Starts with the program that becomes process 1.
     pub fn new(init: Vec<u8>) -> Self {
         let command_line = format!("{HARDWARE} quiet panic=-1");
-        Self { init, files: Vec::new(), modules: Vec::new(), command_line, os_release: OS_RELEASE.into() }
+        let modules = DEBIAN_CLOUD.iter().map(|name| (*name).to_owned()).collect();
+        Self { init, files: Vec::new(), modules, command_line, os_release: OS_RELEASE.into() }
     }
 
     /// The image that ships: the agent as process 1.
@@ -62,6 +63,13 @@ impl BootImage {
         self
     }
 
+    /// Leaves all kernel modules out.
+    #[must_use]
+    pub fn without_modules(mut self) -> Self {
+        self.modules.clear();
+        self
+    }
+
     /// Adds a program of this machine with the libraries it loads, at their places here.
     pub fn program(mut self, path: &Path) -> Result<Self, HarnessError> {
         for file in crate::rootfs::with_libraries(path)? {
@@ -81,10 +89,13 @@ impl BootImage {
         self
     }
 
+    fn wanted(&self) -> Vec<Wanted> {
+        self.modules.iter().map(|name| Wanted::parse(name)).collect()
+    }
+
     /// The compressed initramfs.
     pub fn initramfs(&self, kernel: &Kernel) -> Result<Vec<u8>, HarnessError> {
-        let wanted: Vec<_> =
-            DEBIAN_CLOUD.iter().copied().chain(self.modules.iter().map(String::as_str)).map(Wanted::parse).collect();
+        let wanted = self.wanted();
         let tree = ModuleTree::open(&kernel.modules).map_err(latchkey_initramfs::InitramfsError::from)?;
         let mut initramfs = Initramfs::new(self.init.clone())?;
         initramfs.modules(tree.closure(&wanted).map_err(latchkey_initramfs::InitramfsError::from)?)?;
@@ -100,6 +111,7 @@ impl BootImage {
         let version = version.parse().map_err(|_| HarnessError::Unusable(format!("no version: {version}")))?;
         let (kernel_image, agent) = (Source::File(kernel.image), Source::Bytes(self.init.clone()));
         let mut image = Image::new(name, version, kernel_image, kernel.modules, agent, root);
+        image.module_names = self.wanted();
         image.initramfs_files.clone_from(&self.files);
         image.stub = Source::File(stub()?);
         image.command_line.clone_from(&self.command_line);

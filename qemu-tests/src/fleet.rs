@@ -10,11 +10,10 @@ use std::time::Duration;
 use latchkey_attestation::ReferenceValues;
 use serde_json::{Value, json};
 
-use crate::bootimage::BootImage;
 use crate::error::{HarnessError, io_error};
 use crate::hardware::{Boot, Disk};
 use crate::machine::{HOST, Machine};
-use crate::osimage::OsImage;
+use crate::osimage::{ImageWorks, OsImage};
 use crate::ports::Port;
 use crate::process::output;
 use crate::publisher::Publisher;
@@ -65,9 +64,8 @@ pub struct Fleet {
     pub(crate) run: Run,
     pub(crate) programs: Programs,
     authority: Authority,
-    root: PathBuf,
+    works: ImageWorks,
     image: OsImage,
-    publisher: Publisher,
     join_port: Port,
     site_words: String,
     pki: pki::Pki,
@@ -81,6 +79,23 @@ pub(crate) struct Programs {
     keys: PathBuf,
 }
 
+impl Programs {
+    fn build() -> Result<Self, HarnessError> {
+        Ok(Self {
+            cli: build::program("latchkey-cli", "latchkey")?,
+            join: build::program("latchkey-join-service", "latchkey-join-service")?,
+            keys: build::program("latchkey-key-service", "latchkey-key-service")?,
+        })
+    }
+}
+
+/// Compiles what a site runs and fetches its kernel, which takes long the first time.
+pub fn prepare() -> Result<(), HarnessError> {
+    Programs::build()?;
+    build::agent()?;
+    crate::kernel::Kernel::provision().map(drop)
+}
+
 /// The services of a cluster. Dropping them kills them.
 #[derive(Debug)]
 pub struct Services {
@@ -90,11 +105,21 @@ pub struct Services {
     pub join: Service,
 }
 
-/// The agent with what every node of a site has on its command line.
-fn site_image(words: &str) -> Result<BootImage, HarnessError> {
-    let image = BootImage::agent()?;
-    let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
-    Ok(image.words("latchkey.metadata=qemu latchkey.ek=auto").words(step).words(words))
+/// What is particular about a site.
+#[derive(Debug, Default)]
+pub struct Plan<'a> {
+    /// More words on the measured command line.
+    pub words: &'a str,
+    /// Commands that the OS runs after stage 2.
+    pub then: &'a str,
+    /// Programs in the OS: path and content.
+    pub programs: Vec<(&'a str, Vec<u8>)>,
+    /// Types of machines that the manifest is for; empty: the one that the harness makes.
+    pub machines: Vec<String>,
+    /// Whether images are signed for Secure Boot, and the manifest is for machines with their keys enrolled, only.
+    pub secure_boot: bool,
+    /// Whether the commands that build the first image are shown, with their progress.
+    pub show: bool,
 }
 
 impl Fleet {
@@ -105,22 +130,13 @@ impl Fleet {
 
     /// The same with more words on the measured command line, and other commands that the OS runs after stage 2.
     pub fn with(name: &str, words: &str, then: &str) -> Result<Self, HarnessError> {
-        Self::with_files(name, words, then, Vec::new())
+        Self::planned(name, Plan { words, then, ..Plan::default() })
     }
 
-    /// The same with more programs in the OS.
-    pub fn with_files(
-        name: &str,
-        words: &str,
-        then: &str,
-        programs_in_os: Vec<(&str, Vec<u8>)>,
-    ) -> Result<Self, HarnessError> {
+    /// The same with all that a site may have of its own.
+    pub fn planned(name: &str, plan: Plan<'_>) -> Result<Self, HarnessError> {
         let run = Run::new(name)?;
-        let programs = Programs {
-            cli: build::program("latchkey-cli", "latchkey")?,
-            join: build::program("latchkey-join-service", "latchkey-join-service")?,
-            keys: build::program("latchkey-key-service", "latchkey-key-service")?,
-        };
+        let programs = Programs::build()?;
         let agent_path = build::agent()?;
         let agent = std::fs::read(&agent_path).map_err(io_error("read", &agent_path))?;
         let authority = Authority::new(&run)?;
@@ -129,19 +145,18 @@ impl Fleet {
         let join_port = Port::choose()?;
         let key = run.file("join-service.key");
         let key_words = output(Command::new(&programs.join).arg("--new-key").arg(&key))?.trim().to_owned();
-        let mut os = RootFs::operating_system(agent, then)?.file("/usr/bin/hook", 0o755, HOOK);
-        for (path, program) in programs_in_os {
+        let mut os = RootFs::operating_system(agent, plan.then)?.file("/usr/bin/hook", 0o755, HOOK);
+        for (path, program) in plan.programs {
             os = os.file(path, 0o755, program);
         }
-        let root = os.build(&run, "root.img")?;
-        let service = format!("{HOST}:{}", join_port.number());
-        let site_words = format!("latchkey.join_service={service} {key_words}");
-        let image = site_image(&site_words)?.words(words);
-        let image = OsImage::build(&run, "image", VERSION, &image, &root)?;
-        let (pki, publisher) = (pki::Pki::new(&run)?, Publisher::new()?);
-        let init_hash = String::new();
-        let mut fleet =
-            Self { run, programs, authority, root, image, publisher, join_port, site_words, pki, init_hash };
+        os.build(&run, "root.img")?;
+        let works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
+        let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
+        let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
+        let site_words = format!("latchkey.metadata=qemu latchkey.ek=auto {step} {service}");
+        let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words))?;
+        let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());
+        let mut fleet = Self { run, programs, authority, works, image, join_port, site_words, pki, init_hash };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
         fleet.make_secrets()?;
@@ -151,17 +166,17 @@ impl Fleet {
     /// Builds another image of this site: agent, OS and services are the same; `words` are more of its command line.
     /// Everything goes into the folder `name`.
     pub fn build_image(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
-        OsImage::build(&self.run, name, version, &site_image(&self.site_words)?.words(words), &self.root)
+        self.works.build(name, version, &format!("{} {words}", self.site_words))
     }
 
     /// Signs a manifest as the one that the operator, and with `latchkey init` the cluster, goes by.
     pub fn release(&self, values: &ReferenceValues) -> Result<(), HarnessError> {
-        self.publisher.sign(values, &self.run.file("reference.json"))
+        self.publisher().sign(values, &self.run.file("reference.json"))
     }
 
     /// Who signs.
     pub fn publisher(&self) -> &Publisher {
-        &self.publisher
+        &self.works.publisher
     }
 
     /// The manifest that the cluster's join service follows.

@@ -1,21 +1,24 @@
-//! A whole OS image with the manifest that says what machines measure when they boot it.
+//! Whole OS images, made with `latchkey image build`: the disk, and the signed manifest that says what machines measure
+//! when they boot it.
 
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference, ReferenceValues, Rule};
-use latchkey_measurements::predict::{MachineType, Uki};
+use latchkey_attestation::ReferenceValues;
+use serde_json::{Value, json};
 
-use crate::bootimage::{BootImage, machine_type};
+use crate::bootimage::{HARDWARE, OS_RELEASE, machine_type, stub};
 use crate::error::{HarnessError, io_error};
 use crate::fleet::MANIFEST;
-use crate::hardware::{Boot, Disk};
+use crate::hardware::{Boot, Disk, Firmware, variables};
+use crate::kernel::Kernel;
+use crate::publisher::Publisher;
 use crate::run::Run;
+use crate::secureboot;
 
 /// A built image.
 #[derive(Debug, Clone)]
 pub struct OsImage {
-    /// Its version.
-    pub version: String,
     /// The disk.
     pub disk: PathBuf,
     /// The unified kernel image on it.
@@ -24,54 +27,114 @@ pub struct OsImage {
     pub values: ReferenceValues,
     /// Bytes of its initramfs.
     pub initramfs: u64,
+    /// A firmware's variables with its keys enrolled, if it is signed for Secure Boot.
+    variables: Option<PathBuf>,
 }
 
 impl OsImage {
-    /// Builds `image` around the root file system `root`, into the folder `name` of the run.
-    pub fn build(run: &Run, name: &str, version: &str, image: &BootImage, root: &Path) -> Result<Self, HarnessError> {
-        let folder = run.subdirectory(name)?;
-        let built = image.disk(&folder, MANIFEST, version, root)?;
-        let values = predict(&built.uki, version, &[&machine_type()])?;
-        let initramfs = built.parts.iter().find(|part| part.what == "initramfs").map_or(0, |part| part.size);
-        Ok(Self { version: version.into(), disk: built.disk, uki: built.uki, values, initramfs })
-    }
-
-    /// The manifest's content for other types of machines.
-    pub fn values_on(&self, machines: &[&str]) -> Result<ReferenceValues, HarnessError> {
-        predict(&self.uki, &self.version, machines)
-    }
-
     /// Booting from a disk that others may boot from, too: nobody can write to it.
     pub fn boot(&self) -> Boot {
         Boot::Disk(Disk::new(&self.disk, "os").read_only())
     }
+
+    /// Firmware for the machine `name` that starts nothing but what this image's keys have signed.
+    pub fn secure_firmware(&self, run: &Run, name: &str) -> Result<Firmware, HarnessError> {
+        let unsigned = || HarnessError::Unusable("the image is not signed for Secure Boot".into());
+        Firmware::secure_flash(run, name, self.variables.as_deref().ok_or_else(unsigned)?)
+    }
 }
 
-/// What machines of these types measure that boot this unified kernel image.
-fn predict(uki: &Path, version: &str, machines: &[&str]) -> Result<ReferenceValues, HarnessError> {
-    let bytes = std::fs::read(uki).map_err(io_error("read", uki))?;
-    let measured = Uki::measure(&bytes).map_err(|error| failed(&error))?;
-    let machines = machines.iter().map(|name| on_machine(&measured, name)).collect::<Result<_, _>>()?;
-    let about = Description {
-        manifest: ManifestName::new(MANIFEST).ok_or_else(|| failed(&MANIFEST))?,
-        serial: 1,
-        image: MANIFEST,
-        version: version.parse().map_err(|_| failed(&version))?,
-        by: "latchkey-qemu-tests",
-        at: None,
-    };
-    let products = [("image.efi, Authenticode".to_owned(), measured.authenticode())].into();
-    ReferenceValues::predicted(&about, Origin { products, ..Origin::default() }, machines)
-        .map_err(|error| failed(&error))
+/// Where a site's images are made.
+#[derive(Debug)]
+pub(crate) struct ImageWorks {
+    run: Run,
+    cli: PathBuf,
+    machines: Vec<String>,
+    secure_boot: Option<Value>,
+    show: bool,
+    pub(crate) publisher: Publisher,
 }
 
-fn on_machine(image: &Uki<'_>, name: &str) -> Result<Machine, HarnessError> {
-    let kind = MachineType::builtin(name).ok_or_else(|| failed(&name))?;
-    let prediction = kind.load(Path::new("/")).and_then(|kind| image.predict(&kind)).map_err(|error| failed(&error))?;
-    let enforced = |(index, value)| (index, Reference { value, rule: Rule::Enforce });
-    Ok(Machine::new(name, prediction.pcrs().into_iter().map(enforced).collect()))
+impl ImageWorks {
+    pub(crate) fn new(
+        run: &Run,
+        cli: &Path,
+        machines: Vec<String>,
+        secure_boot: bool,
+        show: bool,
+    ) -> Result<Self, HarnessError> {
+        let secure_boot = secure_boot.then(|| own_keys(run)).transpose()?;
+        let default = if secure_boot.is_some() { Vec::new() } else { vec![machine_type()] };
+        let machines = if machines.is_empty() { default } else { machines };
+        let key = run.file("release.key");
+        let (run, cli) = (run.clone(), cli.to_path_buf());
+        called(&cli, &["reference", "new-key", "--out", &key.display().to_string()], show)?;
+        let publisher = Publisher::read(&key)?;
+        Ok(Self { run, cli, machines, secure_boot, show, publisher })
+    }
+
+    /// Builds an image with these words on its command line, into the folder `name` of the run.
+    pub(crate) fn build(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
+        let folder = self.run.subdirectory(name)?;
+        let kernel = Kernel::provision()?;
+        let os_release = self.run.write("os-release", OS_RELEASE)?;
+        let mut config = json!({
+            "schema": 1,
+            "name": MANIFEST,
+            "version": version,
+            "kernel": kernel.image,
+            "modules": kernel.modules,
+            "agent": crate::build::agent()?,
+            "stub": stub()?,
+            "root": self.run.file("root.img"),
+            "os_release": os_release,
+            "command_line": format!("{HARDWARE} quiet panic=-1 {words}"),
+            "machines": self.machines,
+            "serial": 1,
+            "signing_key": self.run.file("release.key"),
+        });
+        if let Some(keys) = &self.secure_boot {
+            config["secure_boot"] = keys.clone();
+        }
+        let config = self.run.write(&format!("{name}.json"), config.to_string())?;
+        let (config, out) = (config.display().to_string(), folder.display().to_string());
+        let built = called(&self.cli, &["image", "build", &config, "--out", &out, "--output", "json"], self.show)?;
+        let built: Value =
+            serde_json::from_str(&built).map_err(|error| HarnessError::Unusable(format!("image build: {error}")))?;
+        let manifest = folder.join("reference.json");
+        let values = std::fs::read(&manifest).map_err(io_error("read", &manifest))?;
+        let values = ReferenceValues::from_json(&values)
+            .map_err(|refusal| HarnessError::Unusable(format!("{}: {refusal}", manifest.display())))?;
+        let file = |ending: &str| folder.join(format!("{MANIFEST}_{version}.{ending}"));
+        let parts = built["parts"].as_array().cloned().unwrap_or_default();
+        let initramfs = parts.iter().find(|part| part["what"] == "initramfs").and_then(|part| part["size"].as_u64());
+        Ok(OsImage {
+            disk: file("raw"),
+            uki: file("efi"),
+            values,
+            initramfs: initramfs.unwrap_or(0),
+            variables: self.secure_boot.as_ref().map(|_| file("vars.fd")),
+        })
+    }
 }
 
-fn failed(error: &dyn std::fmt::Display) -> HarnessError {
-    HarnessError::Unusable(format!("no prediction: {error}"))
+/// Keys for Secure Boot that are nobody else's, as the image's configuration names them.
+fn own_keys(run: &Run) -> Result<Value, HarnessError> {
+    let (key, certificate) = secureboot::new_keys(run)?;
+    Ok(json!({"key": key, "certificate": certificate, "variables": variables()?}))
+}
+
+/// Runs the operator's command; its progress is shown, or else kept for the case that it fails.
+fn called(cli: &Path, arguments: &[&str], show: bool) -> Result<String, HarnessError> {
+    let mut command = Command::new(cli);
+    command.args(arguments);
+    if !show {
+        return crate::process::output(command.env("NO_COLOR", "1"));
+    }
+    eprintln!("$ latchkey {}", arguments.iter().take(2).copied().collect::<Vec<_>>().join(" "));
+    let ran = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(io_error("run", cli))?;
+    if ran.status.success() {
+        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
+    }
+    Err(HarnessError::Command { command: format!("latchkey {}", arguments.join(" ")), output: String::new() })
 }

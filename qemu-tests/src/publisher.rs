@@ -19,6 +19,12 @@ impl Publisher {
         Ok(Self { key: SigningKey::generate().map_err(failed)? })
     }
 
+    /// With the key in this file, which has no password.
+    pub fn read(path: &Path) -> Result<Self, HarnessError> {
+        let file = std::fs::read(path).map_err(io_error("read", path))?;
+        Ok(Self { key: SigningKey::parse(&file, || Err(SigningError::WrongPassword)).map_err(failed)? })
+    }
+
     /// What policies name.
     pub fn public(&self) -> String {
         self.key.public().to_string()

@@ -52,3 +52,12 @@ impl TestKeys {
         Firmware::secure_flash(run, name, &self.variables)
     }
 }
+
+/// A new key and its certificate (PEM), as an operator makes them.
+pub(crate) fn new_keys(run: &Run) -> Result<(PathBuf, PathBuf), HarnessError> {
+    let (key, certificate) = (run.file("own-secure-boot.key"), run.file("own-secure-boot.pem"));
+    let mut command = Command::new(crate::doctor::need("openssl")?);
+    command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=Latchkey test"]);
+    output(command.arg("-keyout").arg(&key).arg("-out").arg(&certificate))?;
+    Ok((key, certificate))
+}

@@ -1,14 +1,14 @@
 //! A disk in an attacker's hands: files of its boot partition, bytes of any other, parts of its unified kernel image.
 
-use std::io::{Cursor, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use fatfs::{FileSystem, FsOptions};
 use latchkey_image::Uki;
 use latchkey_measurements::pe;
 
 use crate::error::{HarnessError, io_error};
+use crate::process::output;
 use crate::run::Run;
 
 /// What the firmware starts from a disk that it knows nothing about.
@@ -27,7 +27,7 @@ impl TamperedDisk {
     /// A copy of `original` in the run's directory; holes stay holes.
     pub fn copy(run: &Run, name: &str, original: &Path) -> Result<Self, HarnessError> {
         let path = run.file(name);
-        crate::process::output(std::process::Command::new("cp").arg("--sparse=always").arg(original).arg(&path))?;
+        output(Command::new("cp").arg("--sparse=always").arg(original).arg(&path))?;
         let file = std::fs::File::options().read(true).write(true).open(&path).map_err(io_error("open", &path))?;
         Ok(Self { path, file })
     }
@@ -37,54 +37,39 @@ impl TamperedDisk {
         &self.path
     }
 
-    /// Reads a file of the boot partition.
-    pub fn read(&self, name: &str) -> Result<Vec<u8>, HarnessError> {
-        let (_, bytes) = self.partition(ESP)?;
-        let mut content = Vec::new();
-        let read = || {
-            let system = FileSystem::new(Cursor::new(bytes), FsOptions::new())?;
-            let mut file = system.root_dir().open_file(name)?;
-            file.read_to_end(&mut content)
-        };
-        read().map_err(io_error("read", name.as_ref()))?;
-        Ok(content)
-    }
-
     /// Writes a file of the boot partition; folders appear by themselves.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), HarnessError> {
-        let (start, mut bytes) = self.partition(ESP)?;
-        let mut write = || {
-            let system = FileSystem::new(Cursor::new(&mut bytes), FsOptions::new())?;
-            let mut folder = system.root_dir();
-            let mut names = name.split('/').peekable();
-            while let Some(part) = names.next() {
-                if names.peek().is_some() {
-                    // What is there already is opened.
-                    folder = folder.create_dir(part)?;
-                    continue;
-                }
-                let mut file = folder.create_file(part)?;
-                file.truncate()?;
-                file.write_all(content)?;
-                file.flush()?;
-            }
-            drop(folder);
-            system.unmount()
+        let (start, _) = self.partition(ESP)?;
+        let volume = format!("{}@@{start}", self.path.display());
+        let source = self.path.with_extension("part");
+        std::fs::write(&source, content).map_err(io_error("write", &source))?;
+        let mtool = |tool: &str| -> Result<Command, HarnessError> {
+            let mut command = Command::new(crate::doctor::need(tool)?);
+            command.env("MTOOLS_SKIP_CHECK", "1").arg("-i").arg(&volume);
+            Ok(command)
         };
-        write().map_err(io_error("write", name.as_ref()))?;
-        self.file.write_all_at(&bytes, start).map_err(io_error("write", &self.path))
+        for (end, _) in name.match_indices('/') {
+            let folder = format!("::{}", &name[..end]);
+            // What is there already is left as it is.
+            output(mtool("mmd")?.args(["-D", "s", &folder]))?;
+        }
+        output(mtool("mcopy")?.arg("-o").arg(&source).arg(format!("::{name}")))?;
+        std::fs::remove_file(&source).map_err(io_error("remove", &source))
     }
 
     /// Flips a bit of the partition of this type, `offset` bytes into it.
     pub fn flip(&self, kind: &str, offset: u64) -> Result<(), HarnessError> {
-        let (start, _) = self.partition(kind)?;
+        let (start, length) = self.partition(kind)?;
+        if offset >= length {
+            return Err(HarnessError::Unusable(format!("the partition has {length} bytes, none at {offset}")));
+        }
         let mut byte = [0];
         self.file.read_exact_at(&mut byte, start + offset).map_err(io_error("read", &self.path))?;
         self.file.write_all_at(&byte.map(|byte| byte ^ 1), start + offset).map_err(io_error("write", &self.path))
     }
 
-    /// Where the partition of this type begins, and its bytes.
-    fn partition(&self, kind: &str) -> Result<(u64, Vec<u8>), HarnessError> {
+    /// Where the partition of this type begins, and its length.
+    fn partition(&self, kind: &str) -> Result<(u64, u64), HarnessError> {
         let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
         let disk = gpt::GptConfig::new().open(&self.path).map_err(|error| unusable(error.to_string()))?;
         let size = *disk.logical_block_size();
@@ -94,10 +79,7 @@ impl TamperedDisk {
         let entry = disk.partitions().values().find(of_kind);
         let entry = entry.ok_or_else(|| unusable(format!("no partition of type {kind}")))?;
         let place = entry.bytes_start(size).and_then(|start| Ok((start, entry.bytes_len(size)?)));
-        let (start, length) = place.map_err(|error| unusable(error.to_string()))?;
-        let mut bytes = vec![0; usize::try_from(length).map_err(|error| unusable(error.to_string()))?];
-        self.file.read_exact_at(&mut bytes, start).map_err(io_error("read", &self.path))?;
-        Ok((start, bytes))
+        place.map_err(|error| unusable(error.to_string()))
     }
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use latchkey_qemu_tests::bootimage;
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP, Services, WAITS};
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, Services, WAITS};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::probe;
@@ -83,10 +83,9 @@ fn with_options(fleet: &Fleet, name: &str, options: &str) -> Machine {
 
 #[test]
 fn words_for_a_shell_from_the_boot_loader_or_in_the_image_open_none_and_the_node_is_refused() {
-    let fleet = Fleet::new("words").unwrap();
     let kind = bootimage::machine_type();
-    let values = fleet.image().values_on(&[&kind, &format!("{kind}-kernel")]).unwrap();
-    fleet.release(&values).unwrap();
+    let machines = vec![kind.clone(), format!("{kind}-kernel")];
+    let fleet = Fleet::planned("words", Plan { machines, ..Plan::default() }).unwrap();
     let (services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
     let image = std::fs::read(&fleet.image().uki).unwrap();
     let mut parts = Parts::of(&image, std::fs::read(bootimage::stub().unwrap()).unwrap()).unwrap();

@@ -3,7 +3,7 @@
 
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP, Services, VERSION, WAITS};
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, Services, VERSION, WAITS};
 use latchkey_qemu_tests::operator::Outcome;
 use latchkey_qemu_tests::vm::Vm;
 
@@ -75,7 +75,8 @@ uuid=$(sed 's/CRYPT-LUKS2-//; s/-state//; s/\\(........\\)\\(....\\)\\(....\\)\\
 /usr/bin/thief $service $pin $uuid
 echo OS up";
     let thief = std::fs::read(build::guest("thief").unwrap()).unwrap();
-    let fleet = Fleet::with_files("gone", "", then, vec![("/usr/bin/thief", thief)]).unwrap();
+    let fleet =
+        Fleet::planned("gone", Plan { then, programs: vec![("/usr/bin/thief", thief)], ..Plan::default() }).unwrap();
     let (_services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
     let second = joined(&fleet, "node-2");
     second.expect("OS up", STEP).unwrap();

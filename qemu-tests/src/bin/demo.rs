@@ -10,7 +10,8 @@ use std::time::Duration;
 use latchkey_qemu_tests::HarnessError;
 use latchkey_qemu_tests::accel::Accelerator;
 use latchkey_qemu_tests::board::{Board, Boot};
-use latchkey_qemu_tests::fleet::{Fleet, STEP, VERSION};
+use latchkey_qemu_tests::fleet::{self, Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
+use latchkey_qemu_tests::osimage::OsImage;
 use latchkey_qemu_tests::vm::Vm;
 use latchkey_qemu_tests::{build, doctor};
 use serde_json::json;
@@ -42,51 +43,74 @@ fn main() -> ExitCode {
 }
 
 fn play(json: bool) -> Result<(), HarnessError> {
-    eprintln!("Building the agent as it ships, the services and the command (the first time takes minutes) …");
-    let fleet = Fleet::new("demo")?;
+    eprintln!("Compiling the agent as it ships, the services and the command (the first time takes minutes) …");
+    fleet::prepare()?;
     let accelerator = Accelerator::detect();
     let board = Board::new();
 
-    board.story(&format!("A machine with a TPM and an empty disk is switched on ({accelerator:?})."));
-    let mut first = on(&fleet, &board, "node-1")?;
-    first.expect("init: waiting", STEP)?;
-    board.story("latchkey init: the operator verifies node-1 and makes it the first of a cluster.");
+    board.story(
+        "The operator makes a signing key and builds the OS image with its manifest: what machines will measure.",
+    );
+    let words = "latchkey.state_integrity=hmac-sha256";
+    let fleet = Fleet::planned("demo", Plan { words, then: "echo OS up", show: true, ..Plan::default() })?;
+
+    board.story(&format!("A machine with a TPM and a disk that holds the image is switched on ({accelerator:?})."));
+    let mut first = on(&fleet, &board, "node-1", "first boot", fleet.image())?;
+    first.expect(WAITS, STEP)?;
+    board.story("latchkey init: node-1 measured what was predicted, and becomes the first of a cluster.");
     fleet.init(&first)?.success("init")?;
     board.story("The cluster stands. Key service and join service start; node-2 is switched on and joins by itself.");
     let services = fleet.services()?;
-    let mut second = on(&fleet, &board, "node-2")?;
-    second.expect("OS stage2 0", STEP)?;
+    let mut second = on(&fleet, &board, "node-2", "first boot", fleet.image())?;
+    second.expect(MEMBER, STEP)?;
     let written = data(&second, "cluster-step")?;
 
     board.story("node-2 loses its power and comes back: same TPM, same disk.");
     second.restart()?;
     board.watch("node-2", "rejoin", second.console());
-    second.expect("OS stage2 0", STEP)?;
+    second.expect(MEMBER, STEP)?;
     let read = data(&second, "start-member")?;
     if written != read {
         return Err(HarnessError::Unusable(format!("node-2 wrote {written} and reads {read}")));
     }
-    board.story("node-2 is back, its data intact. An impostor boots the same initramfs with another command line.");
-    let image = fleet.build_image("impostor-image", VERSION, "latchkey.log=debug")?;
-    let mut impostor = fleet.machine_of("impostor", image.boot(), &fleet.tpm("impostor")?)?.start()?;
-    board.watch("impostor", "impostor", impostor.console());
-    impostor.expect("no ticket yet: measurements-refused", STEP)?;
-    let why = services.join.console().expect("boot-loader-differs", Duration::from_secs(20))?.text;
+    board.story(
+        "node-2 is back, its data intact. An impostor boots an image of the same agent with another command line.",
+    );
+    let image = fleet.build_image("impostor-image", VERSION, &format!("{words} latchkey.log=debug"))?;
+    let mut impostor = on(&fleet, &board, "impostor", "impostor", &image)?;
+    let told = impostor.expect("no ticket yet: measurements-refused", STEP)?.text;
+    let why = services.join.console().expect("boot-loader-differs", STEP)?.text;
     board.shows(STEP, |boot| boot.refused.is_some());
-    board.story("The impostor is refused, and the join service says why.");
+    board.story("The impostor is refused, and both sides say why.");
     board.finish();
     let took = board.elapsed();
 
     for vm in [&mut first, &mut second, &mut impostor] {
         vm.kill();
     }
-    close(&fleet, &board.boots(), &why, &read, took, json)
+    close(&fleet, &board.boots(), &Refusal::read(&told, &why), &read, took, json)
 }
 
-fn on(fleet: &Fleet, board: &Board, name: &str) -> Result<Vm, HarnessError> {
-    let vm = fleet.machine(name)?.start()?;
-    board.watch(name, "first boot", vm.console());
+/// A machine whose only disk holds the image, switched on.
+fn on(fleet: &Fleet, board: &Board, name: &str, title: &str, image: &OsImage) -> Result<Vm, HarnessError> {
+    let vm = fleet.machine_with_one_disk(name, image)?.start()?;
+    board.watch(name, title, vm.console());
     Ok(vm)
+}
+
+/// Why there was no ticket, in the words of both sides.
+struct Refusal {
+    node: String,
+    service: String,
+}
+
+impl Refusal {
+    /// From the line on the node's console and the one in the service's log.
+    fn read(node: &str, service: &str) -> Self {
+        let after =
+            |line: &str, mark: &str| line.split_once(mark).map_or(line, |(_, rest)| rest).trim_matches('"').into();
+        Self { node: after(node, "no ticket yet: "), service: after(service, "detail=") }
+    }
 }
 
 /// The checksum that the node's OS printed.
@@ -95,11 +119,17 @@ fn data(node: &Vm, step: &str) -> Result<String, HarnessError> {
     value.ok_or_else(|| HarnessError::Unusable("the node printed no checksum of its data".into()))
 }
 
-fn close(fleet: &Fleet, boots: &[Boot], why: &str, data: &str, took: Duration, json: bool) -> Result<(), HarnessError> {
+fn close(
+    fleet: &Fleet,
+    boots: &[Boot],
+    refusal: &Refusal,
+    data: &str,
+    took: Duration,
+    json: bool,
+) -> Result<(), HarnessError> {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
-    let (agent, image) = (size(&build::agent()?), size(&fleet.image().uki));
+    let (agent, image, disk) = (size(&build::agent()?), size(&fleet.image().uki), size(&fleet.image().disk));
     let initramfs = fleet.image().initramfs;
-    let reason = reason(why);
     if json {
         let boots: Vec<_> = boots
             .iter()
@@ -110,10 +140,10 @@ fn close(fleet: &Fleet, boots: &[Boot], why: &str, data: &str, took: Duration, j
                        "agent_peak_memory": boot.memory})
             })
             .collect();
-        let bytes = json!({"agent": agent, "initramfs": initramfs, "unified_kernel_image": image});
+        let bytes = json!({"agent": agent, "initramfs": initramfs, "unified_kernel_image": image, "disk": disk});
         println!(
             "{}",
-            json!({"seconds": took.as_secs_f64(), "boots": boots, "bytes": bytes, "refusal": reason, "data_sha256": data})
+            json!({"seconds": took.as_secs_f64(), "boots": boots, "bytes": bytes, "refusal": {"node": refusal.node, "join_service": refusal.service}, "data_sha256": data})
         );
         return Ok(());
     }
@@ -133,18 +163,15 @@ fn close(fleet: &Fleet, boots: &[Boot], why: &str, data: &str, took: Duration, j
         );
     }
     println!("\ntimes count from power-on, firmware included; the whole story took {:.1} s", took.as_secs_f32());
-    println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes");
+    println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes, disk {disk} bytes");
     println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
-    println!("the impostor, in the join service's words:");
-    for line in wrapped(&reason, 110) {
-        println!("    {line}");
+    for (side, words) in [("what the impostor was told", &refusal.node), ("the join service's log", &refusal.service)] {
+        println!("{side}:");
+        for line in wrapped(words, 110) {
+            println!("    {line}");
+        }
     }
     Ok(())
-}
-
-/// The part of the decision's log line that names the reason.
-fn reason(line: &str) -> String {
-    line.split_once("detail=").map_or(line, |(_, detail)| detail).trim_matches('"').to_owned()
 }
 
 /// Lines of at most `width` characters, broken at spaces.
