@@ -175,7 +175,8 @@ mod tests {
                 ("attestation/quote-p256", Some(false)),
                 ("attestation/quote-rsa", Some(true)),
                 ("join-service/join", None),
-                ("disk/key-check", None)
+                ("disk/key-check", None),
+                ("measurements/image", None)
             ]
         );
     }
