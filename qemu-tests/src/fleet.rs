@@ -50,7 +50,7 @@ case $1 in
 start) echo "data $(sum)" >&2 ;;
 *)
     grep -q test.fail=1 /proc/cmdline && { echo "told to fail" >&2; exit 7; }
-    dd if=/dev/urandom of=$disk bs=1M count=2 2>/dev/null && sync
+    dd if=/dev/urandom of=$disk bs=1M count=2 conv=fsync 2>/dev/null
     echo "data $(sum)" >&2
     [ "$1" = init ] && echo "admin of the test cluster"
     ;;
@@ -150,11 +150,12 @@ impl Fleet {
             os = os.file(path, 0o755, program);
         }
         os.build(&run, "root.img")?;
-        let works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
+        let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
         let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=auto {step} {service}");
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words))?;
+        works.show = false;
         let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());
         let mut fleet = Self { run, programs, authority, works, image, join_port, site_words, pki, init_hash };
         fleet.release(&fleet.image.values)?;

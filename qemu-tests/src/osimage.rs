@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use latchkey_attestation::ReferenceValues;
+use latchkey_measurements::pe;
 use serde_json::{Value, json};
 
 use crate::bootimage::{HARDWARE, OS_RELEASE, machine_type, stub};
@@ -25,8 +26,6 @@ pub struct OsImage {
     pub uki: PathBuf,
     /// Its manifest's content (source: predicted).
     pub values: ReferenceValues,
-    /// Bytes of its initramfs.
-    pub initramfs: u64,
     /// A firmware's variables with its keys enrolled, if it is signed for Secure Boot.
     variables: Option<PathBuf>,
 }
@@ -35,6 +34,13 @@ impl OsImage {
     /// Booting from a disk that others may boot from, too: nobody can write to it.
     pub fn boot(&self) -> Boot {
         Boot::Disk(Disk::new(&self.disk, "os").read_only())
+    }
+
+    /// Bytes of its initramfs.
+    pub fn initramfs_size(&self) -> Result<usize, HarnessError> {
+        let image = std::fs::read(&self.uki).map_err(io_error("read", &self.uki))?;
+        let image = pe::Image::parse(&image).map_err(|error| HarnessError::Unusable(error.to_string()))?;
+        Ok(image.section(".initrd").map_or(0, <[u8]>::len))
     }
 
     /// Firmware for the machine `name` that starts nothing but what this image's keys have signed.
@@ -51,7 +57,8 @@ pub(crate) struct ImageWorks {
     cli: PathBuf,
     machines: Vec<String>,
     secure_boot: Option<Value>,
-    show: bool,
+    /// Whether what the commands say is shown.
+    pub(crate) show: bool,
     pub(crate) publisher: Publisher,
 }
 
@@ -98,21 +105,16 @@ impl ImageWorks {
         }
         let config = self.run.write(&format!("{name}.json"), config.to_string())?;
         let (config, out) = (config.display().to_string(), folder.display().to_string());
-        let built = called(&self.cli, &["image", "build", &config, "--out", &out, "--output", "json"], self.show)?;
-        let built: Value =
-            serde_json::from_str(&built).map_err(|error| HarnessError::Unusable(format!("image build: {error}")))?;
+        called(&self.cli, &["image", "build", &config, "--out", &out], self.show)?;
         let manifest = folder.join("reference.json");
         let values = std::fs::read(&manifest).map_err(io_error("read", &manifest))?;
         let values = ReferenceValues::from_json(&values)
             .map_err(|refusal| HarnessError::Unusable(format!("{}: {refusal}", manifest.display())))?;
         let file = |ending: &str| folder.join(format!("{MANIFEST}_{version}.{ending}"));
-        let parts = built["parts"].as_array().cloned().unwrap_or_default();
-        let initramfs = parts.iter().find(|part| part["what"] == "initramfs").and_then(|part| part["size"].as_u64());
         Ok(OsImage {
             disk: file("raw"),
             uki: file("efi"),
             values,
-            initramfs: initramfs.unwrap_or(0),
             variables: self.secure_boot.as_ref().map(|_| file("vars.fd")),
         })
     }
@@ -124,17 +126,18 @@ fn own_keys(run: &Run) -> Result<Value, HarnessError> {
     Ok(json!({"key": key, "certificate": certificate, "variables": variables()?}))
 }
 
-/// Runs the operator's command; its progress is shown, or else kept for the case that it fails.
-fn called(cli: &Path, arguments: &[&str], show: bool) -> Result<String, HarnessError> {
+/// Runs the operator's command; what it says is shown, or else kept for the case that it fails.
+fn called(cli: &Path, arguments: &[&str], show: bool) -> Result<(), HarnessError> {
     let mut command = Command::new(cli);
     command.args(arguments);
     if !show {
-        return crate::process::output(command.env("NO_COLOR", "1"));
+        return crate::process::output(command.env("NO_COLOR", "1")).map(drop);
     }
-    eprintln!("$ latchkey {}", arguments.iter().take(2).copied().collect::<Vec<_>>().join(" "));
-    let ran = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().map_err(io_error("run", cli))?;
-    if ran.status.success() {
-        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
-    }
-    Err(HarnessError::Command { command: format!("latchkey {}", arguments.join(" ")), output: String::new() })
+    eprintln!("$ latchkey {}", arguments.join(" "));
+    let ran = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
+    let ran = ran.map_err(io_error("run", cli))?;
+    eprintln!("{}", String::from_utf8_lossy(&ran.stdout).trim_end());
+    let failed =
+        || HarnessError::Command { command: format!("latchkey {}", arguments.join(" ")), output: String::new() };
+    ran.status.success().then_some(()).ok_or_else(failed)
 }

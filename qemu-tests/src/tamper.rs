@@ -50,8 +50,9 @@ impl TamperedDisk {
         };
         for (end, _) in name.match_indices('/') {
             let folder = format!("::{}", &name[..end]);
-            // What is there already is left as it is.
-            output(mtool("mmd")?.args(["-D", "s", &folder]))?;
+            if output(mtool("mdir")?.args(["-b", &folder])).is_err() {
+                output(mtool("mmd")?.arg(&folder))?;
+            }
         }
         output(mtool("mcopy")?.arg("-o").arg(&source).arg(format!("::{name}")))?;
         std::fs::remove_file(&source).map_err(io_error("remove", &source))

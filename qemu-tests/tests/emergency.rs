@@ -57,14 +57,15 @@ fn harass(vm: &mut Vm) {
 #[test]
 fn nothing_typed_or_pressed_has_an_effect_before_and_after_the_lock() {
     // The OS answers on the port where the agent was, so that there is something to wait for after the last key.
-    let then = "echo OS up; nc -l -p 9000 < /dev/null; echo OS still up";
+    let then = "nc -l -p 9000 < /dev/null &
+until netstat -ltn | grep -q :9000; do :; done; echo OS listens; wait; echo OS still up";
     let fleet = Fleet::with("harassed", "", then).unwrap();
     let mut node = fleet.machine("node-1").unwrap().start().unwrap();
     node.expect(WAITS, STEP).unwrap();
     harass(&mut node);
     fleet.init(&node).unwrap().success("init").unwrap();
     node.expect(MEMBER, STEP).unwrap();
-    node.expect("OS up", STEP).unwrap();
+    node.expect("OS listens", STEP).unwrap();
     harass(&mut node);
     std::net::TcpStream::connect(node.address(9000).unwrap()).unwrap();
     node.expect("OS still up", STEP).unwrap();

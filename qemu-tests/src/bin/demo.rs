@@ -129,7 +129,7 @@ fn close(
 ) -> Result<(), HarnessError> {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |about| about.len());
     let (agent, image, disk) = (size(&build::agent()?), size(&fleet.image().uki), size(&fleet.image().disk));
-    let initramfs = fleet.image().initramfs;
+    let initramfs = fleet.image().initramfs_size()?;
     if json {
         let boots: Vec<_> = boots
             .iter()
