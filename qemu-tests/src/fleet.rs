@@ -19,9 +19,7 @@ use crate::process::output;
 use crate::publisher::Publisher;
 use crate::rootfs::RootFs;
 use crate::run::Run;
-use crate::service::Service;
 use crate::swtpm::{Authority, TpmState};
-use crate::vm::Vm;
 use crate::{build, pki};
 
 /// A step of a boot, even on a machine that compiles at the same time.
@@ -66,17 +64,17 @@ pub struct Fleet {
     authority: Authority,
     works: ImageWorks,
     image: OsImage,
-    join_port: Port,
+    pub(crate) join_port: Port,
     site_words: String,
-    pki: pki::Pki,
+    pub(crate) pki: pki::Pki,
     init_hash: String,
 }
 
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) cli: PathBuf,
-    join: PathBuf,
-    keys: PathBuf,
+    pub(crate) join: PathBuf,
+    pub(crate) keys: PathBuf,
 }
 
 impl Programs {
@@ -94,15 +92,6 @@ pub fn prepare() -> Result<(), HarnessError> {
     Programs::build()?;
     build::agent()?;
     crate::kernel::Kernel::provision().map(drop)
-}
-
-/// The services of a cluster. Dropping them kills them.
-#[derive(Debug)]
-pub struct Services {
-    /// Derives keys.
-    pub keys: Service,
-    /// Issues tickets.
-    pub join: Service,
 }
 
 /// What is particular about a site.
@@ -251,67 +240,4 @@ impl Fleet {
     pub fn tpm(&self, name: &str) -> Result<TpmState, HarnessError> {
         self.authority.tpm(name)
     }
-
-    /// Makes a machine the first of a cluster, and starts the services.
-    pub fn found_cluster(&self, first: Machine) -> Result<(Services, Vm), HarnessError> {
-        let first = first.start()?;
-        first.expect(WAITS, STEP)?;
-        self.init(&first)?.success("init")?;
-        first.expect(MEMBER, STEP)?;
-        Ok((self.services()?, first))
-    }
-
-    /// Starts key service and join service for the cluster folder.
-    pub fn services(&self) -> Result<Services, HarnessError> {
-        let keys = self.key_service()?;
-        let join = self.join_service(&keys)?;
-        Ok(Services { keys, join })
-    }
-
-    /// Starts the key service.
-    pub fn key_service(&self) -> Result<Service, HarnessError> {
-        let config = json!({
-            "schema": 1,
-            "listen": "127.0.0.1:0",
-            "admin_listen": "127.0.0.1:0",
-            "master_secret": self.path("master.json"),
-            "tls": {
-                "certificate": self.pki.key_service.certificate,
-                "private_key": self.pki.key_service.key,
-                "client_ca": self.pki.authority,
-            },
-            "callers": [{"name": pki::JOIN_SERVICE, "key_classes": ["state-disk", "measurement-secret"]}],
-        });
-        let path = self.run.write("key-service.json", config.to_string())?;
-        let arguments = ["--config", &path.display().to_string()];
-        Service::start(&self.run, "key-service", &self.programs.keys, &arguments, "READY")
-    }
-
-    /// Starts the join service, which asks this key service.
-    pub fn join_service(&self, keys: &Service) -> Result<Service, HarnessError> {
-        let config = json!({
-            "schema": 1,
-            "listen": format!("127.0.0.1:{}", self.join_port.number()),
-            "admin_listen": "127.0.0.1:0",
-            "identity_key": self.path("join-service.key"),
-            "cluster_folder": self.path("cluster"),
-            "key_service": {
-                "address": listen_address(keys)?,
-                "server_name": pki::KEY_SERVICE,
-                "certificate": self.pki.join_service.certificate,
-                "private_key": self.pki.join_service.key,
-                "ca": self.pki.authority,
-            },
-        });
-        let path = self.run.write("join-service.json", config.to_string())?;
-        let arguments = ["--config", &path.display().to_string()];
-        Service::start(&self.run, "join-service", &self.programs.join, &arguments, "READY")
-    }
-}
-
-/// What a service says it listens on: `READY listen=ADDRESS admin=ADDRESS`.
-pub fn listen_address(service: &Service) -> Result<String, HarnessError> {
-    let line = service.console().value("READY listen=");
-    let address = line.as_deref().and_then(|line| line.split(' ').next()).map(str::to_owned);
-    address.ok_or_else(|| HarnessError::Unusable("a service does not say where it listens".into()))
 }

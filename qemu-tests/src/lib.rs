@@ -13,6 +13,7 @@
 //! * [`machine::Machine`] and its [`hardware`]: what stays without power
 //! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
 //! * [`service::Service`]: services as processes
+//! * [`fleet::Fleet`]: a whole site; its [`cluster`], what its [`operator`] does, its [`osimage`]s and their [`publisher`]
 //! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
 //! * [`doctor`]: what this machine lacks
 
@@ -20,6 +21,7 @@ pub mod accel;
 pub mod board;
 pub mod bootimage;
 pub mod build;
+pub mod cluster;
 pub mod console;
 pub mod doctor;
 pub mod error;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use latchkey_qemu_tests::bootimage;
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, Services, WAITS};
+use latchkey_qemu_tests::cluster::Services;
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, WAITS};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::probe;

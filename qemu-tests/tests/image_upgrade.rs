@@ -3,7 +3,8 @@
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_attestation::reference::Revocation;
-use latchkey_qemu_tests::fleet::{Fleet, MANIFEST, MEMBER, STEP, Services, VERSION};
+use latchkey_qemu_tests::cluster::Services;
+use latchkey_qemu_tests::fleet::{Fleet, MANIFEST, MEMBER, STEP, VERSION};
 use latchkey_qemu_tests::publisher::{Publisher, replace, signature};
 use latchkey_qemu_tests::vm::Vm;
 

@@ -3,7 +3,8 @@
 
 use latchkey_agent::life::replay;
 use latchkey_qemu_tests::build;
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, Services, VERSION, WAITS};
+use latchkey_qemu_tests::cluster::Services;
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
 use latchkey_qemu_tests::operator::Outcome;
 use latchkey_qemu_tests::vm::Vm;
 

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use latchkey_measurements::predict::{MachineType, Uki};
 use latchkey_qemu_tests::bootimage;
-use latchkey_qemu_tests::fleet::{Fleet, STEP, Services};
+use latchkey_qemu_tests::cluster::Services;
+use latchkey_qemu_tests::fleet::{Fleet, STEP};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, with_section};
 use latchkey_qemu_tests::vm::Vm;
