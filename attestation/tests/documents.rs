@@ -29,7 +29,7 @@ const CRATES: [(&str, &str); 16] = [
 ];
 
 /// Where codes are written, as `=> "code"`, `=> ("code", …)` or `= "code"`.
-const CODES: [&str; 18] = [
+const CODES: [&str; 20] = [
     "agent/src/platform/config/fault.rs",
     "agent/src/platform/devices/fault.rs",
     "agent/src/platform/handover.rs",
@@ -37,6 +37,7 @@ const CODES: [&str; 18] = [
     "agent/src/platform/modules.rs",
     "agent/src/platform/mounts.rs",
     "agent/src/platform/net/fault.rs",
+    "agent/src/platform/root/fault.rs",
     "channel/src/error/mod.rs",
     "channel/src/error/reason.rs",
     "channel/src/error/refused.rs",
@@ -45,6 +46,7 @@ const CODES: [&str; 18] = [
     "disk/src/luks2/refusal.rs",
     "disk/src/luks2/unlocked.rs",
     "disk/src/probe.rs",
+    "disk/src/superblock.rs",
     "services/join-service/src/decision/refusal.rs",
     "services/key-service/src/decision.rs",
     "tpm/src/device/error.rs",
