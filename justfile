@@ -42,6 +42,10 @@ e2e-boot:
 e2e-image:
     cargo test --package latchkey-qemu-tests --test predicted --test measured_image --test image_upgrade --test tampered_image --test emergency
 
+# The same with another Debian suite's kernel, boot stub and firmware, fetched once: `just e2e-suite trixie`
+e2e-suite suite:
+    eval "$(qemu-tests/suites/fetch {{ suite }})" && cargo test --package latchkey-qemu-tests --test prediction --test predicted --test measured_image --test life
+
 # Power-on to the ticket, beside the same kernel and firmware with a process 1 that does nothing
 bench-boot:
     cargo bench --package latchkey-qemu-tests --bench boot

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_image::{Built, Image, Source, Uki};
 use latchkey_initramfs::{DEBIAN_CLOUD, Initramfs, ModuleTree, Wanted};
+use latchkey_measurements::pe;
+use latchkey_measurements::predict::{MachineType, StubVersion};
 
 use crate::error::{HarnessError, io_error};
 use crate::kernel::Kernel;
@@ -136,9 +138,14 @@ impl BootImage {
 }
 
 /// What predictions call a machine that boots a disk with this firmware, Secure Boot off. `-kernel` behind it: handed over
-/// by QEMU. `LATCHKEY_MACHINE` names another, for another `LATCHKEY_FIRMWARE`.
-pub fn machine_type() -> String {
-    std::env::var("LATCHKEY_MACHINE").unwrap_or_else(|_| "debian-12-ovmf".into())
+/// by QEMU. Firmware and boot stub are taken to be of one suite.
+pub fn machine_type() -> Result<String, HarnessError> {
+    let path = stub()?;
+    let bytes = std::fs::read(&path).map_err(io_error("read", &path))?;
+    let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", path.display()));
+    let image = pe::Image::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
+    let version = StubVersion::of(&image).map_err(|error| unusable(error.to_string()))?;
+    Ok(MachineType::of_suite(version).to_owned())
 }
 
 /// Where the boot stub is.

@@ -71,7 +71,7 @@ impl ImageWorks {
         show: bool,
     ) -> Result<Self, HarnessError> {
         let secure_boot = secure_boot.then(|| own_keys(run)).transpose()?;
-        let default = if secure_boot.is_some() { Vec::new() } else { vec![machine_type()] };
+        let default = if secure_boot.is_some() { Vec::new() } else { vec![machine_type()?] };
         let machines = if machines.is_empty() { default } else { machines };
         let key = run.file("release.key");
         let (run, cli) = (run.clone(), cli.to_path_buf());

@@ -85,7 +85,7 @@ fn with_options(fleet: &Fleet, name: &str, options: &str) -> Machine {
 
 #[test]
 fn words_for_a_shell_from_the_boot_loader_or_in_the_image_open_none_and_the_node_is_refused() {
-    let kind = bootimage::machine_type();
+    let kind = bootimage::machine_type().unwrap();
     let machines = vec![kind.clone(), format!("{kind}-kernel")];
     let fleet = Fleet::planned("words", Plan { machines, ..Plan::default() }).unwrap();
     let (services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();

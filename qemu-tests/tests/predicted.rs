@@ -68,7 +68,7 @@ fn predicted_registers_are_reported_whatever_the_tpm_interface_memory_and_disk()
     let run = Run::new("predicted").unwrap();
     let authority = Authority::new(&run).unwrap();
     let image = disk(&run);
-    let from_disk = predict(&image.uki, &bootimage::machine_type());
+    let from_disk = predict(&image.uki, &bootimage::machine_type().unwrap());
     for kind in [
         kind("crb-256-virtio", Crb, 256, Virtio),
         kind("tis-512-nvme", Tis, 512, Nvme),
@@ -99,7 +99,7 @@ fn predicted_registers_are_reported_under_secure_boot_and_an_unsigned_image_does
     let kind = kind("not-enrolled", Crb, 1024, Virtio);
     let variables = hardware::variables().unwrap();
     let firmware = Firmware::secure_flash(&run, kind.name, &variables).unwrap();
-    let off = predict(&signed, &bootimage::machine_type());
+    let off = predict(&signed, &bootimage::machine_type().unwrap());
     assert_ne!(off.pcr(7), prediction.pcr(7));
     reported_as_predicted(kind.machine(&run, firmware, disk.path()), kind.name, &authority, &off);
 

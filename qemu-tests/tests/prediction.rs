@@ -37,7 +37,7 @@ fn log(vm: &Vm) -> Vec<u8> {
 
 fn predict(image: &Path) -> Prediction {
     let bytes = std::fs::read(image).unwrap();
-    let machine = MachineType::builtin(&format!("{}-kernel", machine_type())).unwrap();
+    let machine = MachineType::builtin(&format!("{}-kernel", machine_type().unwrap())).unwrap();
     Uki::measure(&bytes).unwrap().predict(&machine.load(Path::new("/")).unwrap()).unwrap()
 }
 

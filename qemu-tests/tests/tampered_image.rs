@@ -75,7 +75,7 @@ impl Site {
 
     /// The same for a disk with this unified kernel image; it measures what is predicted of it, too.
     fn image_refused(&self, attack: &str, image: &[u8], registers: &str) {
-        let kind = MachineType::builtin(&bootimage::machine_type()).unwrap().load(Path::new("/")).unwrap();
+        let kind = MachineType::builtin(&bootimage::machine_type().unwrap()).unwrap().load(Path::new("/")).unwrap();
         let measured = Uki::measure(image).unwrap().predict(&kind).unwrap().pcr(4).unwrap();
         let disk = self.disk(attack);
         disk.write(LOADER, image).unwrap();

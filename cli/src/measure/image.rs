@@ -124,10 +124,7 @@ fn load(machine: &MachineType, folder: &Path) -> Result<Machine, Failure> {
 
 /// The firmware of the suite that the boot stub is of, from a disk, without Secure Boot.
 fn usual(stub: StubVersion) -> Result<Machine, Failure> {
-    machine(match stub {
-        StubVersion::V252 => "debian-12-ovmf",
-        StubVersion::V257 => "debian-13-ovmf",
-    })
+    machine(MachineType::of_suite(stub))
 }
 
 /// Says which other programs lie on the boot partition; all other files in JSON.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::variables::{MAX_STORE, VariableStore};
-use super::{PredictError, SignatureDatabases};
+use super::{PredictError, SignatureDatabases, StubVersion};
 
 /// A type of machine, as a file or another configuration names it. Closed JSON:
 ///
@@ -136,6 +136,15 @@ impl MachineType {
     /// test keys that the package brings, whichever is installed.
     pub const BUILTIN: [&str; 5] =
         ["debian-12-ovmf", "debian-12-ovmf-kernel", "debian-13-ovmf", "debian-13-ovmf-kernel", "debian-ovmf-snakeoil"];
+
+    /// The name among [`Self::BUILTIN`] of the firmware that comes with a boot stub: that of the same suite, with a disk,
+    /// Secure Boot off.
+    pub const fn of_suite(stub: StubVersion) -> &'static str {
+        match stub {
+            StubVersion::V252 => "debian-12-ovmf",
+            StubVersion::V257 => "debian-13-ovmf",
+        }
+    }
 
     /// The machine, with the file of variables read. A relative path begins at `folder`.
     ///
