@@ -4,15 +4,16 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_folder::{
     ClusterFile, DiskState, Enrolment, Folder, FolderError, Malformed, NodeName, NodeRecord, Outcome, Reported, Role,
+    signature_of,
 };
 use latchkey_keys::Uuid;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::trust::{Found, Trust, now, signature_path};
+use crate::trust::{self, Found, Trust, now};
 
 /// As large as the reader of policies takes.
 const MAX_POLICY: usize = 1024 * 1024;
@@ -125,12 +126,8 @@ impl Place {
         for Found { name, manifest, signature } in &trust.manifests {
             let path = self.0.references_path().join(format!("{name}.json"));
             if !path.exists() && !self.path("reference.json").exists() {
-                files::make_folder(&self.0.references_path())?;
-                // The signature first: a manifest is never there without it.
-                if let Some(signature) = signature {
-                    files::replace(&signature_path(&path), signature, Readers::Anyone)?;
-                }
-                files::replace(&path, manifest, Readers::Anyone)?;
+                self.0.make_references().map_err(unusable)?;
+                write_manifest(&path, manifest, signature.as_deref())?;
             }
         }
         let policy = self.path("policy.json");
@@ -143,6 +140,25 @@ impl Place {
             return Ok(());
         }
         self.0.write_enrolment(&Enrolment::workers_and([])).map_err(unusable)
+    }
+
+    /// Puts an edition of a manifest in force, in the place of the one before, if the folder's policy takes it.
+    pub(crate) fn install(&self, path: &Path) -> Result<(AuthenticManifest, PathBuf), Failure> {
+        let policy = self.0.policy().map_err(unusable)?;
+        let (manifest, signature) = Trust::manifest_file(path)?;
+        let edition = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
+        let name = edition.values().name().clone();
+        let mut place = self.0.references_path().join(format!("{name}.json"));
+        let mut all = vec![edition.clone()];
+        for (path, found) in self.0.manifests(&policy).map_err(unusable)? {
+            if *found.values().name() == name { place = path } else { all.push(found) }
+        }
+        let references = trust::fitting(&policy, all)?;
+        self.0.check_editions(&references).map_err(unusable)?;
+        self.0.make_references().map_err(unusable)?;
+        write_manifest(&place, &manifest, signature.as_deref())?;
+        self.0.remember(&references, now()).map_err(unusable)?;
+        Ok((edition, place))
     }
 
     /// The cluster exists from here on: its first node is locked on it.
@@ -179,6 +195,14 @@ impl Place {
         let retired = earlier.map(|record| record.uuids().collect()).unwrap_or_default();
         Ok(NodeRecord { retired, ..fresh })
     }
+}
+
+/// The signature goes first: whoever follows the folder never finds a manifest without it.
+fn write_manifest(path: &Path, manifest: &[u8], signature: Option<&[u8]>) -> Result<(), Failure> {
+    if let Some(signature) = signature {
+        files::replace(&signature_of(path), signature, Readers::Anyone)?;
+    }
+    files::replace(path, manifest, Readers::Anyone)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
+use latchkey_cluster_folder::signature_of;
 
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -67,14 +68,18 @@ impl Trust {
         Self { policy, references, policy_file, manifests: Vec::new(), remembers: true }
     }
 
+    /// A manifest's file, and its signature's if there is one.
+    pub(crate) fn manifest_file(path: &Path) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
+        Ok((files::read(path, MAX_FILE)?, read_signature(&signature_of(path))?))
+    }
+
     pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
         let (policy_file, policy) = load_policy(policy_path)?;
         let mut manifests = Vec::new();
         let mut parsed = Vec::new();
         for path in references {
-            let (manifest, signature) = (files::read(path, MAX_FILE)?, read_signature(&signature_path(path))?);
-            let authentic = ManifestFile::new(manifest.clone(), signature.clone()).under(&policy);
-            let authentic = authentic.map_err(|refusal| unusable(path, &refusal))?;
+            let (manifest, signature) = Self::manifest_file(path)?;
+            let authentic = authentic(path, &policy, manifest.clone(), signature.clone())?;
             manifests.push(Found { name: authentic.values().name().to_string(), manifest, signature });
             parsed.push(authentic);
         }
@@ -83,19 +88,25 @@ impl Trust {
     }
 }
 
-/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
-pub(crate) fn signature_path(manifest: &Path) -> PathBuf {
-    let mut name = manifest.as_os_str().to_owned();
-    name.push(".minisig");
-    name.into()
-}
-
 /// The signature's file, `None` when there is none.
 pub(crate) fn read_signature(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
-    if path.exists() { files::read(path, Signature::MAX).map(Some) } else { Ok(None) }
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        _ => files::read(path, Signature::MAX).map(Some),
+    }
 }
 
-fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, Failure> {
+/// The manifest, if somebody signed it whom the policy names.
+pub(crate) fn authentic(
+    path: &Path,
+    policy: &Policy,
+    manifest: Vec<u8>,
+    signature: Option<Vec<u8>>,
+) -> Result<AuthenticManifest, Failure> {
+    ManifestFile::new(manifest, signature).under(policy).map_err(|refusal| unusable(path, &refusal))
+}
+
+pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, Failure> {
     References::new(policy, values)
         .map(Arc::new)
         .map_err(|refusal| Failure::refused(Exit::Usage, "policy and reference values do not fit together", &refusal))

@@ -157,6 +157,20 @@ fn an_upgrade_is_published_and_the_old_version_revoked_with_one_command_each() {
 }
 
 #[test]
+fn what_is_added_keeps_its_revocations_and_ends_only_older_versions_of_its_own() {
+    let (operator, node) = published();
+    operator.record_version(&node, "0.9.0", "older.json");
+    let revoke = ["reference", "revoke", "older.json", "demo", "0.9.0", "--why", "a hole", "--out", "bad.json"];
+    operator.run(&revoke).succeeded();
+    let add = ["reference", "add", "edge.json", "bad.json", "--out", "next.json"];
+    let nothing_older = operator.run(&[&add[..], &["--old-until", "14d"]].concat()).failed(2);
+    assert!(nothing_older.err.contains("no image of BASE is older"), "{}", nothing_older.err);
+    operator.run(&add).succeeded();
+    let next: Value = serde_json::from_slice(&std::fs::read(operator.path("next.json")).unwrap()).unwrap();
+    assert_eq!((&next["revoked"][0]["version"], &next["revoked"][0]["why"]), (&json!("0.9.0"), &json!("a hole")));
+}
+
+#[test]
 fn an_edition_that_makes_no_sense_is_not_written() {
     let (operator, _) = published();
     let revoke = |name: &str, version: &str| {
@@ -194,9 +208,13 @@ fn a_cluster_s_folder_remembers_editions_and_commands_without_one_say_that_they_
     assert_eq!(check(&[&files[..], &["--cluster", "plant"]].concat()).succeeded().json()["rollback"], "refused");
     assert_eq!(check(&["--cluster", "plant"]).succeeded().json()["rollback"], "refused");
     // The folder takes up the next edition, and then nothing older: not from its own files, and not from elsewhere.
-    for (from, to) in [("edge-2.json", "demo.json"), ("edge-2.json.minisig", "demo.json.minisig")] {
-        std::fs::copy(operator.path(from), operator.path("plant/references").join(to)).unwrap();
-    }
+    let install = |file: &str| operator.run(&["reference", "install", file, "--cluster", "plant", "--output", "json"]);
+    let installed = install("edge-2.json").succeeded().json();
+    assert_eq!(installed["file"], "plant/references/demo.json", "{installed}");
+    assert_eq!(code(check(&["--cluster", "plant"]), 3), "image-revoked");
+    assert_eq!(code(install("demo.json"), 2), "reference-rolled-back");
+    std::fs::remove_file(operator.path("edge-2.json.minisig")).unwrap();
+    assert_eq!(code(install("edge-2.json"), 2), "reference-signature-missing");
     assert_eq!(code(check(&["--cluster", "plant"]), 3), "image-revoked");
     assert_eq!(code(check(&[&files[..], &["--cluster", "plant"]].concat()), 2), "reference-rolled-back");
     for file in ["demo.json", "demo.json.minisig"] {

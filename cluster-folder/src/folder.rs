@@ -66,14 +66,26 @@ impl Folder {
     /// # Errors
     /// [`FolderError::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, FolderError> {
-        let path = path.into();
-        let nodes = path.join(NODES);
-        match fs::create_dir(&nodes) {
-            Ok(()) => give_to_owner_of(&path, &nodes),
+        let folder = Self(path.into());
+        folder.make(&folder.nodes_path())?;
+        Ok(folder)
+    }
+
+    /// Makes the directory of the additional manifests, if it is missing.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`].
+    pub fn make_references(&self) -> Result<(), FolderError> {
+        self.make(&self.references_path())
+    }
+
+    fn make(&self, directory: &Path) -> Result<(), FolderError> {
+        match fs::create_dir(directory) {
+            Ok(()) => give_to_owner_of(&self.0, directory),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(FolderError::io("make", &nodes)(error)),
+            Err(error) => return Err(FolderError::io("make", directory)(error)),
         }
-        Ok(Self(path))
+        Ok(())
     }
 
     /// Where it is.
@@ -210,9 +222,9 @@ impl Folder {
 }
 
 /// See [`Writer`]: the command line may have made the directory for the service.
-fn give_to_owner_of(folder: &Path, nodes: &Path) {
-    if let Ok(nodes) = fs::File::open(nodes) {
-        writer::give_to_owner_of(folder, &nodes);
+fn give_to_owner_of(folder: &Path, directory: &Path) {
+    if let Ok(directory) = fs::File::open(directory) {
+        writer::give_to_owner_of(folder, &directory);
     }
 }
 

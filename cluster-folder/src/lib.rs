@@ -33,4 +33,5 @@ pub use error::{FolderError, Malformed};
 pub use folder::{Folder, MAX_PAYLOAD, Part};
 pub use name::{BadName, NodeName};
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, NodeRecord, Outcome, Reported, Role};
+pub use trust::signature_of;
 pub use writer::Writer;

@@ -5,7 +5,7 @@ use crate::editions::Editions;
 use crate::error::{FolderError, Malformed};
 use crate::folder::{EDITIONS, Folder, MAX_CONFIG, POLICY, REFERENCE, optional};
 use latchkey_attestation::reference::Signature;
-use latchkey_attestation::{ManifestFile, Policy, ReferenceValues, References, Refusal};
+use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,16 @@ impl Folder {
     /// # Errors
     /// [`FolderError`].
     pub fn references(&self, policy: &Policy) -> Result<References, FolderError> {
+        let found = self.manifests(policy)?.into_iter().map(|(_, manifest)| manifest).collect();
+        let fault = |refusal: Refusal| FolderError::malformed(&self.path().join(POLICY))(refusal.into());
+        References::new(policy, found).map_err(fault)
+    }
+
+    /// The same manifests with their files, before they are held against the policy together.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn manifests(&self, policy: &Policy) -> Result<Vec<(PathBuf, AuthenticManifest)>, FolderError> {
         let editions = self.editions()?;
         let mut found = Vec::new();
         for path in self.manifest_paths()? {
@@ -42,10 +52,10 @@ impl Folder {
                 editions.check_follows(&manifest)?;
                 Ok(manifest)
             });
-            found.push(manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?);
+            let manifest = manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?;
+            found.push((path, manifest));
         }
-        let fault = |refusal: Refusal| FolderError::malformed(&self.path().join(POLICY))(refusal.into());
-        References::new(policy, found).map_err(fault)
+        Ok(found)
     }
 
     /// Remembers these editions, wherever they come from, so that no older one is accepted later; durable when this returns.
@@ -136,7 +146,7 @@ impl Folder {
 }
 
 /// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
-pub(crate) fn signature_of(manifest: &Path) -> PathBuf {
+pub fn signature_of(manifest: &Path) -> PathBuf {
     let mut name = manifest.as_os_str().to_owned();
     name.push(".minisig");
     name.into()

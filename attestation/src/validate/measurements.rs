@@ -31,7 +31,7 @@ pub(crate) fn match_image(
                 closest = Some(Candidate::closer(closest, candidate));
                 continue;
             }
-            match candidate.check_admissible(rule, now) {
+            match rule.admits(candidate.manifest, candidate.image, now) {
                 Ok(()) => admitted = admitted.or(Some(candidate)),
                 // The same measurements under another name or version are no way around a revocation.
                 Err(refusal) if refusal.code() == ReasonCode::ImageRevoked => return Err(refusal),
@@ -107,26 +107,6 @@ impl<'a> Candidate<'a> {
         format!("{}/{} on {}", self.manifest.name(), self.image.label(), self.machine.name())
     }
 
-    fn check_admissible(&self, rule: &ReferenceRule, now: u64) -> Result<(), Refusal> {
-        let image = self.image;
-        let refuse = |code, detail: String| Err(Refusal::new(code, format!("image {}: {detail}", image.label())));
-        if let Some(revoked) = self.manifest.revocation(image.name(), image.version()) {
-            let (manifest, serial) = (self.manifest.name(), self.manifest.serial());
-            let detail = format!("revoked by manifest {manifest}, serial {serial}: {}", revoked.why);
-            return refuse(ReasonCode::ImageRevoked, detail);
-        }
-        if image.version() < rule.minimum_version {
-            return refuse(ReasonCode::ImageVersionTooOld, format!("the policy's minimum is {}", rule.minimum_version));
-        }
-        if let Some(from) = image.not_before().filter(|&from| now < from) {
-            return refuse(ReasonCode::ImageNotYetValid, format!("valid from {from}, now is {now}"));
-        }
-        if let Some(until) = image.not_after().filter(|&until| now > until) {
-            return refuse(ReasonCode::ImageExpired, format!("valid until {until}, now is {now}"));
-        }
-        Ok(())
-    }
-
     fn comparison(&self, rule: &ReferenceRule, pcrs: &PcrValues, now: u64) -> Comparison {
         let differing = self.differing.iter().map(|pcr| DifferingPcr {
             pcr,
@@ -137,7 +117,7 @@ impl<'a> Candidate<'a> {
         Comparison {
             image: self.image(),
             differing: differing.collect(),
-            forbidden: self.check_admissible(rule, now).err(),
+            forbidden: rule.admits(self.manifest, self.image, now).err(),
         }
     }
 
@@ -159,6 +139,32 @@ impl<'a> Candidate<'a> {
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
         Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image() }
+    }
+}
+
+impl ReferenceRule {
+    /// Whether an image of a manifest under this rule may run `now` (seconds since the Unix epoch), as far as its name and
+    /// version tell: an image with the same measurements as a revoked one is refused when it is met.
+    ///
+    /// # Errors
+    /// `image-revoked`, `image-version-too-old`, `image-not-yet-valid`, `image-expired`.
+    pub fn admits(&self, manifest: &ReferenceValues, image: &Image, now: u64) -> Result<(), Refusal> {
+        let refuse = |code, detail: String| Err(Refusal::new(code, format!("image {}: {detail}", image.label())));
+        if let Some(revoked) = manifest.revocation(image.name(), image.version()) {
+            let (name, serial) = (manifest.name(), manifest.serial());
+            let detail = format!("revoked by manifest {name}, serial {serial}: {}", revoked.why);
+            return refuse(ReasonCode::ImageRevoked, detail);
+        }
+        if image.version() < self.minimum_version {
+            return refuse(ReasonCode::ImageVersionTooOld, format!("the policy's minimum is {}", self.minimum_version));
+        }
+        if let Some(from) = image.not_before().filter(|&from| now < from) {
+            return refuse(ReasonCode::ImageNotYetValid, format!("valid from {from}, now is {now}"));
+        }
+        if let Some(until) = image.not_after().filter(|&until| now > until) {
+            return refuse(ReasonCode::ImageExpired, format!("valid until {until}, now is {now}"));
+        }
+        Ok(())
     }
 }
 

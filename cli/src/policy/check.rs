@@ -5,7 +5,7 @@ use std::path::Path;
 use latchkey_attestation::policy::{ReferenceRule, Signers};
 use latchkey_attestation::reference::{Image, Machine, Rule, SignerKey};
 use latchkey_attestation::validate::Comparison;
-use latchkey_attestation::{AuthenticManifest, Digest, LockExpectation, Policy, RecordedEvidence, Refusal};
+use latchkey_attestation::{AuthenticManifest, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -154,17 +154,14 @@ fn plural(count: usize, one: &str, many: &str) -> String {
 }
 
 fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image) -> String {
-    let now = now();
-    if let Some(revoked) = manifest.values().revocation(image.name(), image.version()) {
-        format!("no: revoked: {}", revoked.why)
-    } else if image.version() < rule.minimum_version {
-        "no: too old".to_owned()
-    } else if image.not_before().is_some_and(|from| now < from) {
-        "not yet".to_owned()
-    } else if image.not_after().is_some_and(|until| now > until) {
-        "no: expired".to_owned()
-    } else {
-        "yes".to_owned()
+    let revoked = manifest.values().revocation(image.name(), image.version());
+    match rule.admits(manifest.values(), image, now()).map_err(|refusal| refusal.code()) {
+        Ok(()) => "yes".to_owned(),
+        Err(ReasonCode::ImageRevoked) => format!("no: revoked: {}", revoked.map_or("", |revoked| &revoked.why)),
+        Err(ReasonCode::ImageVersionTooOld) => "no: too old".to_owned(),
+        Err(ReasonCode::ImageNotYetValid) => "not yet".to_owned(),
+        Err(ReasonCode::ImageExpired) => "no: expired".to_owned(),
+        Err(code) => format!("no: {code}"),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use latchkey_attestation::reference::{Artefact, Image, Machine, Reference, Rule, Signature, instant};
 use latchkey_attestation::{ManifestFile, ReferenceValues};
+use latchkey_cluster_folder::signature_of;
 use serde_json::json;
 
 use super::authority_in_words;
@@ -12,14 +13,14 @@ use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
 use crate::policy::signer_key;
 use crate::spec::Arguments;
-use crate::trust::{read_signature, signature_path};
+use crate::trust::read_signature;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
     let signers = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
     let signature = match arguments.path("signature") {
         Some(path) => Some(files::read(path, Signature::MAX)?),
-        None => read_signature(&signature_path(path))?,
+        None => read_signature(&signature_of(path))?,
     };
     let file = ManifestFile::new(files::read(path, ReferenceValues::MAX_JSON)?, signature);
     let checked = file.signed_by_one_of(&signers);

@@ -20,9 +20,17 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let until = instant(arguments, "not-after")?;
     let old_until = instant(arguments, "old-until")?;
     let added = |image: &Image| image.clone().valid_between(from.or(image.not_before()), until.or(image.not_after()));
-    let oldest_new = new.images().iter().map(Image::version).min();
-    let next = base.edited(serial(&base, arguments)?, |images, _| {
-        for image in images.iter_mut().filter(|image| Some(image.version()) < oldest_new) {
+    // Older than every version of the same image that comes in.
+    let is_older = |image: &Image| {
+        let mut versions = new.images().iter().filter(|new| new.name() == image.name()).map(Image::version).peekable();
+        versions.peek().is_some() && versions.all(|version| image.version() < version)
+    };
+    if old_until.is_some() && !base.images().iter().any(is_older) {
+        let failure = Failure::usage("--old-until: no image of BASE is older than those of NEW");
+        return Err(failure.fix("leave it out, or revoke the version that must end"));
+    }
+    let next = base.edited(serial(&base, arguments)?, |images, revoked| {
+        for image in images.iter_mut().filter(|image| is_older(image)) {
             // An end that is nearer already stays.
             let end = match (image.not_after(), old_until) {
                 (Some(a), Some(b)) => Some(a.min(b)),
@@ -31,6 +39,9 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
             *image = image.clone().valid_between(image.not_before(), end);
         }
         images.extend(new.images().iter().map(added));
+        // What NEW revokes stays revoked.
+        let known = |one: &&Revocation| base.revocation(&one.name, one.version).is_some();
+        revoked.extend(new.revoked().iter().filter(|one| !known(one)).cloned());
     });
     finish(&next.map_err(unfit)?, arguments, output)
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
+use latchkey_cluster_folder::signature_of;
 use latchkey_keys::{SecretVec, read_private_file};
 use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, public_key_file};
 use serde_json::json;
@@ -12,7 +13,6 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
-use crate::trust::signature_path;
 
 /// minisign's `PASSWORDMAXBYTES`.
 const MAX_PASSWORD: usize = 1024;
@@ -54,7 +54,7 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure
     let key = load(arguments)?;
     let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
     let signature = key.sign(&file, &comment).map_err(|error| Failure::local("signing-failed", error.to_string()))?;
-    let beside = signature_path(path);
+    let beside = signature_of(path);
     files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
     let shown = beside.display().to_string();
     let json = json!({

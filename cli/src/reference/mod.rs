@@ -2,22 +2,24 @@
 
 mod check;
 mod edit;
+mod install;
 mod key;
 
 use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_attestation::reference::Authority;
+use latchkey_cluster_folder::signature_of;
 use latchkey_measurements::signing::SignedManifest;
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
-use crate::trust::signature_path;
 
 pub(crate) use check::{run as check, window};
 pub(crate) use edit::{add, revoke};
+pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};
 
 /// Reads a manifest that its own publisher works on; who signed it does not matter here.
@@ -43,7 +45,7 @@ fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> 
         let signed = key.sign_manifest(values);
         let SignedManifest { manifest, signature } =
             signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
-        let beside = signature_path(out);
+        let beside = signature_of(out);
         files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
         files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;
         output.say(Tone::Good, "signed", &format!("by key {} in {}", key.public().id(), beside.display()));

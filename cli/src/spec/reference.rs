@@ -117,6 +117,16 @@ pub(super) const REVOKE: Command = Command {
     run: reference::revoke,
 };
 
+pub(super) const INSTALL: Command = Command {
+    path: &["reference", "install"],
+    operands: &[MANIFEST],
+    flags: &[Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's folder" }],
+    summary: "puts an edition of a manifest in force in a cluster",
+    about: "Verifies it under the folder's policy, holds it against the editions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.",
+    examples: &["latchkey reference install edge-2.json --cluster ./plant"],
+    run: reference::install,
+};
+
 /// A key that may sign manifests, in a policy.
 pub(super) const SIGNER: Flag = Flag {
     long: "signer",

@@ -175,6 +175,7 @@ pub(super) const COMMANDS: &[Command] = &[
     reference::CHECK,
     reference::ADD,
     reference::REVOKE,
+    reference::INSTALL,
     Command {
         path: &["init"],
         operands: &[NODE],

@@ -158,8 +158,12 @@ impl Current {
                 tracing::info!(part = name, "Configuration reloaded");
             }
             Err(error) => {
-                tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
-                followed.stale.insert(name, error.to_string());
+                // The next look tries again: what failed may be mended without a change of these files.
+                followed.fingerprints.remove(name);
+                let why = error.to_string();
+                if followed.stale.insert(name, why.clone()).as_ref() != Some(&why) {
+                    tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
+                }
             }
         }
     }
