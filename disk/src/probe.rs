@@ -1,4 +1,4 @@
-//! Looks at a device once and says what it is. Nothing that could be somebody's data is ever called fresh.
+//! Looks at a device once and says what it is. Nothing with a byte of somebody's in its first or last MiB is called fresh.
 
 use crate::block::BlockDevice;
 use crate::bytes::{is_zero, window};

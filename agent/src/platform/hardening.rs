@@ -1,7 +1,7 @@
 //! What the kernel must not do from the first moment on, whoever sits at the console.
 //!
 //! Set as the very first thing after `/proc` is there, before anything is read from anywhere. The operating system
-//! inherits these and may set its own; what it sets is in its measured root.
+//! inherits these and may set its own, what it sets is in its measured root; but kexec stays closed until the next boot.
 
 use std::fmt;
 use std::fs::OpenOptions;

@@ -16,13 +16,13 @@ use super::pid1::Pid1;
 pub const READING_TIME: Duration = Duration::from_secs(5);
 
 /// Restarts the machine, after what was written reached the disks, or ten seconds.
-pub fn reboot(pid1: Pid1) -> ! {
-    end(pid1, RebootCommand::Restart)
-}
-
-/// Switches the machine off, after what was written reached the disks, or ten seconds.
-pub fn power_off(pid1: Pid1) -> ! {
-    end(pid1, RebootCommand::PowerOff)
+pub fn reboot(_: Pid1) -> ! {
+    write_back();
+    let refusal = rustix::system::reboot(RebootCommand::Restart);
+    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Ctrl-Alt-Del on a console becomes a signal for process 1, which takes no notice, instead of a hard reset.
@@ -52,15 +52,6 @@ fn describe(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     let fixed = info.payload().downcast_ref::<&'static str>().copied().unwrap_or("no fixed message");
     format!("the agent broke at {place} ({fixed}): report this as a bug; the machine reboots")
-}
-
-fn end(_: Pid1, command: RebootCommand) -> ! {
-    write_back();
-    let refusal = rustix::system::reboot(command);
-    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
-    loop {
-        std::thread::park();
-    }
 }
 
 /// How long disks may take to write what they have.

@@ -24,7 +24,7 @@ use crate::flows::ticket::Asker;
 use crate::flows::{Node as FlowNode, Offer, Terms};
 use crate::handover::{self, HandOver, SecretText, Task};
 use crate::life::{self, Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
-use crate::platform::config::RoleHint;
+use crate::platform::config::{RoleHint, StateIntegrity};
 use crate::platform::console;
 
 /// How stage 1 ends.
@@ -205,7 +205,13 @@ impl Driver {
     fn open(&mut self, permit: OpenPermit) -> Result<Event, Failure> {
         let name = if permit.format().is_some() { "format-disk" } else { "open-disk" };
         let step = TIMELINE.begin(name);
-        self.tell(name, "LUKS2, aes-xts-plain64");
+        self.tell(
+            name,
+            match self.prepared.config.state_integrity {
+                StateIntegrity::None => "LUKS2, aes-xts",
+                StateIntegrity::HmacSha256 => "LUKS2, aes-xts with hmac-sha256",
+            },
+        );
         let offer = self
             .desk
             .offer(permit.offer())

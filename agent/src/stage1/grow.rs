@@ -43,7 +43,7 @@ fn planned(state: &BlockDevice, disk: &Path) -> io::Result<Result<Growth, &'stat
         Ok(_) => return Ok(Err("the kernel knows another table than the disk has")),
         Err(why) => return Ok(Err(why)),
     };
-    // Nothing that was ever formatted, not even by us, moves its end.
+    // What holds a header, ours or another, keeps its end.
     let content = Disk::open_exclusive(&state.path()).and_then(|state| probe(&state).map_err(io::Error::other))?;
     Ok(if matches!(content, Probe::Fresh(_)) { Ok(growth) } else { Err("it is not blank") })
 }

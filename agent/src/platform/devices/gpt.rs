@@ -2,7 +2,7 @@
 //!
 //! The table is whatever the disk's owner or host wrote. Each copy is taken whole or not at all: signature, revision,
 //! both checksums, the place of the header, the bounds of the table and of every partition. If the primary copy is
-//! damaged, the backup at the end of the disk is read, as the kernel does it.
+//! damaged, the backup at the end of the disk is read, as the kernel does with its parameter `gpt`.
 
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -18,7 +18,7 @@ use super::{Partition, STATE_PARTITION_TYPE};
 const MIB: u64 = 1 << 20;
 /// Less is not worth a changed table. It is also more than a backup table and a MiB: what is left of the old backup copy
 /// never lies in the last MiB of the grown partition.
-pub const MIN_GROWTH: u64 = 2 * MIB;
+const MIN_GROWTH: u64 = 2 * MIB;
 
 /// A partition that may grow, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,12 @@ impl Layout {
         let at = raw.header.entries_at;
         let spare = if at == USUAL { USUAL + array } else { USUAL };
         let first = raw.partitions.iter().map(|partition| partition.first).min().unwrap_or(0);
-        if spare.abs_diff(at) < array || first < USUAL + 2 * array || first < raw.header.first_usable {
+        // Entries behind the partitions would be overwritten before the header looks elsewhere.
+        if spare.abs_diff(at) < array
+            || at + array > first
+            || first < USUAL + 2 * array
+            || first < raw.header.first_usable
+        {
             return Err("its table has no room to change in");
         }
         Ok(Self { sector, last, array, state, end, spare })

@@ -146,8 +146,11 @@ fn describe(entry: &Path) -> Option<BlockDevice> {
     // A symbolic link into the tree of devices; for a partition the parent there is the disk.
     let place = fs::canonicalize(entry).ok()?;
     let name = entry.file_name()?.to_str()?.to_owned();
-    let virtual_device = place.components().any(|part| part.as_os_str() == "virtual");
-    if virtual_device || name.starts_with("sr") || name.starts_with("fd") {
+    let lies_in = |directory: &str| place.components().any(|part| part.as_os_str() == directory);
+    // With several paths to one NVMe disk the kernel makes a disk of its own over them, and hides the paths.
+    let made_up = lies_in("virtual") && !lies_in("nvme-subsystem");
+    let hidden = number(&place.join("hidden")) == Some(1);
+    if made_up || hidden || name.starts_with("sr") || name.starts_with("fd") {
         return None;
     }
     let kind = kind(&place)?;

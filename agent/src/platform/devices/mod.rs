@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 pub use fault::DeviceFault;
 pub use gpt::{Copy, GptFault, Partition, Table, read as read_gpt};
-pub use grow::{Growth, MIN_GROWTH, Step, plan as plan_growth};
+pub use grow::{Growth, Step, plan as plan_growth};
 pub use guid::Guid;
 pub use inventory::{BlockDevice, Inventory, Kind};
 
@@ -69,9 +69,12 @@ pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice,
         let inventory = Inventory::scan(&PathBuf::from("/"))?;
         let choice = select::choose(&inventory, wanted);
         let patience = match (&choice, wanted) {
-            (Choice::Found(device), Wanted::Selected(_) | Wanted::Partition(..)) => return Ok(device.clone()),
+            // There is one of a name, and of the root any will do: its hash decides.
+            (Choice::Found(device), Wanted::Selected(DiskSelector::Device(_)) | Wanted::Partition(..)) => {
+                return Ok(device.clone());
+            }
             // More disks may come: choose only among all of them.
-            (Choice::Found(_) | Choice::Damaged(_), Wanted::AutoState(_)) | (Choice::Ambiguous(_), _) => SETTLE,
+            (Choice::Found(_) | Choice::Ambiguous(_), _) | (Choice::Damaged(_), Wanted::AutoState(_)) => SETTLE,
             (Choice::Nothing | Choice::Damaged(_), _) => deadline.saturating_duration_since(Instant::now()),
         };
         // Disks that come and go without end must not keep the node here.

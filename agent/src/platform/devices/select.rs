@@ -57,7 +57,10 @@ fn auto(inventory: &Inventory, taken: &[BlockDevice]) -> Choice {
     let is_taken = |device: &BlockDevice| taken.iter().any(|taken| taken.name == device.name);
     let holds_taken = |disk: &BlockDevice| taken.iter().any(|taken| taken.disk() == disk.name);
     let (typed, damage) = inventory.partitions(|entry| entry.kind == STATE_PARTITION_TYPE);
-    let typed: Vec<_> = typed.into_iter().filter(|device| !device.read_only && !is_taken(device)).collect();
+    // A system that was started from a stick may keep its state there, but no other stick is a candidate.
+    let fixed = |device: &BlockDevice| !device.removable || taken.iter().any(|taken| taken.disk() == device.disk());
+    let state = |device: &&BlockDevice| !device.read_only && fixed(device) && !is_taken(device);
+    let typed: Vec<_> = typed.into_iter().filter(state).collect();
     match among_tables(&typed, damage) {
         Choice::Nothing => {
             let whole = inventory.devices.iter().filter(|device| {

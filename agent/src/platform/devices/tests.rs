@@ -117,7 +117,33 @@ fn devices_that_hold_no_state_are_no_candidates() {
         .disk("vdb", b"");
     machine.device("loop0", "virtual/block/loop0", 2048);
     machine.device("dm-0", "virtual/block/dm-0", 2048);
+    // One of the paths to an NVMe disk, which has no device file.
+    machine.device("nvme0c0n1", "pci/nvme/nvme0/nvme0c0n1", 2048);
+    machine.write("sys/devices/pci/nvme/nvme0/nvme0c0n1/hidden", "1\n");
     assert_eq!(machine.auto(), Err("device-missing"));
+}
+
+#[test]
+fn a_disk_with_several_paths_is_one_disk() {
+    let machine = Machine::new();
+    machine.device("nvme0c0n1", "pci/nvme/nvme0/nvme0c0n1", 2048);
+    machine.write("sys/devices/pci/nvme/nvme0/nvme0c0n1/hidden", "1\n");
+    machine.device("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0/nvme0n1", 2048);
+    machine.write("dev/nvme0n1", blank());
+    assert_eq!(machine.auto(), Ok("nvme0n1".into()));
+}
+
+#[test]
+fn a_stick_with_a_state_partition_is_no_candidate_unless_the_system_is_on_it() {
+    let stick = Machine::new()
+        .disk("sda", &with_state())
+        .set("sda", "removable", "1\n")
+        .partition("sda", 1, "esp", 40)
+        .partition("sda", 2, "state", 48);
+    assert_eq!(stick.auto(), Err("device-missing"));
+    let devices = Inventory::scan(&stick.0).unwrap().devices;
+    let root: Vec<_> = devices.into_iter().filter(|device| device.name == "sda1").collect();
+    assert_eq!(stick.find(&Wanted::AutoState(&root)), Ok("sda2".into()));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //!    match is an I/O error in this step, so that the boot can be refused with a reason;
 //! 3. [`OpenRoot::seal`], right before the operating system takes over: from then on a block that does not match restarts
 //!    the machine, and the kernel's log names it. An I/O error would let the operating system live on without files of the
-//!    attacker's choice; a panic would do as well, but wait for `panic=` and may hang.
+//!    attacker's choice; a panic would do as well, but wait for `panic=` and may hang. A block that the *disk* refuses to
+//!    read stays an I/O error: kernels before 6.12 have no option for it.
 
 mod fault;
 mod writable;
