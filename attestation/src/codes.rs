@@ -128,7 +128,7 @@ reason_codes! {
     /// PCR 4.
     BootLoaderDiffers = "boot-loader-differs", Platform, MeasurementsRefused, "boot a unified kernel image that the reference values name, or add this one to them";
     /// PCR 5.
-    PartitionTableDiffers = "partition-table-differs", Platform, MeasurementsRefused, "restore the boot disk's partition table, or let the policy only warn about PCR 5";
+    PartitionTableDiffers = "partition-table-differs", Platform, MeasurementsRefused, "record again if the state partition has grown, else restore the boot disk's partition table; or let the policy only warn about PCR 5";
     /// PCR 7.
     SecureBootDiffers = "secure-boot-differs", Platform, MeasurementsRefused, "restore the Secure Boot state and keys of the reference values";
     /// PCR 8.

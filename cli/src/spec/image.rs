@@ -40,6 +40,9 @@ CONFIG is closed; paths in it are relative to its folder:
     "agent": "latchkey-agent", "root": "root.tar",
     "command_line": "console=ttyS0 quiet panic=-1 latchkey.network=dhcp4"
   }
+A node joins by itself only if command_line has latchkey.join_service=HOST:PORT and the
+latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
+first node reads its init secret's hash only with latchkey.metadata=qemu.
 root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
 What may stand there too, with its default: module_names [what Debian's cloud kernels
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
@@ -52,9 +55,10 @@ state_size [16777216], qcow2 [false], and:
       platform_certificate and exchange_certificate [certificate] go into PK and KEK.
   "machines": ["debian-12-ovmf", {"name": "edge", "secure_boot": "on", "variables": …}]
       the types of machines that reference.json is for [debian-12-ovmf, debian-13-ovmf;
-      with secure_boot.variables, OVMF with these]
+      with secure_boot.variables, OVMF with these]; naming one whose Secure Boot is off
+      admits machines that have it off
   "serial": 7
       the manifest's edition, which must grow [SOURCE_DATE_EPOCH, at least 1]
-  "signing_key": "manifest.key"
+  "signing_key": "release.key"
       a minisign key without a password that signs it, into reference.json.minisig
 "#;
