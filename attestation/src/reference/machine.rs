@@ -30,12 +30,6 @@ impl Machine {
         Self { name: name.to_owned(), pcrs, snp_launch: Vec::new() }
     }
 
-    /// The same, with SEV-SNP launch digests; at most 256.
-    #[must_use]
-    pub fn with_snp_launch(self, snp_launch: Vec<SnpLaunch>) -> Self {
-        Self { snp_launch, ..self }
-    }
-
     /// Name of the machine type, such as `qemu-q35-ovmf`.
     pub fn name(&self) -> &str {
         &self.name
