@@ -22,15 +22,17 @@ def keys(c):
 def init(c):
     def init(request, context):
         count, _, end = request.cluster_name.partition(" ")
+        gone = threading.Event()
+        if end == "hangs":
+            # Before the first event: a caller who leaves with it in hand ends the call while we still send, and then
+            # grpcio never comes back to this function.
+            context.add_callback(lambda: (print("dropped", flush=True), gone.set()))
         for elapsed_ms in range(int(count)):
             yield c.InitEvent(progress=c.Progress(step="step", elapsed_ms=elapsed_ms))
         if end == "fails":
             context.abort(grpc.StatusCode.ABORTED, "the disk went away")
         if end == "hangs":
-            gone = threading.Event()
-            context.add_callback(gone.set)
             assert gone.wait(60)
-            print("dropped", flush=True)
 
     def attach(request, context):
         # Answers before it has looked at the request.
