@@ -169,7 +169,7 @@ impl Disk {
         Ok(Self { format: "qcow2", ..Self::new(&path, name) })
     }
 
-    /// The guest cannot write to it.
+    /// What the guest writes, if its bus lets it, does not reach the file.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.read_only = true;
@@ -191,11 +191,18 @@ impl Disk {
     /// `first`: the firmware is to boot from it.
     pub(crate) fn arguments(&self, index: usize, first: bool, command: &mut Command) {
         let (format, path) = (self.format, value(&self.path));
-        let read_only = if self.read_only { "on" } else { "off" };
+        let read_only = match (self.read_only, self.bus) {
+            (false, _) => "readonly=off",
+            // QEMU does not tell the guest that such a disk is read-only: it would meet errors, and Debian 13's firmware,
+            // which without flash keeps its variables in a file of the boot partition, then boots from it no more. So what
+            // the guest writes goes into a file without a name that ends with the power.
+            (true, Bus::Nvme) => "snapshot=on",
+            (true, _) => "readonly=on",
+        };
         // A crash of the machine is not a crash of its disk: the host's page cache keeps what the guest wrote to a raw
         // file. QEMU itself keeps tables of a qcow2 file, and writes them when the guest flushes.
         let cache = if format == "raw" { "unsafe" } else { "writeback" };
-        let drive = format!("if=none,id=disk{index},format={format},cache={cache},readonly={read_only},file={path}");
+        let drive = format!("if=none,id=disk{index},format={format},cache={cache},{read_only},file={path}");
         command.args(["-drive", &drive]);
         let model = match self.bus {
             Bus::Virtio => "virtio-blk-pci".to_owned(),

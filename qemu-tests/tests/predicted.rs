@@ -20,9 +20,13 @@ use latchkey_qemu_tests::tamper::{LOADER, TamperedDisk};
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
 
-fn predict(image: &Path, machine: &str) -> Prediction {
+/// Without Secure Boot, or with these variables' keys, which differ from firmware package to firmware package.
+fn predict(image: &Path, variables: Option<&Path>) -> Prediction {
     let bytes = std::fs::read(image).unwrap();
-    let machine = MachineType::builtin(machine).unwrap().load(Path::new("/")).unwrap();
+    let off = bootimage::machine_type().unwrap();
+    let name = if variables.is_some() { "debian-ovmf-snakeoil" } else { &off };
+    let variables = variables.map(|path| std::fs::read(path).unwrap());
+    let machine = MachineType::builtin(name).unwrap().with_variables(variables.as_deref()).unwrap();
     Uki::measure(&bytes).unwrap().predict(&machine).unwrap()
 }
 
@@ -68,7 +72,7 @@ fn predicted_registers_are_reported_whatever_the_tpm_interface_memory_and_disk()
     let run = Run::new("predicted").unwrap();
     let authority = Authority::new(&run).unwrap();
     let image = disk(&run);
-    let from_disk = predict(&image.uki, &bootimage::machine_type().unwrap());
+    let from_disk = predict(&image.uki, None);
     for kind in [
         kind("crb-256-virtio", Crb, 256, Virtio),
         kind("tis-512-nvme", Tis, 512, Nvme),
@@ -90,7 +94,7 @@ fn predicted_registers_are_reported_under_secure_boot_and_an_unsigned_image_does
     let signed = keys.sign(&run, &image.uki, "signed.efi").unwrap();
     let disk = TamperedDisk::copy(&run, "signed.raw", &image.disk).unwrap();
     disk.write(LOADER, &std::fs::read(&signed).unwrap()).unwrap();
-    let prediction = predict(&signed, "debian-ovmf-snakeoil");
+    let prediction = predict(&signed, Some(&keys.variables));
     for kind in [kind("secure-crb-512-scsi", Crb, 512, Scsi), kind("secure-tis-256-nvme", Tis, 256, Nvme)] {
         let machine = kind.machine(&run, keys.firmware(&run, kind.name).unwrap(), disk.path());
         reported_as_predicted(machine, kind.name, &authority, &prediction);
@@ -99,7 +103,7 @@ fn predicted_registers_are_reported_under_secure_boot_and_an_unsigned_image_does
     let kind = kind("not-enrolled", Crb, 1024, Virtio);
     let variables = hardware::variables().unwrap();
     let firmware = Firmware::secure_flash(&run, kind.name, &variables).unwrap();
-    let off = predict(&signed, &bootimage::machine_type().unwrap());
+    let off = predict(&signed, None);
     assert_ne!(off.pcr(7), prediction.pcr(7));
     reported_as_predicted(kind.machine(&run, firmware, disk.path()), kind.name, &authority, &off);
 
