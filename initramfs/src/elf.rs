@@ -147,7 +147,7 @@ fn content<'a>(bytes: &'a [u8], section: &[u8]) -> Result<&'a [u8], ElfError> {
     slice(bytes, u64_at(section, 24)?, u64_at(section, 32)?)
 }
 
-fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], ElfError> {
+pub(crate) fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], ElfError> {
     let start = usize::try_from(offset).map_err(|_| ElfError::OutOfBounds)?;
     let length = usize::try_from(length).map_err(|_| ElfError::OutOfBounds)?;
     let end = start.checked_add(length).ok_or(ElfError::OutOfBounds)?;
@@ -165,15 +165,15 @@ fn field<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], ElfErro
     bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().ok_or(ElfError::Truncated)
 }
 
-fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, ElfError> {
+pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, ElfError> {
     field(bytes, offset).map(u16::from_le_bytes)
 }
 
-fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, ElfError> {
+pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, ElfError> {
     field(bytes, offset).map(u32::from_le_bytes)
 }
 
-fn u64_at(bytes: &[u8], offset: usize) -> Result<u64, ElfError> {
+pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Result<u64, ElfError> {
     field(bytes, offset).map(u64::from_le_bytes)
 }
 

@@ -5,12 +5,16 @@
 //!
 //! * [`cpio`] writes the archive the kernel unpacks,
 //! * [`elf`] reads what a kernel module says about itself,
+//! * [`executable`] says whether a file can become process 1,
 //! * [`modules`] finds modules and what they depend on,
 //! * [`Initramfs`] puts these together in the layout the agent expects.
 
 pub mod cpio;
 pub mod elf;
+#[cfg(any(test, feature = "elf-sample"))]
+pub mod elf_sample;
 pub mod error;
+pub mod executable;
 pub mod layout;
 pub mod modules;
 mod unpack;
