@@ -140,12 +140,16 @@ impl BootImage {
 /// What predictions call a machine that boots a disk with this firmware, Secure Boot off. `-kernel` behind it: handed over
 /// by QEMU. Firmware and boot stub are taken to be of one suite.
 pub fn machine_type() -> Result<String, HarnessError> {
+    Ok(MachineType::of_suite(stub_version()?).to_owned())
+}
+
+/// The boot stub's version, as far as measurements depend on it.
+pub fn stub_version() -> Result<StubVersion, HarnessError> {
     let path = stub()?;
     let bytes = std::fs::read(&path).map_err(io_error("read", &path))?;
     let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", path.display()));
     let image = pe::Image::parse(&bytes).map_err(|error| unusable(error.to_string()))?;
-    let version = StubVersion::of(&image).map_err(|error| unusable(error.to_string()))?;
-    Ok(MachineType::of_suite(version).to_owned())
+    StubVersion::of(&image).map_err(|error| unusable(error.to_string()))
 }
 
 /// Where the boot stub is.

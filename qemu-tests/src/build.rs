@@ -1,14 +1,18 @@
 //! The project's own binaries, built the way a user builds them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use crate::error::{HarnessError, io_error};
-use crate::process::output;
+use crate::process::{output, run};
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
+/// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
+/// folder, which is what it says then.
+const COMPILE: Duration = Duration::from_mins(40);
 
 /// Where cargo puts what it builds.
 pub fn target_directory() -> PathBuf {
@@ -86,13 +90,12 @@ fn cargo_build(arguments: &[&str], binary: &str) -> Result<PathBuf, HarnessError
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(about_us)) {
         command.env_remove(name);
     }
-    let failed = |source| HarnessError::Io { what: "run cargo".into(), source };
-    let built = command.stdin(Stdio::null()).output().map_err(failed)?;
+    let built = run(&mut command, COMPILE)?;
     if !built.status.success() {
-        let output = String::from_utf8_lossy(&built.stderr).into_owned();
+        let output = String::from_utf8_lossy(&built.err).into_owned();
         return Err(HarnessError::Command { command: format!("cargo build {}", arguments.join(" ")), output });
     }
-    let messages = built.stdout.split(|byte| *byte == b'\n');
+    let messages = built.out.split(|byte| *byte == b'\n');
     let mut artifacts = messages.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());
     let path = artifacts.find_map(|artifact| (artifact.target.name == binary).then_some(artifact.executable).flatten());
     let path = path.ok_or_else(|| HarnessError::Unusable(format!("cargo built no program {binary}")))?;

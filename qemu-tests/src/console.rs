@@ -76,27 +76,47 @@ impl Console {
         &self,
         event: &str,
         within: Duration,
-        mut choose: impl FnMut(&Line) -> Option<T>,
+        choose: impl FnMut(&Line) -> Option<T>,
     ) -> Result<T, HarnessError> {
+        let from = self.state().seen;
+        let (next, found) = self.scan(from, event, within, choose);
+        self.state().seen = next;
+        found
+    }
+
+    /// Waits for a line that contains all of `parts`, whether it came before or comes yet. For consoles that several look
+    /// at: it does not count as waiting for these lines.
+    pub fn find(&self, parts: &[&str], within: Duration) -> Result<Line, HarnessError> {
+        let event = format!("line with '{}'", parts.join("' and '"));
+        let has_all = |line: &Line| parts.iter().all(|part| line.text.contains(part)).then(|| line.clone());
+        self.scan(0, &event, within, has_all).1
+    }
+
+    /// The first line from number `from` on that `choose` accepts, and the number of the first one not looked at.
+    fn scan<T>(
+        &self,
+        from: usize,
+        event: &str,
+        within: Duration,
+        mut choose: impl FnMut(&Line) -> Option<T>,
+    ) -> (usize, Result<T, HarnessError>) {
         let deadline = Instant::now() + within;
-        let mut state = self.state();
+        let (mut next, mut state) = (from, self.state());
         loop {
-            while let Some(line) = state.lines.get(state.seen) {
-                let (chosen, panicked) = (choose(line), line.text.contains(PANIC));
-                state.seen += 1;
-                if let Some(chosen) = chosen {
-                    return Ok(chosen);
+            while let Some(line) = state.lines.get(next) {
+                next += 1;
+                if let Some(chosen) = choose(line) {
+                    return (next, Ok(chosen));
                 }
-                if panicked {
-                    return Err(self.ended(&state, event));
+                if line.text.contains(PANIC) {
+                    return (next, Err(self.ended(&state, event)));
                 }
             }
             if state.ended {
-                return Err(self.ended(&state, event));
+                return (next, Err(self.ended(&state, event)));
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                let (name, event) = (self.name.to_string(), event.to_owned());
-                return Err(HarnessError::Deadline { name, event, after: within, tail: tail(&state.lines) });
+                return (next, Err(self.deadline(&state, event, within)));
             };
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -118,13 +138,7 @@ impl Console {
         let mut state = self.state();
         while !state.ended {
             let Some(left) = deadline.checked_duration_since(Instant::now()) else {
-                let name = self.name.to_string();
-                return Err(HarnessError::Deadline {
-                    name,
-                    event: "end".into(),
-                    after: within,
-                    tail: tail(&state.lines),
-                });
+                return Err(self.deadline(&state, "end", within));
             };
             state = self.shared.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -154,6 +168,16 @@ impl Console {
 
     fn ended(&self, state: &State, event: &str) -> HarnessError {
         HarnessError::Ended { name: self.name.to_string(), event: event.to_owned(), tail: tail(&state.lines) }
+    }
+
+    fn deadline(&self, state: &State, event: &str, within: Duration) -> HarnessError {
+        let (name, event) = (self.name.to_string(), event.to_owned());
+        HarnessError::Deadline { name, event, after: within, tail: tail(&state.lines) }
+    }
+
+    /// The last lines, for an error.
+    pub(crate) fn tail(&self) -> String {
+        tail(&self.state().lines)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -214,7 +238,7 @@ fn listing(lines: &[Line]) -> String {
 mod tests {
     use super::*;
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_mins(2);
 
     fn console(source: impl Read + Send + 'static) -> (Console, crate::run::Run) {
         let run = crate::run::Run::new("console").unwrap();
@@ -229,6 +253,9 @@ mod tests {
         assert_eq!(console.expect_any(&["DONE", "READY"], SOON).unwrap().1.text, "READY 2");
         assert!(matches!(console.expect("READY", SOON), Err(HarnessError::Ended { .. })));
         assert_eq!(console.value("READY ").unwrap(), "1");
+        assert_eq!(console.find(&["2", "READY"], SOON).unwrap().text, "READY 2");
+        let error = console.find(&["READY", "3"], SOON).unwrap_err().to_string();
+        assert!(error.contains("line with 'READY' and '3'"), "{error}");
     }
 
     #[test]

@@ -193,11 +193,11 @@ impl Disk {
         let (format, path) = (self.format, value(&self.path));
         let read_only = match (self.read_only, self.bus) {
             (false, _) => "readonly=off",
-            // QEMU does not tell the guest that such a disk is read-only: it would meet errors, and Debian 13's firmware,
-            // which without flash keeps its variables in a file of the boot partition, then boots from it no more. So what
-            // the guest writes goes into a file without a name that ends with the power.
-            (true, Bus::Nvme) => "snapshot=on",
-            (true, _) => "readonly=on",
+            (true, Bus::Virtio) => "readonly=on",
+            // On the others the firmware learns only from a write that fails. Debian 13's, which without flash keeps its
+            // variables in a file of the boot partition (NvVars), tries one before it boots, and then finds nothing there
+            // any more. So what the guest writes goes into a file without a name that ends with the power.
+            (true, Bus::Nvme | Bus::Scsi) => "snapshot=on",
         };
         // A crash of the machine is not a crash of its disk: the host's page cache keeps what the guest wrote to a raw
         // file. QEMU itself keeps tables of a qcow2 file, and writes them when the guest flushes.

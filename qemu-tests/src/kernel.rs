@@ -3,12 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::error::{HarnessError, io_error};
-use crate::process::output;
+use crate::process::{output, output_within};
 
 /// The package that depends on the current kernel of the suite.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
+/// 30 MB.
+const DOWNLOAD: Duration = Duration::from_mins(20);
 
 /// A kernel and its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,8 +76,12 @@ fn cached_package() -> Result<PathBuf, HarnessError> {
     };
     // An epoch's colon is no harm in a path, but a surprise.
     let place = cache.join(format!("{package}_{}", version.replace(':', "%3a")));
-    if !place.is_dir() {
-        fetch(&package, &version, &cache, &place)?;
+    if !place.is_dir()
+        && let Err(error) = fetch(&package, &version, &cache, &place)
+    {
+        let older = newest(&cache).ok_or(error)?;
+        eprintln!("notice: {package} {version} can not be fetched; using {}", older.display());
+        return Ok(older);
     }
     Ok(place)
 }
@@ -120,7 +127,9 @@ fn fetch(package: &str, version: &str, cache: &Path, place: &Path) -> Result<(),
 fn fetch_into(package: &str, version: &str, work: &Path) -> Result<PathBuf, HarnessError> {
     eprintln!("fetching {package} {version} (once)");
     let apt_get = crate::doctor::need("apt-get")?;
-    output(Command::new(apt_get).current_dir(work).args(["download", &format!("{package}={version}")]))?;
+    let mut command = Command::new(apt_get);
+    command.current_dir(work).args(["-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=60"]);
+    output_within(command.args(["download", &format!("{package}={version}")]), DOWNLOAD)?;
     let entries = std::fs::read_dir(work).map_err(io_error("read", work))?;
     let archive = entries.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "deb"));
     let archive = archive.ok_or_else(|| HarnessError::Unusable(format!("apt-get fetched no {package}")))?;

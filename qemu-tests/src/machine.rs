@@ -7,7 +7,6 @@ use crate::accel::Accelerator;
 use crate::error::HarnessError;
 use crate::hardware::{Boot, Disk, Firmware, TpmPort, value};
 use crate::ports::Port;
-use crate::process::bound;
 use crate::run::Run;
 use crate::swtpm::{Swtpm, TpmState};
 use crate::vm::Vm;
@@ -135,7 +134,7 @@ impl Machine {
     }
 
     pub(crate) fn command(&self, tpm: Option<&Swtpm>) -> Result<Command, HarnessError> {
-        let mut command = bound(crate::doctor::need("qemu-system-x86_64")?);
+        let mut command = Command::new(crate::doctor::need("qemu-system-x86_64")?);
         command.args(Accelerator::detect().arguments());
         command.args(["-smp", "1", "-m", &self.memory.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);

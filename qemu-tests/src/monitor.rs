@@ -1,29 +1,32 @@
 //! QEMU's monitor (QMP): what somebody with hands at the machine could do.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::console::Console;
 use crate::error::{HarnessError, io_error};
 
 /// QEMU answers at once, or is busy with the guest for a moment.
-const ANSWER: Duration = Duration::from_mins(1);
+const ANSWER: Duration = Duration::from_mins(3);
 
 /// A connection to the monitor of one machine.
 #[derive(Debug)]
 pub struct Monitor {
     stream: BufReader<UnixStream>,
+    /// Shows in errors what the guest was doing.
+    console: Console,
 }
 
 impl Monitor {
-    pub(crate) fn connect(socket: &Path) -> Result<Self, HarnessError> {
+    pub(crate) fn connect(socket: &Path, console: &Console) -> Result<Self, HarnessError> {
         let stream = UnixStream::connect(socket).map_err(io_error("connect to", socket))?;
-        stream.set_read_timeout(Some(ANSWER)).map_err(io_error("use", socket))?;
-        let mut monitor = Self { stream: BufReader::new(stream) };
-        monitor.message(|message| message.get("QMP").is_some())?;
+        stream.set_write_timeout(Some(ANSWER)).map_err(io_error("use", socket))?;
+        let mut monitor = Self { stream: BufReader::new(stream), console: console.clone() };
+        monitor.message("the greeting", |message| message.get("QMP").is_some())?;
         monitor.execute("qmp_capabilities", &json!({}))?;
         Ok(monitor)
     }
@@ -42,7 +45,8 @@ impl Monitor {
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<(), HarnessError> {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
         self.stream.get_mut().write_all(line.as_bytes()).map_err(io_error("write to", "QEMU's monitor".as_ref()))?;
-        let answer = self.message(|message| message.get("return").is_some() || message.get("error").is_some())?;
+        let answers = |message: &Value| message.get("return").is_some() || message.get("error").is_some();
+        let answer = self.message(&format!("the answer to {command}"), answers)?;
         match answer.get("error") {
             None => Ok(()),
             Some(error) => Err(HarnessError::Unusable(format!("QEMU's monitor, {command}: {error}"))),
@@ -50,16 +54,30 @@ impl Monitor {
     }
 
     /// The next message that `wanted` accepts; events come in between.
-    fn message(&mut self, wanted: impl Fn(&Value) -> bool) -> Result<Value, HarnessError> {
+    fn message(&mut self, event: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value, HarnessError> {
+        let deadline = Instant::now() + ANSWER;
+        let mut line = Vec::new();
         loop {
-            let mut line = String::new();
-            let read = self.stream.read_line(&mut line).map_err(io_error("read from", "QEMU's monitor".as_ref()))?;
-            if read == 0 {
-                return Err(HarnessError::Unusable("QEMU's monitor hung up".into()));
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.stream.get_ref().set_read_timeout(Some(left)).map_err(io_error("use", "QEMU's monitor".as_ref()))?;
+            let (name, tail) = (|| "QEMU's monitor".to_owned(), || self.console.tail());
+            match self.stream.read_until(b'\n', &mut line) {
+                Ok(0) => return Err(HarnessError::Ended { name: name(), event: event.into(), tail: tail() }),
+                Ok(_) => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Err(HarnessError::Deadline {
+                        name: name(),
+                        event: event.into(),
+                        after: ANSWER,
+                        tail: tail(),
+                    });
+                }
+                Err(error) => return Err(io_error("read from", "QEMU's monitor".as_ref())(error)),
             }
-            if let Some(message) = serde_json::from_str(&line).ok().filter(|message| wanted(message)) {
+            if let Some(message) = serde_json::from_slice(&line).ok().filter(&wanted) {
                 return Ok(message);
             }
+            line.clear();
         }
     }
 }

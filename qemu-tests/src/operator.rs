@@ -1,14 +1,18 @@
 //! What the operator of a site does, with the real command line.
 
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::error::{HarnessError, io_error};
+use crate::error::HarnessError;
 use crate::fleet::{AGENT_PORT, Fleet, MANIFEST};
-use crate::process::bound;
+use crate::process::run;
 use crate::service::Service;
 use crate::vm::Vm;
+
+/// Half of what `latchkey init` itself would take before it gave up.
+const COMMAND: Duration = Duration::from_mins(15);
 
 /// What a command of the operator did.
 #[derive(Debug)]
@@ -25,15 +29,14 @@ impl Fleet {
     /// Runs the operator's command to its end.
     pub fn cli(&self, arguments: &[&str]) -> Result<Outcome, HarnessError> {
         let mut command = Command::new(&self.programs.cli);
-        let ran = command.args(arguments).env("NO_COLOR", "1").stdin(std::process::Stdio::null()).output();
-        let ran = ran.map_err(io_error("run", &self.programs.cli))?;
+        let ran = run(command.args(arguments).env("NO_COLOR", "1"), COMMAND)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Ok(Outcome { code: ran.status.code().unwrap_or(-1), out: text(ran.stdout), err: text(ran.stderr) })
+        Ok(Outcome { code: ran.status.code().unwrap_or(-1), out: text(ran.out), err: text(ran.err) })
     }
 
     /// Starts the operator's command and leaves it running.
     pub fn cli_in_background(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
-        let mut command = bound(&self.programs.cli);
+        let mut command = Command::new(&self.programs.cli);
         command.args(arguments).env("NO_COLOR", "1");
         Service::spawn(&self.run, name, command)
     }

@@ -2,7 +2,7 @@
 //! when they boot it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_measurements::pe;
@@ -134,9 +134,8 @@ fn called(cli: &Path, arguments: &[&str], show: bool) -> Result<(), HarnessError
         return crate::process::output(command.env("NO_COLOR", "1")).map(drop);
     }
     eprintln!("$ latchkey {}", arguments.join(" "));
-    let ran = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).output();
-    let ran = ran.map_err(io_error("run", cli))?;
-    eprintln!("{}", String::from_utf8_lossy(&ran.stdout).trim_end());
+    let ran = crate::process::run_shown(&mut command, crate::process::TOOL)?;
+    eprintln!("{}", String::from_utf8_lossy(&ran.out).trim_end());
     let failed =
         || HarnessError::Command { command: format!("latchkey {}", arguments.join(" ")), output: String::new() };
     ran.status.success().then_some(()).ok_or_else(failed)

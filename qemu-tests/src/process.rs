@@ -1,14 +1,20 @@
 //! Processes that never outlive the tests, and tools that are run to their end.
 
+mod tie;
+mod tool;
+
 use std::io;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
-use crate::error::HarnessError;
+pub use tool::{Finished, TOOL, output, output_within, run, run_shown};
+
+/// What was killed is gone by then, even if it first has to let go of a gigabyte.
+const GONE: Duration = Duration::from_mins(2);
 
 type Request = (Command, Sender<io::Result<Child>>);
 
@@ -16,7 +22,7 @@ type Request = (Command, Sender<io::Result<Child>>);
 ///
 /// The kernel ties this to the *thread* that started the process, so one thread that lives as long
 /// as the tests starts them all.
-pub fn spawn(command: Command) -> io::Result<Child> {
+pub fn spawn(mut command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Sender<Request>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (sender, requests): (_, Receiver<Request>) = channel();
@@ -28,34 +34,10 @@ pub fn spawn(command: Command) -> io::Result<Child> {
         });
         sender
     });
+    tie::tie(&mut command);
     let (reply, answer) = channel();
     starter.send((command, reply)).map_err(io::Error::other)?;
     answer.recv().map_err(io::Error::other)?
-}
-
-/// A command that, started with [`spawn`], is killed together with the tests.
-pub fn bound(program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "--"]).arg(program).stdin(Stdio::null());
-    command
-}
-
-/// Runs a tool to its end and gives its standard output; its failure carries what it printed.
-pub fn output(command: &mut Command) -> Result<String, HarnessError> {
-    let shown = shown(command);
-    let result = command.stdin(Stdio::null()).output();
-    let output = result.map_err(|source| HarnessError::Io { what: format!("run {shown}"), source })?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let text = [output.stdout, output.stderr].concat();
-    Err(HarnessError::Command { command: shown, output: String::from_utf8_lossy(&text).into_owned() })
-}
-
-fn shown(command: &Command) -> String {
-    let mut words = vec![command.get_program().to_string_lossy()];
-    words.extend(command.get_args().map(std::ffi::OsStr::to_string_lossy));
-    words.join(" ")
 }
 
 /// A running process. Dropping it kills it.
@@ -104,6 +86,11 @@ impl Process {
         self.signal(rustix::process::Signal::KILL);
     }
 
+    /// Waits until it is collected after it was killed; false if the kernel does not get there.
+    pub(crate) fn gone(&self) -> bool {
+        self.wait(GONE).is_some()
+    }
+
     /// Whether it has not ended yet.
     pub fn is_running(&self) -> bool {
         self.end.status.lock().unwrap_or_else(PoisonError::into_inner).is_none()
@@ -133,19 +120,27 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
-        let _ = self.wait(Duration::from_secs(10));
+        if !self.gone() {
+            eprintln!("process {} does not end, although it was killed {GONE:?} ago", self.id());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process::Stdio;
+
     use super::*;
+
+    fn running(program: &str, arguments: &[&str]) -> Process {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null());
+        Process::watch(spawn(command).unwrap()).unwrap()
+    }
 
     #[test]
     fn a_dropped_process_is_gone() {
-        let mut command = bound("cat");
-        command.stdin(Stdio::piped());
-        let process = Process::watch(spawn(command).unwrap()).unwrap();
+        let process = running("tail", &["-f", "/dev/null"]);
         let entry = std::path::PathBuf::from(format!("/proc/{}", process.id()));
         assert!(process.is_running() && entry.exists());
         drop(process);
@@ -154,19 +149,45 @@ mod tests {
 
     #[test]
     fn the_exit_status_arrives_and_a_deadline_passes() {
-        let mut quick = bound("sh");
-        quick.args(["-c", "exit 7"]);
-        let quick = Process::watch(spawn(quick).unwrap()).unwrap();
-        assert_eq!(quick.wait(Duration::from_secs(20)).unwrap().code(), Some(7));
-        let mut forever = bound("tail");
-        forever.args(["-f", "/dev/null"]);
-        let forever = Process::watch(spawn(forever).unwrap()).unwrap();
+        let quick = running("sh", &["-c", "exit 7"]);
+        assert_eq!(quick.wait(GONE).unwrap().code(), Some(7));
+        let forever = running("tail", &["-f", "/dev/null"]);
         assert!(forever.wait(Duration::from_millis(20)).is_none());
     }
 
+    /// This test runs itself once more, as the process that is killed.
     #[test]
-    fn a_failed_tool_says_what_it_printed() {
-        let error = output(Command::new("sh").args(["-c", "echo out; echo err >&2; exit 1"])).unwrap_err().to_string();
-        assert!(error.contains("out\nerr\n"), "{error}");
+    fn what_was_started_ends_with_the_tests_when_they_are_killed() {
+        const PLACE: &str = "LATCHKEY_TEST_PIPE";
+        if let Ok(pipe) = std::env::var(PLACE) {
+            // Started both ways; each holds the pipe open until it ends.
+            let holder = || {
+                let pipe = std::fs::File::options().write(true).open(&pipe).unwrap();
+                let mut command = Command::new("sh");
+                command.args(["-c", "echo started; exec tail -f /dev/null"]).stdin(Stdio::null()).stdout(pipe);
+                command
+            };
+            let _process = Process::watch(spawn(holder()).unwrap()).unwrap();
+            let mut tool = Command::new("sh");
+            let to_pipe = format!("echo started > {0}; exec tail -f /dev/null > {0}", pipe);
+            let _ = output_within(tool.args(["-c", &to_pipe]), GONE);
+            return;
+        }
+        let run = crate::run::Run::new("killed").unwrap();
+        let pipe = run.file("pipe");
+        output(Command::new("mkfifo").arg(&pipe)).unwrap();
+        let mut tests = Command::new(std::env::current_exe().unwrap());
+        tests.args(["--exact", "process::tests::what_was_started_ends_with_the_tests_when_they_are_killed"]);
+        tests.env(PLACE, &pipe).stdin(Stdio::null()).stdout(Stdio::null());
+        let tests = Process::watch(spawn(tests).unwrap()).unwrap();
+        // Opening waits for a writer, and the end comes when there is none any more: the console has deadlines for both.
+        let both = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+        let console =
+            crate::console::Console::read("pipe", std::fs::File::open(&pipe).unwrap(), &run.file("log")).unwrap();
+        console.expect("started", GONE).unwrap();
+        console.expect("started", GONE).unwrap();
+        drop(both);
+        tests.kill();
+        console.wait_end(GONE).unwrap();
     }
 }

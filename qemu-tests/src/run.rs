@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use latchkey_image::gpt;
 
@@ -21,7 +22,7 @@ pub struct Run {
 struct Directory {
     name: String,
     path: PathBuf,
-    slot: OnceLock<Slot>,
+    slot: Mutex<Option<Slot>>,
 }
 
 impl Run {
@@ -29,15 +30,31 @@ impl Run {
     pub fn new(name: &str) -> Result<Self, HarnessError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let short: String = name.chars().take(MAX_NAME).collect();
-        let unique = format!("lk-{short}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(unique);
-        std::fs::create_dir(&path).map_err(io_error("make", &path))?;
-        Ok(Self { directory: Arc::new(Directory { name: name.into(), path, slot: OnceLock::new() }) })
+        let path = loop {
+            let unique = format!("lk-{short}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(unique);
+            match std::fs::create_dir(&path) {
+                Ok(()) => break path,
+                // Tests that were killed left it behind, and process ids come again.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(io_error("make", &path)(error)),
+            }
+        };
+        Ok(Self { directory: Arc::new(Directory { name: name.into(), path, slot: Mutex::default() }) })
     }
 
     /// Waits until the run may have machines, which it then may until its end.
-    pub(crate) fn wait_for_turn(&self) {
-        self.directory.slot.get_or_init(Slot::take);
+    pub(crate) fn wait_for_turn(&self) -> Result<(), HarnessError> {
+        let mut slot = self.directory.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if slot.is_none() {
+            *slot = Some(Slot::take(TURN).ok_or_else(|| {
+                HarnessError::Unusable(format!(
+                    "{}: after {TURN:?} the machines of other tests are still running",
+                    self.directory.name
+                ))
+            })?);
+        }
+        Ok(())
     }
 
     /// The directory.
@@ -86,6 +103,9 @@ impl Run {
 #[derive(Debug)]
 struct Slot;
 
+/// The longest that other tests have machines, each of whose steps has a deadline of its own.
+const TURN: Duration = Duration::from_mins(60);
+
 static USED: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();
 
@@ -93,15 +113,17 @@ impl Slot {
     /// Fewer would be slow where waiting dominates, more would need too much memory.
     const RANGE: (usize, usize) = (2, 6);
 
-    fn take() -> Self {
+    fn take(within: Duration) -> Option<Self> {
         let (least, most) = Self::RANGE;
         let slots = std::thread::available_parallelism().map_or(least, |cores| cores.get().clamp(least, most));
-        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-        while *used >= slots {
-            used = FREED.wait(used).unwrap_or_else(PoisonError::into_inner);
+        let used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = FREED.wait_timeout_while(used, within, |used| *used >= slots);
+        let (mut used, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if timeout.timed_out() {
+            return None;
         }
         *used += 1;
-        Self
+        Some(Self)
     }
 }
 
@@ -155,10 +177,10 @@ mod tests {
 
     #[test]
     fn only_so_many_runs_have_machines_at_a_time() {
-        let slots: Vec<_> = (0..Slot::RANGE.0).map(|_| Slot::take()).collect();
+        let slots: Vec<_> = (0..Slot::RANGE.0).map(|_| Slot::take(TURN).unwrap()).collect();
         let first = *USED.lock().unwrap();
         assert!(first >= slots.len());
-        let waiter = std::thread::spawn(|| (0..Slot::RANGE.1).map(|_| drop(Slot::take())).count());
+        let waiter = std::thread::spawn(|| (0..Slot::RANGE.1).map(|_| drop(Slot::take(TURN).unwrap())).count());
         drop(slots);
         assert_eq!(waiter.join().unwrap(), Slot::RANGE.1);
     }

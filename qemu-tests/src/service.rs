@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::console::Console;
 use crate::error::{HarnessError, io_error};
-use crate::process::{Process, bound, spawn};
+use crate::process::{Process, spawn};
 use crate::run::Run;
 
 /// A service answers or fails within this, even while the machine compiles.
-const START: Duration = Duration::from_mins(1);
-/// A graceful stop takes no longer.
-const STOP: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_mins(5);
+/// A graceful stop takes seconds.
+const STOP: Duration = Duration::from_mins(2);
 
 /// A running service. Dropping it kills it.
 #[derive(Debug)]
@@ -28,14 +28,14 @@ impl Service {
     ///
     /// Standard output and standard error come together in the console and in `NAME.log`.
     pub fn start(run: &Run, name: &str, program: &Path, arguments: &[&str], ready: &str) -> Result<Self, HarnessError> {
-        let mut command = bound(program);
+        let mut command = Command::new(program);
         command.args(arguments);
         let service = Self::spawn(run, name, command)?;
         service.console.expect(ready, START)?;
         Ok(service)
     }
 
-    /// Starts a prepared command (see [`bound`]) without waiting for anything.
+    /// Starts a prepared command without waiting for anything.
     pub fn spawn(run: &Run, name: &str, command: Command) -> Result<Self, HarnessError> {
         let (output, process) = start(command).map_err(io_error("start", name.as_ref()))?;
         let console = Console::read(name, output, &run.file(&format!("{name}.log")))?;
@@ -65,7 +65,7 @@ impl Service {
             name: self.name.clone(),
             event: "end".into(),
             after: within,
-            tail: self.console.text(),
+            tail: self.console.tail(),
         })
     }
 }
@@ -73,7 +73,7 @@ impl Service {
 fn start(mut command: Command) -> std::io::Result<(std::io::PipeReader, Process)> {
     let (reader, writer) = std::io::pipe()?;
     let both = OwnedFd::from(writer);
-    command.stdout(Stdio::from(both.try_clone()?)).stderr(Stdio::from(both));
+    command.stdin(Stdio::null()).stdout(Stdio::from(both.try_clone()?)).stderr(Stdio::from(both));
     let process = spawn(command).and_then(Process::watch)?;
     Ok((reader, process))
 }

@@ -7,8 +7,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::error::{HarnessError, io_error};
-use crate::process::{Process, bound, output, spawn};
+use crate::process::{Process, output, spawn};
 use crate::run::Run;
+
+/// It writes a few kilobytes and ends.
+const WRITES_STATE: Duration = Duration::from_mins(1);
 
 /// Issues endorsement certificates, as a TPM's manufacturer does.
 #[derive(Debug, Clone)]
@@ -101,7 +104,7 @@ impl TpmState {
     }
 
     fn command(&self) -> Result<Command, HarnessError> {
-        let mut command = bound(crate::doctor::need("swtpm")?);
+        let mut command = Command::new(crate::doctor::need("swtpm")?);
         command.args(["socket", "--tpm2", "--tpmstate", &format!("dir={}", self.directory.display())]);
         Ok(command)
     }
@@ -128,12 +131,12 @@ impl Swtpm {
         &self.socket
     }
 
-    /// Waits until it has written its state and is gone, as it is when its machine is.
-    pub(crate) fn wait_gone(&self) {
-        if self.process.wait(Duration::from_secs(10)).is_none() {
+    /// Waits until it has written its state and is gone, as it is when its machine is; false if it stays all the same.
+    pub(crate) fn gone(&self) -> bool {
+        if self.process.wait(WRITES_STATE).is_none() {
             self.process.kill();
-            let _ = self.process.wait(Duration::from_secs(10));
         }
+        self.process.gone()
     }
 }
 
@@ -150,6 +153,7 @@ mod tests {
     fn endorsement_key(tpm: &TpmState) -> Vec<u8> {
         let power = tpm.serve().unwrap();
         let mut stream = UnixStream::connect(power.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(2))).unwrap();
         stream.write_all(&READ_EK).unwrap();
         let mut response = vec![0; 10];
         stream.read_exact(&mut response).unwrap();

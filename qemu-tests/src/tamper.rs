@@ -69,6 +69,16 @@ impl TamperedDisk {
         self.file.write_all_at(&byte.map(|byte| byte ^ 1), start + offset).map_err(io_error("write", &self.path))
     }
 
+    /// Where this content is in the partition of this type.
+    pub fn find(&self, kind: &str, content: &[u8]) -> Result<u64, HarnessError> {
+        let (start, length) = self.partition(kind)?;
+        let unusable = |why: &str| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
+        let mut bytes = vec![0; usize::try_from(length).map_err(|_| unusable("too large"))?];
+        self.file.read_exact_at(&mut bytes, start).map_err(io_error("read", &self.path))?;
+        let at = bytes.windows(content.len()).position(|window| window == content);
+        at.map(|at| at as u64).ok_or_else(|| unusable("what was looked for is not there as it is"))
+    }
+
     /// Where the partition of this type begins, and its length.
     fn partition(&self, kind: &str) -> Result<(u64, u64), HarnessError> {
         let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
@@ -130,6 +140,14 @@ impl Parts {
         };
         Ok(uki.build()?)
     }
+}
+
+/// A boot stub's addon: any EFI program that has no kernel in it, with these sections. Stubs of systemd 254 and later take
+/// up those beside the image (`EFI/BOOT/BOOTX64.EFI.extra.d/*.addon.efi`) and of the partition (`loader/addons`).
+pub fn addon(sections: &[(&str, &[u8])]) -> Result<Vec<u8>, HarnessError> {
+    let stub = crate::bootimage::stub()?;
+    let program = std::fs::read(&stub).map_err(io_error("read", &stub))?;
+    sections.iter().try_fold(program, |program, (name, content)| with_section(&program, name, content))
 }
 
 /// Appends a section to a finished image, as `objcopy --add-section` does.

@@ -13,6 +13,9 @@ use crate::monitor::Monitor;
 use crate::process::{Process, spawn};
 use crate::swtpm::{Swtpm, TpmState};
 
+/// Reading the last lines of a machine that is off.
+const READ_UP: Duration = Duration::from_mins(1);
+
 /// What ends with the power.
 #[derive(Debug)]
 struct Power {
@@ -40,23 +43,29 @@ impl Power {
         Ok(Self { process, console, keyboard, tpm, errors })
     }
 
-    fn off(&self) {
+    fn off(&self) -> Result<(), HarnessError> {
         self.process.kill();
-        self.gone();
+        self.gone()
     }
 
-    /// Waits for QEMU, then for the TPM, which must have let go of its state before it can start again.
-    fn gone(&self) {
-        let _ = self.process.wait(Duration::from_secs(10));
-        if let Some(tpm) = &self.tpm {
-            tpm.wait_gone();
+    /// Waits for QEMU, then for the TPM: both must have let go of what they write to before it can be used again.
+    fn gone(&self) -> Result<(), HarnessError> {
+        let stays = |who: &str| Err(HarnessError::Unusable(format!("{who} does not end, although it was killed")));
+        if !self.process.gone() {
+            return stays("QEMU");
+        }
+        match &self.tpm {
+            Some(tpm) if !tpm.gone() => stays("swtpm"),
+            _ => Ok(()),
         }
     }
 }
 
 impl Drop for Power {
     fn drop(&mut self) {
-        self.off();
+        if let Err(error) = self.off() {
+            eprintln!("{error}");
+        }
     }
 }
 
@@ -70,7 +79,7 @@ pub struct Vm {
 
 impl Vm {
     pub(crate) fn start(mut machine: Machine) -> Result<Self, HarnessError> {
-        machine.run.wait_for_turn();
+        machine.run.wait_for_turn()?;
         let power = Power::on(&mut machine)?;
         Ok(Self { power, machine })
     }
@@ -114,22 +123,23 @@ impl Vm {
 
     /// Pulls the plug.
     pub fn kill(&mut self) {
-        self.power.off();
+        // Whoever needs it to be gone turns it on again, and is told there.
+        let _ = self.power.off();
     }
 
     /// Waits until the guest has turned itself off or asked for a restart.
     pub fn wait_exit(&mut self, within: Duration) -> Result<(), HarnessError> {
         if self.power.process.wait(within).is_none() {
             let (name, event) = (self.machine.name.clone(), "end".to_owned());
-            return Err(HarnessError::Deadline { name, event, after: within, tail: self.power.console.text() });
+            return Err(HarnessError::Deadline { name, event, after: within, tail: self.power.console.tail() });
         }
-        self.power.gone();
-        self.power.console.wait_end(Duration::from_secs(10))
+        self.power.gone()?;
+        self.power.console.wait_end(READ_UP)
     }
 
     /// Pulls the plug if it is still in, and turns the power on again: same TPM, same disks.
     pub fn restart(&mut self) -> Result<(), HarnessError> {
-        self.power.off();
+        self.power.off()?;
         self.power = Power::on(&mut self.machine)?;
         Ok(())
     }
@@ -148,7 +158,7 @@ impl Vm {
 
     /// The monitor of the machine: breaks on the serial line, keys.
     pub fn monitor(&self) -> Result<Monitor, HarnessError> {
-        Monitor::connect(&self.machine.monitor())
+        Monitor::connect(&self.machine.monitor(), self.console())
     }
 
     /// If QEMU ended, its own words are worth more than the console's.

@@ -79,7 +79,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     let image = fleet.build_image("impostor-image", VERSION, &format!("{words} latchkey.log=debug"))?;
     let mut impostor = on(&fleet, &board, "impostor", "impostor", &image)?;
     let told = impostor.expect("no ticket yet: measurements-refused", STEP)?.text;
-    let why = services.join.console().expect("boot-loader-differs", STEP)?.text;
+    let why = services.join.console().expect("image-differs", STEP)?.text;
     board.shows(STEP, |boot| boot.refused.is_some());
     board.story("The impostor is refused, and both sides say why.");
     board.finish();
