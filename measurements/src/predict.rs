@@ -23,6 +23,7 @@ mod difference;
 mod error;
 mod event;
 mod machine;
+mod pair;
 mod phases;
 mod secure_boot;
 mod stub;

@@ -1,6 +1,7 @@
 //! Direct boot with kernel hashes: QEMU puts digests of kernel, initrd and command line into a measured page, and the
 //! firmware boots nothing else.
 
+use latchkey_attestation::Digest;
 use ring::digest::{SHA256, digest};
 
 use super::bytes::{Guid, guid};
@@ -24,12 +25,20 @@ impl KernelHashes {
     /// # Errors
     /// [`LaunchError::CommandLineNul`]: no command line can have a NUL.
     pub fn of(kernel: &[u8], initrd: &[u8], command_line: &str) -> Result<Self, LaunchError> {
+        Self::of_digest(Digest(sha256(kernel)), initrd, command_line)
+    }
+
+    /// The same with a kernel whose digest is known.
+    ///
+    /// # Errors
+    /// As [`Self::of`].
+    pub fn of_digest(kernel: Digest, initrd: &[u8], command_line: &str) -> Result<Self, LaunchError> {
         if command_line.contains('\0') {
             return Err(LaunchError::CommandLineNul);
         }
         // QEMU hashes the terminating NUL too.
         let command_line = [command_line.as_bytes(), b"\0"].concat();
-        Ok(Self { kernel: sha256(kernel), initrd: sha256(initrd), command_line: sha256(&command_line) })
+        Ok(Self { kernel: kernel.0, initrd: sha256(initrd), command_line: sha256(&command_line) })
     }
 
     /// The table that QEMU writes (`build_kernel_loader_hashes`): a header with its length, then for each part GUID,
