@@ -52,7 +52,7 @@ pub(crate) type Sources = BTreeMap<String, Digest>;
 
 impl Image {
     /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
-    /// everything is finished:
+    /// everything is finished, or removed if this build does not make them (`reference.json` if it is of this image):
     ///
     /// | file | what |
     /// |---|---|
@@ -116,9 +116,7 @@ impl Job<'_> {
         self.enrolment()?;
         self.manifest(&uki, &command_line, &kernel_release)?;
         let root_hash = root.tree.root_hash;
-        // A new manifest without a signature, beside the signature of an older one, would look forged.
-        let unsigned = self.workshop.hash_of("manifest").is_some() && self.workshop.hash_of("signature").is_none();
-        let parts = self.workshop.hand_out(unsigned.then_some(manifest::SIGNATURE))?;
+        let parts = self.workshop.hand_out()?;
         Ok(Built::new(parts, root_hash, command_line, kernel_release))
     }
 

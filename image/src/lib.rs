@@ -18,6 +18,7 @@ pub mod config;
 pub mod error;
 mod esp;
 pub mod gpt;
+mod hand_out;
 mod identity;
 pub mod image;
 mod kernel;

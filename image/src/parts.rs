@@ -8,6 +8,7 @@ use latchkey_attestation::ImageVersion;
 use ring::digest::{Context, SHA256};
 
 use crate::error::{ImageError, at};
+use crate::hand_out::HandOut;
 
 /// A file name with a version and an ending must stay below 255 bytes.
 const MAX_NAME: usize = 64;
@@ -111,16 +112,11 @@ impl<'a> Workshop<'a> {
         self.parts.iter().find(|part| part.what == what).map(|part| part.sha256)
     }
 
-    /// Moves everything to where it is handed out, which replaces what has these names there. `stale` is not made by this
-    /// build, and would belong to what it replaces.
-    pub(crate) fn hand_out(mut self, stale: Option<&str>) -> Result<Vec<Part>, ImageError> {
-        if let Some(path) = stale.map(|name| self.out.join(name)).filter(|path| path.exists()) {
-            fs::remove_file(&path).map_err(at(path))?;
-        }
-        for name in self.parts.iter().filter_map(|part| part.file.as_deref()) {
-            let to = self.out.join(name);
-            fs::rename(self.path.join(name), &to).map_err(at(to))?;
-        }
+    /// Moves everything to where it is handed out, which replaces what has these names there, and removes what an earlier
+    /// build of the same image made and this one did not.
+    pub(crate) fn hand_out(mut self) -> Result<Vec<Part>, ImageError> {
+        let names: Vec<&str> = self.parts.iter().filter_map(|part| part.file.as_deref()).collect();
+        HandOut { from: &self.path, to: self.out, stem: &self.stem, names: &names }.run()?;
         Ok(std::mem::take(&mut self.parts))
     }
 
