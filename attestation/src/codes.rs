@@ -44,6 +44,9 @@ reason_codes! {
     /// The evidence is no JSON of the closed schema, or a field exceeds its size.
     EvidenceMalformed = "evidence-malformed", Peer, EvidenceMalformed, "run the same release on both sides";
 
+    /// The bytes are no attestation report of SEV-SNP.
+    SnpReportMalformed = "snp-report-malformed", Peer, EvidenceMalformed, "give the 1184 bytes of the report as the guest's secure processor made them, without what stands around it";
+
     // The endorsement key.
     /// The EK public area is no `TPMT_PUBLIC`.
     EkMalformed = "ek-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the endorsement key as the TPM returned it";
@@ -147,6 +150,8 @@ reason_codes! {
     MokDiffers = "mok-differs", Platform, MeasurementsRefused, "restore shim's machine owner keys, or let the policy only warn about PCR 14";
     /// PCR 16 to 23.
     OtherPcrDiffers = "other-pcr-differs", Platform, MeasurementsRefused, "take this PCR out of the policy: nothing of a measured boot is in it";
+    /// No manifest lists the launch digest of an SEV-SNP guest.
+    LaunchUnknown = "launch-unknown", Platform, MeasurementsRefused, "launch firmware, processors and image that a manifest lists, or let the image's machine type say them (`snp`, `latchkey image build`)";
     /// The image is known but older than the policy's minimum.
     ImageVersionTooOld = "image-version-too-old", Platform, MeasurementsRefused, "upgrade the machine to an image of at least the policy's `minimum_version`";
     /// The image is known but its validity has not begun.

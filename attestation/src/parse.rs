@@ -4,11 +4,13 @@ mod encoding;
 mod evidence;
 mod json;
 mod pcr;
+mod snp_report;
 mod version;
 
-pub use encoding::{Bytes, Digest};
+pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
+pub use snp_report::UnverifiedSnpReport;
 pub use version::ImageVersion;
 
 pub(crate) use evidence::MAX_CREDENTIAL;

@@ -12,7 +12,8 @@
 //!     "machines": [{
 //!       "machine": "qemu-ovmf",
 //!       "pcrs": {"4": {"value": "<64 hex digits>", "rule": "enforce"}, "0": {"value": "…", "rule": "warn"}},
-//!       "snp_launch": [{"digest": "<96 hex digits>", "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]
+//!       "snp_launch": [{"digest": "<96 hex digits>", "firmware_sha256": "<64 hex digits>", "kernel_hashes": true,
+//!                       "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]
 //!     }]
 //!   }],
 //!   "revoked": [{"name": "latchkey-demo", "version": "0.9.0", "why": "CVE-2026-0001 in its kernel"}]
@@ -20,7 +21,8 @@
 //! ```
 //!
 //! The stricter of policy and image wins: a PCR is enforced when either says so. The serial only ever grows: a verifier
-//! that remembers refuses an older manifest of the same name.
+//! that remembers refuses an older manifest of the same name. A version of an image has one set of values for a machine
+//! type: what measures otherwise is another version, or another type of machine.
 //!
 //! A file on its way to a verifier changes type with what is known of it: [`ManifestFile`] is bytes, [`AuthenticManifest`]
 //! was signed by whom the policy names (or is trusted as a local file because the policy says so) and then parsed, and only
@@ -28,12 +30,15 @@
 
 mod authentic;
 mod image;
+mod launch;
 mod machine;
 mod name;
 mod provenance;
 mod set;
 mod signature;
 mod time;
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -42,9 +47,11 @@ use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::VerifiedEvidence;
 
+pub use crate::parse::LaunchDigest;
 pub use authentic::{AuthenticManifest, Authority, Edition, ManifestFile};
 pub use image::{Image, Revocation, Source};
-pub use machine::{LaunchDigest, Machine, Reference, Rule, SnpLaunch};
+pub use launch::SnpLaunch;
+pub use machine::{Machine, Reference, Rule};
 pub use name::ManifestName;
 pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
@@ -97,9 +104,7 @@ impl ReferenceValues {
         }
         images.iter().try_for_each(Image::check)?;
         revoked.iter().try_for_each(Revocation::check)?;
-        if let Some(image) = first_twice(&images, |a, b| a == b) {
-            return Err(malformed(format!("image {} is listed twice", image.label())));
-        }
+        check_once(&images)?;
         if let Some(Revocation { name, version, .. }) =
             first_twice(&revoked, |a, b| (&a.name, a.version) == (&b.name, b.version))
         {
@@ -247,6 +252,21 @@ struct ReferenceFile {
 #[derive(Deserialize)]
 struct VersionOnly {
     version: u64,
+}
+
+/// Two sets of values under one name could not be told apart by whoever signs, nor be revoked one by one.
+fn check_once(images: &[Image]) -> Result<(), Refusal> {
+    let mut seen = BTreeSet::new();
+    for image in images {
+        for machine in image.machines() {
+            if !seen.insert((image.name(), image.version(), machine.name())) {
+                let (label, machine) = (image.label(), machine.name());
+                let detail = "give the other one a version, or a name of the machine type, of its own";
+                return Err(malformed(format!("image {label} is listed twice for machine {machine}: {detail}")));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn first_twice<T>(list: &[T], same: impl Fn(&T, &T) -> bool) -> Option<&T> {

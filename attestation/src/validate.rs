@@ -1,5 +1,6 @@
 //! Validate: what was verified, against what is admitted.
 
+mod launch;
 mod measurements;
 
 use serde::Serialize;
@@ -11,6 +12,7 @@ use crate::refusal::{Difference, ReasonCode, Refusal};
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
 pub(crate) use measurements::{Match, match_image};
+pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
 
 /// How the node lock must stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -256,11 +256,41 @@ fn every_image_and_machine_is_compared_for_whoever_asks_why() {
     assert_eq!(&compared[1].image, admitted.image(), "the explanation and the decision agree");
 }
 
+/// Whoever names both signers trusts each of them with all images: see LIMITATIONS.md.
+#[test]
+fn a_revocation_in_one_manifest_counts_in_all_manifests_of_a_policy() {
+    let (ours, theirs) = (Publisher::new(1), Publisher::new(2));
+    let tpm = booted(1);
+    let mut json = policy_json(pinned(&[support::digest_of(&tpm)]));
+    let (a, b) = (signed_by("a", &ours), signed_by("b", &theirs));
+    // Under another name and version, too: what counts is what is measured.
+    let mut renamed = image_json(1);
+    renamed["version"] = json!("7.0.0");
+    renamed["provenance"] = provenance_json("7.0.0");
+    let mut revoking = reference_json(&[renamed]);
+    revoking["name"] = json!("b");
+    let mut decide = |revoking: &Value, rules: &[&Value]| {
+        json["references"] = json!(rules);
+        let policy = policy(&json);
+        let files = [ours.file(&named("a")), theirs.file(revoking)];
+        let references = load(&policy, files.into_iter().take(rules.len()).collect()).unwrap();
+        policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Open, NOW)
+    };
+    decide(&revoking, &[&a, &b]).unwrap();
+    revoking["revoked"] = json!([{"name": "image", "version": "7.0.0", "why": "a stolen key"}]);
+    for rules in [[&a, &b], [&b, &a]] {
+        let refusal = decide(&revoking, &rules).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::ImageRevoked);
+        assert!(refusal.detail().contains("revoked by manifest b, serial 7: a stolen key"), "{refusal}");
+    }
+    // A policy that does not name that signer is not bound by it.
+    decide(&revoking, &[&a]).unwrap();
+}
+
 fn altered(pointer: &str, new: Value) -> Result<ReferenceValues, Refusal> {
     let mut json = reference_json(&[image_json(1)]);
     json["revoked"] = json!([{"name": "image", "version": "1.0.0", "why": "a test"}]);
-    json["images"][0]["machines"][0]["snp_launch"] =
-        json!([{"digest": "ab".repeat(48), "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]);
+    json["images"][0]["machines"][0]["snp_launch"] = json!([launch_json(4, true, "ab")]);
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     match json.pointer_mut(parent).unwrap() {
         Value::Object(object) => drop(object.insert(key.to_owned(), new)),
@@ -277,11 +307,19 @@ fn a_manifest_of_version_1_is_refused_with_how_to_make_a_new_one() {
     assert!(sentence.contains("latchkey record") && sentence.contains("latchkey image build"), "{sentence}");
 }
 
+/// A launch digest of `byte`, of guests with this many processors.
+fn launch_json(vcpus: u32, kernel_hashes: bool, byte: &str) -> Value {
+    json!({
+        "digest": byte.repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes, "vcpus": vcpus,
+        "vcpu_type": "EPYC-v4", "guest_features": 1,
+    })
+}
+
 #[test]
 fn launch_digests_are_kept_and_their_fields_bounded() {
     let values = altered("/serial", json!(8)).unwrap();
     let launch = &values.images()[0].machines()[0].snp_launch()[0];
-    assert_eq!((launch.digest, launch.vcpus), (LaunchDigest([0xab; 48]), 4));
+    assert_eq!((launch.digest, launch.vcpus, launch.kernel_hashes), (LaunchDigest([0xab; 48]), 4, true));
     assert_eq!(ReferenceValues::from_json(values.to_json().as_bytes()).unwrap(), values);
     let place = "/images/0/machines/0/snp_launch/0";
     for (field, new) in [
@@ -292,10 +330,45 @@ fn launch_digests_are_kept_and_their_fields_bounded() {
         ("vcpu_type", json!("")),
         ("vcpu_type", json!("EPYC v4")),
         ("guest_features", json!(-1)),
+        ("guest_features", json!(2)),
+        ("firmware_sha256", json!("ab".repeat(48))),
+        ("kernel_hashes", json!(1)),
+        ("kernel_hashes", json!(null)),
         ("extra", json!(1)),
     ] {
         assert_eq!(code(altered(&format!("{place}/{field}"), new)), ReasonCode::ReferenceMalformed, "{field}");
     }
+}
+
+#[test]
+fn one_guest_has_one_launch_digest() {
+    let place = "/images/0/machines/0/snp_launch";
+    let with = |launches: Value| altered(place, launches);
+    with(json!([launch_json(4, true, "ab"), launch_json(4, false, "cd"), launch_json(2, true, "ab")])).unwrap();
+    let two = with(json!([launch_json(4, true, "ab"), launch_json(4, true, "cd")])).unwrap_err();
+    assert_eq!(two.code(), ReasonCode::ReferenceMalformed);
+    assert!(two.detail().contains("two launch digests for 4 × EPYC-v4, features 0x1, kernel hashes"), "{two}");
+    let many: Vec<_> = (1..=257).map(|vcpus| launch_json(vcpus, true, "ab")).collect();
+    assert_eq!(code(with(json!(many))), ReasonCode::ReferenceMalformed);
+    with(json!(many[..256])).unwrap();
+}
+
+/// Or a signer who looks for the version sees the honest values, and a machine runs on the others.
+#[test]
+fn a_second_set_of_values_does_not_hide_under_a_version_that_is_there_already() {
+    let mut again = image_json(2);
+    again["version"] = json!("1.1.0");
+    again["provenance"] = provenance_json("1.1.0");
+    let with = |second: &Value| {
+        let json = reference_json(&[image_json(1), second.clone()]);
+        ReferenceValues::from_json(json.to_string().as_bytes())
+    };
+    let refusal = with(&again).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::ReferenceMalformed);
+    assert!(refusal.detail().contains("image 1.1.0 is listed twice for machine test"), "{refusal}");
+    // The same version on another type of machine is what machine types are for.
+    again["machines"][0]["machine"] = json!("other");
+    with(&again).unwrap();
 }
 
 #[test]

@@ -76,13 +76,29 @@ fn in_words(built: &Built, output: &Output) -> String {
         ("command line", built.command_line.clone()),
         ("kernel", built.kernel_release.clone()),
     ];
-    if built.manifest.is_some() && built.signature.is_none() {
+    if built.manifest.is_none() {
+        facts
+            .push(("manifest", "none, since \"machines\" is empty: no verifier can admit this image by it".to_owned()));
+    } else if built.signature.is_none() {
         facts.push((
             "manifest",
             "not signed: `latchkey reference sign` does it, on a machine that has the key".to_owned(),
         ));
     }
-    format!("{table}\n{}", pairs(&facts))
+    format!("{table}\n{}{}", launches(built), pairs(&facts))
+}
+
+/// What SEV-SNP guests will report, where the manifest says it.
+fn launches(built: &Built) -> String {
+    let mut table = Table::new(&["MACHINE", "SEV-SNP GUEST", "LAUNCH DIGEST, SHA-384"]);
+    let mut any = false;
+    for machine in &built.machines {
+        for launch in machine.snp_launch() {
+            table.row([machine.name().to_owned(), launch.to_string(), launch.digest.to_string()]);
+            any = true;
+        }
+    }
+    if any { format!("{table}\n") } else { String::new() }
 }
 
 fn in_json(built: &Built) -> Value {
@@ -96,6 +112,7 @@ fn in_json(built: &Built) -> Value {
         "manifest": built.manifest,
         "signature": built.signature,
         "variables": built.variables,
+        "machines": built.machines,
         "parts": built.parts.iter().map(part_in_json).collect::<Vec<_>>(),
     })
 }

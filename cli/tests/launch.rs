@@ -28,6 +28,10 @@ fn folder_with_image_and_firmware() -> TempDir {
     folder
 }
 
+fn sha256(bytes: &[u8]) -> String {
+    hex::encode(ring::digest::digest(&ring::digest::SHA256, bytes))
+}
+
 #[test]
 fn launch_digests_are_shown_for_the_firmware_alone_and_for_a_direct_boot() {
     let folder = folder_with_image_and_firmware();
@@ -40,19 +44,21 @@ fn launch_digests_are_shown_for_the_firmware_alone_and_for_a_direct_boot() {
     let hashes = KernelHashes::of(&uki, b"", "console=ttyS0").unwrap();
     let (cpu, features) = (CpuSignature(0x00a0_0f11), GuestFeatures::new(0x21).unwrap());
     let mut expected = Vec::new();
-    for vcpus in [1, 4] {
-        for (boot, direct_boot) in [("firmware", None), ("kernel-hashes", Some(&hashes))] {
+    for direct_boot in [None, Some(&hashes)] {
+        for vcpus in [1, 4] {
             let digest = hex::encode(SnpGuest { firmware, vcpus, cpu, features, direct_boot }.digest().unwrap());
-            let launch =
-                json!({"digest": digest, "vcpus": vcpus, "vcpu_type": "EPYC-Milan-v2", "guest_features": 0x21});
-            expected.push(json!({"boot": boot, "launch": launch}));
+            expected.push(json!({
+                "digest": digest, "firmware_sha256": sha256(&Sample::amd_sev().build()),
+                "kernel_hashes": direct_boot.is_some(), "vcpus": vcpus, "vcpu_type": "EPYC-Milan-v2",
+                "guest_features": 0x21,
+            }));
         }
     }
     assert_eq!(json["snp_launch"]["digests"], json!(expected));
     assert_eq!(json["snp_launch"]["vcpu_signature"], "0x00a00f11");
     assert!(json["machines"][0]["pcrs"]["4"].is_string());
     let text = latchkey(folder.path(), &arguments).succeeded().out;
-    for digest in expected.iter().map(|row| row["launch"]["digest"].as_str().unwrap()) {
+    for digest in expected.iter().map(|row| row["digest"].as_str().unwrap()) {
         assert!(text.contains(digest), "{text}");
     }
 }
@@ -65,8 +71,8 @@ fn a_firmware_without_kernel_hashes_has_one_digest() {
     assert_eq!(json["snp_launch"]["takes_kernel_hashes"], false);
     let digests = json["snp_launch"]["digests"].as_array().unwrap();
     assert_eq!(
-        (digests.len(), digests[0]["launch"]["vcpus"].as_u64(), digests[0]["boot"].as_str()),
-        (1, Some(1), Some("firmware"))
+        (digests.len(), digests[0]["vcpus"].as_u64(), digests[0]["kernel_hashes"].as_bool()),
+        (1, Some(1), Some(false))
     );
     let without = latchkey(folder.path(), &["measure", "image", "image.efi", "--output", "json"]).succeeded().json();
     assert!(without.get("snp_launch").is_none());

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
+use latchkey_attestation::reference::{Image as ReferenceImage, Machine};
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree};
 use ring::digest::{Context, SHA256};
 
@@ -49,6 +50,8 @@ pub struct Built {
 
 /// What the manifest says of where an image comes from: each source, by what it is, with its hash.
 pub(crate) type Sources = BTreeMap<String, Digest>;
+    /// What the manifest says of each type of machine.
+    pub machines: Vec<Machine>,
 
 impl Image {
     /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
@@ -114,10 +117,10 @@ impl Job<'_> {
         let uki = self.uki(&uki)?;
         self.disk(&uki, &root)?;
         self.enrolment()?;
-        self.manifest(&uki, &command_line, &kernel_release)?;
+        let machines = self.manifest(&uki, &command_line, &kernel_release)?;
         let root_hash = root.tree.root_hash;
         let parts = self.workshop.hand_out()?;
-        Ok(Built::new(parts, root_hash, command_line, kernel_release))
+        Ok(Built { machines, ..Built::new(parts, root_hash, command_line, kernel_release) })
     }
 
     fn source(&mut self, what: &str, bytes: &[u8]) {
@@ -250,10 +253,10 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn manifest(&mut self, uki: &[u8], command_line: &str, release: &str) -> Result<(), ImageError> {
+    fn manifest(&mut self, uki: &[u8], command_line: &str, release: &str) -> Result<Vec<Machine>, ImageError> {
         let machines = manifest::machines(self.image)?;
         if machines.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.workshop.begins("manifest");
         let products = self.workshop.products().map(|(name, hash)| (name.to_owned(), Digest(hash))).collect();
@@ -264,7 +267,7 @@ impl Job<'_> {
         if let Some(signature) = signature {
             self.workshop.outer("signature", manifest::SIGNATURE.to_owned(), signature.as_bytes())?;
         }
-        Ok(())
+        Ok(values.images().iter().flat_map(ReferenceImage::machines).cloned().collect())
     }
 }
 
@@ -306,6 +309,7 @@ impl Built {
 /// The identifiers of the root and the verity partition: the first and the last 128 bits of the root hash, as the
 /// Discoverable Partitions Specification has it.
 fn halves(root_hash: [u8; 32]) -> (Guid, Guid) {
+            machines: Vec::new(),
     let (mut first, mut last) = ([0; 16], [0; 16]);
     first.copy_from_slice(root_hash.split_at(16).0);
     last.copy_from_slice(root_hash.split_at(16).1);

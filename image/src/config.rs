@@ -10,7 +10,9 @@ use latchkey_initramfs::Wanted;
 use latchkey_keys::{KeyError, read_private_file};
 use latchkey_measurements::predict::{Machine, MachineType, PredictError};
 use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey};
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::image::{Image, Source};
 use crate::root::{Compression, RootFormat};
@@ -92,11 +94,33 @@ struct SecureBootConfig {
     variables: Option<PathBuf>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug, Clone)]
 enum MachineEntry {
     Builtin(String),
-    Described(MachineType),
+    Described(Box<MachineType>),
+}
+
+/// A name, or a description. What is wrong within a description is said, which `untagged` would not.
+impl<'de> Deserialize<'de> for MachineEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Entry;
+        impl<'de> Visitor<'de> for Entry {
+            type Value = MachineEntry;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a type of machine, or a description of one")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<MachineEntry, E> {
+                Ok(MachineEntry::Builtin(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MachineEntry, A::Error> {
+                MachineType::deserialize(MapAccessDeserializer::new(map)).map(Box::new).map(MachineEntry::Described)
+            }
+        }
+        deserializer.deserialize_any(Entry)
+    }
 }
 
 /// Why a configuration is not used.
@@ -255,7 +279,7 @@ impl MachineEntry {
     fn load(self, folder: &Path) -> Result<Machine, ConfigError> {
         let machine = match self {
             Self::Builtin(name) => MachineType::builtin(&name).ok_or(ConfigError::UnknownMachine(name))?,
-            Self::Described(machine) => machine,
+            Self::Described(machine) => *machine,
         };
         Ok(machine.load(folder)?)
     }
@@ -296,6 +320,11 @@ mod tests {
     }
 
     #[test]
+    fn with_guests(fields: &str) -> String {
+        let machine = r#""name": "x", "secure_boot": "off", "secure_boot_variable": "zero""#;
+        format!(r#", "machines": [{{{machine}, "snp": {{{fields}}}}}]"#)
+    }
+
     fn the_example_is_a_configuration() {
         assert!(ImageConfig::parse(include_bytes!("../examples/edge.json")).is_ok());
     }
@@ -306,7 +335,20 @@ mod tests {
             (r#", "roof": 1"#, "unknown field `roof`"),
             (r#", "root_format": "ext4""#, "ext4"),
             (r#", "machines": ["abacus"]"#, "abacus"),
-            (r#", "machines": [{"name": "x", "secure_boot": "off", "extra": 1}]"#, "MachineEntry"),
+            (r#", "machines": [{"name": "x", "secure_boot": "off", "extra": 1}]"#, "unknown field `extra`"),
+            (r#", "machines": [7]"#, "the name of a type of machine, or a description of one"),
+            (&with_guests(r#""firmware": "f", "vcpus": [1]"#), "missing field `kernel_hashes`"),
+            (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false, "x": 1"#), "unknown field `x`"),
+            (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false"#), "read /folder/f"),
+            (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": true"#), "say `boot`: qemu-kernel"),
+            (
+                &with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false, "vcpu_type": "8086""#),
+                "known are EPYC, ",
+            ),
+            (
+                &with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false, "guest_features": "0x2""#),
+                "without bit 0, which is SNP itself",
+            ),
             (r#", "secure_boot": {"key": "nowhere", "certificate": "c"}"#, "nowhere"),
             (r#", "signing_key": "nowhere""#, "nowhere"),
             (r#", "name": "twice""#, "duplicate field"),

@@ -57,6 +57,7 @@ pub(crate) fn machines(image: &Image) -> Result<Vec<Machine>, ImageError> {
             secure_boot_variable: None,
             // Its content is given here, whatever it will be called.
             variables: Some(ENROLLED.into()),
+            snp: None,
         };
         let store = secure_boot.keys().enroll(template)?;
         machines.push(enrolled.with_variables(Some(&store)).map_err(ManifestError::Predict)?);
@@ -77,7 +78,8 @@ pub(crate) fn values(
         let prediction = measured.predict(machine).map_err(ManifestError::Predict)?;
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
         let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
-        Ok(ReferenceMachine::new(&machine.name, pcrs))
+        let launches = machine.launches(uki).map_err(ManifestError::Predict)?;
+        Ok(ReferenceMachine::new(&machine.name, pcrs).with_launches(launches))
     };
     let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
     let epoch = u64::from(image.epoch);

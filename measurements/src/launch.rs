@@ -4,6 +4,7 @@
 //! 2. [`KernelHashes`] is what QEMU puts into the firmware's table for a direct boot (`-kernel` with `kernel-hashes=on`).
 //! 3. [`SnpGuest::digest`] continues with the pages that the firmware's metadata asks for, and the first registers of
 //!    every processor.
+//! 4. [`Guests`] does so for every size of guest that a type of machine has, as manifests list them.
 //!
 //! The order is that of QEMU 9.1 and later with KVM (`target/i386/sev.c`): the firmware, its metadata sections as they are
 //! listed, the processors. Other machine monitors have other orders and other registers; see [`Vmm`].
@@ -15,6 +16,7 @@ mod chain;
 mod cpu;
 mod error;
 mod firmware;
+mod guests;
 mod hashes;
 mod metadata;
 mod vmsa;
@@ -22,14 +24,13 @@ mod vmsa;
 pub use cpu::{CpuSignature, UnknownCpu};
 pub use error::LaunchError;
 pub use firmware::Firmware;
+pub use guests::{CpuName, GuestType, Guests};
 pub use hashes::KernelHashes;
 pub use metadata::{Section, SectionKind};
 pub use vmsa::GuestFeatures;
 
 use std::fmt;
 use std::str::FromStr;
-
-use latchkey_attestation::reference::{LaunchDigest, SnpLaunch};
 
 use chain::Chain;
 use hashes::Table;
@@ -68,19 +69,6 @@ impl SnpGuest<'_> {
         }
         self.processors(&mut chain);
         Ok(chain.digest())
-    }
-
-    /// The digest as a manifest of reference values has it. `name` is how its processors are called there.
-    ///
-    /// # Errors
-    /// As [`Self::digest`]; and [`LaunchError::CpuName`] when `name` is that of other processors.
-    pub fn reference(&self, name: &str) -> Result<SnpLaunch, LaunchError> {
-        if name.parse() != Ok(self.cpu) {
-            return Err(LaunchError::CpuName(name.to_owned()));
-        }
-        let digest = LaunchDigest(self.digest()?);
-        let (vcpus, guest_features) = (self.vcpus, self.features.bits());
-        Ok(SnpLaunch { digest, vcpus, vcpu_type: name.to_owned(), guest_features })
     }
 
     /// KVM measures the registers of every processor at the launch's end (`sev_es_sync_vmsa`): the first begins at the

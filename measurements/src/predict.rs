@@ -40,7 +40,7 @@ use latchkey_attestation::{Digest, PcrSet};
 pub use authenticode::authenticode;
 pub use error::PredictError;
 pub use event::PredictedEvent;
-pub use machine::{BootPath, Machine, MachineType, OffVariable, SecureBoot, Switch};
+pub use machine::{BootPath, Machine, MachineGuests, MachineType, OffVariable, SecureBoot, Switch};
 pub use phases::{PHASES, Phase};
 pub use secure_boot::SignatureDatabases;
 pub use stub::StubVersion;

@@ -11,7 +11,8 @@ use std::process::Command;
 
 use firmware::{CPUID, HASHES, MEMORY, SECRETS, Sample};
 use latchkey_measurements::launch::{
-    CpuSignature, Firmware, GuestFeatures, KernelHashes, LaunchError, SectionKind as Kind, SnpGuest, Vmm,
+    CpuName, CpuSignature, Firmware, GuestFeatures, Guests, KernelHashes, LaunchError, SectionKind as Kind, SnpGuest,
+    Vmm,
 };
 
 const KERNEL: &[u8] = b"a kernel, or a unified kernel image";
@@ -158,7 +159,7 @@ fn theirs(program: &Path, firmware: &Path, case: Case, folder: &Path) -> String 
         std::fs::write(&file, initrd).unwrap();
         command.args(["--append", line, "--kernel"]).arg(&kernel).arg("--initrd").arg(&file);
     }
-    let output = command.output().unwrap();
+    let output = latchkey_steady::output(&mut command).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -194,14 +195,34 @@ fn everything_that_is_launched_changes_the_digest() {
 #[test]
 fn a_digest_for_a_manifest_says_what_it_depends_on() {
     let file = Sample::amd_sev().build();
-    let firmware = &Firmware::parse(&file).unwrap();
     let (cpu, features) = ("EPYC-Milan-v2".parse().unwrap(), GuestFeatures::new(0x201).unwrap());
     let hashes = KernelHashes::of(KERNEL, b"", "").unwrap();
-    let guest = SnpGuest { firmware, vcpus: 3, cpu, features, direct_boot: Some(&hashes) };
-    let launch = guest.reference("EPYC-Milan-v2").unwrap();
+    let guests = Guests::new(&file, vec![3, 1], cpu, features).unwrap();
+    let [plain, hashed] = [None, Some(&hashes)].map(|boot| guests.launches(boot).unwrap());
+    let launch = &hashed[0];
     assert_eq!((launch.vcpus, launch.vcpu_type.as_str(), launch.guest_features), (3, "EPYC-Milan-v2", 0x201));
     assert_eq!(launch.digest.to_string(), KNOWN[6]);
-    assert_eq!(guest.reference("EPYC-Genoa").unwrap_err(), LaunchError::CpuName("EPYC-Genoa".to_owned()));
+    assert_eq!(launch.firmware_sha256.as_bytes()[..], *sha256(&file));
+    assert_eq!([&plain, &hashed].map(|launches| launches[1].kernel_hashes), [false, true]);
+    assert_ne!(plain[0].digest, hashed[0].digest);
+}
+
+fn sha256(file: &[u8]) -> Vec<u8> {
+    ring::digest::digest(&ring::digest::SHA256, file).as_ref().to_vec()
+}
+
+#[test]
+fn guests_have_a_bounded_number_of_sizes_each_once() {
+    let file = Sample::plain().build();
+    let guests = |vcpus| Guests::new(&file, vcpus, CpuName::default(), GuestFeatures::default());
+    let limit = SnpGuest::MAX_VCPUS;
+    assert_eq!(guests(vec![]).unwrap_err(), LaunchError::Sizes { count: 0, limit: Guests::MAX_SIZES });
+    assert_eq!(guests((1..=65).collect()).unwrap_err(), LaunchError::Sizes { count: 65, limit: Guests::MAX_SIZES });
+    assert_eq!(guests(vec![2, 0]).unwrap_err(), LaunchError::VcpuCount { count: 0, limit });
+    assert_eq!(guests(vec![limit + 1]).unwrap_err(), LaunchError::VcpuCount { count: limit + 1, limit });
+    assert_eq!(guests(vec![2, 4, 2]).unwrap_err(), LaunchError::SizeTwice(2));
+    assert_eq!(guests(vec![2]).unwrap().check_kernel_hashes(), Err(LaunchError::NoKernelHashes));
+    assert_eq!(CpuName::default(), "EPYC-v4".parse().unwrap());
 }
 
 #[test]

@@ -118,3 +118,52 @@ impl Visitor<'_> for DigestVisitor {
         Digest::from_hex(text).ok_or_else(|| E::custom("not 64 lower-case hexadecimal digits"))
     }
 }
+
+/// A SHA-384 launch digest; in JSON 96 lower-case hexadecimal digits and nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaunchDigest(pub [u8; 48]);
+
+impl LaunchDigest {
+    /// Reads 96 lower-case hexadecimal digits.
+    pub fn from_hex(text: &str) -> Option<Self> {
+        let canonical = text.len() == 96 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+        let mut bytes = [0; 48];
+        (canonical && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for LaunchDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for LaunchDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for LaunchDigest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for LaunchDigest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Hex;
+        impl Visitor<'_> for Hex {
+            type Value = LaunchDigest;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("96 lower-case hexadecimal digits")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<LaunchDigest, E> {
+                LaunchDigest::from_hex(text).ok_or_else(|| E::custom("not 96 lower-case hexadecimal digits"))
+            }
+        }
+        deserializer.deserialize_str(Hex)
+    }
+}

@@ -1,13 +1,12 @@
 //! What one image measures on one type of machine.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
+use super::launch::SnpLaunch;
 use super::name::{NAME_RULE, is_name};
-use super::{allowed, malformed};
+use super::{allowed, first_twice, malformed};
 use crate::parse::{Digest, PcrSet, by_index};
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -30,6 +29,12 @@ impl Machine {
         Self { name: name.to_owned(), pcrs, snp_launch: Vec::new() }
     }
 
+    /// The same, with the launch digests of the SEV-SNP guests that are machines of this type.
+    #[must_use]
+    pub fn with_launches(self, snp_launch: Vec<SnpLaunch>) -> Self {
+        Self { snp_launch, ..self }
+    }
+
     /// Name of the machine type, such as `qemu-q35-ovmf`.
     pub fn name(&self) -> &str {
         &self.name
@@ -46,8 +51,8 @@ impl Machine {
         enforced.fold(PcrSet::EMPTY, |set, (&index, _)| set.with(index).unwrap_or(set))
     }
 
-    /// SEV-SNP launch digests, one for each number and type of processors. Kept for SNP reports; nothing is decided by
-    /// them yet.
+    /// SEV-SNP launch digests, one for each kind of guest. What a report's measurement is beside them,
+    /// [`Policy::recognise_launch`](crate::Policy::recognise_launch) says; nobody is admitted by them yet.
     pub fn snp_launch(&self) -> &[SnpLaunch] {
         &self.snp_launch
     }
@@ -66,6 +71,9 @@ impl Machine {
         }
         if self.snp_launch.len() > MAX_LAUNCHES {
             return wrong(format!("{} launch digests, at most {MAX_LAUNCHES} are read", self.snp_launch.len()));
+        }
+        if let Some(launch) = first_twice(&self.snp_launch, SnpLaunch::same_guest) {
+            return wrong(format!("machine {} has two launch digests for {launch} of one firmware", self.name));
         }
         match self.snp_launch.iter().find_map(SnpLaunch::fault) {
             Some(fault) => wrong(fault),
@@ -106,81 +114,4 @@ pub enum Rule {
     Warn,
 }
 
-/// The launch measurement of a SEV-SNP guest (`MEASUREMENT` of the attestation report; SEV-SNP ABI 1.57, table 23), and
-/// what it depends on beside firmware and image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SnpLaunch {
-    /// SHA-384, 48 bytes.
-    pub digest: LaunchDigest,
-    /// Processors of the guest, 1 to 4096.
-    pub vcpus: u32,
-    /// Their model as QEMU calls it, such as `EPYC-v4`: 1 to 64 printable ASCII characters.
-    pub vcpu_type: String,
-    /// `SEV_FEATURES` of their save areas; bit 0 is SNP itself.
-    pub guest_features: u64,
-}
-
-impl SnpLaunch {
-    fn fault(&self) -> Option<String> {
-        if !(1..=MAX_VCPUS).contains(&self.vcpus) {
-            return Some(format!("{} vcpus, expected 1 to {MAX_VCPUS}", self.vcpus));
-        }
-        let named =
-            (1..=64).contains(&self.vcpu_type.len()) && self.vcpu_type.bytes().all(|byte| byte.is_ascii_graphic());
-        (!named).then(|| "`vcpu_type` must be 1 to 64 printable ASCII characters".to_owned())
-    }
-}
-
-/// A SHA-384 launch digest; in JSON 96 lower-case hexadecimal digits and nothing else.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LaunchDigest(pub [u8; 48]);
-
-impl LaunchDigest {
-    /// Reads 96 lower-case hexadecimal digits.
-    pub fn from_hex(text: &str) -> Option<Self> {
-        let canonical = text.len() == 96 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
-        let mut bytes = [0; 48];
-        (canonical && hex::decode_to_slice(text, &mut bytes).is_ok()).then_some(Self(bytes))
-    }
-}
-
-impl fmt::Display for LaunchDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for LaunchDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl Serialize for LaunchDigest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for LaunchDigest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Hex;
-        impl Visitor<'_> for Hex {
-            type Value = LaunchDigest;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("96 lower-case hexadecimal digits")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<LaunchDigest, E> {
-                LaunchDigest::from_hex(text).ok_or_else(|| E::custom("not 96 lower-case hexadecimal digits"))
-            }
-        }
-        deserializer.deserialize_str(Hex)
-    }
-}
-
 const MAX_LAUNCHES: usize = 256;
-/// Far more than a socket has.
-const MAX_VCPUS: u32 = 4096;

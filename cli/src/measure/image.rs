@@ -35,8 +35,20 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failur
     let mut predicted = Vec::new();
     for machine in &machines {
         let prediction = uki.predict(machine).map_err(|error| unpredictable(path, &error))?;
+        let launches = machine.launches(&image.uki).map_err(|error| unpredictable(path, &error))?;
         told.push_str(&human(&prediction));
-        predicted.push(as_json(&prediction));
+        let mut json = as_json(&prediction);
+        if !launches.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = write!(
+                told,
+                "\nas an SEV-SNP guest of QEMU of the type {}\n{}",
+                machine.name,
+                launch::table(&launches)
+            );
+            json["snp_launch"] = json!(launches);
+        }
+        predicted.push(json);
     }
     let mut json = json!({
         "image": {

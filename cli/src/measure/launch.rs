@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use latchkey_measurements::launch::{CpuSignature, Firmware, GuestFeatures, KernelHashes, LaunchError, SnpGuest, Vmm};
+use latchkey_attestation::reference::SnpLaunch;
+use latchkey_measurements::launch::{CpuName, Firmware, Guests, KernelHashes, LaunchError, SnpGuest, Vmm};
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -26,68 +27,59 @@ pub(super) fn launches(arguments: &Arguments, uki: &[u8]) -> Result<Option<Told>
             None => Ok(None),
         };
     };
-    let guest = Guest::read(arguments)?;
-    let file = files::read(path, Firmware::MAX_SIZE)?;
-    let firmware = Firmware::parse(&file).map_err(|error| unusable(path, &error))?;
-    let mut boots = vec![("firmware", None)];
-    // Asked for, a direct boot with a firmware that cannot check it is refused below.
-    if firmware.takes_kernel_hashes() || arguments.has("append") {
-        let hashes = KernelHashes::of(uki, &[], &guest.append).map_err(|error| unusable(path, &error))?;
-        boots.push(("kernel-hashes", Some(hashes)));
+    let guests = guests(arguments, path)?;
+    let append = arguments.text("append")?.unwrap_or_default();
+    let predicted = |direct_boot| guests.launches(direct_boot).map_err(|error| unusable(path, &error));
+    let mut launches = predicted(None)?;
+    let takes_kernel_hashes = guests.firmware().takes_kernel_hashes();
+    // Asked for, a direct boot with a firmware that cannot check it is refused.
+    if takes_kernel_hashes || arguments.has("append") {
+        let hashes = KernelHashes::of(uki, &[], append).map_err(|error| unusable(path, &error))?;
+        launches.extend(predicted(Some(&hashes))?);
     }
-    let mut told = Table::new(&["VCPUS", "BOOT", "LAUNCH DIGEST, SHA-384"]);
-    let mut digests = Vec::new();
-    for &vcpus in &guest.vcpus {
-        for (boot, hashes) in &boots {
-            let Guest { cpu, features, .. } = guest;
-            let snp = SnpGuest { firmware: &firmware, vcpus, cpu, features, direct_boot: hashes.as_ref() };
-            let launch = snp.reference(&guest.cpu_name).map_err(|error| unusable(path, &error))?;
-            told.row([vcpus.to_string(), (*boot).to_owned(), launch.digest.to_string()]);
-            digests.push(json!({"boot": boot, "launch": launch}));
-        }
-    }
+    let (cpu, features) = (guests.cpu(), guests.features());
     let mut text = String::new();
-    let Guest { cpu, cpu_name, features, append, .. } = &guest;
     // Writing to a string cannot fail.
     let _ = write!(
         text,
-        "\nas an SEV-SNP guest of QEMU, firmware {}, {cpu_name}, features {features}\n{told}",
-        path.display()
+        "\nas an SEV-SNP guest of QEMU, firmware {}, {cpu}, features {features}\n{}",
+        path.display(),
+        table(&launches)
     );
     let json = json!({
-        "vmm": Vmm::Qemu.to_string(), "vcpu_signature": cpu.to_string(), "append": append,
-        "takes_kernel_hashes": firmware.takes_kernel_hashes(), "digests": digests,
+        "vmm": Vmm::Qemu.to_string(), "vcpu_signature": cpu.signature().to_string(), "append": append,
+        "takes_kernel_hashes": takes_kernel_hashes, "digests": launches,
     });
     Ok(Some(Told { text, json }))
 }
 
-/// What is measured beside firmware and image.
-struct Guest {
-    vcpus: Vec<u32>,
-    cpu: CpuSignature,
-    cpu_name: String,
-    features: GuestFeatures,
-    append: String,
+/// One row for each guest.
+pub(super) fn table(launches: &[SnpLaunch]) -> Table {
+    let mut table = Table::new(&["VCPUS", "BOOT", "LAUNCH DIGEST, SHA-384"]);
+    for launch in launches {
+        table.row([launch.vcpus.to_string(), boot(launch).to_owned(), launch.digest.to_string()]);
+    }
+    table
 }
 
-impl Guest {
-    fn read(arguments: &Arguments) -> Result<Self, Failure> {
-        let number = |text: &str| {
-            text.parse().map_err(|_| Failure::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
-        };
-        let vcpus = arguments.texts("vcpus")?.into_iter().flat_map(|list| list.split(','));
-        let vcpus: Vec<u32> = vcpus.map(number).collect::<Result<_, _>>()?;
-        Ok(Self {
-            vcpus: if vcpus.is_empty() { vec![DEFAULT_VCPUS] } else { vcpus },
-            cpu: arguments
-                .value("vcpu-type")?
-                .map_or_else(|| DEFAULT_CPU.parse(), Ok)
-                .map_err(|error| Failure::usage(format!("--vcpu-type: {error}")))?,
-            cpu_name: arguments.text("vcpu-type")?.unwrap_or(DEFAULT_CPU).to_owned(),
-            features: arguments.value("guest-features")?.unwrap_or_default(),
-            append: arguments.text("append")?.unwrap_or_default().to_owned(),
-        })
-    }
+/// What a launch digest is of.
+fn boot(launch: &SnpLaunch) -> &'static str {
+    if launch.kernel_hashes { "kernel-hashes" } else { "firmware" }
+}
+
+/// What is measured beside the image.
+fn guests(arguments: &Arguments, firmware: &Path) -> Result<Guests, Failure> {
+    let number = |text: &str| {
+        text.parse().map_err(|_| Failure::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
+    };
+    let vcpus = arguments.texts("vcpus")?.into_iter().flat_map(|list| list.split(','));
+    let vcpus: Vec<u32> = vcpus.map(number).collect::<Result<_, _>>()?;
+    let vcpus = if vcpus.is_empty() { vec![DEFAULT_VCPUS] } else { vcpus };
+    let cpu = arguments.text("vcpu-type")?.map_or_else(|| Ok(CpuName::default()), str::parse);
+    let cpu = cpu.map_err(|error| Failure::usage(format!("--vcpu-type: {error}")))?;
+    let features = arguments.value("guest-features")?.unwrap_or_default();
+    let file = files::read(firmware, Firmware::MAX_SIZE)?;
+    Guests::new(&file, vcpus, cpu, features).map_err(|error| unusable(firmware, &error))
 }
 
 fn unusable(path: &Path, error: &LaunchError) -> Failure {
@@ -101,5 +93,3 @@ fn unusable(path: &Path, error: &LaunchError) -> Failure {
 
 /// QEMU's own.
 const DEFAULT_VCPUS: u32 = 1;
-/// What QEMU's and AMD's guides start SNP guests with.
-const DEFAULT_CPU: &str = "EPYC-v4";

@@ -57,6 +57,13 @@ state_size [16777216], qcow2 [false], and:
       the types of machines that reference.json is for [debian-12-ovmf, debian-13-ovmf;
       with secure_boot.variables, OVMF with these]; naming one whose Secure Boot is off
       admits machines that have it off
+      a description may say which SEV-SNP guests of QEMU are such machines; their launch
+      digests stand in reference.json too. firmware is the file that -bios gets:
+        "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4], "vcpu_type": "EPYC-v4",
+                "guest_features": "0x1", "kernel_hashes": true}
+      kernel_hashes are those of a direct boot ("boot": "qemu-kernel"; -kernel with
+      NAME_VERSION.efi, no -initrd, no -append): only with them does a digest name the
+      image. vcpu_type [EPYC-v4] and guest_features [0x1] may be left out
   "serial": 7
       the manifest's edition, which must grow [SOURCE_DATE_EPOCH, at least 1]
   "signing_key": "release.key"

@@ -9,7 +9,7 @@ pub(super) type Digest = [u8; 48];
 
 /// GCTX.LD: zero at the start, and after each page the digest of a `PAGE_INFO` with the value before it (56860,
 /// `SNP_LAUNCH_UPDATE`, "Layout of the `PAGE_INFO` Structure").
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Chain(Digest);
 
 /// `PAGE_TYPE` (56860, `SNP_LAUNCH_UPDATE`, "Encodings for the `PAGE_TYPE` Field").

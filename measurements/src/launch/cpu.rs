@@ -8,6 +8,9 @@ use std::str::FromStr;
 pub struct CpuSignature(pub u32);
 
 impl CpuSignature {
+    /// Of QEMU's first `EPYC`, in all its versions.
+    pub(super) const EPYC: Self = Self(0x0080_0f12);
+
     /// Of a processor family 15 and up. What does not fit its field (family 15 to 270, model 0 to 255, stepping 0 to 15)
     /// is `None`.
     pub const fn new(family: u16, model: u8, stepping: u8) -> Option<Self> {

@@ -75,8 +75,15 @@ pub enum LaunchError {
         /// As many as QEMU can give.
         limit: u32,
     },
-    /// The name of other processors than the guest's.
-    CpuName(String),
+    /// No number of processors, or too many of them.
+    Sizes {
+        /// How many there are.
+        count: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// A number of processors that is there already.
+    SizeTwice(u32),
     /// Guest features without SNP itself.
     FeaturesWithoutSnp(u64),
     /// Guest features that are no number.
@@ -136,7 +143,8 @@ impl fmt::Display for LaunchError {
             }
             Self::CommandLineNul => f.write_str("the command line has a NUL"),
             Self::VcpuCount { count, limit } => write!(f, "{count} processors, expected 1 to {limit}"),
-            Self::CpuName(name) => write!(f, "the guest's processors are not called {name:?}"),
+            Self::Sizes { count, limit } => write!(f, "{count} numbers of processors, expected 1 to {limit}"),
+            Self::SizeTwice(count) => write!(f, "{count} processors are listed twice"),
             Self::FeaturesWithoutSnp(bits) => write!(f, "guest features {bits:#x} without bit 0, which is SNP itself"),
             Self::FeaturesMalformed(text) => write!(f, "guest features {text:?}: expected a hexadecimal number"),
             Self::Vmm(name) => write!(f, "launches by {name:?} are not predicted: order and registers are QEMU's"),

@@ -6,7 +6,7 @@ use super::error::LaunchError;
 use super::metadata::{self, Section, SectionKind};
 
 /// An OVMF with SEV-SNP metadata, already measured.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firmware {
     measured: Chain,
     reset_address: u32,

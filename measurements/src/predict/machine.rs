@@ -4,16 +4,20 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use latchkey_attestation::reference::SnpLaunch;
 use serde::{Deserialize, Serialize};
 
 use super::variables::{MAX_STORE, VariableStore};
 use super::{PredictError, SignatureDatabases, StubVersion};
+use crate::launch::{Firmware, GuestType, Guests, KernelHashes, LaunchError};
 
 /// A type of machine, as a file or another configuration names it. Closed JSON:
 ///
 /// ```json
 /// {"name": "debian-12-ovmf", "secure_boot": "off", "secure_boot_variable": "zero"}
 /// {"name": "edge", "boot": "disk", "secure_boot": "on", "variables": "OVMF_VARS_4M.edge.fd"}
+/// {"name": "sealed", "boot": "qemu-kernel", "secure_boot": "off", "secure_boot_variable": "empty",
+///  "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4], "kernel_hashes": true}}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +35,9 @@ pub struct MachineType {
     /// A file with the firmware's variables (`OVMF_VARS….fd`). Needed when Secure Boot is on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variables: Option<PathBuf>,
+    /// The SEV-SNP guests that are machines of this type, if any are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snp: Option<GuestType>,
 }
 
 /// How the firmware comes to the image.
@@ -73,6 +80,28 @@ pub struct Machine {
     pub boot: BootPath,
     /// The state of Secure Boot.
     pub secure_boot: SecureBoot,
+    /// The SEV-SNP guests of this type.
+    pub guests: Option<MachineGuests>,
+}
+
+/// SEV-SNP guests, and how they boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineGuests {
+    guests: Guests,
+    kernel_hashes: bool,
+}
+
+impl Machine {
+    /// What the SEV-SNP guests of this type report as their launch digest when they boot this unified kernel image; none
+    /// when there are no such guests.
+    ///
+    /// # Errors
+    /// [`PredictError::Machine`].
+    pub fn launches(&self, uki: &[u8]) -> Result<Vec<SnpLaunch>, PredictError> {
+        let Some(MachineGuests { guests, kernel_hashes }) = &self.guests else { return Ok(Vec::new()) };
+        let hashes = kernel_hashes.then(|| KernelHashes::of(uki, &[], "")).transpose();
+        hashes.and_then(|hashes| guests.launches(hashes.as_ref())).map_err(|error| unlaunchable(&self.name, &error))
+    }
 }
 
 /// The state of Secure Boot, as far as it is measured.
@@ -114,6 +143,7 @@ impl MachineType {
             secure_boot: Switch::Off,
             secure_boot_variable: Some(variable),
             variables: None,
+            snp: None,
         };
         let on = |boot| Self {
             name: name.to_owned(),
@@ -121,6 +151,7 @@ impl MachineType {
             secure_boot: Switch::On,
             secure_boot_variable: None,
             variables: Some(SNAKEOIL_VARIABLES.into()),
+            snp: None,
         };
         Some(match name {
             "debian-12-ovmf" => off(BootPath::Disk, OffVariable::Zero),
@@ -146,16 +177,19 @@ impl MachineType {
         }
     }
 
-    /// The machine, with the file of variables read. A relative path begins at `folder`.
+    /// The machine, with the files of variables and of its guests' firmware read. A relative path begins at `folder`.
     ///
     /// # Errors
-    /// [`PredictError`]: the file cannot be read, or says other things than this type of machine.
+    /// [`PredictError`]: a file cannot be read, or says other things than this type of machine.
     pub fn load(&self, folder: &Path) -> Result<Machine, PredictError> {
-        let variables = self.variables.as_ref().map(|path| read(&folder.join(path))).transpose()?;
-        self.with_variables(variables.as_deref())
+        let variables = self.variables.as_ref().map(|path| read(&folder.join(path), MAX_STORE)).transpose()?;
+        let machine = self.with_variables(variables.as_deref())?;
+        let Some(guests) = &self.snp else { return Ok(machine) };
+        let firmware = read(&folder.join(&guests.firmware), Firmware::MAX_SIZE)?;
+        Ok(Machine { guests: Some(self.guests(guests, &firmware)?), ..machine })
     }
 
-    /// The machine, with the content of its file of variables.
+    /// The machine, with the content of its file of variables and without SEV-SNP guests.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -178,13 +212,27 @@ impl MachineType {
             (Switch::Off, Some(variable), false) => SecureBoot::Off { variable, databases },
             (Switch::Off, None, false) => return refused("`secure_boot_variable` is missing"),
         };
-        Ok(Machine { name: self.name.clone(), boot: self.boot, secure_boot })
+        Ok(Machine { name: self.name.clone(), boot: self.boot, secure_boot, guests: None })
+    }
+
+    fn guests(&self, described: &GuestType, firmware: &[u8]) -> Result<MachineGuests, PredictError> {
+        let GuestType { vcpus, vcpu_type, guest_features, kernel_hashes, .. } = described;
+        let guests = Guests::new(firmware, vcpus.clone(), vcpu_type.clone(), *guest_features).and_then(|guests| {
+            if *kernel_hashes {
+                guests.check_kernel_hashes()?;
+            }
+            Ok(MachineGuests { guests, kernel_hashes: *kernel_hashes })
+        });
+        guests.map_err(|error| unlaunchable(&self.name, &error))
     }
 
     fn check(&self) -> Result<(), PredictError> {
         let refused = |why: &str| Err(PredictError::Machine(format!("machine {:?}: {why}", self.name)));
         if latchkey_attestation::reference::ManifestName::new(&self.name).is_none() {
             return refused("the name must be 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit");
+        }
+        if self.snp.as_ref().is_some_and(|guests| guests.kernel_hashes) && self.boot != BootPath::QemuKernel {
+            return refused("`kernel_hashes` are those of a direct boot: say `boot`: qemu-kernel, or leave them out");
         }
         match (self.secure_boot, self.secure_boot_variable, &self.variables) {
             (Switch::On, Some(_), _) => refused("`secure_boot_variable` is for firmware with Secure Boot off"),
@@ -197,9 +245,16 @@ impl MachineType {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, PredictError> {
+/// Says what is wrong with a type's guests, and what would help.
+fn unlaunchable(name: &str, error: &LaunchError) -> PredictError {
+    let fix = error.fix().map(|fix| format!(": {fix}")).unwrap_or_default();
+    PredictError::Machine(format!("machine {name}: snp: {error}{fix}"))
+}
+
+/// At most one byte more than `limit`: whoever parses it says that it is too long.
+fn read(path: &Path, limit: usize) -> Result<Vec<u8>, PredictError> {
     let unreadable = |error: std::io::Error| PredictError::Machine(format!("read {}: {error}", path.display()));
-    let limit = u64::try_from(MAX_STORE).unwrap_or(u64::MAX);
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     Ok(bytes)

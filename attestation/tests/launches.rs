@@ -1,0 +1,153 @@
+//! Launch digests of SEV-SNP guests: what a manifest's are, what a report claims, and what may not be concluded.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use latchkey_attestation::parse::{LaunchDigest, UnverifiedSnpReport};
+use latchkey_attestation::refusal::{ReasonCode, Refusal};
+use latchkey_attestation::validate::{Covered, RecognisedLaunch};
+use latchkey_attestation::{AuthenticManifest, Policy, References};
+use serde_json::{Value, json};
+use support::{NOW, image_json, pinned, policy, policy_json, reference_json, reference_values, value};
+
+/// Image `number`, on guests whose digest is `digest`, with kernel hashes or without.
+fn image(number: u8, digest: u8, kernel_hashes: bool) -> Value {
+    let mut image = image_json(number);
+    image["machines"][0]["snp_launch"] = json!([{
+        "digest": format!("{digest:02x}").repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes,
+        "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1,
+    }]);
+    image
+}
+
+fn site(manifests: &[(&str, Vec<Value>, Value)]) -> (Policy, References) {
+    let mut json = policy_json(pinned(&[latchkey_attestation::EkDigest::from_hex(&value(1)).unwrap()]));
+    let rule = |name: &str| json!({"manifest": name, "minimum_version": "1.0.0", "unsigned": "trust-local-file"});
+    json["references"] = manifests.iter().map(|(name, ..)| rule(name)).collect();
+    let policy = policy(&json);
+    let authentic = manifests.iter().map(|(name, images, revoked)| {
+        let mut json = reference_json(images);
+        (json["name"], json["revoked"]) = (json!(name), revoked.clone());
+        AuthenticManifest::local(reference_values(&json))
+    });
+    let references = References::new(&policy, authentic.collect()).unwrap();
+    (policy, references)
+}
+
+fn look(digest: u8, manifests: &[(&str, Vec<Value>, Value)]) -> Result<RecognisedLaunch, Refusal> {
+    let (policy, references) = site(manifests);
+    policy.recognise_launch(LaunchDigest([digest; 48]), &references, NOW)
+}
+
+fn versions(found: &RecognisedLaunch) -> Vec<String> {
+    found.launches.iter().map(|known| known.image.version.to_string()).collect()
+}
+
+#[test]
+fn a_digest_with_kernel_hashes_names_its_image() {
+    let images = vec![image(1, 0xa1, true), image(2, 0xa2, true)];
+    let found = look(0xa2, &[("edge", images, json!([]))]).unwrap();
+    assert_eq!((found.covers, versions(&found)), (Covered::Image, vec!["1.2.0".to_owned()]));
+    assert_eq!(found.launches[0].image.machine, "test");
+    assert_eq!(found.launches[0].launch.vcpus, 4);
+}
+
+#[test]
+fn a_digest_of_the_firmware_alone_names_no_image_whatever_lists_it() {
+    let found = look(0xa1, &[("edge", vec![image(1, 0xa1, false), image(2, 0xa1, false)], json!([]))]).unwrap();
+    assert_eq!((found.covers, versions(&found).len()), (Covered::Firmware, 2));
+    // Nor does a second entry that calls it the image's make it more.
+    let found = look(0xa1, &[("edge", vec![image(1, 0xa1, true), image(2, 0xa1, false)], json!([]))]).unwrap();
+    assert_eq!(found.covers, Covered::Firmware);
+}
+
+#[test]
+fn an_unknown_digest_is_refused_with_what_was_expected() {
+    let refusal = look(0xee, &[("edge", vec![image(1, 0xa1, true)], json!([]))]).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::LaunchUnknown);
+    for part in ["got eeee", "expected one of 1, such as a1a1", "image 1.1.0 on test: 4 × EPYC-v4"] {
+        assert!(refusal.detail().contains(part), "{part}: {refusal}");
+    }
+    let refusal = look(0xee, &[("edge", vec![image_json(1)], json!([]))]).unwrap_err();
+    assert!(refusal.detail().contains("no manifest of the policy lists launch digests"), "{refusal}");
+}
+
+#[test]
+fn a_revoked_image_s_digest_is_refused_in_all_manifests_and_a_shared_firmware_s_is_not() {
+    let revoked = || json!([{"name": "image", "version": "1.1.0", "why": "a hole"}]);
+    let other = || ("other", vec![image(2, 0xa1, true)], json!([]));
+    for manifests in [
+        [("edge", vec![image(1, 0xa1, true)], revoked()), other()],
+        [other(), ("edge", vec![image(1, 0xa1, true)], revoked())],
+    ] {
+        let refusal = look(0xa1, &manifests).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::ImageRevoked);
+        assert!(refusal.detail().contains("a hole"), "{refusal}");
+    }
+    let shared = vec![image(1, 0xa1, false), image(2, 0xa1, false)];
+    assert_eq!(versions(&look(0xa1, &[("edge", shared, revoked())]).unwrap()), ["1.2.0"]);
+    let alone = look(0xa1, &[("edge", vec![image(1, 0xa1, false)], revoked())]).unwrap_err();
+    assert_eq!(alone.code(), ReasonCode::ImageRevoked);
+}
+
+#[test]
+fn an_old_or_expired_image_s_digest_is_known_and_refused() {
+    let mut old = image(1, 0xa1, true);
+    old["not_after"] = json!(NOW - 1);
+    assert_eq!(look(0xa1, &[("edge", vec![old], json!([]))]).unwrap_err().code(), ReasonCode::ImageExpired);
+    let mut early = image(1, 0xa1, true);
+    early["not_before"] = json!(NOW + 1);
+    assert_eq!(look(0xa1, &[("edge", vec![early], json!([]))]).unwrap_err().code(), ReasonCode::ImageNotYetValid);
+}
+
+fn report(change: impl FnOnce(&mut Vec<u8>)) -> Result<UnverifiedSnpReport, Refusal> {
+    let mut bytes = vec![0; UnverifiedSnpReport::SIZE];
+    bytes[0] = 2;
+    bytes[0x90..0xc0].fill(0xab);
+    change(&mut bytes);
+    UnverifiedSnpReport::parse(&bytes)
+}
+
+#[test]
+fn a_report_s_claims_are_read_at_the_places_of_the_specification() {
+    let read = report(|_| {}).unwrap();
+    assert_eq!((read.version(), read.claimed_measurement()), (2, LaunchDigest([0xab; 48])));
+    assert_eq!((read.claims_debug(), read.claimed_vmpl()), (false, 0));
+    let read = report(|bytes| (bytes[0x0a], bytes[0x30]) = (0x08, 3)).unwrap();
+    assert_eq!((read.claims_debug(), read.claimed_vmpl()), (true, 3));
+}
+
+#[test]
+fn bytes_that_are_no_report_are_refused() {
+    for wrong in [
+        report(|bytes| bytes.truncate(0x49f)),
+        report(|bytes| bytes.push(0)),
+        report(Vec::clear),
+        report(|bytes| bytes[0] = 1),
+        report(|bytes| bytes[0] = 6),
+        report(|bytes| bytes[3] = 1),
+    ] {
+        assert_eq!(wrong.unwrap_err().code(), ReasonCode::SnpReportMalformed);
+    }
+}
+
+/// Reports of real machines, where they are at hand; the digests were read off with `xxd`.
+#[test]
+fn the_measurement_of_real_reports_is_read() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/snp");
+    let Ok(first) = fs::read_to_string(folder.join("report-milan-1.hex")) else {
+        eprintln!("SKIPPED: {} is missing", folder.display());
+        return;
+    };
+    let first = UnverifiedSnpReport::parse(&hex::decode(first.trim()).unwrap()).unwrap();
+    let second = UnverifiedSnpReport::parse(&fs::read(folder.join("report-milan-2.bin")).unwrap()).unwrap();
+    assert_eq!((first.version(), second.version()), (2, 2));
+    assert!(second.claimed_measurement().to_string().starts_with("b07af9620f3b839b47996422ddec6058338951d984e31211"));
+    assert!(second.claimed_measurement().to_string().ends_with("6bdf8a9ece31a5a608eb0cf2e4872b01"));
+    assert!(first.claimed_measurement().to_string().starts_with("7a1e5c266c0108dbc9bb94fa926951320940915d0aafb424"));
+    assert!(first.claimed_measurement().to_string().ends_with("64bd88b579ea158d3e1a0dc39b2c60bd95b9c480cd81841f"));
+}
