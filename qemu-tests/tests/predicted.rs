@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchkey_image::Built;
-use latchkey_measurements::predict::{MachineType, Prediction, Uki};
+use latchkey_measurements::predict::{MachineType, OffVariable, Prediction, Uki};
 use latchkey_qemu_tests::bootimage;
 use latchkey_qemu_tests::hardware::Bus::{Nvme, Scsi, Virtio};
 use latchkey_qemu_tests::hardware::TpmPort::{Crb, Tis};
@@ -20,14 +20,15 @@ use latchkey_qemu_tests::tamper::{LOADER, TamperedDisk};
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
 const BOOT: Duration = Duration::from_mins(5);
 
-/// Without Secure Boot, or with these variables' keys, which differ from firmware package to firmware package.
-fn predict(image: &Path, variables: Option<&Path>) -> Prediction {
+/// On the machine that the firmware of the boot stub's suite makes, Secure Boot off.
+fn ordinary() -> MachineType {
+    MachineType::builtin(&bootimage::machine_type().unwrap()).unwrap()
+}
+
+fn predict(image: &Path, machine: &MachineType, variables: Option<&Path>) -> Prediction {
     let bytes = std::fs::read(image).unwrap();
-    let off = bootimage::machine_type().unwrap();
-    let name = if variables.is_some() { "debian-ovmf-snakeoil" } else { &off };
     let variables = variables.map(|path| std::fs::read(path).unwrap());
-    let machine = MachineType::builtin(name).unwrap().with_variables(variables.as_deref()).unwrap();
-    Uki::measure(&bytes).unwrap().predict(&machine).unwrap()
+    Uki::measure(&bytes).unwrap().predict(&machine.with_variables(variables.as_deref()).unwrap()).unwrap()
 }
 
 /// A disk with the stand-in for the agent, and a root with nothing in it.
@@ -72,7 +73,7 @@ fn predicted_registers_are_reported_whatever_the_tpm_interface_memory_and_disk()
     let run = Run::new("predicted").unwrap();
     let authority = Authority::new(&run).unwrap();
     let image = disk(&run);
-    let from_disk = predict(&image.uki, None);
+    let from_disk = predict(&image.uki, &ordinary(), None);
     for kind in [
         kind("crb-256-virtio", Crb, 256, Virtio),
         kind("tis-512-nvme", Tis, 512, Nvme),
@@ -94,7 +95,9 @@ fn predicted_registers_are_reported_under_secure_boot_and_an_unsigned_image_does
     let signed = keys.sign(&run, &image.uki, "signed.efi").unwrap();
     let disk = TamperedDisk::copy(&run, "signed.raw", &image.disk).unwrap();
     disk.write(LOADER, &std::fs::read(&signed).unwrap()).unwrap();
-    let prediction = predict(&signed, Some(&keys.variables));
+    // The package's test keys differ from suite to suite.
+    let snakeoil = MachineType::builtin("debian-ovmf-snakeoil").unwrap();
+    let prediction = predict(&signed, &snakeoil, Some(&keys.variables));
     for kind in [kind("secure-crb-512-scsi", Crb, 512, Scsi), kind("secure-tis-256-nvme", Tis, 256, Nvme)] {
         let machine = kind.machine(&run, keys.firmware(&run, kind.name).unwrap(), disk.path());
         reported_as_predicted(machine, kind.name, &authority, &prediction);
@@ -103,7 +106,8 @@ fn predicted_registers_are_reported_under_secure_boot_and_an_unsigned_image_does
     let kind = kind("not-enrolled", Crb, 1024, Virtio);
     let variables = hardware::variables().unwrap();
     let firmware = Firmware::secure_flash(&run, kind.name, &variables).unwrap();
-    let off = predict(&signed, None);
+    let off = MachineType { secure_boot_variable: Some(OffVariable::Zero), ..ordinary() };
+    let off = predict(&signed, &off, Some(&variables));
     assert_ne!(off.pcr(7), prediction.pcr(7));
     reported_as_predicted(kind.machine(&run, firmware, disk.path()), kind.name, &authority, &off);
 
