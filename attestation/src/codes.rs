@@ -129,7 +129,7 @@ reason_codes! {
     /// PCR 0 to 3 or 6.
     FirmwareDiffers = "firmware-differs", Platform, MeasurementsRefused, "record reference values for this firmware build, or let the policy only warn about PCR 0 to 3 and 6";
     /// PCR 4.
-    BootLoaderDiffers = "boot-loader-differs", Platform, MeasurementsRefused, "boot a unified kernel image that the reference values name, or add this one to them";
+    BootLoaderDiffers = "boot-loader-differs", Platform, MeasurementsRefused, "let the firmware start a unified kernel image of the reference values, to the byte and without another loader in between, or add this one to them";
     /// PCR 5.
     PartitionTableDiffers = "partition-table-differs", Platform, MeasurementsRefused, "record again if the state partition has grown, else restore the boot disk's partition table; or let the policy only warn about PCR 5";
     /// PCR 7.
@@ -141,7 +141,7 @@ reason_codes! {
     /// PCR 10.
     ImaDiffers = "ima-differs", Platform, MeasurementsRefused, "let the policy ignore PCR 10: the kernel's file measurements change with every boot";
     /// PCR 11.
-    ImageDiffers = "image-differs", Platform, MeasurementsRefused, "boot a unified kernel image that the reference values name, or add this one to them";
+    ImageDiffers = "image-differs", Platform, MeasurementsRefused, "boot the image unchanged, with its own kernel, initrd and command line, or add this image to the reference values";
     /// PCR 12.
     OverridesDiffer = "overrides-differ", Platform, MeasurementsRefused, "remove the command-line override, credentials or add-ons beside the image";
     /// PCR 13.

@@ -47,7 +47,7 @@ impl Refusal {
         &self.detail
     }
 
-    /// The first differing component, where measurements were refused.
+    /// What differs, where measurements were refused.
     pub fn difference(&self) -> Option<&Difference> {
         self.difference.as_deref()
     }
@@ -70,13 +70,16 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// The first PCR, in ascending order, whose value is not the expected one.
+/// What differs from the closest image: the PCR that tells what is wrong, and all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// PCR index, 0 to 23.
     pub pcr: u8,
     /// What is measured into that PCR.
     pub component: Component,
+    /// What of it, as far as the other PCRs tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub means: Option<&'static str>,
     /// The value that would have been admitted, lower-case hexadecimal.
     pub expected: String,
     /// The quoted value, lower-case hexadecimal.
@@ -84,7 +87,7 @@ pub struct Difference {
     /// The image of the reference values that came closest, as `manifest/name version on machine`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// All enforced PCRs that differ from that image, ascending, the first included.
+    /// All enforced PCRs that differ from that image, ascending.
     pub differing: Vec<u8>,
 }
 
@@ -144,7 +147,7 @@ impl CoarseReason {
                 "reboot and try again; if it stays, something between this node and the verifier alters evidence"
             }
             Self::MeasurementsRefused => {
-                "boot an admitted image unchanged, command line included; the verifier's log names the first component that differs"
+                "boot an admitted image unchanged, command line included; the verifier's log names the component that differs"
             }
             Self::LockRefused => {
                 "reboot this machine: it has already joined during this boot, or locked itself to another cluster"

@@ -2,6 +2,7 @@
 
 mod launch;
 mod measurements;
+mod telling;
 
 use serde::Serialize;
 
@@ -11,8 +12,8 @@ use crate::reference::{ManifestName, References, Source};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
-pub(crate) use measurements::{Match, match_image};
 pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
+pub(crate) use measurements::{Match, match_image};
 
 /// How the node lock must stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,8 +158,8 @@ impl Policy {
     /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says.
     ///
     /// # Errors
-    /// * `…-differs`: no image matches; the refusal's difference names the first PCR that the closest image has
-    ///   otherwise.
+    /// * `…-differs`: no image matches; the refusal's difference names the PCR of the closest image that tells what is wrong,
+    ///   and all that differ.
     /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`, `image-revoked`.
     /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
     pub fn validate(
@@ -200,6 +201,7 @@ pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), 
     let difference = Difference {
         pcr: Policy::LOCK_PCR,
         component: Component::NodeLock,
+        means: None,
         expected: expected.to_string(),
         got: got.to_string(),
         image: None,

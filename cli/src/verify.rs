@@ -225,9 +225,10 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
 
 /// Measurements that differ, cause by cause.
 pub(crate) fn difference_in_words(difference: &Difference) -> Vec<String> {
-    let Difference { pcr, component, expected, got, image, differing } = difference;
+    let Difference { pcr, component, means, expected, got, image, differing } = difference;
+    let means = means.map_or_else(String::new, |of| format!(": {of}"));
     let mut causes = vec![
-        format!("the first component that differs is the {} (PCR {pcr})", component.describe()),
+        format!("what differs: {} (PCR {pcr}){means}", component.describe()),
         format!("expected {expected}"),
         format!("     got {got}"),
     ];

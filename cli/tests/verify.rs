@@ -68,7 +68,7 @@ fn what_a_node_proves() {
 }
 
 #[test]
-fn a_refusal_names_the_first_component_that_differs_and_the_fix() {
+fn a_refusal_names_the_component_that_differs_and_the_fix() {
     let (operator, node) = Operator::with_node();
     node.set_pcr(9, [0x66; 32]);
     node.set_pcr(11, [0x66; 32]);

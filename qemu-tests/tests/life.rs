@@ -98,8 +98,8 @@ fn an_impostor_with_a_changed_command_line_is_refused_and_both_sides_say_why() {
     let tpm = fleet.tpm("impostor").unwrap();
     let impostor = fleet.machine_of("impostor", image.boot(), &tpm).unwrap().start().unwrap();
     impostor.expect("no ticket yet: measurements-refused", STEP).unwrap();
-    let line = services.join.console().expect("boot-loader-differs", STEP).unwrap();
-    assert!(line.text.contains("PCR 4"), "{}", line.text);
+    let line = services.join.console().expect("image-differs: PCR 11", STEP).unwrap();
+    assert!(line.text.contains("its command line or its initrd"), "{}", line.text);
 
     // A known node that boots the impostor's image gets no key of its own disk either.
     let mut second = joined(&fleet, "node-2");

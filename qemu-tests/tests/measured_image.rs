@@ -70,5 +70,5 @@ fn a_manifest_for_secure_boot_admits_a_node_with_it_and_refuses_the_same_disk_wi
     off.expect("no ticket yet: measurements-refused", STEP).unwrap();
     // Without it the kernel is measured on its own, too.
     let line = services.join.console().expect("PCRs that differ: [4, 7] (", STEP).unwrap().text;
-    assert!(line.contains("boot-loader-differs: PCR 4"), "{line}");
+    assert!(line.contains("secure-boot-differs: PCR 7"), "{line}");
 }

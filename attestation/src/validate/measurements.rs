@@ -1,5 +1,6 @@
 //! Which image is this? All enforced PCRs must be those of one machine type of one image: values of two never combine.
 
+use super::telling::{Telling, telling};
 use super::{AdmittedImage, Comparison, DifferingPcr, Warning, enforced};
 use crate::parse::{Component, PcrSet, PcrValues};
 use crate::policy::{Policy, ReferenceRule};
@@ -42,7 +43,7 @@ pub(crate) fn match_image(
     match admitted {
         Some(candidate) => Ok(candidate.into_match(policy, pcrs)),
         // An image that is known but may not run explains more than how far another one is.
-        None => Err(forbidden.unwrap_or_else(|| explain(closest.as_ref(), pcrs))),
+        None => Err(forbidden.unwrap_or_else(|| explain(policy, closest.as_ref(), pcrs))),
     }
 }
 
@@ -168,25 +169,23 @@ impl ReferenceRule {
     }
 }
 
-/// Names the first differing component of the closest image.
-fn explain(closest: Option<&Candidate<'_>>, pcrs: &PcrValues) -> Refusal {
-    let first = closest.and_then(|candidate| Some((candidate, candidate.differing.iter().next()?)));
-    let Some((candidate, pcr)) = first else {
+/// Names the component of the closest image that tells what is wrong.
+fn explain(policy: &Policy, closest: Option<&Candidate<'_>>, pcrs: &PcrValues) -> Refusal {
+    let told = |candidate: &Candidate<'_>| telling(candidate.differing, enforced(policy, candidate.machine));
+    let Some((candidate, Telling { pcr, means })) = closest.and_then(|candidate| Some((candidate, told(candidate)?)))
+    else {
         return Refusal::new(ReasonCode::ReferenceEmpty, "there is no image to compare with");
     };
     let component = Component::of(pcr);
-    let expected = candidate
-        .machine
-        .pcrs()
-        .get(&pcr)
-        .map_or_else(|| "no value".to_owned(), |reference| reference.value.to_string());
-    let got = pcrs.value(pcr).map_or_else(|| "no value".to_owned(), |value| value.to_string());
+    let what = means.map_or_else(|| component.describe().to_owned(), |of| format!("{}: {of}", component.describe()));
+    let none = || "no value".to_owned();
+    let expected = candidate.machine.pcrs().get(&pcr).map_or_else(none, |reference| reference.value.to_string());
+    let got = pcrs.value(pcr).map_or_else(none, |value| value.to_string());
     let differing: Vec<u8> = candidate.differing.iter().collect();
     let label = candidate.label();
     let detail = format!(
-        "PCR {pcr} ({}): expected {expected}, got {got}; compared with {label}, PCRs that differ: {differing:?}",
-        component.describe()
+        "PCR {pcr} ({what}): expected {expected}, got {got}; compared with {label}, PCRs that differ: {differing:?}"
     );
-    let difference = Difference { pcr, component, expected, got, image: Some(label), differing };
+    let difference = Difference { pcr, component, means, expected, got, image: Some(label), differing };
     Refusal::differing(component.reason(), detail, difference)
 }
