@@ -254,38 +254,31 @@ mod tests {
         }
     }
 
-    fn folder(name: &str) -> std::path::PathBuf {
-        let folder = std::env::temp_dir().join(format!("latchkey-handover-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        folder
-    }
-
     fn me(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().uid()
     }
 
     #[test]
     fn what_stage_1_writes_stage_2_reads_once() {
-        let folder = folder("once");
-        let path = folder.join("run/handover.json");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/handover.json");
         handover().write(&path).unwrap();
         assert!(handover().write(&path).is_err(), "an old hand-over is never overwritten");
-        let read = HandOver::read(&path, me(&folder)).unwrap();
+        let read = HandOver::read(&path, me(folder.path())).unwrap();
         assert_eq!((read.node_name.as_str(), read.token_key.expose()), ("edge-1", &b"token key"[..]));
         wipe(&path).unwrap();
-        assert!(matches!(HandOver::read(&path, me(&folder)), Err(HandOverError::Missing)));
+        assert!(matches!(HandOver::read(&path, me(folder.path())), Err(HandOverError::Missing)));
         wipe(&path).unwrap();
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn a_file_that_others_can_read_a_link_and_an_odd_field_are_refused() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = folder("exposed");
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path();
         let path = folder.join("handover.json");
         handover().write(&path).unwrap();
-        let owner = me(&folder);
+        let owner = me(folder);
         let link = folder.join("link.json");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(matches!(HandOver::read(&link, owner), Err(HandOverError::Io(_))));
@@ -297,7 +290,6 @@ mod tests {
         std::fs::write(&odd_path, odd).unwrap();
         std::fs::set_permissions(&odd_path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(HandOver::read(&odd_path, owner), Err(HandOverError::Malformed(_))));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

@@ -13,6 +13,7 @@ use cluster_fake::{FakeKubeadm, control_plane_ticket, member, ticket};
 use latchkey_agent::cluster::Work;
 use latchkey_agent::life::NodeRole;
 use latchkey_api::v1::ClusterSettings;
+use latchkey_steady::output;
 
 /// The version of `qemu-tests/kubernetes/go.mod`.
 const VERSION: &str = "v1.34.4";
@@ -40,7 +41,7 @@ fn real_kubeadm() -> Option<PathBuf> {
 }
 
 fn version(kubeadm: &Path) -> String {
-    let printed = Command::new(kubeadm).args(["version", "--output=short"]).output().unwrap();
+    let printed = output(Command::new(kubeadm).args(["version", "--output=short"])).unwrap();
     String::from_utf8(printed.stdout).unwrap().trim().into()
 }
 
@@ -107,7 +108,7 @@ fn the_judge_is_a_judge() {
     let refused = |text: &str| {
         std::fs::write(fake.path("wrong.json"), text).unwrap();
         let path = format!("--config={}", fake.path("wrong.json").display());
-        let judged = Command::new(real_kubeadm().unwrap()).args(["config", "validate", &path]).output().unwrap();
+        let judged = output(Command::new(real_kubeadm().unwrap()).args(["config", "validate", &path])).unwrap();
         assert!(!judged.status.success(), "{text} was accepted");
     };
     refused(r#"{"apiVersion":"kubeadm.k8s.io/v1beta4","kind":"JoinConfiguration","discovery":{"no":1}}"#);
@@ -117,7 +118,7 @@ fn the_judge_is_a_judge() {
 #[test]
 fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
     let Some(kubeadm) = real_kubeadm() else { return };
-    let run = |arguments: &[&str]| Command::new(&kubeadm).args(arguments).output().unwrap();
+    let run = |arguments: &[&str]| output(Command::new(&kubeadm).args(arguments)).unwrap();
     let help = run(&["join", "phase", "control-plane-prepare", "download-certs", "--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("download-certs"));
     assert!(std::env::var_os("LATCHKEY_KUBEADM").is_some() || version(&kubeadm) == VERSION, "{}", version(&kubeadm));

@@ -9,36 +9,31 @@
 #[path = "platform_netns/mod.rs"]
 mod netns;
 
-use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::Duration;
 
 use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::net::{NetFault, Network, up_below};
+use latchkey_steady::{PATIENCE, drained};
 use netns::{Side, ip, ip_each};
 
 /// Brings the network up with these words of a command line.
 fn up(words: &str) -> Result<(Network, String), NetFault> {
-    let root = std::env::temp_dir().join(format!("latchkey-net-{}", std::process::id()));
-    std::fs::create_dir(&root).unwrap();
+    let root = tempfile::tempdir().unwrap();
     let config = Config::parse(words.as_bytes()).unwrap();
-    let network = smol::block_on(up_below(&config, &root));
-    let resolver = std::fs::read_to_string(root.join("etc/resolv.conf")).unwrap_or_default();
-    std::fs::remove_dir_all(root).unwrap();
+    let network = latchkey_steady::block_on(up_below(&config, root.path()));
+    let resolver = std::fs::read_to_string(root.path().join("etc/resolv.conf")).unwrap_or_default();
     network.map(|network| (network, resolver))
 }
 
 fn output(command: &str, arguments: &str) -> String {
-    let output = Command::new(command).args(arguments.split(' ')).output().unwrap();
+    let output = latchkey_steady::output(Command::new(command).args(arguments.split(' '))).unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// What the other side says to whoever connects.
 fn greeting_from(address: &str) -> String {
-    let mut text = String::new();
-    TcpStream::connect(address).unwrap().read_to_string(&mut text).unwrap();
-    text
+    String::from_utf8(drained(&mut TcpStream::connect(address).unwrap())).unwrap()
 }
 
 #[test]
@@ -55,7 +50,7 @@ fn a_lease_gives_address_route_and_name_server() {
             greet(&listener);
         }
         Side::Agent(other) => {
-            let (network, resolver) = up("latchkey.interface=lk0 latchkey.network_timeout=20").unwrap();
+            let (network, resolver) = up("latchkey.interface=lk0 latchkey.network_timeout=60").unwrap();
             assert_eq!(network.to_string(), "lk0 has 10.77.0.9/24, gateway 10.77.0.1, dns 10.77.0.3");
             assert_eq!(resolver, "search example.org\nnameserver 10.77.0.3\n");
             assert!(output("ip", "-4 route").contains("default via 10.77.0.1 dev lk0"));
@@ -78,7 +73,7 @@ fn a_fixed_address_needs_no_server() {
         }
         Side::Agent(other) => {
             let network = "latchkey.network=static:10.77.0.9/24,gw=10.77.0.1,dns=9.9.9.9";
-            let (_, resolver) = up(&format!("{network} latchkey.interface=lk0 latchkey.network_timeout=20")).unwrap();
+            let (_, resolver) = up(&format!("{network} latchkey.interface=lk0 latchkey.network_timeout=60")).unwrap();
             assert_eq!(resolver, "nameserver 9.9.9.9\n");
             assert!(output("ip", "-4 route").contains("default via 10.77.0.1 dev lk0"));
             assert_eq!(greeting_from("10.77.0.1:7777"), "hello 10.77.0.9");
@@ -101,7 +96,7 @@ fn a_router_advertisement_gives_address_route_and_name_server() {
         }
         Side::Agent(other) => {
             let (network, resolver) =
-                up("latchkey.network=ipv6-ra latchkey.interface=lk0 latchkey.network_timeout=20").unwrap();
+                up("latchkey.network=ipv6-ra latchkey.interface=lk0 latchkey.network_timeout=60").unwrap();
             let (address, prefix) = network.address.unwrap();
             assert!(address.to_string().starts_with("fd77::") && prefix == 64, "{network}");
             assert_eq!(resolver, "nameserver fd77::53\nnameserver fe80::53%lk0\n");
@@ -134,7 +129,7 @@ fn silence_ends_at_the_deadline_with_a_reason() {
 
 /// Gives one client its address, by the standard's four messages.
 fn serve_dhcp(socket: &UdpSocket) {
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = [0; 1500];
     loop {
         let (length, _) = socket.recv_from(&mut buffer).unwrap();

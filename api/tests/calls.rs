@@ -10,8 +10,9 @@ use latchkey_api::{
 use std::time::Duration;
 use support::{pair, pair_with};
 
-const SOON: Duration = Duration::from_secs(20);
-const SECOND: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_mins(1);
+/// Passes in a test: long enough for the first steps of a call on a busy machine.
+const WHILE: Duration = Duration::from_secs(3);
 const SHORT: Duration = Duration::from_millis(30);
 
 fn key(key_id: &str) -> v1::GetDataKeyRequest {
@@ -46,7 +47,7 @@ async fn count(events: &mut Streaming<v1::InitEvent>) -> (u64, Option<Code>) {
 
 #[test]
 fn a_unary_call_is_answered() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let answer = keys.get_data_key(&key("measurement-secret"), SOON).await.unwrap();
@@ -56,7 +57,7 @@ fn a_unary_call_is_answered() {
 
 #[test]
 fn a_failure_carries_code_and_message() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key(""), SOON).await.unwrap_err();
@@ -67,7 +68,7 @@ fn a_failure_carries_code_and_message() {
 
 #[test]
 fn handlers_know_whose_connection_it_is() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key("not mine"), None).await.unwrap_err();
@@ -77,7 +78,7 @@ fn handlers_know_whose_connection_it_is() {
 
 #[test]
 fn unknown_services_and_methods_are_unimplemented() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         for path in ["/latchkey.v1.Keys/Nothing", "/latchkey.v1.Nothing/GetDataKey", "/latchkey.v1.Keys", "/", "//"] {
             let answer = pair.channel.unary::<_, v1::GetDataKeyResponse>(path, &key("x"), Some(SOON)).await;
@@ -88,7 +89,7 @@ fn unknown_services_and_methods_are_unimplemented() {
 
 #[test]
 fn a_stream_comes_in_order_and_ends() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("1000"), SOON).await.unwrap();
         assert_eq!(count(&mut events).await, (1000, None));
@@ -98,7 +99,7 @@ fn a_stream_comes_in_order_and_ends() {
 
 #[test]
 fn an_empty_stream_ends_with_success() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("0"), SOON).await.unwrap();
         assert_eq!(count(&mut events).await, (0, None));
@@ -107,7 +108,7 @@ fn an_empty_stream_ends_with_success() {
 
 #[test]
 fn a_stream_that_fails_delivers_what_came_before() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let client = v1::InitClient::new(pair.channel);
         let mut events = client.init(&init("3 fails"), SOON).await.unwrap();
@@ -120,7 +121,7 @@ fn a_stream_that_fails_delivers_what_came_before() {
 
 #[test]
 fn dropping_a_stream_cancels_its_handler() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel.clone()).init(&init("1 hangs"), None).await.unwrap();
         assert!(events.message().await.unwrap().is_some());
@@ -131,7 +132,7 @@ fn dropping_a_stream_cancels_its_handler() {
 
 #[test]
 fn a_lost_connection_cancels_its_handlers_and_fails_its_calls() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let (never, wait) = (key("never"), key("wait"));
@@ -153,9 +154,9 @@ fn a_lost_connection_cancels_its_handlers_and_fails_its_calls() {
 
 #[test]
 fn the_callers_deadline_ends_the_call_on_both_sides() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
-        let mut events = v1::InitClient::new(pair.channel).init(&init("1 hangs"), SECOND).await.unwrap();
+        let mut events = v1::InitClient::new(pair.channel).init(&init("1 hangs"), WHILE).await.unwrap();
         assert!(events.message().await.unwrap().is_some(), "the handler runs");
         assert_eq!(events.message().await.unwrap_err().code(), Code::DeadlineExceeded);
         while pair.events.recv().await.unwrap() != "dropped" {}
@@ -164,16 +165,16 @@ fn the_callers_deadline_ends_the_call_on_both_sides() {
 
 #[test]
 fn a_stream_that_never_pauses_does_not_outrun_its_deadline() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
-        let mut events = v1::InitClient::new(pair.channel).init(&init("1000000000"), SECOND / 2).await.unwrap();
+        let mut events = v1::InitClient::new(pair.channel).init(&init("1000000000"), WHILE).await.unwrap();
         assert_eq!(count(&mut events).await.1, Some(Code::DeadlineExceeded));
     });
 }
 
 #[test]
 fn the_server_bounds_calls_of_callers_who_set_no_deadline() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits { call: Some(SHORT), ..Limits::default() }).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key("never"), None).await.unwrap_err();
@@ -183,7 +184,7 @@ fn the_server_bounds_calls_of_callers_who_set_no_deadline() {
 
 #[test]
 fn a_handler_that_panics_fails_its_own_call_only() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         assert_eq!(keys.get_data_key(&key("panic"), SOON).await.unwrap_err().code(), Code::Internal);
@@ -193,7 +194,7 @@ fn a_handler_that_panics_fails_its_own_call_only() {
 
 #[test]
 fn large_messages_pass_flow_control_both_ways() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let limits = Limits { inbound_message: 8 << 20, outbound_message: 8 << 20, ..Limits::default() };
         let pair = pair(limits).await;
         let request = v1::AttachRequest { init_secret: vec![3; 3 << 20], cluster_id: vec![4; 32] };
@@ -206,7 +207,7 @@ fn large_messages_pass_flow_control_both_ways() {
 
 #[test]
 fn messages_above_the_limits_are_refused_wherever_they_are_noticed() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let small = Limits { inbound_message: 100, outbound_message: 100, ..Limits::default() };
         let long = |length| v1::GetDataKeyRequest { length, ..key("x") };
         for (server, client) in [(small, Limits::default()), (Limits::default(), small)] {
@@ -224,7 +225,7 @@ fn messages_above_the_limits_are_refused_wherever_they_are_noticed() {
 
 #[test]
 fn parallel_calls_beyond_the_concurrency_limit_all_end_well() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits { concurrent_calls: 8, ..Limits::default() }).await;
         let calls: Vec<_> = (0..200)
             .map(|_| {
@@ -240,7 +241,7 @@ fn parallel_calls_beyond_the_concurrency_limit_all_end_well() {
 
 #[test]
 fn a_stopping_server_finishes_open_calls_and_takes_no_new_ones() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let wait = key("wait");
@@ -261,7 +262,7 @@ fn a_stopping_server_finishes_open_calls_and_takes_no_new_ones() {
 
 #[test]
 fn a_stopping_server_does_not_wait_for_ever() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let pair = pair(Limits { drain: SHORT, ..Limits::default() }).await;
         let keys = v1::KeysClient::new(pair.channel);
         let never = key("never");
@@ -278,9 +279,9 @@ fn a_stopping_server_does_not_wait_for_ever() {
 
 #[test]
 fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
-    smol::block_on(async {
-        let pair = pair(Limits { idle: SECOND, ..Limits::default() }).await;
-        let busy = v1::InitClient::new(pair.channel.clone()).init(&init("0 hangs"), SECOND * 2).await.unwrap_err();
+    latchkey_steady::block_on(async {
+        let pair = pair(Limits { idle: WHILE, ..Limits::default() }).await;
+        let busy = v1::InitClient::new(pair.channel.clone()).init(&init("0 hangs"), WHILE * 2).await.unwrap_err();
         assert_eq!(busy.code(), Code::DeadlineExceeded, "a busy connection outlives the idle limit");
         pair.serving.await.unwrap();
         let _ = pair.driver.await;
@@ -298,7 +299,7 @@ fn a_stream_nobody_reads_does_not_run_ahead() {
     let (peer, sent, _release) = support::peer();
     let server = support::services::server(Limits::default());
     let _serving = executor.spawn(async move { server.serve(far, peer).await });
-    let (channel, driver) = smol::block_on(Channel::open(near, Limits::default())).unwrap();
+    let (channel, driver) = latchkey_steady::block_on(Channel::open(near, Limits::default())).unwrap();
     let _driver = executor.spawn(driver);
     let unread = executor.spawn(async move { v1::InitClient::new(channel).init(&init("1000000"), None).await });
     while executor.try_tick() {}

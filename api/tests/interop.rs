@@ -7,10 +7,12 @@ use latchkey_api::{
     grpc::{Channel, Code, Limits},
     v1::{self, init_event::Event},
 };
+use latchkey_steady::within;
 use smol::{
     io::{AsyncBufReadExt, BufReader},
     net::{TcpListener, TcpStream},
     process::{Child, ChildStdout, Command, Stdio},
+    stream::StreamExt as _,
 };
 use std::time::Duration;
 use support::python;
@@ -34,7 +36,7 @@ const LARGE: Limits = Limits {
 #[test]
 fn grpcio_calls_every_method_of_our_server() {
     let Some(interpreter) = python::python() else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (heard_sender, heard) = smol::channel::unbounded();
@@ -49,13 +51,15 @@ fn grpcio_calls_every_method_of_our_server() {
             }
         });
         let script = python::script("client.py");
-        let run = Command::new(interpreter).arg(script).arg(port.to_string()).arg(python::descriptors()).output();
-        let output = run.await.unwrap();
+        let mut run = Command::new(interpreter);
+        run.arg(script).arg(port.to_string()).arg(python::descriptors()).kill_on_drop(true);
+        let output = run.output().await.unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         drop(accepting);
         let mut dropped = 0;
         while let Ok((events, _)) = heard.recv().await {
-            while let Ok(event) = events.recv().await {
+            // The handlers of a connection end with it.
+            while let Ok(event) = within("the end of grpcio's connections", events.recv()).await {
                 dropped += usize::from(event == "dropped");
             }
         }
@@ -82,7 +86,7 @@ async fn grpcio_server() -> Option<GrpcioServer> {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let port: u16 = smol::stream::StreamExt::next(&mut lines).await.unwrap().unwrap().parse().unwrap();
+    let port: u16 = line_of(&mut lines).await.parse().unwrap();
     let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let (channel, driver) = Channel::open(stream, LARGE).await.unwrap();
     Some(GrpcioServer { _child: child, lines, channel, driver: smol::spawn(driver) })
@@ -90,13 +94,12 @@ async fn grpcio_server() -> Option<GrpcioServer> {
 
 impl GrpcioServer {
     async fn line(&mut self) -> String {
-        let line = smol::stream::StreamExt::next(&mut self.lines);
-        let silent = async {
-            smol::Timer::after(SOON).await;
-            panic!("grpcio's server printed nothing for {SOON:?}");
-        };
-        smol::future::or(line, silent).await.unwrap().unwrap()
+        line_of(&mut self.lines).await
     }
+}
+
+async fn line_of(lines: &mut smol::io::Lines<BufReader<ChildStdout>>) -> String {
+    within("a line of grpcio's server", lines.next()).await.expect("grpcio's server ended").unwrap()
 }
 
 fn key(key_id: &str, length: u32) -> v1::GetDataKeyRequest {
@@ -111,7 +114,7 @@ fn init(cluster_name: &str) -> v1::InitRequest {
 
 #[test]
 fn our_client_calls_grpcios_server() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(server) = grpcio_server().await else { return };
         let keys = v1::KeysClient::new(server.channel.clone());
         assert_eq!(keys.get_data_key(&key("x", 32), SOON).await.unwrap().data_key, [b'k'; 32]);
@@ -139,7 +142,7 @@ fn our_client_calls_grpcios_server() {
 
 #[test]
 fn our_client_reads_grpcios_streams() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(server) = grpcio_server().await else { return };
         let client = v1::InitClient::new(server.channel.clone());
         let mut events = client.init(&init("1000"), SOON).await.unwrap();
@@ -163,11 +166,11 @@ fn our_client_reads_grpcios_streams() {
 
 #[test]
 fn grpcio_notices_our_deadline_and_our_cancellation() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(mut server) = grpcio_server().await else { return };
         let client = v1::InitClient::new(server.channel.clone());
         // The first event proves that the handler runs; grpcio tells it when nobody listens any more.
-        let mut events = client.init(&init("1 hangs"), Duration::from_secs(2)).await.unwrap();
+        let mut events = client.init(&init("1 hangs"), Duration::from_secs(5)).await.unwrap();
         assert!(events.message().await.unwrap().is_some());
         assert_eq!(events.message().await.unwrap_err().code(), Code::DeadlineExceeded);
         assert_eq!(server.line().await, "dropped");

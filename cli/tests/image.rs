@@ -71,7 +71,8 @@ impl Parts {
 
     fn with(&self, command: &mut Command, out: &str) -> Output {
         let command = command.args(["image", "build"]).arg(self.path("sample.json")).arg("--out").arg(self.path(out));
-        command.args(["--output", "json"]).current_dir("/").env_remove("SOURCE_DATE_EPOCH").output().unwrap()
+        let command = command.args(["--output", "json"]).current_dir("/").env_remove("SOURCE_DATE_EPOCH");
+        latchkey_steady::output(command).unwrap()
     }
 }
 
@@ -108,7 +109,7 @@ fn two_users_on_two_days_build_the_same_bytes() {
     let parts = Parts::new();
     let mine = document(&parts.run(&[], "out/mine"));
     let later = ["faketime", "2031-05-06 07:08:09"];
-    let faketime = Command::new("faketime").arg("--version").output().is_ok();
+    let faketime = latchkey_steady::output(Command::new("faketime").arg("--version")).is_ok();
     if !faketime {
         eprintln!("SKIPPED in part: faketime is missing (apt-get install faketime): both users build today");
     }

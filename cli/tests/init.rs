@@ -6,6 +6,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
+use latchkey_steady::wait;
 use serde_json::Value;
 use support::command::{finish, latchkey_fed};
 use support::node::{ADMIN_CONFIG, Behaviour, FakeNode, Happened, Stage};
@@ -200,7 +201,7 @@ fn one_folder_is_never_worked_on_twice_at_once() {
     let second = operator.init(&node, &["--output", "json"]).failed(1);
     assert_eq!(error_code(&second), "folder-busy");
     first.kill().unwrap();
-    first.wait().unwrap();
+    wait("an init that was killed", &mut first);
 }
 
 #[test]
@@ -271,9 +272,9 @@ fn another_name_or_another_master_secret_is_not_this_cluster() {
 
 #[test]
 fn nothing_listens_there_is_its_own_exit_code() {
-    let (operator, node) = Operator::with_node();
-    let address = node.address();
-    drop(node);
+    let (operator, _node) = Operator::with_node();
+    let nobody = latchkey_steady::Port::reserve();
+    let address = nobody.address().to_string();
     let ran = operator.run(&[
         "verify",
         &address,
@@ -328,5 +329,5 @@ fn stop_after(operator: &Operator, node: &FakeNode, what: Happened) {
     let mut init = operator.init_started(node, &[]);
     node.wait_for(what);
     init.kill().unwrap();
-    init.wait().unwrap();
+    wait("an init that was killed", &mut init);
 }

@@ -38,7 +38,7 @@ fn code(ran: Ran, exit: i32) -> Value {
 
 /// `None`, and a line that says so, where it is not installed.
 fn minisign(operator: &Operator, arguments: &[&str]) -> Option<bool> {
-    let ran = Command::new("minisign").args(arguments).current_dir(operator.folder()).output();
+    let ran = latchkey_steady::output(Command::new("minisign").args(arguments).current_dir(operator.folder()));
     if ran.is_err() {
         eprintln!("skipped: minisign is not installed");
     }

@@ -291,14 +291,12 @@ mod tests {
 
     #[test]
     fn the_node_of_an_earlier_run_is_replaced() {
-        let folder = std::env::temp_dir().join(format!("latchkey-disk-node-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let path = folder.join("state");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
         for minor in [3, 4] {
             link(&path, DeviceNumber { major: 253, minor }).unwrap();
             assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(&format!("../dm-{minor}")));
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     /// Here, where there is no device mapper: the first thing that is missing is named, and nothing else is tried.

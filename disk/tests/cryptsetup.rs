@@ -14,23 +14,19 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use tempfile::TempDir;
 
 const SIZE: u64 = 32 << 20;
 
 /// A folder of its own with an empty disk and the key's file; gone when dropped.
 struct Bench {
-    folder: PathBuf,
+    folder: TempDir,
     key: Secret<32>,
 }
 
 impl Bench {
     fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("latchkey-disk-{}-{number}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        let bench = Self { folder, key: Secret::random().unwrap() };
+        let bench = Self { folder: tempfile::tempdir().unwrap(), key: Secret::random().unwrap() };
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(bench.key_file()).unwrap();
         file.write_all(bench.key.expose()).unwrap();
@@ -39,11 +35,11 @@ impl Bench {
     }
 
     fn key_file(&self) -> PathBuf {
-        self.folder.join("key")
+        self.folder.path().join("key")
     }
 
     fn disk_file(&self) -> PathBuf {
-        self.folder.join("disk")
+        self.folder.path().join("disk")
     }
 
     fn disk(&self) -> Disk {
@@ -68,18 +64,12 @@ impl Bench {
         let program = ["/usr/sbin/cryptsetup", "/sbin/cryptsetup", "/usr/bin/cryptsetup"];
         let program = program.into_iter().find(|path| Path::new(path).exists());
         let program = program.expect("these tests need cryptsetup: install cryptsetup-bin");
-        Ran(Command::new(program).args(arguments).arg(self.disk_file()).output().unwrap())
+        Ran(latchkey_steady::output(Command::new(program).args(arguments).arg(self.disk_file())).unwrap())
     }
 
     fn header(&self) -> UncheckedHeader {
         // Read whole, and not by `probe`, since cryptsetup's other header sizes reach beyond its region.
         UncheckedHeader::from_bytes(fs::read(self.disk_file()).unwrap(), SIZE)
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.folder).unwrap();
     }
 }
 
@@ -137,7 +127,7 @@ fn cryptsetup_opens_what_we_format_with_the_same_volume_key() {
         assert!(dump.contains(expected), "{expected} is not in {dump}");
     }
 
-    let volume_key = bench.folder.join("volume-key");
+    let volume_key = bench.folder.path().join("volume-key");
     let arguments = ["luksDump", "--batch-mode", "--dump-volume-key", "--key-file", text(&key_file)];
     let arguments = [&arguments[..], &["--volume-key-file", text(&volume_key)]].concat();
     bench.cryptsetup(&arguments).succeeded();
@@ -149,7 +139,7 @@ fn cryptsetup_opens_what_we_format_with_the_same_volume_key() {
 fn cryptsetup_refuses_a_wrong_key_for_our_disk() {
     let bench = Bench::new();
     bench.format(Uuid::random().unwrap());
-    let wrong = bench.folder.join("wrong");
+    let wrong = bench.folder.path().join("wrong");
     fs::write(&wrong, [1; 32]).unwrap();
     let ran = bench.cryptsetup(&["open", "--test-passphrase", "--key-file", text(&wrong)]);
     assert_eq!(ran.0.status.code(), Some(2), "no key available with this passphrase");
@@ -211,7 +201,7 @@ fn a_luks1_volume_is_refused_by_name() {
 fn a_second_key_slot_added_by_cryptsetup_is_refused() {
     let bench = Bench::new();
     bench.format(Uuid::random().unwrap());
-    let second = bench.folder.join("second");
+    let second = bench.folder.path().join("second");
     fs::write(&second, [2; 32]).unwrap();
     let key_file = bench.key_file();
     // The disk stands between cryptsetup's two key files, so the new one is given by option.

@@ -1,20 +1,23 @@
 //! The same inputs give the same initramfs, and a damaged kernel package gives none.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use latchkey_initramfs::elf::ElfError;
 use latchkey_initramfs::modules::ModuleError;
 use latchkey_initramfs::{Initramfs, ModuleTree, Wanted};
+use tempfile::TempDir;
 
 /// A directory that goes away with the test.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("latchkey-initramfs-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(tempfile::Builder::new().prefix(name).tempdir().unwrap())
+    }
+
+    fn root(&self) -> &Path {
+        self.0.path()
     }
 
     fn module(&self, file: &str, name: &str, depends: &str) {
@@ -22,15 +25,9 @@ impl Scratch {
     }
 
     fn write(&self, file: &str, bytes: &[u8]) {
-        let path = self.0.join(file);
+        let path = self.root().join(file);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -84,14 +81,14 @@ fn build(root: &Path) -> Vec<u8> {
 #[test]
 fn two_directories_give_the_same_bytes() {
     let (here, there) = (kernel("here"), kernel("a-longer-name-there"));
-    assert_eq!(build(&here.0), build(&there.0));
+    assert_eq!(build(here.root()), build(there.root()));
 }
 
 #[test]
 fn dependencies_come_first_and_built_in_ones_not_at_all() {
     let tree = kernel("order");
     assert_eq!(
-        order(&tree.0, &["dm_crypt", "?virtio_rng"]).unwrap(),
+        order(tree.root(), &["dm_crypt", "?virtio_rng"]).unwrap(),
         ["dm_mod", "dm_crypt", "?virtio_ring", "?virtio_rng"]
     );
 }
@@ -99,18 +96,18 @@ fn dependencies_come_first_and_built_in_ones_not_at_all() {
 #[test]
 fn a_module_needed_by_another_is_no_longer_optional() {
     let tree = kernel("promote");
-    assert_eq!(order(&tree.0, &["?dm_crypt", "dm_crypt"]).unwrap(), ["dm_mod", "dm_crypt"]);
-    assert_eq!(order(&tree.0, &["?virtio_rng", "virtio_ring"]).unwrap(), ["virtio_ring", "?virtio_rng"]);
+    assert_eq!(order(tree.root(), &["?dm_crypt", "dm_crypt"]).unwrap(), ["dm_mod", "dm_crypt"]);
+    assert_eq!(order(tree.root(), &["?virtio_rng", "virtio_ring"]).unwrap(), ["virtio_ring", "?virtio_rng"]);
 }
 
 #[test]
 fn a_missing_module_is_an_error_unless_optional() {
     let tree = kernel("missing");
-    assert_eq!(order(&tree.0, &["?nvme"]).unwrap(), [""; 0]);
-    assert!(matches!(order(&tree.0, &["nvme"]), Err(ModuleError::Missing { needed_by: None, .. })));
-    assert!(matches!(order(&tree.0, &["?nvme", "nvme"]), Err(ModuleError::Missing { .. })));
+    assert_eq!(order(tree.root(), &["?nvme"]).unwrap(), [""; 0]);
+    assert!(matches!(order(tree.root(), &["nvme"]), Err(ModuleError::Missing { needed_by: None, .. })));
+    assert!(matches!(order(tree.root(), &["?nvme", "nvme"]), Err(ModuleError::Missing { .. })));
     tree.module("kernel/broken.ko", "broken", "nowhere");
-    assert!(matches!(order(&tree.0, &["?broken"]), Err(ModuleError::Missing { needed_by: Some(_), .. })));
+    assert!(matches!(order(tree.root(), &["?broken"]), Err(ModuleError::Missing { needed_by: Some(_), .. })));
 }
 
 #[test]
@@ -118,13 +115,13 @@ fn hostile_packages_are_refused() {
     let tree = kernel("hostile");
     tree.module("kernel/a.ko", "a", "b");
     tree.module("kernel/b.ko", "b", "a");
-    assert!(matches!(order(&tree.0, &["a"]), Err(ModuleError::Circle(_))));
+    assert!(matches!(order(tree.root(), &["a"]), Err(ModuleError::Circle(_))));
     tree.module("updates/dm-mod.ko", "dm_mod", "");
-    assert!(matches!(order(&tree.0, &["dm_mod"]), Err(ModuleError::Ambiguous(..))));
+    assert!(matches!(order(tree.root(), &["dm_mod"]), Err(ModuleError::Ambiguous(..))));
     tree.module("kernel/liar.ko", "honest", "");
-    assert!(matches!(order(&tree.0, &["liar"]), Err(ModuleError::WrongName(..))));
+    assert!(matches!(order(tree.root(), &["liar"]), Err(ModuleError::WrongName(..))));
     tree.write("kernel/text.ko", &[b'#'; 100]);
-    assert!(matches!(order(&tree.0, &["text"]), Err(ModuleError::Elf { source: ElfError::NotAModule, .. })));
+    assert!(matches!(order(tree.root(), &["text"]), Err(ModuleError::Elf { source: ElfError::NotAModule, .. })));
     tree.write("kernel/packed.ko.xz", b"not xz");
-    assert!(matches!(order(&tree.0, &["packed"]), Err(ModuleError::Io { .. })));
+    assert!(matches!(order(tree.root(), &["packed"]), Err(ModuleError::Io { .. })));
 }

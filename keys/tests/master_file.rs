@@ -111,9 +111,9 @@ fn directories_devices_and_pipes_are_refused_without_waiting() {
     assert_eq!(fault(rig.folder.path()), FileFault::NotRegular);
     assert_eq!(fault(Path::new("/dev/zero")), FileFault::NotRegular);
     let pipe = rig.path("pipe");
-    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().unwrap();
-    assert!(made.success());
-    assert_eq!(fault(&pipe), FileFault::NotRegular);
+    let made = latchkey_steady::output(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe)).unwrap();
+    assert!(made.status.success());
+    assert_eq!(latchkey_steady::in_time("the fault of a pipe", move || fault(&pipe)), FileFault::NotRegular);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn predict(bytes: &[u8], machine: &str) -> Result<Prediction, PredictError> {
 }
 
 fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = latchkey_steady::output(command).unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
@@ -210,7 +210,10 @@ fn disk(folder: &TempDir, uki: &[u8], format: &[&str], megabytes: u32, more: &[(
         let folders: Vec<_> = name.match_indices('/').skip(1).map(|(end, _)| &name[..end]).collect();
         for folder in folders {
             // Some are there already.
-            let _ = Command::new("mmd").args(["-D", "s", "-i", &at, &format!("::{folder}")]).output().unwrap();
+            drop(
+                latchkey_steady::output(Command::new("mmd").args(["-D", "s", "-i", &at, &format!("::{folder}")]))
+                    .unwrap(),
+            );
         }
         copy(&write(folder, "more", content), name);
     }

@@ -10,6 +10,7 @@ use latchkey_attestation::PcrSet;
 use latchkey_measurements::replay::{check, firmware_pcrs};
 use latchkey_measurements::report::Report;
 use latchkey_measurements::{Bank, EventLog, NotReplayed, Replay};
+use latchkey_steady::output;
 use support::{Agile, IPL, NO_ACTION, SEPARATOR, fixture, logs, quoted, sha1_event};
 
 #[test]
@@ -96,12 +97,12 @@ fn a_log_of_the_old_format_replays_in_sha1() {
 
 #[test]
 fn events_and_values_are_those_of_tpm2_eventlog() {
-    if Command::new("tpm2_eventlog").arg("--version").output().is_err() {
+    if output(Command::new("tpm2_eventlog").arg("--version")).is_err() {
         println!("skipped: tpm2_eventlog is not installed (apt-get install tpm2-tools)");
         return;
     }
     for path in logs() {
-        let output = Command::new("tpm2_eventlog").arg(&path).output().unwrap();
+        let output = output(Command::new("tpm2_eventlog").arg(&path)).unwrap();
         assert!(output.status.success(), "{}", path.display());
         let theirs = String::from_utf8_lossy(&output.stdout).into_owned();
         let bytes = std::fs::read(&path).unwrap();

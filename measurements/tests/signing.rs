@@ -42,7 +42,7 @@ fn minisign(folder: &Path, arguments: &[&str], input: &str) -> Option<Output> {
     };
     // It may not ask.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    Some(child.wait_with_output().unwrap())
+    Some(latchkey_steady::finish("minisign", child))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,7 +1,6 @@
 //! Stage 2 over a real LUKS2 disk in a file and the real channel, with a real TPM 2.0 (swtpm); the cluster step is a fake.
 //! Skipped, and says so, where swtpm is not installed.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use latchkey_api::v1::{AttachRequest, DescribeRequest, InitEvent, NodeStage, ini
 use latchkey_channel::Role as ChannelRole;
 use latchkey_disk::{DiskError, Role, SegmentMode};
 use latchkey_keys::ClusterId;
+use latchkey_steady::Port;
 use smol::channel::{Receiver, Sender, bounded};
 use tempfile::TempDir;
 
@@ -44,7 +44,7 @@ impl ClusterStep for FakeStep {
 struct Booted {
     tpm: Tpm2,
     folder: TempDir,
-    port: u16,
+    port: Port,
     began: Receiver<()>,
     end: Sender<Result<Done, StepError>>,
     reboots: Arc<AtomicUsize>,
@@ -77,10 +77,9 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
         join_services: Vec::new(),
         left_at_ms: 1,
     };
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = free.local_addr().unwrap().port();
+    let port = Port::reserve();
     let mut config = Config::parse(b"latchkey.network=none").unwrap();
-    config.listen_port = port;
+    config.listen_port = port.number();
     let (tell_began, began) = bounded(1);
     let (end, told_end) = bounded(1);
     let reboots = Arc::new(AtomicUsize::new(0));
@@ -97,7 +96,6 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
     };
     change(&mut handover, &mut config, &mut machine);
     handover.write(&machine.handover).unwrap();
-    drop(free);
     let stage = Some(Stage2::new(handover, config, machine).unwrap());
     Some(Booted { tpm, folder, port, began, end, reboots, stage })
 }
@@ -136,8 +134,7 @@ impl Booted {
     }
 
     async fn attach(&self) -> Caller {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        self.tpm.caller(address, ChannelRole::Attach).await.unwrap()
+        self.tpm.caller(self.port.address(), ChannelRole::Attach).await.unwrap()
     }
 
     async fn succeed(&self) {
@@ -203,7 +200,7 @@ fn admin_config(events: &[InitEvent]) -> &[u8] {
 #[test]
 fn an_operator_who_follows_gets_progress_and_the_result_and_nobody_waits_longer() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         let operator = node.attach().await;
@@ -227,7 +224,7 @@ fn an_operator_who_follows_gets_progress_and_the_result_and_nobody_waits_longer(
 #[test]
 fn an_operator_who_comes_after_the_end_still_gets_the_result() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -245,7 +242,7 @@ fn an_operator_who_comes_after_the_end_still_gets_the_result() {
 #[test]
 fn a_result_that_was_lost_with_its_connection_can_be_fetched_again() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -262,7 +259,7 @@ fn a_result_that_was_lost_with_its_connection_can_be_fetched_again() {
 #[test]
 fn two_operators_both_hear_it() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         let (one, two) = (node.attach().await, node.attach().await);
@@ -279,19 +276,19 @@ fn two_operators_both_hear_it() {
 fn an_operator_who_never_comes_does_not_keep_the_node_from_its_work() {
     let brief = |_: &mut HandOver, _: &mut Config, machine: &mut Machine| machine.waits.patience = Duration::ZERO;
     let Some(mut node) = boot(init(), DiskPhase::Formatted, brief) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.succeed().await;
         assert!(stage.await);
     });
     assert_eq!((node.phase(), node.wiped()), (Some(Phase::Bootstrapped), true));
-    assert!(std::net::TcpListener::bind(("127.0.0.1", node.port)).is_ok(), "the port is closed");
+    assert!(std::net::TcpStream::connect(node.port.address()).is_err(), "the port is closed");
 }
 
 #[test]
 fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -301,7 +298,7 @@ fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role(
         for cluster_id in [&[0; 32][..], &CLUSTER[..31], &[]] {
             assert_eq!(denial(&operator, request(SECRET, cluster_id)).await.code(), Code::FailedPrecondition);
         }
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, node.port));
+        let address = node.port.address();
         assert!(node.tpm.caller(address, ChannelRole::Init).await.is_err());
         let verifier = node.tpm.caller(address, ChannelRole::Verify).await.unwrap();
         assert_eq!(denial(&verifier, request(SECRET, &CLUSTER)).await.code(), Code::PermissionDenied);
@@ -316,7 +313,7 @@ fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role(
 fn a_failed_step_is_told_resets_the_disk_counts_and_reboots() {
     let twice = |handover: &mut HandOver, _: &mut Config, _: &mut Machine| handover.attempts = 1;
     let Some(mut node) = boot(init(), DiskPhase::Formatted, twice) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.fail().await;
@@ -339,7 +336,7 @@ fn a_mark_that_fails_keeps_the_disk() {
         machine.waits.patience = Duration::ZERO;
     };
     let Some(mut node) = boot(init(), DiskPhase::Formatted, elsewhere) else { return };
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.succeed().await;
         assert!(!stage.await);
@@ -356,7 +353,7 @@ fn a_disk_that_is_not_the_one_of_the_hand_over_is_never_reset() {
     };
     let Some(mut node) = boot(init(), DiskPhase::Formatted, foreign) else { return };
     let before = std::fs::read(node.disk()).unwrap();
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.fail().await;
         assert!(!stage.await);
@@ -369,7 +366,7 @@ fn a_disk_that_is_not_the_one_of_the_hand_over_is_never_reset() {
 fn a_member_that_does_not_start_keeps_its_disk() {
     let Some(mut node) = boot(Task::Start, DiskPhase::Bootstrapped, |_, _, _| {}) else { return };
     let before = std::fs::read(node.disk()).unwrap();
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stage = node.run();
         node.fail().await;
         assert!(!stage.await);
@@ -380,7 +377,7 @@ fn a_member_that_does_not_start_keeps_its_disk() {
 
 #[test]
 fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(tpm) = Tpm2::start() else { return };
         let (key, silent) = (key(), listen().await);
         let service = serve(&tpm, listen().await, &key, []);

@@ -60,7 +60,7 @@ impl FakeKubeadm {
     pub(crate) fn run(&self, member: &Member, work: &Work) -> Ran {
         let mut lines = Vec::new();
         let mut progress = |line: &str| lines.push(line.to_owned());
-        let result = smol::block_on(self.step().run(member, work, &mut progress));
+        let result = latchkey_steady::block_on(self.step().run(member, work, &mut progress));
         Ran { result, lines }
     }
 

@@ -1,11 +1,13 @@
 //! Two network namespaces for a test: the test program starts itself again, once per side.
 
-use std::io::{BufRead as _, BufReader, Stdin, Stdout, Write as _};
+use std::io::{Stdin, Stdout, Write as _};
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
+use latchkey_steady::{Lines, PATIENCE, output, status_within, wait};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV6, SocketFlags, SocketType, ipproto};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 const ROLE: &str = "LATCHKEY_TEST_SIDE";
 
@@ -32,12 +34,12 @@ pub(crate) fn side(test: &str) -> Side {
 }
 
 fn outside(test: &str) {
-    let possible = Command::new("unshare").args(["--net", "ip", "link", "add", "lk0", "type", "veth"]).output();
+    let possible = output(Command::new("unshare").args(["--net", "ip", "link", "add", "lk0", "type", "veth"]));
     if !possible.is_ok_and(|output| output.status.success()) {
         eprintln!("skipped: network namespaces need root, unshare and ip");
         return;
     }
-    let status = again(test, "agent").status().unwrap();
+    let status = status_within(PATIENCE, &mut again(test, "agent")).unwrap();
     assert!(status.success(), "the agent's side failed: {status}");
 }
 
@@ -56,7 +58,7 @@ pub(crate) fn ip_each(commands: &[&str]) {
 
 /// Runs `ip` in this namespace.
 pub(crate) fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    let output = output(Command::new("ip").args(arguments.split(' '))).unwrap();
     assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -64,13 +66,13 @@ pub(crate) fn ip(arguments: &str) {
 pub(crate) struct Peer {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    output: Lines,
 }
 
 impl Peer {
     fn start(test: &str) -> Self {
         let mut child = again(test, "other").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let (input, output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (input, output) = (child.stdin.take().unwrap(), Lines::of(child.stdout.take().unwrap()));
         let mut peer = Self { child, input, output };
         peer.wait_for("inside");
         ip("link add lk0 type veth peer name lk1");
@@ -81,18 +83,15 @@ impl Peer {
     }
 
     fn wait_for(&mut self, word: &str) {
-        let mut line = String::new();
         // The test runner prints lines of its own.
-        while line.trim_end() != word {
-            line.clear();
-            assert_ne!(self.output.read_line(&mut line).unwrap(), 0, "the other side ended before it was {word}");
-        }
+        let line = self.output.find(&format!("the other side to be {word}"), &mut Vec::new(), |line| line == word);
+        assert!(line.is_some(), "the other side ended before it was {word}");
     }
 
     /// Lets the other side end and checks that it was content.
     pub(crate) fn end(mut self) {
         drop(self.input);
-        assert!(self.child.wait().unwrap().success(), "the other side failed");
+        assert!(wait("the other side", &mut self.child).success(), "the other side failed");
     }
 }
 
@@ -104,6 +103,8 @@ pub(crate) struct Other {
 
 impl Other {
     fn begin() -> Self {
+        // It listens to the agent's side only, so it must not outlive it.
+        set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
         let mut other = Self { input: std::io::stdin(), output: std::io::stdout() };
         other.say("\ninside");
         assert_eq!(other.hear(), "go\n");
@@ -157,7 +158,7 @@ pub(crate) fn answer_solicitation(socket: &OwnedFd, interface: &str, advertiseme
 
 fn index(interface: &str) -> u32 {
     // Not from /sys, which shows the namespace it was mounted in.
-    let output = Command::new("ip").args(["-o", "link", "show", interface]).output().unwrap();
+    let output = output(Command::new("ip").args(["-o", "link", "show", interface])).unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     line.split(':').next().unwrap().parse().unwrap()
 }

@@ -3,7 +3,8 @@
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
+    time::Duration,
 };
 
 const PACKAGES: [&str; 2] = ["grpcio==1.85.1", "protobuf==7.36.2"];
@@ -18,7 +19,7 @@ pub fn python() -> Option<PathBuf> {
     let python = home.join("bin/python");
     let ready = home.join("ready");
     if !ready.exists() {
-        let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home))
+        let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))
             && run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES));
         if !made {
             eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for grpcio");
@@ -30,7 +31,8 @@ pub fn python() -> Option<PathBuf> {
 }
 
 fn run(command: &mut Command) -> bool {
-    command.stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+    // Packages may come over a slow network.
+    latchkey_steady::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
 }
 
 /// The contracts for `contracts.py`.

@@ -25,7 +25,7 @@ fn attack_service<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) ->
     let reception = move |role| (role == Role::Join).then(|| server.clone());
     let key = SharedKey::new();
     let attacker = async { attack(rig::unproven(&key, near, Side::Client).await.unwrap().0).await };
-    let (service, output) = smol::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, output) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
     (service.unwrap_err(), output)
 }
 
@@ -35,7 +35,7 @@ fn attack_command<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) ->
     let (near, far) = wire();
     let key = SharedKey::new();
     let attacker = async { attack(rig::unproven(&key, far, Side::Server).await.unwrap().0).await };
-    let (command, output) = smol::block_on(zip(connect(near, Role::Init, client, TIME), attacker));
+    let (command, output) = latchkey_steady::block_on(zip(connect(near, Role::Init, client, TIME), attacker));
     (command.unwrap_err(), output)
 }
 
@@ -188,7 +188,7 @@ fn application_data_in_place_of_the_clients_verdict_is_refused() {
         stream.flush().await.unwrap();
         refusal(&mut stream).await
     };
-    let (service, told) = smol::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, told) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
     assert_eq!(service.unwrap_err().code(), "frame-too-long");
     assert_eq!(told, PeerReason::ProtocolViolation);
 }
@@ -202,7 +202,7 @@ fn a_skipped_verdict_is_no_verdict() {
     let server = terms(PinnedKeyProver::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
     let attacker = async { proven_but_for_the_verdict(near, &node).await.close().await.unwrap() };
-    let (service, ()) = smol::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, ()) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
     assert_eq!(service.unwrap_err().code(), "frame-truncated");
 }
 
@@ -240,7 +240,7 @@ fn a_silent_or_slow_peer_runs_into_the_deadline() {
     let (client, server) = join_terms();
     let short = Duration::from_millis(300);
     let reception = move |_| Some(server.clone());
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         // Says nothing at all.
         let (_held, far) = wire();
         let error = accept(far, &reception, short).await.unwrap_err();
@@ -317,7 +317,8 @@ fn a_server_that_claims_a_tpm_and_shows_nothing_is_refused() {
         rig::send(&mut stream, &Message::Admitted(Box::new(Admitted { evidence: Evidence::None }))).await.unwrap();
         refusal(&mut stream).await
     };
-    let (command, told) = smol::block_on(zip(connect(near, Role::Init, terms(NoProof, of_node), TIME), attacker));
+    let (command, told) =
+        latchkey_steady::block_on(zip(connect(near, Role::Init, terms(NoProof, of_node), TIME), attacker));
     let error = command.unwrap_err();
     assert_eq!(error.code(), "evidence-kind-changed");
     assert_eq!(told, PeerReason::ProtocolViolation);
@@ -343,7 +344,8 @@ fn a_pinned_key_does_not_stand_for_a_node() {
         rig::send(&mut stream, &Message::Challenge(Box::new(challenge))).await.unwrap();
         refusal(&mut stream).await
     };
-    let (command, told) = smol::block_on(zip(connect(near, Role::Init, terms(NoProof, either), TIME), attacker));
+    let (command, told) =
+        latchkey_steady::block_on(zip(connect(near, Role::Init, terms(NoProof, either), TIME), attacker));
     assert_eq!(command.unwrap_err().code(), "evidence-kind-refused");
     assert_eq!(told, PeerReason::EvidenceKindRefused);
 }
@@ -380,7 +382,7 @@ fn a_refused_peer_learns_no_values() {
         stream.read_to_end(&mut rest).await.unwrap();
         rest
     };
-    let (service, told) = smol::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, told) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
     let error = service.unwrap_err();
     assert_eq!(error.code(), "image-differs");
     let difference = error.refusal().unwrap().difference().unwrap();

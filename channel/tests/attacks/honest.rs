@@ -118,7 +118,7 @@ fn bytes_pass_both_ways_and_each_direction_ends_by_itself() {
         service.close().await.unwrap();
         asked
     };
-    let (answer, asked) = smol::block_on(smol::future::zip(asking, answering));
+    let (answer, asked) = latchkey_steady::block_on(smol::future::zip(asking, answering));
     assert!(asked == expected);
     assert_eq!(answer, "that was all of it");
 }
@@ -128,7 +128,7 @@ fn truncation_is_an_error_and_not_an_end() {
     let (client, server) = join_terms();
     let (node, service) = meet(Role::Join, client, server);
     let (mut node, mut service) = (node.unwrap(), service.unwrap());
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         node.write_all(b"half a sent").await.unwrap();
         node.flush().await.unwrap();
         // The transport ends without close_notify, as an attacker on the path would end it.
@@ -148,7 +148,7 @@ fn handshakes_and_streams_can_be_spawned() {
     let one = smol::spawn(connect(near, Role::Join, client, TIME));
     let reception = move |_| Some(server.clone());
     let other = smol::spawn(async move { accept(far, &reception, TIME).await });
-    let (mut node, mut service) = smol::block_on(async { (one.await.unwrap(), other.await.unwrap()) });
+    let (mut node, mut service) = latchkey_steady::block_on(async { (one.await.unwrap(), other.await.unwrap()) });
     let echo = smol::spawn(async move {
         let mut bytes = [0; 4];
         service.read_exact(&mut bytes).await.unwrap();
@@ -156,7 +156,7 @@ fn handshakes_and_streams_can_be_spawned() {
         service.flush().await.unwrap();
         service
     });
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         node.write_all(b"ping").await.unwrap();
         node.flush().await.unwrap();
         let mut bytes = [0; 4];

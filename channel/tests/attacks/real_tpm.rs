@@ -53,7 +53,7 @@ fn a_node_joins_is_locked_and_gets_nothing_more() {
     let (mut node, mut service) = (node.unwrap(), service.unwrap());
     let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
     assert_eq!(peer.admission().image().name, "image");
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         service.write_all(b"the key").await.unwrap();
         service.close().await.unwrap();
         let mut ticket = String::new();

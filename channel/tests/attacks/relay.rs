@@ -61,7 +61,7 @@ fn relayed(role: Role, client: Terms, server: Terms) -> (ChannelError, ChannelEr
     let key = SharedKey::new();
     let middle = async { Middle::between(middle_up, middle_down, &key).await.relay().await };
     let ends = zip(connect(client_end, role, client, TIME), accept(server_end, &reception, TIME));
-    let ((client, server), _) = smol::block_on(zip(ends, middle));
+    let ((client, server), _) = latchkey_steady::block_on(zip(ends, middle));
     (client.unwrap_err(), server.unwrap_err())
 }
 
@@ -120,7 +120,7 @@ fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
         drop(rig::receive(&mut up, Slot::ClientVerdict).await);
     };
     let node = connect(node_end, Role::Join, client, TIME);
-    let (node, _) = smol::block_on(zip(node, zip(accept(service_end, &reception, TIME), middle)));
+    let (node, _) = latchkey_steady::block_on(zip(node, zip(accept(service_end, &reception, TIME), middle)));
     assert_eq!(node.unwrap_err().code(), "key-signature-invalid");
 }
 
@@ -136,7 +136,7 @@ fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
         let (stream, session) = rig::unproven(&stolen, client_end, Side::Client).await.unwrap();
         rig::prove_as_client(stream, session, Role::Join, client).await
     };
-    let ((node, service), _) = smol::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
+    let ((node, service), _) = latchkey_steady::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
     assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
     assert!(node.is_err());
 }
@@ -178,7 +178,7 @@ fn reflected_evidence_is_refused_by_its_maker() {
         assert_eq!(body.code, PeerReason::EvidenceRejected);
     };
     let targets = zip(accept(far, &reception, TIME), accept(far_too, &reception, TIME));
-    let ((target, _), ()) = smol::block_on(zip(targets, attacker));
+    let ((target, _), ()) = latchkey_steady::block_on(zip(targets, attacker));
     assert_eq!(target.unwrap_err().code(), "quote-binding-mismatch");
 }
 
@@ -206,7 +206,7 @@ fn replayed_proof_is_refused() {
     };
     let node = connect(client_end, Role::Join, client, TIME);
     let services = zip(accept(server_end, &reception, TIME), accept(replayed, &reception, TIME));
-    let ((_, (_, service)), ()) = smol::block_on(zip(zip(node, services), attacker));
+    let ((_, (_, service)), ()) = latchkey_steady::block_on(zip(zip(node, services), attacker));
     assert_eq!(service.unwrap_err().code(), "activation-failed");
 }
 
@@ -236,7 +236,7 @@ fn an_old_nonce_gets_no_old_evidence() {
             (challenge, quote.extra_data)
         };
         let ends = zip(connect(client_end, Role::Join, client.clone(), TIME), accept(server_end, &reception, TIME));
-        let (_, (challenge, binding)) = smol::block_on(zip(ends, attacker));
+        let (_, (challenge, binding)) = latchkey_steady::block_on(zip(ends, attacker));
         repeated = Some(challenge);
         assert!(seen.insert(binding), "two connections, one binding");
     }
@@ -271,6 +271,6 @@ fn evidence_diverted_to_another_role_is_refused() {
         middle.pass_down(Slot::ServerVerdict).await;
     };
     let ends = zip(connect(client_end, Role::Rejoin, client, TIME), accept(server_end, &reception, TIME));
-    let ((_, service), ()) = smol::block_on(zip(ends, attacker));
+    let ((_, service), ()) = latchkey_steady::block_on(zip(ends, attacker));
     assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
 }

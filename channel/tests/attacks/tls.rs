@@ -28,7 +28,8 @@ fn attack_server<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'sta
     let (near, far) = Wire::pair().unwrap();
     let reception = move |_| Some(server.clone());
     let far = UnixStream::try_from(far).unwrap();
-    let (server, seen) = smol::block_on(zip(accept(far, &reception, TIME), smol::unblock(move || attack(near))));
+    let (server, seen) =
+        latchkey_steady::block_on(zip(accept(far, &reception, TIME), smol::unblock(move || attack(near))));
     (server.unwrap_err(), seen)
 }
 
@@ -38,7 +39,7 @@ fn attack_client<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'sta
     let (near, far) = Wire::pair().unwrap();
     let near = UnixStream::try_from(near).unwrap();
     let (client, seen) =
-        smol::block_on(zip(connect(near, Role::Join, client, TIME), smol::unblock(move || attack(far))));
+        latchkey_steady::block_on(zip(connect(near, Role::Join, client, TIME), smol::unblock(move || attack(far))));
     (client.unwrap_err(), seen)
 }
 
@@ -390,7 +391,7 @@ fn our_own_key_at_the_other_end_is_refused() {
     let key = SharedKey::new();
     let (near, far) = wire();
     let (client, server) =
-        smol::block_on(zip(rig::unproven(&key, near, Side::Client), rig::unproven(&key, far, Side::Server)));
+        latchkey_steady::block_on(zip(rig::unproven(&key, near, Side::Client), rig::unproven(&key, far, Side::Server)));
     assert!(matches!(client, Err(TlsError::OwnKey)));
     assert!(matches!(server, Err(TlsError::OwnKey)));
 }

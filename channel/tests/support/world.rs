@@ -99,7 +99,7 @@ pub(crate) fn meet(
 ) -> (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>) {
     let (near, far) = wire();
     let reception = move |_| Some(server.clone());
-    smol::block_on(smol::future::zip(connect(near, role, client, TIME), accept(far, &reception, TIME)))
+    latchkey_steady::block_on(smol::future::zip(connect(near, role, client, TIME), accept(far, &reception, TIME)))
 }
 
 /// The binding as the design says it, written down a second time.

@@ -40,7 +40,8 @@ pub fn latchkey(folder: &Path, arguments: &[&str]) -> Ran {
 pub fn latchkey_fed(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
     let mut command = command(folder, arguments);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input).unwrap();
+    // Whether it reads it is its own affair, and shows in how it ends.
+    drop(child.stdin.take().unwrap().write_all(input));
     finish(child)
 }
 
@@ -50,7 +51,7 @@ pub fn start(folder: &Path, arguments: &[&str]) -> Child {
 }
 
 pub fn finish(child: Child) -> Ran {
-    let output = child.wait_with_output().unwrap();
+    let output = latchkey_steady::finish("latchkey", child);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }

@@ -138,7 +138,8 @@ impl FakeNode {
 
     /// Waits until it has happened.
     pub fn wait_for(&self, what: Happened) {
-        smol::block_on(async { while self.inner.happened.1.recv().await.unwrap() != what {} });
+        let happened = async { while self.inner.happened.1.recv().await.unwrap() != what {} };
+        smol::block_on(latchkey_steady::within(format_args!("{what:?} of the fake node"), happened));
     }
 
     pub fn behave(&self, behaviour: Behaviour) {

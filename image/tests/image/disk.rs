@@ -6,6 +6,7 @@ use std::process::Command;
 
 use crate::sample::{self, Sample, found, run};
 use latchkey_image::{Built, Compression, Image, ImageError, Part, RootFormat, Source, verity};
+use latchkey_steady::output;
 
 pub(crate) fn build(image: &Image, out: &Path) -> Built {
     image.build(out, &mut |_| {}).unwrap()
@@ -143,7 +144,7 @@ fn the_disk_is_one_that_other_programs_read() {
         let mut changed = fs::read(&root).unwrap();
         changed[1 << 20] ^= 1;
         fs::write(&root, changed).unwrap();
-        let verify = Command::new(&veritysetup).arg("verify").args([&root, &tree]).arg(&hash).output().unwrap();
+        let verify = output(Command::new(&veritysetup).arg("verify").args([&root, &tree]).arg(&hash)).unwrap();
         assert!(!verify.status.success());
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn found(program: &str, package: &str) -> Option<PathBuf> {
 
 /// What a program says, which must not fail.
 pub(crate) fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
+    let output = latchkey_steady::output(command).unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
     said

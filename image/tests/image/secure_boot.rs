@@ -30,7 +30,8 @@ fn signer((key, certificate): &(PathBuf, PathBuf)) -> Result<Signer, SecureBootE
 fn verified(sbverify: &Path, certificate: &Path, image: &[u8]) -> bool {
     let file = certificate.with_extension("efi");
     fs::write(&file, image).unwrap();
-    Command::new(sbverify).arg("--cert").arg(certificate).arg(&file).output().unwrap().status.success()
+    let output = latchkey_steady::output(Command::new(sbverify).arg("--cert").arg(certificate).arg(&file));
+    output.unwrap().status.success()
 }
 
 /// An empty variable store, laid out as OVMF's.

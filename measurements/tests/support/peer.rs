@@ -3,7 +3,8 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 /// What is compared with.
 const PACKAGE: &str = "sev-snp-measure==0.0.13";
@@ -29,5 +30,6 @@ pub fn sev_snp_measure() -> Option<PathBuf> {
 }
 
 fn run(command: &mut Command) -> bool {
-    command.stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+    // The package may come over a slow network.
+    latchkey_steady::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
 }

@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_request_without_end_is_answered_431_after_a_bounded_read() {
-        smol::block_on(async {
+        latchkey_steady::block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let serving = async { serve(listener, Arc::new(Fixed(Ok(Vec::new())))).await };

@@ -50,12 +50,14 @@ def read(path):
 
 def main(target, ca, certificate=None, key=None):
     identity = (read(key), read(certificate)) if certificate else (None, None)
-    channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(read(ca), *identity))
+    # Connects once: what comes of a second try is not asked here.
+    patient = [("grpc.initial_reconnect_backoff_ms", 600_000), ("grpc.max_reconnect_backoff_ms", 600_000)]
+    channel = grpc.secure_channel(target, grpc.ssl_channel_credentials(read(ca), *identity), options=patient)
     for line in sys.stdin:
         call = json.loads(line)
         method = channel.unary_unary(call.get("method", "/latchkey.v1.Keys/GetDataKey"))
         try:
-            result = {"code": "OK", **decode(method(encode(call), timeout=20))}
+            result = {"code": "OK", **decode(method(encode(call), timeout=60))}
         except grpc.RpcError as error:
             result = {"code": error.code().name, "details": error.details()}
         print(json.dumps(result), flush=True)

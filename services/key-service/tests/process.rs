@@ -3,11 +3,12 @@
 
 mod rig;
 
+use latchkey_steady::{drained, output};
 use rig::{DISKS, JOIN, Rig};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -65,7 +66,7 @@ fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
         let (code, _, stderr) = outcome(&rig.check());
         assert_eq!(code, Some(2), "{stderr}");
         assert!(stderr.contains(fix), "{fix}: {stderr}");
-        let (code, _, stderr) = outcome(&rig.command().output().unwrap());
+        let (code, _, stderr) = outcome(&output(&mut rig.command()).unwrap());
         assert_eq!(code, Some(2), "without --check: {stderr}");
     }
 }
@@ -73,14 +74,14 @@ fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
 #[test]
 fn wrong_arguments_end_with_2_and_a_taken_port_with_1() {
     let binary = env!("CARGO_BIN_EXE_latchkey-key-service");
-    let (code, _, stderr) = outcome(&Command::new(binary).arg("--frobnicate").output().unwrap());
+    let (code, _, stderr) = outcome(&output(Command::new(binary).arg("--frobnicate")).unwrap());
     assert_eq!(code, Some(2), "{stderr}");
-    let (code, stdout, _) = outcome(&Command::new(binary).arg("--version").output().unwrap());
+    let (code, stdout, _) = outcome(&output(Command::new(binary).arg("--version")).unwrap());
     assert_eq!((code, stdout.as_str()), (Some(0), concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")));
     let mut rig = Rig::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     rig.config["listen"] = taken.local_addr().unwrap().to_string().into();
-    let (code, _, stderr) = outcome(&rig.command().output().unwrap());
+    let (code, _, stderr) = outcome(&output(&mut rig.command()).unwrap());
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("Cannot listen on 127.0.0.1:"), "{stderr}");
 }
@@ -103,9 +104,8 @@ fn a_peer_that_never_finishes_its_handshake_is_cut_off() {
     let mut service = rig.start();
     let mut slow = TcpStream::connect(service.address()).unwrap();
     slow.write_all(b"\x16\x03\x01").unwrap();
-    let mut rest = Vec::new();
-    // Ends only because the service closes; a reset is as good as an end of file.
-    drop(slow.read_to_end(&mut rest));
+    // Ends only because the service closes.
+    drained(&mut slow);
     service.next_line("timed out");
     let page = service.page("/metrics").1;
     assert!(page.contains("reason=\"handshake-timeout\"} 1"), "{page}");
@@ -118,15 +118,14 @@ fn one_host_cannot_take_more_than_its_share_of_connections() {
     let service = rig.start();
     let _held = [TcpStream::connect(service.address()).unwrap(), TcpStream::connect(service.address()).unwrap()];
     let mut third = TcpStream::connect(service.address()).unwrap();
-    let mut rest = Vec::new();
-    drop(third.read_to_end(&mut rest));
+    drained(&mut third);
     let page = service.page("/metrics").1;
     assert!(page.contains("reason=\"full\"} 1"), "{page}");
 }
 
 #[test]
 fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
-    if Command::new("python3").arg("--version").output().is_err() {
+    if output(Command::new("python3").arg("--version")).is_err() {
         eprintln!("SKIPPED: there is no python3 here, so OpenSSL cannot be tried");
         return;
     }
@@ -139,7 +138,7 @@ fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
         let mut command = Command::new("python3");
         command.arg(script).arg(address.ip().to_string()).arg(address.port().to_string());
         command.arg(rig.servers.certificate()).args([&join.certificate, &join.key]).arg(version);
-        serde_json::from_slice(&command.output().unwrap().stdout).unwrap()
+        serde_json::from_slice(&output(&mut command).unwrap().stdout).unwrap()
     };
     let refused = handshake("TLSv1_2");
     assert_eq!(refused, json!({ "refused": "TLSV1_ALERT_PROTOCOL_VERSION" }));
@@ -163,8 +162,8 @@ fn asking_for_cores(command: &Command, folder: &Path) -> Command {
 fn a_crash_leaves_no_core_file_with_the_master_secret_in_it() {
     let rig = Rig::new();
     let aborting = "ulimit -c unlimited && kill -ABRT $$";
-    let other = Command::new("sh").args(["-c", aborting]).current_dir(rig.folder.path()).status().unwrap();
-    if !other.core_dumped() {
+    let other = output(Command::new("sh").args(["-c", aborting]).current_dir(rig.folder.path())).unwrap();
+    if !other.status.core_dumped() {
         eprintln!("SKIPPED: this system writes no core files at all");
         return;
     }

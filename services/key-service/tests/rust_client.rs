@@ -43,15 +43,15 @@ fn our_own_client_gets_the_derived_key() {
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
     let expected = rig.master.derive_current(&latchkey_keys::KeyId::MeasurementSecret).unwrap();
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let calls = async {
             let client = KeysClient::new(channel);
-            let mut answer = client.get_data_key(&question(), Duration::from_secs(20)).await.unwrap();
+            let mut answer = client.get_data_key(&question(), Duration::from_mins(1)).await.unwrap();
             assert_eq!(answer.take_data_key().as_slice(), expected.expose());
             let wrong = GetDataKeyRequest { length: 8, ..question() };
-            let status = client.get_data_key(&wrong, Duration::from_secs(20)).await.unwrap_err();
+            let status = client.get_data_key(&wrong, Duration::from_mins(1)).await.unwrap_err();
             assert_eq!(status.code(), Code::InvalidArgument);
         };
         let connection = async {
@@ -68,12 +68,12 @@ fn sigterm_closes_resting_connections_at_once() {
     rig.config["limits"] = json!({ "shutdown_seconds": 300 });
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let stopping = async {
             let client = KeysClient::new(channel);
-            client.get_data_key(&question(), Duration::from_secs(20)).await.unwrap();
+            client.get_data_key(&question(), Duration::from_mins(1)).await.unwrap();
             let begun = Instant::now();
             let (status, log) = smol::unblock(|| service.stop()).await;
             assert!(status.success(), "{log}");

@@ -14,7 +14,7 @@ context.load_cert_chain(certificate, key)
 context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
 context.set_alpn_protocols(["h2"])
 try:
-    with socket.create_connection((host, int(port)), timeout=20) as plain:
+    with socket.create_connection((host, int(port)), timeout=60) as plain:
         with context.wrap_socket(plain, server_hostname=host) as tls:
             # The server speaks first in HTTP/2, so tickets, if there were any, have come before this byte.
             first = tls.recv(1)

@@ -53,14 +53,15 @@ impl Authority {
     /// Makes a TPM's state in `state` (made if missing): RSA-2048 and P-384 endorsement keys, both certified.
     pub fn manufacture(&self, state: &Path, name: &str) -> io::Result<()> {
         fs::create_dir_all(state)?;
-        let output = Command::new("swtpm_setup")
+        let mut setup = Command::new("swtpm_setup");
+        setup
             .args(["--tpm2", "--create-ek-cert", "--lock-nvram", "--overwrite", "--pcr-banks", "sha256"])
             .arg("--config")
             .arg(self.folder.join("setup.conf"))
             .arg("--tpmstate")
             .arg(state)
-            .args(["--vmid", name])
-            .output()?;
+            .args(["--vmid", name]);
+        let output = latchkey_steady::output(&mut setup)?;
         if output.status.success() { Ok(()) } else { Err(failed("swtpm_setup", &output)) }
     }
 
@@ -137,18 +138,17 @@ impl Swtpm {
     /// connections first. `None`, and a line that says so, if the tool is not installed.
     ///
     /// # Panics
-    /// If the tool fails.
+    /// If the tool fails, or does not end.
     pub fn tool(&self, name: &str, arguments: &[&str]) -> Option<String> {
         if find(name).is_none() {
             skip(name);
             return None;
         }
-        let output = Command::new(name)
-            .args(arguments)
+        let mut tool = Command::new(name);
+        tool.args(arguments)
             .current_dir(&self.folder)
-            .env("TPM2TOOLS_TCTI", format!("swtpm:path={}", self.socket_path().display()))
-            .output()
-            .expect("tool starts");
+            .env("TPM2TOOLS_TCTI", format!("swtpm:path={}", self.socket_path().display()));
+        let output = latchkey_steady::output(&mut tool).expect("tool starts");
         assert!(output.status.success(), "{}", failed(name, &output));
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -223,10 +223,15 @@ fn shared() -> &'static (Authority, PathBuf) {
 
 fn new_folder() -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
-    fs::create_dir(&folder)?;
-    Ok(folder)
+    loop {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
+        match fs::create_dir(&folder) {
+            // Left behind by an earlier process of this number.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| folder),
+        }
+    }
 }
 
 const PREFIX: &str = "latchkey-rig-";

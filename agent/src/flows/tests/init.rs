@@ -73,7 +73,7 @@ const FRESH: Event = Event::DiskFresh { attempts: 0 };
 
 #[test]
 fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_lock() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
         progress.tell("network", "10.0.2.15", 12);
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
@@ -97,7 +97,7 @@ fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_loc
 
 #[test]
 fn what_the_operator_asked_for_is_what_the_node_is_offered() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
         let _call = smol::spawn({
@@ -118,7 +118,7 @@ fn what_the_operator_asked_for_is_what_the_node_is_offered() {
 
 #[test]
 fn a_wrong_secret_is_denied_and_too_many_are_not_even_looked_at() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
         for _ in 0..5 {
@@ -164,7 +164,7 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
             Code::InvalidArgument,
         ),
     ];
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         for cases in cases.chunks(5) {
             let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
             let caller = machine.caller(door.address(), Role::Init).await.unwrap();
@@ -179,7 +179,7 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
 
 #[test]
 fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
         let huge = request_with!(cluster_name: "a".repeat(512 << 10));
@@ -190,7 +190,7 @@ fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
 
 #[test]
 fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(false).await else { return };
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
         let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
@@ -202,7 +202,7 @@ fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
 
 #[test]
 fn a_connection_for_another_role_can_look_and_nothing_else() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(door.address(), Role::Verify).await.unwrap();
         caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
@@ -222,7 +222,7 @@ fn a_connection_for_another_role_can_look_and_nothing_else() {
 
 #[test]
 fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let init = || async {
             let caller = machine.caller(door.address(), Role::Init).await.unwrap();
@@ -249,7 +249,7 @@ fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
 
 #[test]
 fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(door.address(), Role::Init).await.unwrap();
         let init = caller.init();
@@ -266,7 +266,7 @@ fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
 
 #[test]
 fn an_operator_that_reads_nothing_holds_nothing_up() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
         for at in 0..64 {
             progress.tell("step", &"x".repeat(2000), at);

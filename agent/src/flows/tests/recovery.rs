@@ -43,7 +43,7 @@ fn check(id: OfferId, offer: &Offer) -> Event {
 
 #[test]
 fn a_wrong_key_is_refused_the_node_keeps_listening_and_the_right_one_opens_it() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some((machine, door, offers)) = existing().await else { return };
         let operator = async {
             let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
@@ -67,7 +67,7 @@ fn a_wrong_key_is_refused_the_node_keeps_listening_and_the_right_one_opens_it() 
 
 #[test]
 fn a_key_of_a_bad_length_or_for_another_disk_never_reaches_the_disk() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some((machine, door, offers)) = existing().await else { return };
         let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
         let mut short = request(1, 2);
@@ -86,7 +86,7 @@ fn a_key_of_a_bad_length_or_for_another_disk_never_reaches_the_disk() {
 
 #[test]
 fn a_flood_of_keys_is_bounded() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some((machine, door, offers)) = existing().await else { return };
         let flood = async {
             let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
@@ -108,7 +108,7 @@ fn a_flood_of_keys_is_bounded() {
 
 #[test]
 fn a_connection_for_verify_cannot_recover() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some((machine, door, offers)) = existing().await else { return };
         let caller = machine.caller(door.address(), Role::Verify).await.unwrap();
         caller.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use latchkey_api::grpc::{Limits, Request, Server, Status};
 use latchkey_api::v1::{
     ControlPlaneFile, Join, JoinRequest, JoinServer, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest,
     ReportResponse, Role as ClusterRole,
 };
-use latchkey_channel::{LockDemand, PinnedKeyProver, Role, SpkiHash, Terms};
+use latchkey_channel::{HANDSHAKE_TIME, LockDemand, PinnedKeyProver, Role, SpkiHash, Terms};
 use latchkey_keys::ClusterId;
+use latchkey_steady::Port;
 use smol::channel::{Receiver, Sender, unbounded};
 use smol::net::{TcpListener, TcpStream};
 
@@ -133,7 +133,7 @@ fn refused(code: &str) -> Verdict {
 
 #[test]
 fn what_the_service_decides_counts_and_an_accepted_ticket_ends_the_asking() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, [Ok(ticket())]);
@@ -157,7 +157,7 @@ fn what_the_service_decides_counts_and_an_accepted_ticket_ends_the_asking() {
 
 #[test]
 fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, []);
@@ -174,7 +174,7 @@ fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
 
 #[test]
 fn a_service_with_another_key_is_never_asked_and_its_ticket_never_offered() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let impostor = serve(&machine, listen().await, &key(), [Ok(ticket())]);
         let (asker, offers) = asker(&machine, key().hash(), &[&impostor.address]);
@@ -191,7 +191,7 @@ fn a_service_with_another_key_is_never_asked_and_its_ticket_never_offered() {
 
 #[test]
 fn a_malformed_ticket_is_not_offered_and_the_next_one_is() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let mut short = ticket();
@@ -208,12 +208,13 @@ fn a_malformed_ticket_is_not_offered_and_the_next_one_is() {
 
 #[test]
 fn services_that_hang_lie_or_are_down_cost_the_good_one_nothing() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         // In the kernel's queue for ever.
         let silent = listen().await;
-        let gone = listen().await.local_addr().unwrap().to_string();
+        let nobody = Port::reserve();
+        let gone = nobody.address().to_string();
         let impostor = serve(&machine, listen().await, &self::key(), [Ok(ticket())]);
         // Proven, and then silent in the call.
         let good = serve(&machine, listen().await, &key, [Ok(ticket())]);
@@ -222,7 +223,7 @@ fn services_that_hang_lie_or_are_down_cost_the_good_one_nothing() {
         let (asker, offers) = asker(&machine, key.hash(), &services);
         let _asking = smol::spawn(asker.join());
         let late = async {
-            smol::Timer::after(Duration::from_secs(10)).await;
+            smol::Timer::after(HANDSHAKE_TIME * 2 / 3).await;
             panic!("the hanging service holds the join up");
         };
         let offer = smol::future::or(async { offers.recv().await.unwrap() }, late).await;
@@ -233,12 +234,11 @@ fn services_that_hang_lie_or_are_down_cost_the_good_one_nothing() {
 
 #[test]
 fn a_service_that_comes_late_is_found() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
-        let port = listen().await;
-        let address = port.local_addr().unwrap();
-        drop(port);
+        let port = Port::reserve();
+        let address = port.address();
         let (asker, offers) = asker(&machine, key.hash(), &[&address.to_string()]);
         let _asking = smol::spawn(asker.join());
         // It was refused at least once before the service is there: a refusal on loopback takes no time.
@@ -250,7 +250,7 @@ fn a_service_that_comes_late_is_found() {
 
 #[test]
 fn a_stopped_flow_hangs_up_at_once_and_leaves_no_task() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, []);
@@ -267,7 +267,7 @@ fn a_stopped_flow_hangs_up_at_once_and_leaves_no_task() {
 
 #[test]
 fn a_ticket_that_is_refused_is_asked_for_again() {
-    smol::block_on(async {
+    latchkey_steady::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, [Ok(ticket()), Ok(ticket())]);

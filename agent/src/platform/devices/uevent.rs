@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_device_the_kernel_announces_is_heard() {
-        let listener = smol::block_on(async { Listener::open().unwrap() });
+        let listener = latchkey_steady::block_on(async { Listener::open().unwrap() });
         // Writing an action here makes the kernel announce it (Documentation/ABI/testing/sysfs-uevent).
         let announced = std::fs::read_dir("/sys/class/block")
             .unwrap()
@@ -87,12 +87,12 @@ mod tests {
             eprintln!("skipped: announcing a device needs root and a block device");
             return;
         }
-        assert!(smol::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());
+        assert!(latchkey_steady::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());
     }
 
     #[test]
     fn the_listener_gives_up_at_its_time() {
-        smol::block_on(async {
+        latchkey_steady::block_on(async {
             let listener = Listener::open().unwrap();
             // Devices may well appear on a busy machine; then it waits again.
             while listener.block_device_within(Duration::from_millis(10)).await.unwrap() {}

@@ -157,20 +157,19 @@ fn the_os_stage_moves_the_phase_and_the_geometry_stays() {
 /// The header alone needs no device mapper, so stock cryptsetup judges it here; its data is judged in a machine.
 #[test]
 fn cryptsetup_reads_our_header_and_takes_our_key() {
-    let folder = std::env::temp_dir().join(format!("latchkey-disk-authenticated-{}", std::process::id()));
-    std::fs::create_dir(&folder).unwrap();
-    let (image, secret) = (folder.join("disk"), folder.join("key"));
+    let folder = tempfile::tempdir().unwrap();
+    let (image, secret) = (folder.path().join("disk"), folder.path().join("key"));
     std::fs::write(&image, disk()).unwrap();
     std::fs::write(&secret, key().expose()).unwrap();
     let cryptsetup = |arguments: &[&str]| {
         let mut command = Command::new("/usr/sbin/cryptsetup");
         command.args(arguments).arg("--key-file").args([&secret, &image]);
-        let output = command.output().expect("these tests need cryptsetup: install cryptsetup-bin");
+        let output =
+            latchkey_steady::output(&mut command).expect("these tests need cryptsetup: install cryptsetup-bin");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let opened = cryptsetup(&["open", "--test-passphrase"]);
     let dump = cryptsetup(&["luksDump"]);
-    std::fs::remove_dir_all(&folder).unwrap();
     assert!(opened.0 && dump.0, "{dump:?}");
     for expected in
         ["cipher: aes-xts-random", "integrity: hmac(sha256)", "sector: 4096 [bytes]", "Key:        768 bits"]

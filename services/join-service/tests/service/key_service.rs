@@ -1,8 +1,9 @@
 //! Keys from the real key service over mutual TLS.
 
-use crate::rig::{Answer, Machine, Rig, addresses, lines_of};
+use crate::rig::{Answer, Machine, Rig, addresses};
 use latchkey_api::grpc::Code;
 use latchkey_keys::MasterSecret;
+use latchkey_steady::{Lines, Port};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
@@ -29,7 +30,7 @@ fn key_service_process() {
 struct KeyService(Child);
 
 impl KeyService {
-    fn start(rig: &Rig, listen: SocketAddr, classes: &[&str]) -> (Self, SocketAddr) {
+    fn start(rig: &Rig, listen: SocketAddr, classes: &[&str]) -> Self {
         let config = json!({
             "schema": 1, "listen": listen, "admin_listen": "127.0.0.1:0", "master_secret": "master.json",
             "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "ca.pem" },
@@ -40,9 +41,13 @@ impl KeyService {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "key_service::key_service_process", "--nocapture"]).env(PROCESS, file);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = lines_of(process.stdout.take().unwrap());
-        let ready = lines.iter().find_map(|line| line.find("READY ").map(|at| line[at..].to_owned()));
-        (Self(process), addresses(&ready.unwrap()).0)
+        let lines = Lines::of(process.stdout.take().unwrap());
+        let service = Self(process);
+        // The test runner prints lines of its own.
+        let line = lines.find("READY of the key service", &mut Vec::new(), |line| line.contains("READY "));
+        let line = line.expect("the key service ended without READY");
+        assert_eq!(addresses(&line[line.find("READY ").unwrap()..]).0, listen);
+        service
     }
 }
 
@@ -53,17 +58,18 @@ impl Drop for KeyService {
     }
 }
 
-/// Certificates, a key service that is up, and a join service's configuration that names it.
-fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, SocketAddr) {
+/// Certificates, a key service that is up at a port of its own, and a join service's configuration that names it.
+fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, Port) {
     let mut rig = Rig::new(&[node]);
     certificates(rig.files.path());
-    let (service, address) = KeyService::start(&rig, "127.0.0.1:0".parse().unwrap(), classes);
+    let port = Port::reserve();
+    let service = KeyService::start(&rig, port.address(), classes);
     rig.config.as_object_mut().unwrap().remove("master_secret_file");
     rig.config["key_service"] = json!({
-        "address": address.to_string(), "server_name": "127.0.0.1",
+        "address": port.address().to_string(), "server_name": "127.0.0.1",
         "ca": "ca.pem", "certificate": "client.pem", "private_key": "client.key",
     });
-    (rig, service, address)
+    (rig, service, port)
 }
 
 const BOTH: &[&str] = &["state-disk", "measurement-secret"];
@@ -71,7 +77,7 @@ const BOTH: &[&str] = &["state-disk", "measurement-secret"];
 #[test]
 fn keys_come_from_the_key_service() {
     let node = Machine::new();
-    let (rig, _keys, _) = rig_with(&node, BOTH);
+    let (rig, _keys, _port) = rig_with(&node, BOTH);
     let mut service = rig.start();
     let mut ticket = service.join(&node, DISK, "worker-1").unwrap();
     assert_eq!(ticket.take_state_disk_key().to_vec(), rig.key_of(DISK));
@@ -84,7 +90,7 @@ fn keys_come_from_the_key_service() {
 #[test]
 fn a_key_service_that_is_away_for_a_while_costs_a_while_and_nothing_else() {
     let node = Machine::new();
-    let (rig, keys, address) = rig_with(&node, BOTH);
+    let (rig, keys, port) = rig_with(&node, BOTH);
     let service = rig.start();
     drop(keys);
     let Answer::Status(status) = service.join(&node, DISK, "worker-1").unwrap_err() else { panic!("no status") };
@@ -93,19 +99,19 @@ fn a_key_service_that_is_away_for_a_while_costs_a_while_and_nothing_else() {
     assert!(rig.record(&node).is_none(), "nothing was issued, so nothing is on record");
     assert!(service.page("/healthz").0.contains("503"));
 
-    let (keys, _) = KeyService::start(&rig, address, BOTH);
+    let keys = KeyService::start(&rig, port.address(), BOTH);
     service.join(&node, DISK, "worker-1").unwrap();
     assert!(service.page("/healthz").0.contains("200"));
     // The connection is gone and nobody has told the service.
     drop(keys);
-    let (_keys, _) = KeyService::start(&rig, address, BOTH);
+    let _keys = KeyService::start(&rig, port.address(), BOTH);
     service.rejoin(&node, DISK).unwrap();
 }
 
 #[test]
 fn a_failed_control_plane_join_gives_the_lease_back() {
     let (first, second) = (Machine::new(), Machine::new());
-    let (mut rig, keys, address) = rig_with(&first, BOTH);
+    let (mut rig, keys, port) = rig_with(&first, BOTH);
     let eks = [first.ek(), second.ek()];
     let policy = crate::rig::policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }]));
     rig.folder.write_policy(&policy.to_string()).unwrap();
@@ -114,14 +120,14 @@ fn a_failed_control_plane_join_gives_the_lease_back() {
     let service = rig.start();
     drop(keys);
     assert_eq!(service.join(&first, DISK, "cp-1").unwrap_err().code(), "key-service-unavailable");
-    let (_keys, _) = KeyService::start(&rig, address, BOTH);
+    let _keys = KeyService::start(&rig, port.address(), BOTH);
     service.join(&second, "0b0b0b0b-0000-4000-8000-000000000001", "cp-2").unwrap();
 }
 
 #[test]
 fn a_key_service_that_says_no_is_told_apart_from_one_that_is_away() {
     let node = Machine::new();
-    let (rig, _keys, _) = rig_with(&node, &["measurement-secret"]);
+    let (rig, _keys, _port) = rig_with(&node, &["measurement-secret"]);
     let mut service = rig.start();
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "key-service-refused");
     service.next_line(&["No keys", "class-denied"]);

@@ -1,8 +1,9 @@
 //! Peers that are slow, or many.
 
 use crate::rig::{Machine, Rig};
+use latchkey_steady::drained;
 use serde_json::json;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::TcpStream;
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
@@ -35,9 +36,8 @@ fn a_peer_that_never_finishes_its_handshake_is_cut_off() {
     rig.config["limits"] = json!({ "handshake_seconds": 1 });
     let mut service = rig.start();
     let mut slow = TcpStream::connect(service.address).unwrap();
-    let mut rest = Vec::new();
-    // Ends only because the service closes; a reset is as good as an end of file.
-    drop(slow.read_to_end(&mut rest));
+    // Ends only because the service closes.
+    drained(&mut slow);
     service.next_line(&["handshake-deadline"]);
     assert_eq!(service.metric("connections_refused_total{reason=\"handshake-deadline\"}"), 1);
 }
@@ -51,9 +51,7 @@ fn a_host_that_comes_too_often_is_turned_away_before_tls() {
     service.join(&node, DISK, "worker-1").unwrap();
     let _second = TcpStream::connect(service.address).unwrap();
     let mut third = TcpStream::connect(service.address).unwrap();
-    let mut rest = Vec::new();
-    drop(third.read_to_end(&mut rest));
-    assert_eq!(rest, b"");
+    assert_eq!(drained(&mut third), b"");
     assert_eq!(service.metric("connections_refused_total{reason=\"rate-limited\"}"), 1);
 }
 
@@ -65,8 +63,7 @@ fn one_host_cannot_take_more_than_its_share_of_connections() {
     let service = rig.start();
     let _held = [TcpStream::connect(service.address).unwrap(), TcpStream::connect(service.address).unwrap()];
     let mut third = TcpStream::connect(service.address).unwrap();
-    let mut rest = Vec::new();
-    drop(third.read_to_end(&mut rest));
+    drained(&mut third);
     assert_eq!(service.metric("connections_refused_total{reason=\"full\"}"), 1);
 }
 
@@ -77,8 +74,7 @@ fn garbage_is_counted_and_harms_nobody() {
     let mut service = rig.start();
     let mut garbage = TcpStream::connect(service.address).unwrap();
     garbage.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    let mut rest = Vec::new();
-    drop(garbage.read_to_end(&mut rest));
+    drained(&mut garbage);
     service.next_line(&["Handshake failed"]);
     service.join(&node, DISK, "worker-1").unwrap();
 }

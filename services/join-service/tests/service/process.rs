@@ -1,6 +1,7 @@
 //! The binary as its operator sees it.
 
 use crate::rig::{Machine, Rig};
+use latchkey_steady::output;
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::net::TcpStream;
@@ -39,7 +40,7 @@ fn an_unusable_configuration_or_folder_ends_with_2_and_names_the_fix() {
     for (spoil, fix) in table {
         let mut rig = Rig::new(&[&Machine::new()]);
         spoil(&mut rig);
-        for output in [rig.check(), rig.command().output().unwrap()] {
+        for output in [rig.check(), output(&mut rig.command()).unwrap()] {
             let (code, _, stderr) = outcome(&output);
             assert_eq!(code, Some(2), "{stderr}");
             assert!(stderr.contains(fix), "{fix}: {stderr}");
@@ -52,24 +53,24 @@ fn a_new_key_says_what_belongs_on_the_nodes_command_line() {
     let rig = Rig::new(&[&Machine::new()]);
     let key = rig.path("other.key");
     let binary = env!("CARGO_BIN_EXE_latchkey-join-service");
-    let (code, made, stderr) = outcome(&Command::new(binary).arg("--new-key").arg(&key).output().unwrap());
+    let (code, made, stderr) = outcome(&output(Command::new(binary).arg("--new-key").arg(&key)).unwrap());
     assert_eq!(code, Some(0), "{stderr}");
     assert!(made.starts_with("latchkey.join_service_key=sha256:") && made.len() == 33 + 64 + 1, "{made}");
-    let (code, _, stderr) = outcome(&Command::new(binary).arg("--new-key").arg(&key).output().unwrap());
+    let (code, _, stderr) = outcome(&output(Command::new(binary).arg("--new-key").arg(&key)).unwrap());
     assert_eq!(code, Some(2), "an existing key is not replaced: {stderr}");
     fs::rename(&key, rig.path("identity.key")).unwrap();
-    let (code, printed, _) = outcome(&rig.command().arg("--print-key-hash").output().unwrap());
+    let (code, printed, _) = outcome(&output(rig.command().arg("--print-key-hash")).unwrap());
     assert_eq!((code, printed), (Some(0), made));
 }
 
 #[test]
 fn wrong_arguments_end_with_2_and_a_taken_port_with_1() {
     let binary = env!("CARGO_BIN_EXE_latchkey-join-service");
-    assert_eq!(outcome(&Command::new(binary).arg("--frobnicate").output().unwrap()).0, Some(2));
+    assert_eq!(outcome(&output(Command::new(binary).arg("--frobnicate")).unwrap()).0, Some(2));
     let mut rig = Rig::new(&[&Machine::new()]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     rig.config["listen"] = taken.local_addr().unwrap().to_string().into();
-    let (code, _, stderr) = outcome(&rig.command().output().unwrap());
+    let (code, _, stderr) = outcome(&output(&mut rig.command()).unwrap());
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("Cannot listen on 127.0.0.1:"), "{stderr}");
 }

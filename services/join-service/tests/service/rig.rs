@@ -13,20 +13,20 @@ use latchkey_channel::{
 };
 use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, NodeName, NodeRecord};
 use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
+use latchkey_steady::{Lines, drained};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use smol::future::FutureExt;
 use smol::net::TcpStream;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -111,7 +111,7 @@ impl Rig {
 
     /// Runs `--check`.
     pub(crate) fn check(&self) -> Output {
-        self.command().arg("--check").output().unwrap()
+        latchkey_steady::output(self.command().arg("--check")).unwrap()
     }
 
     /// Starts the service and waits until it serves.
@@ -122,12 +122,15 @@ impl Rig {
     /// The same with the log going elsewhere than to [`Service::next_line`].
     pub(crate) fn start_logging_to(&self, log: Stdio) -> Service {
         let mut process = self.command().stderr(log).spawn().unwrap();
-        let lines = process.stderr.take().map_or_else(|| channel().1, lines_of);
-        let ready = lines_of(process.stdout.take().unwrap());
-        let Ok(line) = ready.recv() else { panic!("{}", lines.iter().collect::<Vec<_>>().join("\n")) };
-        let (address, admin) = addresses(&line);
+        let lines = process.stderr.take().map_or_else(|| Lines::of(std::io::empty()), Lines::of);
+        let ready = Lines::of(process.stdout.take().unwrap()).next("READY of the join service");
         let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
-        Service { process, lines, log: Vec::new(), admin, client: Client { address, key } }
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let client = Client { address: nowhere, key };
+        let mut service = Service { process, lines, log: Vec::new(), admin: nowhere, client };
+        let Some(ready) = ready else { panic!("it ended without READY: {}", service.ended().1) };
+        (service.client.address, service.admin) = addresses(&ready);
+        service
     }
 }
 
@@ -144,14 +147,6 @@ pub(crate) fn addresses(ready: &str) -> (SocketAddr, SocketAddr) {
     let field = |name: &str| ready.split(' ').find_map(|word| word.strip_prefix(name)).unwrap().parse().unwrap();
     assert!(ready.starts_with("READY "), "{ready}");
     (field("listen="), field("admin="))
-}
-
-pub(crate) fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
-    let (send, lines) = channel();
-    std::thread::spawn(move || {
-        BufReader::new(stream).lines().map_while(Result::ok).take_while(|line| send.send(line.clone()).is_ok()).count()
-    });
-    lines
 }
 
 /// A policy with these trust rules that enforces PCR 11.
@@ -190,7 +185,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// The running binary; killed when dropped.
 pub(crate) struct Service {
     pub(crate) process: Child,
-    lines: Receiver<String>,
+    lines: Lines,
     log: Vec<String>,
     admin: SocketAddr,
     client: Client,
@@ -215,21 +210,20 @@ impl Service {
     /// Blocks until the log gets a line with all these texts, not counting lines seen by earlier calls; fails when the
     /// service ends before.
     pub(crate) fn next_line(&mut self, texts: &[&str]) -> String {
-        while let Ok(line) = self.lines.recv() {
-            self.log.push(line.clone());
-            if texts.iter().all(|text| line.contains(text)) {
-                return line;
-            }
-        }
-        panic!("the service ended without {texts:?}:\n{}", self.log.join("\n"));
+        let wanted = |line: &str| texts.iter().all(|text| line.contains(text));
+        let line = self.lines.find(&format!("{texts:?}"), &mut self.log, wanted);
+        line.unwrap_or_else(|| panic!("the service ended without {texts:?}:\n{}", self.log.join("\n")))
     }
 
     /// SIGTERM, then everything it logged and how it ended.
     pub(crate) fn stop(mut self) -> (ExitStatus, String) {
         kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
-        let status = self.process.wait().unwrap();
-        // Ends with the pipe.
-        self.log.extend(self.lines.iter());
+        self.ended()
+    }
+
+    fn ended(&mut self) -> (ExitStatus, String) {
+        let status = latchkey_steady::wait("the join service", &mut self.process);
+        self.lines.rest("the end of the join service's log", &mut self.log);
         (status, self.log.join("\n"))
     }
 
@@ -237,8 +231,7 @@ impl Service {
     pub(crate) fn page(&self, path: &str) -> (String, String) {
         let mut stream = std::net::TcpStream::connect(self.admin).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = String::from_utf8(drained(&mut stream)).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }
@@ -269,7 +262,7 @@ impl Client {
         ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
     ) -> Result<T, Answer> {
         let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([self.key])) };
-        smol::block_on(async {
+        latchkey_steady::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
             stream.set_nodelay(true).unwrap();
             let attested = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;

@@ -10,16 +10,15 @@ pub mod pki;
 pub mod python;
 
 use latchkey_keys::MasterSecret;
+use latchkey_steady::{Lines, drained};
 use pki::{Authority, Identity, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 /// May have state-disk keys and the measurement secret.
@@ -77,7 +76,7 @@ impl Rig {
 
     /// Runs `--check`.
     pub fn check(&self) -> Output {
-        self.command().arg("--check").output().unwrap()
+        latchkey_steady::output(self.command().arg("--check")).unwrap()
     }
 
     /// Starts the service and waits until it serves.
@@ -88,16 +87,8 @@ impl Rig {
     /// Starts the service by a command of the test's own and waits until it serves.
     pub fn start_by(mut command: Command) -> Service {
         let mut process = command.spawn().unwrap();
-        let stderr = process.stderr.take().unwrap();
-        let (send, lines) = channel();
-        let reader = std::thread::spawn(move || {
-            BufReader::new(stderr)
-                .lines()
-                .map_while(Result::ok)
-                .take_while(|line| send.send(line.clone()).is_ok())
-                .count()
-        });
-        let mut service = Service { process, lines, log: Vec::new(), reader: Some(reader), address: None, admin: None };
+        let lines = Lines::of(process.stderr.take().unwrap());
+        let mut service = Service { process, lines, log: Vec::new(), address: None, admin: None };
         let serving = service.next_line("Serving");
         let field = |name: &str| {
             let value = serving.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
@@ -112,9 +103,8 @@ impl Rig {
 /// The running binary; killed when dropped.
 pub struct Service {
     pub process: Child,
-    lines: Receiver<String>,
+    lines: Lines,
     log: Vec<String>,
-    reader: Option<JoinHandle<usize>>,
     address: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 }
@@ -127,13 +117,8 @@ impl Service {
     /// Blocks until the log gets a line with this text, not counting lines seen by earlier calls; fails when the service
     /// ends before.
     pub fn next_line(&mut self, text: &str) -> String {
-        while let Ok(line) = self.lines.recv() {
-            self.log.push(line.clone());
-            if line.contains(text) {
-                return line;
-            }
-        }
-        panic!("the service ended without `{text}`:\n{}", self.log.join("\n"));
+        let line = self.lines.find(text, &mut self.log, |line| line.contains(text));
+        line.unwrap_or_else(|| panic!("the service ended without `{text}`:\n{}", self.log.join("\n")))
     }
 
     /// SIGTERM, then everything it logged and how it ended.
@@ -144,9 +129,8 @@ impl Service {
     /// A signal, then everything it logged and how it ended.
     pub fn end_by(mut self, signal: Signal) -> (ExitStatus, String) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
-        let status = self.process.wait().unwrap();
-        self.reader.take().unwrap().join().unwrap();
-        self.log.extend(self.lines.try_iter());
+        let status = latchkey_steady::wait("the key service", &mut self.process);
+        self.lines.rest("the end of the key service's log", &mut self.log);
         (status, self.log.join("\n"))
     }
 
@@ -154,8 +138,7 @@ impl Service {
     pub fn page(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.admin.unwrap()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
+        let answer = String::from_utf8(drained(&mut stream)).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head.lines().next().unwrap().to_owned(), body.to_owned())
     }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// Made once and kept: wheels for grpcio are large.
 const REQUIREMENT: &str = "grpcio==1.85.1";
@@ -18,31 +19,27 @@ pub fn interpreter() -> Option<&'static Path> {
 }
 
 fn prepare() -> Option<PathBuf> {
-    if Command::new("python3").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: there is no python3 here, so Google's gRPC client cannot be tried");
-        return None;
-    }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpcio-1.85.1");
     let python = folder.join("bin/python");
     let complete = folder.join("complete");
     if !complete.exists() {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder));
-        run(Command::new(&python).args([
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            REQUIREMENT,
-        ]));
+        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT];
+        let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+            .and_then(|()| run(Command::new(&python).args(install)));
+        if let Err(why) = made {
+            eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for {REQUIREMENT}: {why}");
+            return None;
+        }
         std::fs::write(complete, REQUIREMENT).unwrap();
     }
     Some(python)
 }
 
-fn run(command: &mut Command) {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+/// What it says if it fails.
+fn run(command: &mut Command) -> Result<(), String> {
+    // The package may come over a slow network.
+    let output = latchkey_steady::output_within(Duration::from_mins(10), command).map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 /// Makes the calls over one channel; one result for each.
@@ -59,7 +56,7 @@ pub fn call(python: &Path, address: SocketAddr, ca: &Path, identity: Option<&Ide
         writeln!(lines, "{call}").unwrap();
     }
     drop(lines);
-    let output = child.wait_with_output().unwrap();
+    let output = latchkey_steady::finish("client.py", child);
     assert!(output.status.success());
     let results = String::from_utf8(output.stdout).unwrap();
     results.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
