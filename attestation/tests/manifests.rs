@@ -392,7 +392,14 @@ fn a_provenance_that_is_not_of_in_toto_and_slsa_or_not_of_this_image_is_refused(
         (format!("{build}/externalParameters"), json!({"image": "image", "version": "1.2.0"})),
         (format!("{build}/externalParameters/commandLine"), json!("x".repeat(4097))),
         (format!("{build}/externalParameters/extra"), json!(1)),
-        (format!("{build}/resolvedDependencies"), json!(vec![&artefact; 65])),
+        (format!("{build}/internalParameters"), json!({"x": "x".repeat(4097)})),
+        (format!("{build}/internalParameters"), json!({"x": 1})),
+        (format!("{build}/resolvedDependencies"), json!(vec![&artefact; 513])),
+        (
+            format!("{run}/builder/version"),
+            json!((0..17).map(|n| (n.to_string(), json!("1"))).collect::<serde_json::Map<_, _>>()),
+        ),
+        (format!("{run}/builder/version"), json!({"mksquashfs": ""})),
         (format!("{run}/builder/id"), json!("")),
         (format!("{run}/builder/extra"), json!(1)),
         (format!("{run}/metadata/startedOn"), json!("yesterday")),
@@ -402,6 +409,10 @@ fn a_provenance_that_is_not_of_in_toto_and_slsa_or_not_of_this_image_is_refused(
     }
     altered(&format!("{run}/metadata/invocationId"), json!("run 1")).unwrap();
     altered(&format!("{build}/externalParameters/options"), json!({"root": "squashfs"})).unwrap();
+    altered(&format!("{build}/internalParameters"), json!({"kernelRelease": "6.1.0"})).unwrap();
+    let altered = altered(&format!("{run}/builder/version"), json!({"a": "1", "latchkey": "latchkey 9"})).unwrap();
+    assert_eq!(altered.images()[0].provenance().by(), "latchkey 9");
+    assert_eq!(altered.images()[0].provenance().circumstances().collect::<Vec<_>>(), [("a", "1")]);
 }
 
 #[test]

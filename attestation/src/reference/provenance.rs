@@ -20,6 +20,9 @@ pub const RECORDED: &str = "urn:latchkey:build:recording:v1";
 /// The builder: this project's programs. Their version stands beside it.
 pub const BUILDER: &str = "urn:latchkey:builder:v1";
 
+/// What this project's programs are called among the builder's components.
+const PROGRAM: &str = "latchkey";
+
 /// A statement about one image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,12 +42,16 @@ pub struct Origin {
     pub build_type: String,
     /// What came out, by file name: 1 to 16.
     pub products: BTreeMap<String, Digest>,
-    /// What it was made from, by file name: at most 64.
+    /// What it was made from, by file name: at most 512.
     pub sources: BTreeMap<String, Digest>,
-    /// The image's kernel command line.
+    /// The caller's words of the image's kernel command line.
     pub command_line: Option<String>,
     /// More of what the caller asked for; at most 32.
     pub options: BTreeMap<String, String>,
+    /// What the builder found out and the output depends on; at most 32.
+    pub facts: BTreeMap<String, String>,
+    /// Programs that worked for the builder, with their versions; at most 16.
+    pub tools: BTreeMap<String, String>,
     /// Program, version and place, such as `latchkey 0.1.0`.
     pub by: String,
     /// One run of the builder, where it has a name.
@@ -61,6 +68,8 @@ impl Provenance {
         };
         let parameters =
             Parameters { image: image.to_owned(), version, command_line: origin.command_line, options: origin.options };
+        let mut version = origin.tools;
+        version.insert(PROGRAM.to_owned(), origin.by);
         let started_on = origin.at.map(instant);
         let metadata = (origin.invocation.is_some() || started_on.is_some())
             .then_some(Metadata { invocation_id: origin.invocation, started_on });
@@ -68,12 +77,10 @@ impl Provenance {
             build_definition: BuildDefinition {
                 build_type: origin.build_type,
                 external_parameters: parameters,
+                internal_parameters: origin.facts,
                 resolved_dependencies: artefacts(origin.sources),
             },
-            run_details: RunDetails {
-                builder: Builder { id: BUILDER.to_owned(), version: [("latchkey".to_owned(), origin.by)].into() },
-                metadata,
-            },
+            run_details: RunDetails { builder: Builder { id: BUILDER.to_owned(), version }, metadata },
         };
         Self {
             statement: StatementType::V1,
@@ -98,7 +105,7 @@ impl Provenance {
         &self.predicate.build_definition.build_type
     }
 
-    /// The image's kernel command line, where it is said.
+    /// The words of the image's kernel command line that its maker asked for, where it is said.
     pub fn command_line(&self) -> Option<&str> {
         self.predicate.build_definition.external_parameters.command_line.as_deref()
     }
@@ -106,7 +113,15 @@ impl Provenance {
     /// Program, version and place, as the maker said.
     pub fn by(&self) -> &str {
         let Builder { id, version } = &self.predicate.run_details.builder;
-        version.values().next().unwrap_or(id)
+        version.get(PROGRAM).or_else(|| version.values().next()).unwrap_or(id)
+    }
+
+    /// What else its maker asked for, the builder found out, and which programs worked for it: by name.
+    pub fn circumstances(&self) -> impl Iterator<Item = (&str, &str)> {
+        let Predicate { build_definition: build, run_details: run } = &self.predicate;
+        let tools = run.builder.version.iter().filter(|(name, _)| *name != PROGRAM);
+        let all = build.external_parameters.options.iter().chain(&build.internal_parameters).chain(tools);
+        all.map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// When it began, RFC 3339 in UTC, as the maker said.
@@ -125,8 +140,9 @@ impl Provenance {
         if !(1..=MAX_PRODUCTS).contains(&self.subject.len()) {
             return wrong(&format!("{} subjects, expected 1 to {MAX_PRODUCTS}", self.subject.len()));
         }
-        if build.resolved_dependencies.len() > MAX_SOURCES || parameters.options.len() > MAX_OPTIONS {
-            return wrong(&format!("more than {MAX_SOURCES} sources or {MAX_OPTIONS} options"));
+        let (options, facts) = (&parameters.options, &build.internal_parameters);
+        if build.resolved_dependencies.len() > MAX_SOURCES || options.len().max(facts.len()) > MAX_OPTIONS {
+            return wrong(&format!("more than {MAX_SOURCES} sources or {MAX_OPTIONS} options or internal parameters"));
         }
         if ![&build.build_type, &run.builder.id].into_iter().all(|uri| is_uri(uri)) {
             return wrong("`buildType` and `builder.id` must be URIs");
@@ -135,12 +151,14 @@ impl Provenance {
         if metadata.and_then(|metadata| metadata.started_on.as_ref()).is_some_and(|at| seconds(at).is_none()) {
             return wrong("`startedOn` must be of the form 2026-01-31T23:59:59Z");
         }
-        if run.builder.version.len() > 1 || self.texts().any(|text| text.is_empty() || text.len() > MAX_TEXT) {
-            return wrong(&format!("a text is empty or longer than {MAX_TEXT} bytes"));
+        if run.builder.version.len() > MAX_TOOLS || self.texts().any(|text| text.is_empty() || text.len() > MAX_TEXT) {
+            return wrong(&format!(
+                "more than {MAX_TOOLS} programs, or a text is empty or longer than {MAX_TEXT} bytes"
+            ));
         }
-        let long = parameters.command_line.iter().chain(parameters.options.values());
+        let long = parameters.command_line.iter().chain(options.values()).chain(facts.values());
         if long.into_iter().any(|text| text.len() > MAX_LONG_TEXT) {
-            return wrong(&format!("`commandLine` or an option is longer than {MAX_LONG_TEXT} bytes"));
+            return wrong(&format!("`commandLine`, an option or a parameter is longer than {MAX_LONG_TEXT} bytes"));
         }
         Ok(())
     }
@@ -151,7 +169,7 @@ impl Provenance {
         let artefacts = self.subject.iter().chain(&build.resolved_dependencies).map(|artefact| &artefact.name);
         let invocation = run.metadata.as_ref().and_then(|metadata| metadata.invocation_id.as_ref());
         let version = run.builder.version.iter().flat_map(|(name, version)| [name, version]);
-        let options = build.external_parameters.options.keys();
+        let options = build.external_parameters.options.keys().chain(build.internal_parameters.keys());
         artefacts.chain(invocation).chain(version).chain(options)
     }
 }
@@ -198,6 +216,8 @@ struct Predicate {
 struct BuildDefinition {
     build_type: String,
     external_parameters: Parameters,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    internal_parameters: BTreeMap<String, String>,
     #[serde(default)]
     resolved_dependencies: Vec<Artefact>,
 }
@@ -252,8 +272,10 @@ fn is_uri(text: &str) -> bool {
 }
 
 const MAX_PRODUCTS: usize = 16;
-const MAX_SOURCES: usize = 64;
+/// Each kernel module of an image is one.
+const MAX_SOURCES: usize = 512;
 const MAX_OPTIONS: usize = 32;
+const MAX_TOOLS: usize = 16;
 const MAX_TEXT: usize = 256;
 /// The kernel's command line: `COMMAND_LINE_SIZE` is 2048 on x86.
 const MAX_LONG_TEXT: usize = 4096;
