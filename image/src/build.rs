@@ -46,12 +46,12 @@ pub struct Built {
     pub signature: Option<PathBuf>,
     /// OVMF's variables, with this image's keys enrolled.
     pub variables: Option<PathBuf>,
+    /// What the manifest says of each type of machine.
+    pub machines: Vec<Machine>,
 }
 
 /// What the manifest says of where an image comes from: each source, by what it is, with its hash.
 pub(crate) type Sources = BTreeMap<String, Digest>;
-    /// What the manifest says of each type of machine.
-    pub machines: Vec<Machine>,
 
 impl Image {
     /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
