@@ -287,6 +287,7 @@ impl Built {
             manifest: file("manifest"),
             signature: file("signature"),
             variables: file("variables"),
+            machines: Vec::new(),
             parts,
         }
     }
@@ -309,7 +310,6 @@ impl Built {
 /// The identifiers of the root and the verity partition: the first and the last 128 bits of the root hash, as the
 /// Discoverable Partitions Specification has it.
 fn halves(root_hash: [u8; 32]) -> (Guid, Guid) {
-            machines: Vec::new(),
     let (mut first, mut last) = ([0; 16], [0; 16]);
     first.copy_from_slice(root_hash.split_at(16).0);
     last.copy_from_slice(root_hash.split_at(16).1);
