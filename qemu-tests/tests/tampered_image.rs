@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use latchkey_measurements::predict::{MachineType, Uki};
 use latchkey_qemu_tests::bootimage;
 use latchkey_qemu_tests::cluster::Services;
-use latchkey_qemu_tests::fleet::{Fleet, STEP};
+use latchkey_qemu_tests::fleet::{Fleet, Plan, STEP};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, with_section};
 use latchkey_qemu_tests::vm::Vm;
@@ -17,6 +17,38 @@ const ROOT: &str = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709";
 const ROOT_VERITY: &str = "2c7357ed-ebd2-46d9-aec1-23d437ec2bf5";
 /// Another loader, which Debian has beside the boot stub.
 const SYSTEMD_BOOT: &str = "/usr/lib/systemd/boot/efi/systemd-bootx64.efi";
+
+/// `struct squashfs_super_block`: `mkfs_time`, after magic and inode count.
+const SQUASHFS_TIME: u64 = 8;
+/// Within the first 128 KiB of busybox, which is `/sbin/init`: mksquashfs goes by names, and puts the contents of files
+/// right behind its superblock.
+const PROGRAM: u64 = 0x4000;
+/// Behind veritysetup's superblock, block by block: the hash tree's top, then what the top vouches for, first the hashes
+/// of the root's first 128 blocks.
+const TOP_HASHES: u64 = 4096;
+const LOWEST_HASHES: u64 = 2 * 4096;
+/// In the middle of a file of the root that nobody reads before the OS does.
+const MARKER: &str = "MARKER as it was built";
+/// Half of what squashfs compresses at a time.
+const HALF_A_BLOCK: usize = 64 << 10;
+/// Reads it.
+const READ_MARKER: &str = "echo OS begins to read
+echo \"OS reads $(dd if=/usr/share/marker bs=65536 skip=1 2>/dev/null | head -n 1)\"
+echo OS lives on";
+
+/// Noise, which no compression changes, with the marker in it.
+fn marker_file() -> Vec<u8> {
+    let xorshift = |state: &u64| {
+        let state = state ^ (state << 13);
+        let state = state ^ (state >> 7);
+        Some(state ^ (state << 17))
+    };
+    let noise = std::iter::successors(Some(0x1234_5678_9abc_def1_u64), xorshift).flat_map(u64::to_le_bytes);
+    let mut file: Vec<u8> = noise.take(2 * HALF_A_BLOCK).collect();
+    let line = format!("{MARKER}\n");
+    file[HALF_A_BLOCK..HALF_A_BLOCK + line.len()].copy_from_slice(line.as_bytes());
+    file
+}
 
 /// A cluster with its services; its first node is off again.
 struct Site {
@@ -32,8 +64,11 @@ fn site() -> Arc<Site> {
     if let Some(site) = shared.upgrade() {
         return site;
     }
-    let fleet = Fleet::new("tampered").unwrap();
-    let (services, _first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
+    let programs = vec![("/usr/share/marker", marker_file())];
+    let fleet = Fleet::planned("tampered", Plan { then: READ_MARKER, programs, ..Plan::default() }).unwrap();
+    let (services, first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
+    first.expect(&format!("OS reads {MARKER}"), STEP).unwrap();
+    drop(first);
     let site = Arc::new(Site { services, fleet });
     *shared = Arc::downgrade(&site);
     site
@@ -150,16 +185,43 @@ fn extensions_beside_the_honest_image_are_refused() {
     site.refused("extension", &disk, "command-line-differs", "[9, 13]", "");
 }
 
-/// The key is issued: nothing that is measured differs. What is not measured is hashed when it is read.
+/// The key would be issued: nothing that is measured differs. What is not measured is hashed when it is read.
 #[test]
 fn a_changed_block_of_the_root_or_of_its_hashes_stops_the_node() {
     let site = site();
-    for (attack, partition, offset) in [("root", ROOT, 0), ("root-verity", ROOT_VERITY, 4096)] {
+    for (attack, partition, offset, code) in [
+        // When it was made: a reader without dm-verity would not mind.
+        ("superblock", ROOT, SQUASHFS_TIME, "root-verity-corrupt"),
+        ("program", ROOT, PROGRAM, "root-verity-corrupt"),
+        ("hashes", ROOT_VERITY, LOWEST_HASHES, "root-verity-corrupt"),
+        ("top-hash", ROOT_VERITY, TOP_HASHES, "root-verity-wrong-tree"),
+    ] {
         let disk = site.disk(attack);
         disk.flip(partition, offset).unwrap();
         let node = site.boot(attack, &disk);
         let line = node.expect("failed: ", STEP).unwrap().text;
-        assert!(line.contains("root"), "{line}");
-        assert!(!node.console().contains("OS "), "{}", node.console().text());
+        assert!(line.contains(&format!("failed: {code}: ")), "{attack}: {line}");
+        let begun = ["lock: begin", "OS "].map(|text| node.console().contains(text));
+        assert_eq!(begun, [false; 2], "{attack}: {}", node.console().text());
+    }
+}
+
+#[test]
+fn a_changed_block_that_the_os_reads_restarts_the_machine_and_is_never_seen() {
+    let site = site();
+    let disk = site.disk("late");
+    disk.flip(ROOT, disk.find(ROOT, MARKER.as_bytes()).unwrap()).unwrap();
+    let tpm = site.fleet.tpm("late").unwrap();
+    let boot = Boot::Disk(Disk::new(disk.path(), "os").read_only());
+    let machine = site.fleet.machine_of("late", boot, &tpm).unwrap();
+    // Power stays on, as it does for a machine that nobody watches.
+    let node = machine.arguments(&["-action", "reboot=reset"]).start().unwrap();
+    node.expect("OS begins to read", STEP).unwrap();
+    // The kernel's own words (drivers/md/dm-verity-target.c).
+    let (which, line) = node.expect_any(&["dm-verity device corrupted", "OS lives on"], STEP).unwrap();
+    assert_eq!(which, 0, "{}", line.text);
+    node.expect("mounts: begin", STEP).unwrap();
+    for text in ["OS reads", "OS lives on", "Kernel panic"] {
+        assert!(!node.console().contains(text), "{text}: {}", node.console().text());
     }
 }
