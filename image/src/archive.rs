@@ -1,9 +1,10 @@
 //! Looks through a tar archive before a file system is made of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 
+use crate::added::Place;
 use crate::os_release::{self, OsReleaseError, PLACES};
 
 /// A root with ten times as many files as a large distribution.
@@ -49,8 +50,12 @@ impl From<io::Error> for ArchiveError {
     }
 }
 
-/// Checks that every entry lies in a folder of the archive, and gives its `os-release` if it has one.
-pub(crate) fn survey(archive: impl Read) -> Result<Option<String>, ArchiveError> {
+/// Checks that every entry lies in a folder of the archive, and gives its `os-release` if it has one. What it has at `places`
+/// is filled in there; of several entries one that is no folder counts.
+pub(crate) fn survey(
+    archive: impl Read,
+    places: &mut BTreeMap<String, Option<Place>>,
+) -> Result<Option<String>, ArchiveError> {
     let mut folders = BTreeSet::from([Vec::new()]);
     let mut found: [Option<String>; 2] = [None, None];
     let mut archive = tar::Archive::new(archive);
@@ -64,6 +69,11 @@ pub(crate) fn survey(archive: impl Read) -> Result<Option<String>, ArchiveError>
         let parent = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default();
         if !folders.contains(parent) {
             return Err(ArchiveError::NoParent(printable(&raw)));
+        }
+        if let Some(slot) = std::str::from_utf8(&path).ok().and_then(|path| places.get_mut(path))
+            && *slot != Some(Place::Other)
+        {
+            *slot = Some(if entry.header().entry_type().is_dir() { Place::Folder } else { Place::Other });
         }
         let place = PLACES.iter().position(|place| place.as_bytes() == path);
         if entry.header().entry_type().is_dir() {
@@ -120,22 +130,24 @@ mod tests {
             ("usr/lib/", DIR, ""),
             ("/usr/lib/os-release", FILE, "ID=lib\n"),
         ];
-        assert_eq!(survey(&archive(&entries)[..]).unwrap().unwrap(), "ID=lib\n");
-        assert_eq!(survey(&archive(&entries[..3])[..]).unwrap().unwrap(), "ID=etc\n");
-        assert_eq!(survey(&archive(&entries[..2])[..]).unwrap(), None);
+        assert_eq!(survey(&archive(&entries)[..], &mut BTreeMap::new()).unwrap().unwrap(), "ID=lib\n");
+        assert_eq!(survey(&archive(&entries[..3])[..], &mut BTreeMap::new()).unwrap().unwrap(), "ID=etc\n");
+        assert_eq!(survey(&archive(&entries[..2])[..], &mut BTreeMap::new()).unwrap(), None);
         let link = [("etc", DIR, ""), ("etc/os-release", tar::EntryType::Symlink, "")];
-        assert_eq!(survey(&archive(&link)[..]).unwrap(), None);
+        assert_eq!(survey(&archive(&link)[..], &mut BTreeMap::new()).unwrap(), None);
     }
 
     #[test]
     fn a_file_in_a_folder_of_nobody_and_a_path_that_leads_out_are_refused() {
         let orphan = archive(&[("opt/x", FILE, "")]);
-        assert!(matches!(survey(&orphan[..]), Err(ArchiveError::NoParent(path)) if path == "opt/x"));
+        assert!(
+            matches!(survey(&orphan[..], &mut BTreeMap::new()), Err(ArchiveError::NoParent(path)) if path == "opt/x")
+        );
         let outside = archive(&[("a", DIR, ""), ("a/../../x", FILE, "")]);
-        assert!(matches!(survey(&outside[..]), Err(ArchiveError::Outside(_))));
-        assert!(matches!(survey(&[b'x'; 512][..]), Err(ArchiveError::Io(_))));
+        assert!(matches!(survey(&outside[..], &mut BTreeMap::new()), Err(ArchiveError::Outside(_))));
+        assert!(matches!(survey(&[b'x'; 512][..], &mut BTreeMap::new()), Err(ArchiveError::Io(_))));
         let mut cut = archive(&[("x", FILE, &"y".repeat(2000))]);
         cut.truncate(1024);
-        assert!(matches!(survey(&cut[..]), Err(ArchiveError::Io(_))));
+        assert!(matches!(survey(&cut[..], &mut BTreeMap::new()), Err(ArchiveError::Io(_))));
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{Image as ReferenceImage, Machine};
-use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree};
+use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 use ring::digest::{Context, SHA256};
 
 use crate::error::{ImageError, at};
@@ -22,6 +22,10 @@ use crate::uki::Uki;
 use crate::verity::{self, Tree};
 use crate::words::WordError;
 use crate::{esp, kernel, os_release, words};
+
+/// A machine's host and firmware can give systemd credentials (SMBIOS, `fw_cfg`), units, users and passwords among them, and
+/// nothing measures these (systemd.system-credentials(7)).
+const NO_CREDENTIALS: &str = "systemd.import_credentials=no";
 
 /// A finished image.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +72,9 @@ impl Image {
         check_name(&self.name)?;
         let words = words::check(&self.command_line)?;
         let root = Root::look(&self.root, self.root_format, self.compression)?;
+        if self.systemd.is_some() {
+            root.takes_additions()?;
+        }
         if self.qcow2 {
             Program::QemuImg.demand()?;
         }
@@ -146,7 +153,12 @@ impl Job<'_> {
     fn root(&mut self, root: &Root<'_>) -> Result<Hashed, ImageError> {
         self.workshop.begins("root");
         let file = self.workshop.place("root");
-        let blocks = root.make(&file, self.image.epoch, self.identity.uuid("root file system"))?;
+        let additions = match &self.image.systemd {
+            Some(systemd) => systemd.additions(&self.image.agent.read()?),
+            None => Vec::new(),
+        };
+        let about = (self.image.epoch, self.identity.uuid("root file system"));
+        let blocks = root.make(&file, &self.workshop.place("root-additions"), &additions, about)?;
         self.workshop.inner_file("root", &file)?;
         // A directory has no hash of its own; what was made of it has.
         let hash = if self.image.root.is_dir() { self.workshop.hash_of("root") } else { None };
@@ -164,7 +176,7 @@ impl Job<'_> {
     fn initramfs(&mut self, release: &str) -> Result<Vec<u8>, ImageError> {
         self.workshop.begins("initramfs");
         let tree = ModuleTree::open(&self.image.modules).map_err(InitramfsError::from)?;
-        let modules = tree.closure(&self.image.module_names).map_err(InitramfsError::from)?;
+        let modules = tree.closure(&self.module_names()).map_err(InitramfsError::from)?;
         let mut context = Context::new(&SHA256);
         for module in &modules {
             kernel::check_module(&module.name, &module.bytes, release)?;
@@ -183,10 +195,20 @@ impl Job<'_> {
         Ok(bytes)
     }
 
+    /// The operator's, and that of the state disk's file system: the root need not have it.
+    fn module_names(&self) -> Vec<Wanted> {
+        let state = self.image.systemd.as_ref().and_then(|systemd| systemd.state.as_ref());
+        let file_system = state.map(|state| Wanted::parse(&format!("?{}", state.file_system.name())));
+        self.image.module_names.iter().cloned().chain(file_system).collect()
+    }
+
     fn command_line(&self, words: &str, root: &Hashed) -> Result<String, ImageError> {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
-        let own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}");
+        let mut own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}");
+        if self.image.systemd.is_some() {
+            own = format!("{NO_CREDENTIALS} {own}");
+        }
         let whole = if words.is_empty() { own } else { format!("{words} {own}") };
         self.image.agent_check.map_or(Ok(()), |check| check(&whole)).map_err(WordError::Agent)?;
         Ok(whole)

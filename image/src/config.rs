@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 use crate::image::{Image, Source};
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::{SecureBoot, SecureBootError, Signer, certificate_from_pem};
+use crate::systemd::Systemd;
 
 /// The schema that this version reads.
 const SCHEMA: u64 = 1;
@@ -56,6 +57,8 @@ pub struct ImageConfig {
     root_format: Option<RootFormat>,
     /// How [zstd for squashfs, lz4 for erofs].
     compression: Option<Compression>,
+    /// What the root gets so that its systemd runs a node [nothing].
+    systemd: Option<Systemd>,
     /// The operator's own words of the kernel command line.
     command_line: String,
     /// `os-release` of the image [that of the root].
@@ -236,6 +239,7 @@ impl ImageConfig {
         image.stub = self.stub.map_or(image.stub, file);
         image.root_format = self.root_format;
         image.compression = self.compression;
+        image.systemd = self.systemd;
         image.command_line = self.command_line;
         image.os_release = self.os_release.map(file);
         image.esp_size = self.esp_size;
@@ -310,6 +314,11 @@ mod tests {
         config.image(Path::new("/folder")).map_err(|error| error.to_string())
     }
 
+    fn with_guests(fields: &str) -> String {
+        let machine = r#""name": "x", "secure_boot": "off", "secure_boot_variable": "zero""#;
+        format!(r#", "machines": [{{{machine}, "snp": {{{fields}}}}}]"#)
+    }
+
     #[test]
     fn paths_are_relative_to_the_configuration_s_folder() {
         let image = parsed("").unwrap();
@@ -320,11 +329,6 @@ mod tests {
     }
 
     #[test]
-    fn with_guests(fields: &str) -> String {
-        let machine = r#""name": "x", "secure_boot": "off", "secure_boot_variable": "zero""#;
-        format!(r#", "machines": [{{{machine}, "snp": {{{fields}}}}}]"#)
-    }
-
     fn the_example_is_a_configuration() {
         assert!(ImageConfig::parse(include_bytes!("../examples/edge.json")).is_ok());
     }

@@ -12,6 +12,7 @@ use latchkey_measurements::signing::SigningKey;
 use crate::error::{ImageError, at};
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
+use crate::systemd::Systemd;
 
 /// Debian's boot stub, from the package systemd-boot-efi.
 pub const DEBIAN_STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
@@ -65,6 +66,8 @@ pub struct Image {
     pub root_format: Option<RootFormat>,
     /// How its contents are compressed [zstd for squashfs, lz4 for erofs].
     pub compression: Option<Compression>,
+    /// What the root gets so that its systemd runs a node [nothing]. The root is a directory or an archive then.
+    pub systemd: Option<Systemd>,
     /// The operator's own words of the kernel command line.
     pub command_line: String,
     /// `os-release` [that of the root].
@@ -114,6 +117,7 @@ impl Image {
             root: root.into(),
             root_format: None,
             compression: None,
+            systemd: None,
             command_line: String::new(),
             os_release: None,
             esp_size: None,

@@ -4,7 +4,7 @@
 //! mounts. In the order of a build:
 //!
 //! 1. [`config`] reads what is wanted into an [`Image`]; [`words`] checks the kernel command line.
-//! 2. [`root`] makes the root file system, [`verity`] hashes it.
+//! 2. [`root`] makes the root file system, with what [`systemd`] needs if it is to run there, [`verity`] hashes it.
 //! 3. `latchkey_initramfs` packs the agent and its modules; [`uki`] puts kernel, initramfs and the command line with
 //!    the root's hash into one PE file.
 //! 4. [`secure_boot`] signs that, if wanted. It goes into an EFI system partition, and all into a disk ([`gpt`]).
@@ -12,6 +12,7 @@
 //!
 //! [`Image::build`] does it all.
 
+mod added;
 mod archive;
 pub mod build;
 pub mod config;
@@ -28,6 +29,7 @@ pub mod parts;
 mod program;
 pub mod root;
 pub mod secure_boot;
+pub mod systemd;
 pub mod uki;
 pub mod verity;
 pub mod words;
@@ -40,4 +42,5 @@ pub use manifest::ManifestError;
 pub use parts::{Part, Progress};
 pub use root::{Compression, RootFormat};
 pub use secure_boot::{SecureBoot, SecureBootError, Signer};
+pub use systemd::Systemd;
 pub use uki::{Uki, UkiError};

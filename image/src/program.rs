@@ -58,8 +58,23 @@ impl Program {
 
     /// Runs it, with what `input` gives as its standard input.
     pub(crate) fn run(self, arguments: Vec<OsString>, input: Option<&mut dyn Read>) -> Result<(), ProgramError> {
-        let failed = |source| ProgramError::Io { program: self, source };
+        self.work(Command::new(self.find()?), arguments, input)
+    }
+
+    /// Runs it in a folder.
+    pub(crate) fn run_in(self, folder: &Path, arguments: Vec<OsString>) -> Result<(), ProgramError> {
         let mut command = Command::new(self.find()?);
+        command.current_dir(folder);
+        self.work(command, arguments, None)
+    }
+
+    fn work(
+        self,
+        mut command: Command,
+        arguments: Vec<OsString>,
+        input: Option<&mut dyn Read>,
+    ) -> Result<(), ProgramError> {
+        let failed = |source| ProgramError::Io { program: self, source };
         command.args(arguments).env_clear().env("LC_ALL", "C").env("TZ", "UTC");
         // It finds the programs and places for temporary files that it needs itself where its user does.
         for name in ["PATH", "TMPDIR"] {

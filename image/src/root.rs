@@ -6,8 +6,11 @@
 //! | tar (plain, `.xz`, `.zst`) | as in the archive | as in the archive (`/` itself: 0755) | the build's | left out |
 //! | squashfs or erofs | as it is, to the byte | | | |
 //!
+//! Additions (what an image brings for systemd) go into squashfs only, made from a directory or an archive.
+//!
 //! mksquashfs and mkfs.erofs sort what they find, so that equal trees give equal bytes, wherever they lie.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -15,10 +18,12 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use crate::added::{self, Added};
 use crate::archive::{self, ArchiveError};
 use crate::identity::uuid_text;
 use crate::os_release::{self, OsReleaseError};
 use crate::program::{Program, ProgramError, open};
+use crate::systemd::Addition;
 use crate::verity::BLOCK;
 
 /// A file system for the root.
@@ -92,6 +97,10 @@ pub enum RootError {
     ErofsFromTar,
     /// The format cannot be compressed so.
     Compression(RootFormat, Compression),
+    /// The form of the root takes no additions.
+    Additions(&'static str),
+    /// The root has something at this path that additions do not fit over.
+    InTheWay(String),
     /// A ready file system is not of the format, or compressed as, the configuration says.
     Contradiction(RootFormat),
     /// The archive is not usable.
@@ -117,6 +126,14 @@ impl fmt::Display for RootError {
                 let (format, compression) = (format.name(), format!("{compression:?}").to_lowercase());
                 write!(f, "root: {format} is not compressed with {compression} here; see \"compression\"")
             }
+            Self::Additions(form) => write!(
+                f,
+                "root: nothing is added to {form}, so \"systemd\" needs a folder or an archive, and squashfs; or write the same files with `latchkey image units` and put them into the root yourself"
+            ),
+            Self::InTheWay(path) => write!(
+                f,
+                "root: /{path} is in the way of what \"systemd\" adds: it must be a folder where files lie in it, and a file or nothing where one is put"
+            ),
             Self::Contradiction(format) => {
                 let format = format.name();
                 write!(
@@ -199,20 +216,52 @@ impl<'a> Root<'a> {
         Ok(Self { path, kind, format, compression })
     }
 
+    /// Whether files can be added to it.
+    pub(crate) fn takes_additions(&self) -> Result<(), RootError> {
+        match (self.kind, self.format) {
+            (Kind::Ready(_), _) => Err(RootError::Additions("a finished file system")),
+            (_, RootFormat::Erofs) => Err(RootError::Additions("erofs")),
+            (_, RootFormat::Squashfs) => Ok(()),
+        }
+    }
+
+    /// Whether these fit, and what there is to do.
+    fn fit<'b>(&self, additions: &'b [Addition]) -> Result<Added<'b>, RootError> {
+        let mut places = added::paths(additions);
+        match self.kind {
+            Kind::Tar(packing) if !additions.is_empty() => {
+                archive::survey(unpacked(self.path, packing)?, &mut places)?;
+            }
+            Kind::Directory => added::look(self.path, &mut places)?,
+            Kind::Tar(_) | Kind::Ready(_) => {}
+        }
+        Added::fit(additions, &places).map_err(|path| RootError::InTheWay(path.to_owned()))
+    }
+
     /// `os-release` as it lies in the root.
     pub(crate) fn os_release(&self) -> Result<String, RootError> {
         match self.kind {
             Kind::Directory => Ok(os_release::of_directory(self.path)?),
-            Kind::Tar(packing) => archive::survey(unpacked(self.path, packing)?)?.ok_or(OsReleaseError::None.into()),
+            Kind::Tar(packing) => {
+                let found = archive::survey(unpacked(self.path, packing)?, &mut BTreeMap::new())?;
+                found.ok_or(OsReleaseError::None.into())
+            }
             Kind::Ready(_) => Err(OsReleaseError::None.into()),
         }
     }
 
-    /// Writes the file system to `out`, in whole blocks, and says how many.
-    pub(crate) fn make(&self, out: &Path, epoch: u32, uuid: [u8; 16]) -> Result<u64, RootError> {
+    /// Writes the file system to `out`, in whole blocks, and says how many. What is on the way to it lies in the folder
+    /// `shed`, which is made.
+    pub(crate) fn make(
+        &self,
+        out: &Path,
+        shed: &Path,
+        additions: &[Addition],
+        (epoch, uuid): (u32, [u8; 16]),
+    ) -> Result<u64, RootError> {
         match (self.kind, self.format) {
             (Kind::Ready(_), _) => drop(fs::copy(self.path, out)?),
-            (_, RootFormat::Squashfs) => self.squashfs(out, epoch)?,
+            (_, RootFormat::Squashfs) => self.squashfs(out, shed, &self.fit(additions)?, epoch)?,
             (_, RootFormat::Erofs) => self.erofs(out, epoch, uuid)?,
         }
         let file = fs::OpenOptions::new().write(true).open(out)?;
@@ -221,7 +270,7 @@ impl<'a> Root<'a> {
         Ok(blocks)
     }
 
-    fn squashfs(&self, out: &Path, epoch: u32) -> Result<(), RootError> {
+    fn squashfs(&self, out: &Path, shed: &Path, added: &Added<'_>, epoch: u32) -> Result<(), RootError> {
         let epoch = epoch.to_string();
         let directory = self.kind == Kind::Directory;
         let source = if directory { absolute(self.path)? } else { "-".into() };
@@ -238,11 +287,14 @@ impl<'a> Root<'a> {
         }
         let Kind::Tar(packing) = self.kind else {
             add(&["-all-root"]);
-            return Ok(Program::Mksquashfs.run(arguments, None)?);
+            fs::create_dir(shed)?;
+            arguments.extend(added.pseudo(shed)?);
+            return Ok(Program::Mksquashfs.run_in(shed, arguments)?);
         };
         // Not every archive names the root itself.
         add(&["-tar", "-root-mode", "755", "-root-uid", "0", "-root-gid", "0"]);
-        Ok(Program::Mksquashfs.run(arguments, Some(&mut unpacked(self.path, packing)?))?)
+        let ours = added.archive()?;
+        Ok(Program::Mksquashfs.run(arguments, Some(&mut ours.chain(unpacked(self.path, packing)?)))?)
     }
 
     fn erofs(&self, out: &Path, epoch: u32, uuid: [u8; 16]) -> Result<(), RootError> {

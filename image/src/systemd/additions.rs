@@ -1,0 +1,201 @@
+//! The files, folders and links that are added to a root.
+
+use super::masks::{GENERATORS, UNITS};
+use super::{State, Systemd};
+
+const SYSTEM: &str = "usr/lib/systemd/system";
+const AGENT_SERVICE: &str = include_str!("../../systemd/latchkey-agent.service");
+const FILE_SYSTEM_SERVICE: &str = include_str!("../../systemd/latchkey-state-file-system.service");
+const FILE_SYSTEM: &str = include_str!("../../systemd/state-file-system");
+const FOLDERS_SERVICE: &str = include_str!("../../systemd/latchkey-state-folders.service");
+const FOLDERS: &str = include_str!("../../systemd/state-folders");
+const FAILED_SERVICE: &str = include_str!("../../systemd/latchkey-state-failed.service");
+const RULES: &str = include_str!("../../systemd/99-z-latchkey-state.rules");
+
+/// One thing that is added to a root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Addition {
+    /// Without a slash at the beginning; letters, digits and `-_.@\` only.
+    pub path: String,
+    /// What lies there.
+    pub what: What,
+}
+
+/// What lies at a path; owner and group are root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A file: permissions and content.
+    File(u32, Vec<u8>),
+    /// A symbolic link to this.
+    Link(String),
+    /// A folder, mode 0755 unless the root has it.
+    Folder,
+}
+
+impl Systemd {
+    /// What it adds, sorted by path.
+    pub fn additions(&self, agent: &[u8]) -> Vec<Addition> {
+        let mut additions = vec![
+            file("usr/bin/latchkey-agent", 0o755, agent),
+            unit("latchkey-agent.service", AGENT_SERVICE),
+            wanted("multi-user.target.wants", "latchkey-agent.service"),
+            // Empty: systemd makes one in memory. One for all nodes would make them one for DHCP servers and logs, and none
+            // makes each boot a first one, with every unit enabled that the vendor would have.
+            file("etc/machine-id", 0o444, b""),
+        ];
+        additions.extend(UNITS.iter().map(|name| masked("etc/systemd/system", name)));
+        additions.extend(GENERATORS.iter().map(|name| masked("etc/systemd/system-generators", name)));
+        if let Some(state) = &self.state {
+            state.add_to(&mut additions);
+        }
+        additions.sort_by(|one, other| one.path.cmp(&other.path));
+        additions
+    }
+}
+
+impl State {
+    fn add_to(&self, additions: &mut Vec<Addition>) {
+        let folders: Vec<&str> = self.persist.folders().iter().map(|folder| folder.path()).collect();
+        let folders = folders.join(" ");
+        let needs = format!("# Not without the state disk.\n[Unit]\nRequiresMountsFor=/state {folders}\n");
+        additions.extend([
+            folder("/state"),
+            unit("state.mount", &self.mount()),
+            wanted("local-fs.target.requires", "state.mount"),
+            unit("latchkey-state-failed.service", FAILED_SERVICE),
+            unit("latchkey-agent.service.d/state.conf", needs.trim_end_matches(' ')),
+            unit(
+                "latchkey-state-file-system.service",
+                &FILE_SYSTEM_SERVICE.replace("@FILE_SYSTEM@", self.file_system.name()),
+            ),
+            file("usr/lib/latchkey/state-file-system", 0o755, FILE_SYSTEM.as_bytes()),
+            file("usr/lib/udev/rules.d/99-z-latchkey-state.rules", 0o644, RULES.as_bytes()),
+        ]);
+        if folders.is_empty() {
+            return;
+        }
+        additions.extend([
+            unit("latchkey-state-folders.service", &FOLDERS_SERVICE.replace("@FOLDERS@", &folders)),
+            file("usr/lib/latchkey/state-folders", 0o755, FOLDERS.as_bytes()),
+        ]);
+        for lasting in self.persist.folders() {
+            additions.extend([
+                folder(lasting.path()),
+                unit(&lasting.unit(), &bind(lasting.path())),
+                wanted("local-fs.target.requires", &lasting.unit()),
+            ]);
+        }
+    }
+
+    fn mount(&self) -> String {
+        format!(
+            "# The state disk: encrypted, opened by the agent before systemd runs.
+[Unit]
+Description=State disk
+Requires=latchkey-state-file-system.service
+After=latchkey-state-file-system.service
+OnFailure=latchkey-state-failed.service
+
+[Mount]
+What=/dev/mapper/state
+Where=/state
+Type={}
+Options=nodev,nosuid
+TimeoutSec=10min
+",
+            self.file_system.name()
+        )
+    }
+}
+
+fn bind(path: &str) -> String {
+    format!(
+        "# A folder of the state disk, over that of the root.
+[Unit]
+Description={path} on the state disk
+Requires=latchkey-state-folders.service
+After=latchkey-state-folders.service
+OnFailure=latchkey-state-failed.service
+
+[Mount]
+What=/state{path}
+Where={path}
+Type=none
+Options=bind
+"
+    )
+}
+
+fn file(path: &str, permissions: u32, content: &[u8]) -> Addition {
+    Addition { path: path.to_owned(), what: What::File(permissions, content.to_vec()) }
+}
+
+fn folder(path: &str) -> Addition {
+    Addition { path: path.trim_start_matches('/').to_owned(), what: What::Folder }
+}
+
+fn unit(name: &str, text: &str) -> Addition {
+    file(&format!("{SYSTEM}/{name}"), 0o644, text.as_bytes())
+}
+
+/// As `systemctl enable` would link it, were this not the image's own decision.
+fn wanted(by: &str, name: &str) -> Addition {
+    Addition { path: format!("{SYSTEM}/{by}/{name}"), what: What::Link(format!("../{name}")) }
+}
+
+fn masked(folder: &str, name: &str) -> Addition {
+    Addition { path: format!("{folder}/{name}"), what: What::Link("/dev/null".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::systemd::Persist;
+
+    fn additions(persist: &[&str]) -> Vec<Addition> {
+        let state = State { file_system: crate::systemd::FileSystem::Xfs, persist: Persist::new(persist).unwrap() };
+        Systemd { state: Some(state) }.additions(b"agent")
+    }
+
+    fn content(additions: &[Addition], path: &str) -> String {
+        let addition = additions.iter().find(|addition| addition.path == path).unwrap();
+        match &addition.what {
+            What::File(_, content) => String::from_utf8(content.clone()).unwrap(),
+            What::Link(target) => format!("-> {target}"),
+            What::Folder => "/".into(),
+        }
+    }
+
+    #[test]
+    fn each_path_is_there_once_and_in_whatever_order_folders_are_named() {
+        let one = additions(&["/srv/a-b", "/etc/kubernetes"]);
+        assert_eq!(one, additions(&["/etc/kubernetes", "/srv/a-b"]));
+        assert!(one.windows(2).all(|pair| pair[0].path < pair[1].path));
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@\\/".contains(&byte);
+        assert!(one.iter().all(|addition| addition.path.bytes().all(plain)));
+    }
+
+    #[test]
+    fn units_name_the_file_system_and_the_folders() {
+        let additions = additions(&["/srv/a-b"]);
+        let unit = |name: &str| content(&additions, &format!("{SYSTEM}/{name}"));
+        assert!(unit("state.mount").contains("\nType=xfs\n"));
+        assert!(unit("latchkey-state-file-system.service").contains("/state-file-system xfs\n"));
+        assert!(unit("latchkey-state-folders.service").contains("/state-folders /srv/a-b\n"));
+        assert!(unit("srv-a\\x2db.mount").contains("\nWhat=/state/srv/a-b\nWhere=/srv/a-b\n"));
+        assert_eq!(unit("local-fs.target.requires/srv-a\\x2db.mount"), "-> ../srv-a\\x2db.mount");
+        assert!(unit("latchkey-agent.service.d/state.conf").ends_with("\nRequiresMountsFor=/state /srv/a-b\n"));
+        assert_eq!(content(&additions, "srv/a-b"), "/");
+        let placeholders = additions.iter().filter(|one| content(&additions, &one.path).contains("@F"));
+        assert_eq!(placeholders.count(), 0);
+    }
+
+    #[test]
+    fn without_a_state_there_are_only_the_agent_and_the_masks() {
+        let additions = Systemd { state: None }.additions(b"agent");
+        assert_eq!(content(&additions, "usr/bin/latchkey-agent"), "agent");
+        assert_eq!(content(&additions, "etc/machine-id"), "");
+        assert_eq!(content(&additions, "etc/systemd/system/systemd-pcrmachine.service"), "-> /dev/null");
+        assert!(!additions.iter().any(|addition| addition.path.contains("state")));
+    }
+}

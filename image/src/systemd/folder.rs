@@ -1,0 +1,188 @@
+//! A folder that lasts, and the name of the unit that mounts it.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+/// `PATH_MAX` is 4096, unit names have at most 255 bytes (`UNIT_NAME_MAX`), and a byte may take four of them.
+const MAX_LENGTH: usize = 60;
+/// These and what is in them: file systems of their own, the state disk itself, or programs and settings that decide what
+/// runs, which are measured and have to stay so.
+const TAKEN: [&str; 19] = [
+    "/bin",
+    "/boot",
+    "/dev",
+    "/efi",
+    "/etc/init.d",
+    "/etc/ld.so.conf.d",
+    "/etc/modprobe.d",
+    "/etc/pam.d",
+    "/etc/systemd",
+    "/etc/udev",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/state",
+    "/sys",
+    "/usr",
+];
+/// These, but not what is in them.
+const TOO_MUCH: [&str; 4] = ["/etc", "/tmp", "/var", "/var/lib"];
+
+/// An absolute path of letters, digits, `-`, `_`, `.` and `/`, as plain as can be: no `..`, no `//`, no `/` at its end.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Folder(String);
+
+/// Why a folder cannot lie on the state disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FolderError {
+    /// Not absolute, not plain, or with characters that units and shells read in their own way.
+    Unclear(String),
+    /// It is, holds or lies in something that must stay as it was measured, or is a file system of its own.
+    Taken(String),
+    /// One is the other, or lies in it.
+    Nested(Folder, Folder),
+    /// More than [`Persist::MOST`](super::Persist::MOST).
+    TooMany(usize),
+}
+
+impl fmt::Display for FolderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unclear(path) => write!(
+                f,
+                "persist: {path:?} is no plain absolute path of at most {MAX_LENGTH} letters, digits, '-', '_', '.' and '/'"
+            ),
+            Self::Taken(path) => write!(
+                f,
+                "persist: {path:?} holds what is measured or a file system of its own: name the folder in it that must last"
+            ),
+            Self::Nested(outer, inner) => {
+                write!(f, "persist: of {:?} and {:?} the first is enough", outer.path(), inner.path())
+            }
+            Self::TooMany(count) => {
+                write!(f, "persist: {count} folders, at most {}: name one that holds several", super::Persist::MOST)
+            }
+        }
+    }
+}
+
+impl std::error::Error for FolderError {}
+
+impl Folder {
+    /// Checks a path.
+    pub fn new(path: &str) -> Result<Self, FolderError> {
+        let clear = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let plain = |name: &str| !name.is_empty() && name.bytes().all(clear) && !matches!(name, "." | "..");
+        let names = path.strip_prefix('/').filter(|_| path.len() <= MAX_LENGTH);
+        if !names.is_some_and(|names| names.split('/').all(plain)) {
+            return Err(FolderError::Unclear(path.to_owned()));
+        }
+        let folder = Self(path.to_owned());
+        let taken = TAKEN.iter().any(|taken| within(path, taken)) || TOO_MUCH.contains(&path);
+        if taken { Err(FolderError::Taken(folder.0)) } else { Ok(folder) }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether `other` is this, or lies in it.
+    pub(super) fn contains(&self, other: &Self) -> bool {
+        within(&other.0, &self.0)
+    }
+
+    /// The unit that mounts it, named as `systemd-escape --path --suffix=mount` would (systemd.unit(5), "String Escaping
+    /// for Inclusion in Unit Names"): `/` becomes `-`, anything but letters, digits, `:`, `_` and `.`, and a `.` at the very
+    /// beginning, becomes `\x` with two hexadecimal digits.
+    pub fn unit(&self) -> String {
+        let mut name = String::new();
+        for (index, byte) in self.0.bytes().skip(1).enumerate() {
+            match byte {
+                b'/' => name.push('-'),
+                b'.' if index == 0 => name.push_str("\\x2e"),
+                b'_' | b'.' => name.push(char::from(byte)),
+                byte if byte.is_ascii_alphanumeric() => name.push(char::from(byte)),
+                // Writing to a string cannot fail.
+                byte => drop(write!(name, "\\x{byte:02x}")),
+            }
+        }
+        name + ".mount"
+    }
+}
+
+fn within(path: &str, folder: &str) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_named_as_systemd_escapes_paths() {
+        // `systemd-escape --path --suffix=mount PATH` of systemd 252.
+        for (path, unit) in [
+            ("/etc/kubernetes", "etc-kubernetes.mount"),
+            ("/etc/cni/net.d", "etc-cni-net.d.mount"),
+            ("/var/lib/node-exporter", "var-lib-node\\x2dexporter.mount"),
+            ("/.cache/a_b", "\\x2ecache-a_b.mount"),
+            ("/srv/.hidden", "srv-.hidden.mount"),
+        ] {
+            assert_eq!(Folder::new(path).unwrap().unit(), unit);
+        }
+    }
+
+    #[test]
+    fn paths_that_units_and_shells_read_in_their_own_way_are_refused() {
+        let long = format!("/{}", "x".repeat(MAX_LENGTH));
+        for path in [
+            "",
+            "/",
+            "srv",
+            "./srv",
+            "/srv/",
+            "//srv",
+            "/srv//a",
+            "/srv/./a",
+            "/srv/../etc",
+            "/..",
+            "/srv/%n",
+            "/srv/$HOME",
+            "/srv/a b",
+            "/srv/a\n[Service]",
+            "/srv/a\0",
+            "/srv/a~",
+            "/srv/a\\x2d",
+            "/srv/a:b",
+            "/srv/*",
+            "/srv/é",
+            &long,
+        ] {
+            assert_eq!(Folder::new(path), Err(FolderError::Unclear(path.to_owned())), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn what_decides_what_runs_does_not_come_from_the_state_disk() {
+        for path in [
+            "/etc",
+            "/etc/systemd",
+            "/etc/systemd/system",
+            "/usr/local",
+            "/lib64",
+            "/run/x",
+            "/state/a",
+            "/var",
+            "/var/lib",
+        ] {
+            assert_eq!(Folder::new(path), Err(FolderError::Taken(path.to_owned())), "{path}");
+        }
+        for path in ["/etc/kubernetes", "/etcetera", "/var/lib/etcd", "/var/log", "/opt/cni", "/srv", "/libexec"] {
+            assert!(Folder::new(path).is_ok(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a root that systemd runs needs to be the operating system of a node: stage 2 of the agent as a unit, the file system
+//! on the state disk with what must last, and an end to units that would measure, mount, ask or open shells on their own.
+//!
+//! [`Systemd`] is what the configuration asks for; [`Systemd::additions`] are the files that follow from it, the same for
+//! equal inputs. [`Systemd::write`] puts them into a folder, for roots that somebody else builds.
+
+mod additions;
+mod folder;
+mod masks;
+mod write;
+
+use serde::Deserialize;
+
+pub use additions::{Addition, What};
+pub use folder::{Folder, FolderError};
+
+/// What the image brings for systemd.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Systemd {
+    /// The file system on the state disk [none: what opens `/dev/mapper/state` is the operator's].
+    pub state: Option<State>,
+}
+
+/// The state disk's file system, mounted at `/state`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    /// Which [ext4]. The root brings its `mkfs` and `fsck`.
+    #[serde(default)]
+    pub file_system: FileSystem,
+    /// Folders that last from boot to boot [those of kubeadm, the kubelet, etcd and containerd].
+    #[serde(default)]
+    pub persist: Persist,
+}
+
+/// A file system for the state disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileSystem {
+    /// `mkfs.ext4` is in Debian's e2fsprogs.
+    #[default]
+    Ext4,
+    /// `mkfs.xfs` is in Debian's xfsprogs.
+    Xfs,
+}
+
+impl FileSystem {
+    /// As mount(8) and the kernel's module call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+}
+
+/// Folders of the root that lie on the state disk: none twice, none in another, at most [`Persist::MOST`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+pub struct Persist(Vec<Folder>);
+
+impl Persist {
+    /// Far more than a Kubernetes node needs; each is a mount.
+    pub const MOST: usize = 32;
+    /// What a node that kubeadm set up keeps: certificates and manifests, the kubelet's state, etcd's data, images and
+    /// containers, the network's configuration.
+    const KUBEADM: [&str; 5] =
+        ["/etc/cni/net.d", "/etc/kubernetes", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet"];
+
+    /// Checks the folders, and sorts them: their order means nothing.
+    pub fn new<T: AsRef<str>>(paths: &[T]) -> Result<Self, FolderError> {
+        if paths.len() > Self::MOST {
+            return Err(FolderError::TooMany(paths.len()));
+        }
+        let mut folders = paths.iter().map(|path| Folder::new(path.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        folders.sort();
+        for (index, folder) in folders.iter().enumerate() {
+            let inside = |other: &&Folder| folder.contains(other);
+            if let Some(other) = folders.iter().skip(index + 1).find(inside) {
+                return Err(FolderError::Nested(folder.clone(), other.clone()));
+            }
+        }
+        Ok(Self(folders))
+    }
+
+    /// The folders, sorted.
+    pub fn folders(&self) -> &[Folder] {
+        &self.0
+    }
+}
+
+impl Default for Persist {
+    fn default() -> Self {
+        Self(Self::KUBEADM.iter().filter_map(|path| Folder::new(path).ok()).collect())
+    }
+}
+
+impl TryFrom<Vec<String>> for Persist {
+    type Error = FolderError;
+
+    fn try_from(paths: Vec<String>) -> Result<Self, FolderError> {
+        Self::new(&paths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_is_what_kubeadm_needs_and_passes_its_own_check() {
+        let state: State = serde_json::from_str("{}").unwrap();
+        assert_eq!(state.file_system, FileSystem::Ext4);
+        assert_eq!(state.persist, Persist::new(&Persist::KUBEADM).unwrap());
+        assert_eq!(state.persist.folders().len(), Persist::KUBEADM.len());
+        assert_eq!(serde_json::from_str::<Systemd>("{}").unwrap(), Systemd { state: None });
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for text in [
+            r#"{"stat": {}}"#,
+            r#"{"state": {"file_system": "vfat"}}"#,
+            r#"{"state": {"persist": "/etc/kubernetes"}}"#,
+            r#"{"state": {"options": "suid"}}"#,
+        ] {
+            assert!(serde_json::from_str::<Systemd>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn folders_twice_in_each_other_or_without_end_are_refused() {
+        for (paths, said) in [
+            (vec!["/srv", "/srv"], "\"/srv\" and \"/srv\""),
+            (vec!["/srv/data/a", "/opt", "/srv/data"], "\"/srv/data\" and \"/srv/data/a\""),
+        ] {
+            let error = Persist::new(&paths).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        assert!(Persist::new(&["/srv/data", "/srv/data-1", "/srv/data.1"]).is_ok());
+        let many: Vec<String> = (0..=Persist::MOST).map(|number| format!("/srv/{number}")).collect();
+        assert!(matches!(Persist::new(&many), Err(FolderError::TooMany(33))));
+        assert!(Persist::new(many.split_last().unwrap().1).is_ok());
+    }
+}
