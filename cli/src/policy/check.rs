@@ -8,10 +8,11 @@ use latchkey_attestation::validate::Comparison;
 use latchkey_attestation::{AuthenticManifest, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal};
 use serde_json::{Value, json};
 
+use super::snp::Claimed;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
-use crate::reference::{authority_in_words, window};
+use crate::reference::{authority_in_words, launches, window};
 use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 
@@ -20,6 +21,7 @@ const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let trust = Trust::from_files_or_folder(arguments)?;
+    let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {
         return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
@@ -35,6 +37,11 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         let compared = trust.policy.compare(asked.recording.pcrs(), &trust.references, asked.at);
         text.push_str(&asked.text(&compared, verdict.as_ref().err(), output));
         json["evidence"] = asked.json(&compared, verdict.as_ref().err());
+    }
+    if let Some(claimed) = claimed {
+        let (told, report) = claimed.told(&trust, output);
+        text.push_str(&told);
+        json["snp_report"] = report;
     }
     output.result(&json, &text);
     Ok(())
@@ -114,7 +121,8 @@ fn images(trust: &Trust, output: &Output) -> String {
     }
     let nobody = rows(trust).all(|(rule, manifest, image, _)| admissible(rule, manifest, image) != "yes");
     let warning = if nobody { output.paint(Tone::Warning, "\nNo image is admitted now.\n") } else { String::new() };
-    format!("{table}{warning}")
+    let launches = launches(named(trust).flat_map(|(_, manifest)| manifest.values().images()));
+    format!("{table}{warning}{launches}")
 }
 
 fn images_json(trust: &Trust) -> Vec<Value> {
@@ -125,7 +133,7 @@ fn images_json(trust: &Trust) -> Vec<Value> {
             "version": image.version(), "machine": machine.name(), "source": image.source(),
             "not_before": image.not_before(), "not_after": image.not_after(),
             "enforced": machine.enforced().union(trust.policy.enforced()),
-            "snp_launch_digests": machine.snp_launch().len(), "admitted": verdict == "yes", "why": verdict,
+            "snp_launch": machine.snp_launch(), "admitted": verdict == "yes", "why": verdict,
         })
     };
     rows(trust).map(image).collect()

@@ -2,6 +2,7 @@
 
 mod check;
 mod new;
+mod snp;
 
 pub(crate) use check::run as check;
 pub(crate) use new::{Draft, manifest_name, rule_json, run as new, signer_key};

@@ -61,6 +61,7 @@ pub(super) fn table(values: &ReferenceValues) -> String {
         }
     }
     let mut text = table.to_string();
+    text.push_str(&launches(values.images().iter()));
     // Revocations of what is not listed any more have no row there.
     let listed =
         |name: &str, version| values.images().iter().any(|image| image.name() == name && image.version() == version);
@@ -70,6 +71,22 @@ pub(super) fn table(values: &ReferenceValues) -> String {
         text.push('\n');
     }
     text
+}
+
+/// What SEV-SNP guests of these images will report; nothing where there are none.
+pub(crate) fn launches<'a>(images: impl Iterator<Item = &'a Image>) -> String {
+    let mut table = Table::new(&["IMAGE", "MACHINE", "SEV-SNP GUEST", "FIRMWARE, SHA-256", "LAUNCH DIGEST, SHA-384"]);
+    let mut any = false;
+    for image in images {
+        for machine in image.machines() {
+            for launch in machine.snp_launch() {
+                let (firmware, digest) = (launch.firmware_sha256.to_string(), launch.digest.to_string());
+                table.row([image.label(), machine.name().to_owned(), launch.to_string(), firmware, digest]);
+                any = true;
+            }
+        }
+    }
+    if any { format!("\n{table}") } else { String::new() }
 }
 
 fn provenance(values: &ReferenceValues) -> String {

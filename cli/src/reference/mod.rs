@@ -17,7 +17,7 @@ use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
 
-pub(crate) use check::{run as check, window};
+pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};
 pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};

@@ -161,6 +161,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 "say for each image whether this evidence, kept by `latchkey verify\n--save-evidence`, would pass, and why not",
             ),
             switch("as-recorded", "judge the evidence by the time it was recorded at, not by now"),
+            flag(
+                "snp-report",
+                "FILE",
+                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nits signature is NOT checked",
+            ),
         ],
         summary: "checks a policy with its reference values, and explains whom they admit",
         about: "Shows each manifest with its edition and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
