@@ -44,7 +44,7 @@ e2e-image:
 
 # The same with another Debian suite's kernel, boot stub and firmware, fetched once: `just e2e-suite trixie`
 e2e-suite suite:
-    eval "$(qemu-tests/suites/fetch {{ suite }})" && cargo test --package latchkey-qemu-tests --test prediction --test life
+    eval "$(qemu-tests/suites/fetch {{ suite }})" && cargo test --package latchkey-qemu-tests --test addons -- --include-ignored && cargo test --package latchkey-qemu-tests --test prediction --test predicted --test measured_image --test image_upgrade --test tampered_image --test emergency --test life
 
 # Power-on to the ticket, beside the same kernel and firmware with a process 1 that does nothing
 bench-boot:

@@ -108,6 +108,10 @@ fn tagged(data: &[u8]) -> Option<String> {
     Some(match id {
         LINUX_LOAD_OPTIONS => format!("kernel command line ({text})"),
         LINUX_INITRD => format!("initrd ({text})"),
+        STUB_INITRD_ADDON => format!("initrd of the boot stub's addon {text}"),
+        STUB_UCODE_ADDON => format!("microcode of the boot stub's addon {text}"),
+        STUB_DEVICE_TREE_ADDON => format!("device tree of the boot stub's addon {text}"),
+        STUB_PROFILE => format!("the boot stub was asked for the image's profile {text}"),
         _ => format!("tag {id:#010x}: {text}"),
     })
 }
@@ -130,3 +134,11 @@ fn image_load(data: &[u8]) -> Option<String> {
 const LINUX_LOAD_OPTIONS: u32 = 0x8f3b_22ed;
 /// Linux, `include/linux/efi.h`: `INITRD_EVENT_TAG_ID`.
 const LINUX_INITRD: u32 = 0x8f3b_22ec;
+/// systemd, `src/fundamental/tpm2-pcr.h`: `INITRD_ADDON_EVENT_TAG_ID`.
+const STUB_INITRD_ADDON: u32 = 0x49df_fe0f;
+/// `UCODE_ADDON_EVENT_TAG_ID`
+const STUB_UCODE_ADDON: u32 = 0xdac0_8e1a;
+/// `DEVICETREE_ADDON_EVENT_TAG_ID`
+const STUB_DEVICE_TREE_ADDON: u32 = 0x6c46_f751;
+/// `UKI_PROFILE_EVENT_TAG_ID`
+const STUB_PROFILE: u32 = 0x13ae_d6db;

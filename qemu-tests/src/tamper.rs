@@ -171,6 +171,11 @@ pub fn with_section(image: &[u8], name: &str, content: &[u8]) -> Result<Vec<u8>,
         header[at..at + 4].copy_from_slice(&value.to_le_bytes());
     }
     let place = parsed.section_table() + parsed.sections.len() * pe::SECTION_HEADER;
+    let contents =
+        parsed.sections.iter().filter(|section| section.raw_size > 0).map(|section| section.raw_offset).min();
+    if number(place + pe::SECTION_HEADER)? > contents.unwrap_or(offset) {
+        return Err(unusable("the header has no room for it"));
+    }
     bytes[place..place + header.len()].copy_from_slice(&header);
     let count = u16::try_from(parsed.sections.len() + 1).map_err(|_| unusable("too many sections"))?;
     let at = parsed.section_count_field();

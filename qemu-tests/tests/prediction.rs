@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchkey_attestation::{PcrSet, PcrValues};
-use latchkey_measurements::predict::{MachineType, Prediction, Uki};
+use latchkey_measurements::predict::{MachineType, Prediction, StubVersion, Uki};
 use latchkey_measurements::{Bank, EventLog, replay};
-use latchkey_qemu_tests::bootimage::machine_type;
+use latchkey_qemu_tests::bootimage::{machine_type, stub_version};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::probe;
 use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::Authority;
+use latchkey_qemu_tests::tamper::with_section;
 use latchkey_qemu_tests::vm::Vm;
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
@@ -20,6 +21,15 @@ const BOOT: Duration = Duration::from_mins(5);
 /// Shows the firmware's event log in lines of 32 bytes.
 const SHOW_LOG: &str = "mount -t securityfs securityfs /sys/kernel/security
 od -An -v -tx1 -w32 /sys/kernel/security/tpm0/binary_bios_measurements | while read line; do echo PROBE log $line; done";
+
+/// An archive of the initramfs (Linux, `buffer-format.rst`) that ends at once.
+const NO_FILES: &str = concat!(
+    "070701",
+    "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000",
+    "0000000b",
+    "00000000",
+    "TRAILER!!!\0"
+);
 
 fn boot(run: &Run, authority: &Authority, name: &str, image: &Path, arguments: &[&str]) -> Vm {
     let machine = Machine::new(run, name, image).tpm(&authority.tpm(name).unwrap()).arguments(arguments);
@@ -41,11 +51,29 @@ fn predict(image: &Path) -> Prediction {
     Uki::measure(&bytes).unwrap().predict(&machine.load(Path::new("/")).unwrap()).unwrap()
 }
 
+/// Sections besides those that every image has, as far as the boot stub knows them and its header has room.
+fn with_more_sections(image: &Path) -> Vec<u8> {
+    let sections: [(&str, &[u8]); 5] = [
+        (".pcrsig", b"{}"),
+        (".pcrpkey", b"KEY"),
+        (".ucode", NO_FILES.as_bytes()),
+        (".splash", b"no picture"),
+        (".dtb", b"no device tree"),
+    ];
+    let known = match stub_version().unwrap() {
+        StubVersion::V252 => &sections[..2],
+        StubVersion::V257 => &sections,
+    };
+    let image = std::fs::read(image).unwrap();
+    known.iter().try_fold(image, |image, (name, content)| with_section(&image, name, content)).unwrap()
+}
+
 #[test]
 fn every_predicted_event_is_in_the_log_and_a_foreign_command_line_is_told_by_its_text() {
     let run = Run::new("prediction").unwrap();
     let authority = Authority::new(&run).unwrap();
     let image = probe::image(SHOW_LOG).unwrap().build(&run, "probe.efi").unwrap();
+    let image = run.write("sections.efi", with_more_sections(&image)).unwrap();
     let prediction = predict(&image);
 
     let honest = boot(&run, &authority, "honest", &image, &[]);

@@ -71,6 +71,9 @@ fn influence(path: &str) -> Influence {
         "efi/boot/bootx64.efi.extra.d" | "loader/credentials" if ends(".cred") => {
             Influence::Measured("a credential, measured into PCR 12")
         }
+        "efi/boot/bootx64.efi.extra.d" | "loader/extensions" if ends(".confext.raw") => {
+            Influence::Measured("an extension of the configuration, measured into PCR 12, by boot stub 252 into PCR 13")
+        }
         "efi/boot/bootx64.efi.extra.d" | "loader/extensions" if ends(".raw") => {
             Influence::Measured("an extension of the initramfs, measured into PCR 13")
         }

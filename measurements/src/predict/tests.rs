@@ -96,6 +96,30 @@ fn stub_257_measures_more_sections_and_adds_os_release_to_the_initrd() {
     assert_eq!(digests(&predict(&uki(257, &[])), 9)[1], hash(&[plain.as_bytes()]));
 }
 
+/// `systemd-measure calculate` of systemd 257.13 (Debian 13), given the same contents, says so.
+#[test]
+fn pcr_11_is_what_systemd_measure_257_calculates_of_every_section_it_knows() {
+    let more: [(&str, &[u8]); 6] = [
+        (".sbat", b"sbat,1\n\0"),
+        (".pcrpkey", b"KEY"),
+        (".ucode", b"code!"),
+        (".uname", b"6.12"),
+        (".dtb", b"tree"),
+        (".splash", b"picture"),
+    ];
+    let prediction = predict(&uki(257, &more));
+    let calculated = [
+        "f041539060bcbe13ab23c7822a6e4ae31bcc113df0367343f83cf990d02f51fd",
+        "b6f0afbd187f2c1ed9db0dd9f817ce700686d7bd929da06c9e81dd0925b575a3",
+        "63e7b687d2dbd2908c44e01980b6516981d41cc0cc6f60f965ff566ec2d73cb7",
+        "0f77f25d9f47d58c35edf890cdf5d3863ca800bd23c42082552e4411f03a4489",
+        "53ab0d7ad0d2285ccdc3572b8380a10b215a88a6f73289782000c1d6ae7c2970",
+    ];
+    let mut predicted = vec![prediction.pcr(11).unwrap().to_string()];
+    predicted.extend(prediction.phases().into_iter().take(4).map(|(_, value)| value.to_string()));
+    assert_eq!(predicted, calculated);
+}
+
 #[test]
 fn firmware_starts_the_image_before_or_after_it_says_so() {
     let bytes = uki(252, &[]);
@@ -178,7 +202,9 @@ fn what_is_not_certain_is_refused_by_name() {
     assert_eq!(unknown, PredictError::UnknownStub("systemd-stub 259.1-1".to_owned()));
     assert!(unknown.to_string().contains("systemd-stub 259.1-1"), "{unknown}");
     assert_eq!(refused(&kernel()), PredictError::NoStub);
-    assert_eq!(refused(&uki(257, &[(".profile", b"ID=x")])), PredictError::UnpredictableSection(".profile"));
+    for name in [".profile", ".dtbauto", ".hwids", ".efifw"] {
+        assert_eq!(refused(&uki(257, &[(name, b"x")])), PredictError::UnpredictableSection(name));
+    }
     assert_eq!(refused(&uki(252, &[(".cmdline", b"evil")])), PredictError::SectionTwice(".cmdline"));
     let build = |sections: &[(&str, &[u8])]| unified("systemd-stub 252.1", sections);
     let kernel = kernel();
