@@ -46,6 +46,10 @@ e2e-image:
 e2e-suite suite:
     eval "$(qemu-tests/suites/fetch {{ suite }})" && cargo test --package latchkey-qemu-tests --test addons -- --include-ignored && cargo test --package latchkey-qemu-tests --test prediction --test predicted --test measured_image --test image_upgrade --test tampered_image --test emergency --test life
 
+# A real Debian behind the agent: born, joined, rejoined, with an authenticated disk too; made with mmdebstrap, once
+e2e-debian:
+    cargo test --package latchkey-qemu-tests --test debian -- --ignored --test-threads=1
+
 # Power-on to the ticket, beside the same kernel and firmware with a process 1 that does nothing
 bench-boot:
     cargo bench --package latchkey-qemu-tests --bench boot

@@ -10,10 +10,11 @@ use std::time::Duration;
 use latchkey_attestation::ReferenceValues;
 use serde_json::{Value, json};
 
+use crate::debian::DebianRoot;
 use crate::error::{HarnessError, io_error};
 use crate::hardware::{Boot, Disk};
 use crate::machine::{HOST, Machine};
-use crate::osimage::{ImageWorks, OsImage};
+use crate::osimage::{ImageWorks, OsImage, ROOT};
 use crate::ports::Port;
 use crate::process::output;
 use crate::publisher::Publisher;
@@ -94,6 +95,15 @@ pub fn prepare() -> Result<(), HarnessError> {
     crate::kernel::Kernel::provision().map(drop)
 }
 
+/// The operating system of most machines.
+fn operating_system(run: &Run, then: &str, programs: &[(&str, Vec<u8>)]) -> Result<(), HarnessError> {
+    let agent = build::agent()?;
+    let agent = std::fs::read(&agent).map_err(io_error("read", &agent))?;
+    let os = RootFs::operating_system(agent, then)?.file("/usr/bin/hook", 0o755, HOOK);
+    let os = programs.iter().fold(os, |os, (path, program)| os.file(path, 0o755, program.clone()));
+    os.build(run, ROOT).map(drop)
+}
+
 /// What is particular about a site.
 #[derive(Debug, Default)]
 pub struct Plan<'a> {
@@ -103,6 +113,8 @@ pub struct Plan<'a> {
     pub then: &'a str,
     /// Programs in the OS: path and content.
     pub programs: Vec<(&'a str, Vec<u8>)>,
+    /// A Debian that systemd runs, instead of busybox.
+    pub debian: Option<DebianRoot>,
     /// Types of machines that the manifest is for; empty: the one that the harness makes.
     pub machines: Vec<String>,
     /// Whether images are signed for Secure Boot, and the manifest is for machines with their keys enrolled, only.
@@ -126,23 +138,21 @@ impl Fleet {
     pub fn planned(name: &str, plan: Plan<'_>) -> Result<Self, HarnessError> {
         let run = Run::new(name)?;
         let programs = Programs::build()?;
-        let agent_path = build::agent()?;
-        let agent = std::fs::read(&agent_path).map_err(io_error("read", &agent_path))?;
         let authority = Authority::new(&run)?;
         // The authority makes its certificates with the first one it issues.
         authority.tpm("first")?;
         let join_port = Port::choose()?;
         let key = run.file("join-service.key");
         let key_words = output(Command::new(&programs.join).arg("--new-key").arg(&key))?.trim().to_owned();
-        let mut os = RootFs::operating_system(agent, plan.then)?.file("/usr/bin/hook", 0o755, HOOK);
-        for (path, program) in plan.programs {
-            os = os.file(path, 0o755, program);
+        match &plan.debian {
+            Some(debian) => debian.build(&run, ROOT, plan.then, &plan.programs)?,
+            None => operating_system(&run, plan.then, &plan.programs)?,
         }
-        os.build(&run, "root.img")?;
         let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
         let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=auto {step} {service}");
+        works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words))?;
         works.show = false;
         let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());

@@ -59,15 +59,15 @@ impl Kernel {
     }
 }
 
-/// What may be kept between runs: `$XDG_CACHE_HOME/latchkey`, `~/.cache/latchkey`, or else the target folder.
-fn cache() -> PathBuf {
+/// What may be kept between runs, of one kind: in `$XDG_CACHE_HOME/latchkey`, `~/.cache/latchkey`, or else the target folder.
+pub(crate) fn cache(kind: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
-    base.map_or_else(crate::build::target_directory, |base| base.join("latchkey")).join("kernels")
+    base.map_or_else(crate::build::target_directory, |base| base.join("latchkey")).join(kind)
 }
 
 fn cached_package() -> Result<PathBuf, HarnessError> {
-    let cache = cache();
+    let cache = cache("kernels");
     std::fs::create_dir_all(&cache).map_err(io_error("make", &cache))?;
     let (package, version) = match current_package() {
         Ok(found) => found,

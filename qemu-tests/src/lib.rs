@@ -9,6 +9,7 @@
 //! * [`kernel::Kernel`]: a kernel package, fetched once
 //! * [`build`]: the project's own binaries, built as they ship
 //! * [`bootimage::BootImage`] and [`rootfs::RootFs`]: what a machine boots, and its operating system
+//! * [`debian::DebianRoot`]: an operating system that systemd runs
 //! * [`swtpm::Authority`] and [`swtpm::TpmState`]: TPMs that outlive power cycles
 //! * [`machine::Machine`] and its [`hardware`]: what stays without power
 //! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
@@ -23,6 +24,7 @@ pub mod bootimage;
 pub mod build;
 pub mod cluster;
 pub mod console;
+pub mod debian;
 pub mod doctor;
 pub mod error;
 pub mod fleet;

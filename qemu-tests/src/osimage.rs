@@ -17,6 +17,9 @@ use crate::publisher::Publisher;
 use crate::run::Run;
 use crate::secureboot;
 
+/// The root file system that the images of a run are made of.
+pub(crate) const ROOT: &str = "root";
+
 /// A built image.
 #[derive(Debug, Clone)]
 pub struct OsImage {
@@ -57,6 +60,8 @@ pub(crate) struct ImageWorks {
     cli: PathBuf,
     machines: Vec<String>,
     secure_boot: Option<Value>,
+    /// The configuration's `systemd`.
+    pub(crate) systemd: Value,
     /// Whether what the commands say is shown.
     pub(crate) show: bool,
     pub(crate) publisher: Publisher,
@@ -77,7 +82,7 @@ impl ImageWorks {
         let (run, cli) = (run.clone(), cli.to_path_buf());
         called(&cli, &["reference", "new-key", "--out", &key.display().to_string()], show)?;
         let publisher = Publisher::read(&key)?;
-        Ok(Self { run, cli, machines, secure_boot, show, publisher })
+        Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, show, publisher })
     }
 
     /// Builds an image with these words on its command line, into the folder `name` of the run.
@@ -93,7 +98,8 @@ impl ImageWorks {
             "modules": kernel.modules,
             "agent": crate::build::agent()?,
             "stub": stub()?,
-            "root": self.run.file("root.img"),
+            "root": self.run.file(ROOT),
+            "systemd": self.systemd,
             "os_release": os_release,
             "command_line": format!("{HARDWARE} quiet panic=-1 {words}"),
             "machines": self.machines,

@@ -1,7 +1,7 @@
 //! The files, folders and links that are added to a root.
 
 use super::masks::{GENERATORS, UNITS};
-use super::{State, Systemd};
+use super::{Folder, State, Systemd};
 
 const SYSTEM: &str = "usr/lib/systemd/system";
 const AGENT_SERVICE: &str = include_str!("../../systemd/latchkey-agent.service");
@@ -55,7 +55,7 @@ impl Systemd {
 
 impl State {
     fn add_to(&self, additions: &mut Vec<Addition>) {
-        let folders: Vec<&str> = self.persist.folders().iter().map(|folder| folder.path()).collect();
+        let folders: Vec<&str> = self.persist.folders().iter().map(Folder::path).collect();
         let folders = folders.join(" ");
         let needs = format!("# Not without the state disk.\n[Unit]\nRequiresMountsFor=/state {folders}\n");
         additions.extend([

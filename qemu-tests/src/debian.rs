@@ -1,0 +1,116 @@
+//! A real Debian as the operating system of test machines: systemd as process 1, made by mmdebstrap and the image builder.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::error::{HarnessError, io_error};
+use crate::kernel::cache;
+use crate::process::{output, output_within};
+use crate::run::Run;
+
+/// What the root is made of, besides what is essential to Debian.
+const PACKAGES: &[&str] = &[
+    "systemd-sysv",
+    "udev",
+    "dbus",
+    // Brings mkfs.ext4 and fsck.ext4.
+    "e2fsprogs",
+    // Its udev rules know only mappings that were made through libdevmapper. containerd brings it along.
+    "dmsetup",
+    // Brings the libraries with which systemd's own services use the TPM, if nobody stops them.
+    "tpm2-tools",
+    "iproute2",
+];
+/// A network that is slow, twice as many packages: it ends all the same.
+const MAKING: Duration = Duration::from_hours(1);
+/// Runs what a test wants to know from the system, after stage 2.
+const REPORT: &str = "[Unit]
+Description=What the test wants to know
+After=latchkey-agent.service
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/report
+StandardOutput=tty
+TTYPath=/dev/console
+";
+const REPORT_UNIT: &str = "usr/lib/systemd/system/test-report.service";
+const REPORT_LINK: &str = "usr/lib/systemd/system/multi-user.target.wants/test-report.service";
+
+/// A root file system, and what the image brings for it.
+#[derive(Debug, Clone)]
+pub struct DebianRoot {
+    /// The image configuration's `systemd`.
+    pub systemd: Value,
+    /// The cluster step.
+    pub hook: &'static str,
+}
+
+impl DebianRoot {
+    /// Writes the archive `name` into the run's directory: Debian, the cluster step, the programs, and a unit that says `OS stage2 STATUS`
+    /// and runs the commands `then`.
+    pub(crate) fn build(
+        &self,
+        run: &Run,
+        name: &str,
+        then: &str,
+        programs: &[(&str, Vec<u8>)],
+    ) -> Result<(), HarnessError> {
+        let (base, archive) = (base()?, run.file(name));
+        std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;
+        let status = "systemctl show --property=ExecMainStatus --value latchkey-agent.service";
+        let report = format!("#!/bin/sh\necho OS stage2 $({status})\n{then}\n").into_bytes();
+        let tree = run.subdirectory("root.tree")?;
+        let ours = [("usr/bin/report", &report[..], 0o755), (REPORT_UNIT, REPORT.as_bytes(), 0o644)];
+        let hook = ("usr/bin/hook", self.hook.as_bytes(), 0o755);
+        let guests = programs.iter().map(|(path, program)| (path.trim_start_matches('/'), &program[..], 0o755));
+        let mut paths = vec![REPORT_LINK];
+        for (path, content, mode) in ours.into_iter().chain([hook]).chain(guests) {
+            lay(&tree.join(path), content, mode)?;
+            paths.push(path);
+        }
+        let link = tree.join(REPORT_LINK);
+        link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io_error("make", &link))?;
+        std::os::unix::fs::symlink("../test-report.service", &link).map_err(io_error("link", &link))?;
+        let mut tar = Command::new(crate::doctor::need("tar")?);
+        tar.args(["--append", "--owner=0", "--group=0", "--mtime=@0", "--file"]).arg(&archive).arg("-C").arg(&tree);
+        output(tar.args(&paths)).map(drop)
+    }
+}
+
+fn lay(path: &Path, content: &[u8], mode: u32) -> Result<(), HarnessError> {
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io_error("make", path))?;
+    std::fs::write(path, content).map_err(io_error("write", path))?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(path, mode).map_err(io_error("chmod", path))
+}
+
+/// Debian itself, of this machine's suite or the one that `LATCHKEY_DEBIAN` names, made once and kept under the names of its
+/// packages.
+fn base() -> Result<PathBuf, HarnessError> {
+    let suite = std::env::var("LATCHKEY_DEBIAN").or_else(|_| this_suite())?;
+    let cache = cache("roots");
+    let file = cache.join(format!("{suite}_{}.tar", PACKAGES.join("_")));
+    if file.is_file() {
+        return Ok(file);
+    }
+    eprintln!("making a Debian {suite} with {} (once)", PACKAGES.join(", "));
+    std::fs::create_dir_all(&cache).map_err(io_error("make", &cache))?;
+    // Renamed when complete, so that half of it is never used.
+    let work = cache.join(format!(".{}-{suite}.tar", std::process::id()));
+    let mut mmdebstrap = Command::new(crate::doctor::need("mmdebstrap")?);
+    mmdebstrap.args(["--quiet", "--variant=minbase", &format!("--include={}", PACKAGES.join(","))]);
+    let made = output_within(mmdebstrap.arg(&suite).arg(&work), MAKING);
+    let moved = made.and_then(|_| std::fs::rename(&work, &file).map_err(io_error("make", &file)));
+    let _ = std::fs::remove_file(&work);
+    moved.map(|()| file)
+}
+
+fn this_suite() -> Result<String, HarnessError> {
+    let path = Path::new("/etc/os-release");
+    let release = std::fs::read_to_string(path).map_err(io_error("read", path))?;
+    let suite = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    suite.map(str::to_owned).ok_or_else(|| HarnessError::Unusable("/etc/os-release has no VERSION_CODENAME".into()))
+}
