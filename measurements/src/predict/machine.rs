@@ -165,6 +165,9 @@ impl MachineType {
 
     /// Debian's firmware for QEMU, with a disk or `-kernel`; bookworm (12) and trixie (13); and, with Secure Boot and the
     /// test keys that the package brings, whichever is installed.
+    ///
+    /// Trixie's `OVMF.fd` and `OVMF_CODE_4M.fd` are built without Secure Boot; its `OVMF_CODE_4M.secboot.fd`, no keys
+    /// enrolled, measures what is predicted for bookworm's.
     pub const BUILTIN: [&str; 5] =
         ["debian-12-ovmf", "debian-12-ovmf-kernel", "debian-13-ovmf", "debian-13-ovmf-kernel", "debian-ovmf-snakeoil"];
 
