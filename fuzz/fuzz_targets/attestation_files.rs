@@ -1,7 +1,8 @@
-//! What an operator's files and a peer's evidence may hold: policies, reference values, recordings, evidence. What is
-//! read and written again must be the same.
+//! What an operator's files and a peer's evidence may hold: policies, reference values, recordings, evidence, reports of
+//! SEV-SNP guests. What is read and written again must be the same.
 #![no_main]
 
+use latchkey_attestation::parse::UnverifiedSnpReport;
 use latchkey_attestation::{Policy, RecordedEvidence, ReferenceValues, References, TpmEvidence};
 use libfuzzer_sys::fuzz_target;
 
@@ -19,4 +20,7 @@ fuzz_target!(|json: &[u8]| {
         assert_eq!(again.to_json(), recording.to_json());
     }
     drop(TpmEvidence::from_json(json));
+    if let Ok(report) = UnverifiedSnpReport::parse(json) {
+        assert_eq!(report.claimed_measurement().0[..], json[0x90..0xc0]);
+    }
 });

@@ -38,18 +38,34 @@ impl Signed {
         self.rig.folder.write_policy(&policy.to_string()).unwrap();
     }
 
+    /// A second manifest, `bench`, signed by somebody else.
+    fn demand_both(&self, other: &SigningKey) {
+        let mut both = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": self.machines }]));
+        let rule = |name: &str, key: &SigningKey| -> Value {
+            json!({ "manifest": name, "minimum_version": "0.0.0", "signers": [key.public()] })
+        };
+        both["references"] = json!([rule("test", &self.key), rule("bench", other)]);
+        self.rig.folder.write_policy(&both.to_string()).unwrap();
+    }
+
     fn publish(&self, values: &ReferenceValues) {
         let signed = self.key.sign_manifest(values).unwrap();
         self.place(&signed.manifest, Some(&signed.signature));
     }
 
-    /// Both files change at once, as in a mounted `ConfigMap`, or nothing would be told apart from a moment in between.
     fn place(&self, manifest: &str, signature: Option<&str>) {
+        self.place_all(&[("test", manifest, signature)]);
+    }
+
+    /// All files change at once, as in a mounted `ConfigMap`, or nothing would be told apart from a moment in between.
+    fn place_all(&self, manifests: &[(&str, &str, Option<&str>)]) {
         let cluster = self.rig.path("cluster");
         let folder = tempfile::tempdir_in(self.rig.files.path()).unwrap().keep();
-        fs::write(folder.join("test.json"), manifest).unwrap();
-        if let Some(signature) = signature {
-            fs::write(folder.join("test.json.minisig"), signature).unwrap();
+        for (name, manifest, signature) in manifests {
+            fs::write(folder.join(format!("{name}.json")), manifest).unwrap();
+            if let Some(signature) = signature {
+                fs::write(folder.join(format!("{name}.json.minisig")), signature).unwrap();
+            }
         }
         // The manifest that the rig wrote has no place beside it.
         drop(fs::remove_file(cluster.join("reference.json")));
@@ -132,19 +148,14 @@ fn a_signer_of_one_manifest_cannot_sign_another() {
     let node = Machine::new();
     let signed = Signed::new(&[&node]);
     let other = SigningKey::generate().unwrap();
-    let mut both = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": signed.machines }]));
-    let rule = |name: &str, key: &SigningKey| -> Value {
-        json!({ "manifest": name, "minimum_version": "0.0.0", "signers": [key.public()] })
-    };
-    both["references"] = json!([rule("test", &signed.key), rule("bench", &other)]);
-    signed.rig.folder.write_policy(&both.to_string()).unwrap();
+    signed.demand_both(&other);
     let place = |key: &SigningKey| {
         let bench = other.sign_manifest(&manifest("bench", 1, "1.0.0", NEW_IMAGE)).unwrap();
         let test = key.sign_manifest(&good(6)).unwrap();
-        signed.place(&test.manifest, Some(&test.signature));
-        for (name, text) in [("bench.json", bench.manifest), ("bench.json.minisig", bench.signature)] {
-            fs::write(signed.rig.path("cluster/references").join(name), text).unwrap();
-        }
+        signed.place_all(&[
+            ("test", &test.manifest, Some(&test.signature)),
+            ("bench", &bench.manifest, Some(&bench.signature)),
+        ]);
     };
     place(&other);
     let said = String::from_utf8(signed.rig.check().stderr).unwrap();
@@ -237,6 +248,34 @@ fn a_revoked_version_is_refused_with_its_reason_from_the_next_handshake_on() {
     service.rejoin(&node, DISK).unwrap_err();
     service.next_line(&["audit", "refused", "image-revoked", "its kernel trusts a stolen key"]);
     assert_eq!(service.metric("refusals_total{code=\"image-revoked\"}"), 1);
+}
+
+/// The version, as each of two signers calls it, has the same measurements: one of the two may end it.
+#[test]
+fn a_revocation_in_one_manifest_ends_what_another_one_admits_from_the_next_handshake_on() {
+    let node = Machine::new();
+    let signed = Signed::new(&[&node]);
+    let other = SigningKey::generate().unwrap();
+    let place = |bench: &ReferenceValues| {
+        let (test, bench) = (signed.key.sign_manifest(&good(5)).unwrap(), other.sign_manifest(bench).unwrap());
+        signed.place_all(&[
+            ("test", &test.manifest, Some(&test.signature)),
+            ("bench", &bench.manifest, Some(&bench.signature)),
+        ]);
+    };
+    let bench = manifest("bench", 1, "7.0.0", IMAGE);
+    place(&bench);
+    signed.demand_both(&other);
+    let mut service = signed.rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    let revoke = |_: &mut Vec<Image>, revoked: &mut Vec<Revocation>| {
+        let why = "a stolen key".to_owned();
+        revoked.push(Revocation { name: "image".into(), version: "7.0.0".parse().unwrap(), why });
+    };
+    place(&bench.edited(2, revoke).unwrap());
+    reloaded(&mut service);
+    service.rejoin(&node, DISK).unwrap_err();
+    service.next_line(&["audit", "refused", "image-revoked", "manifest bench, serial 2", "a stolen key"]);
 }
 
 #[test]
