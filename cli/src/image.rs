@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Instant;
 
 use latchkey_agent::platform::config::Config;
-use latchkey_image::{Built, ImageConfig, ImageError, Part, Progress};
+use latchkey_agent::platform::config::Writable;
+use latchkey_image::{Built, ImageConfig, ImageError, Part, Progress, RootDemands, Warning};
 use latchkey_initramfs::source_date_epoch;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, Table, Tone, pairs};
+use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
 pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
@@ -44,9 +45,14 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failur
     Ok(())
 }
 
-/// The agent's own parser: what it refuses at boot is refused here.
-fn agent_would_take(command_line: &str) -> Result<(), String> {
-    Config::parse(command_line.as_bytes()).map(drop).map_err(|fault| fault.to_string())
+/// The agent's own parser: what it refuses at boot is refused here, and what it looks for in the root must be there.
+fn agent_would_take(command_line: &str) -> Result<RootDemands, String> {
+    let config = Config::parse(command_line.as_bytes()).map_err(|fault| fault.to_string())?;
+    let folders = match config.writable {
+        Writable::Tmpfs(folders) => folders,
+        Writable::Overlay | Writable::None => Vec::new(),
+    };
+    Ok(RootDemands { init: config.init, folders })
 }
 
 /// What a part is.
@@ -71,10 +77,14 @@ fn in_words(built: &Built, output: &Output) -> String {
         let file = part.file.clone().unwrap_or_default();
         table.row([part.what.to_owned(), size(part.size), hex::encode(part.sha256), file]);
     }
+    for Warning { path, told, .. } in built.warnings.iter().flatten() {
+        output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {told}")));
+    }
     let mut facts = vec![
         ("root hash", output.paint(Tone::Strong, &hex::encode(built.root_hash))),
         ("command line", built.command_line.clone()),
         ("kernel", built.kernel_release.clone()),
+        ("root", ways_in(built)),
     ];
     if built.manifest.is_none() {
         facts
@@ -101,6 +111,16 @@ fn launches(built: &Built) -> String {
     if any { format!("{table}\n") } else { String::new() }
 }
 
+/// What was found in the root, in one line.
+fn ways_in(built: &Built) -> String {
+    match built.warnings.as_deref() {
+        None => "not looked into: it is a finished file system".to_owned(),
+        Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
+        Some([_]) => "1 way in was found: see the warning".to_owned(),
+        Some(many) => format!("{} ways in were found: see the warnings", many.len()),
+    }
+}
+
 fn in_json(built: &Built) -> Value {
     json!({
         "root_hash": hex::encode(built.root_hash),
@@ -112,9 +132,15 @@ fn in_json(built: &Built) -> Value {
         "manifest": built.manifest,
         "signature": built.signature,
         "variables": built.variables,
+        "root_examined": built.warnings.is_some(),
+        "warnings": built.warnings.iter().flatten().map(warning_in_json).collect::<Vec<_>>(),
         "machines": built.machines,
         "parts": built.parts.iter().map(part_in_json).collect::<Vec<_>>(),
     })
+}
+
+fn warning_in_json(warning: &Warning) -> Value {
+    json!({"code": warning.code, "path": warning.path, "what": warning.told})
 }
 
 fn part_in_json(part: &Part) -> Value {
@@ -146,7 +172,9 @@ mod tests {
     #[test]
     fn the_agent_s_own_rules_hold_for_command_lines() {
         let root = format!("latchkey.root_verity={},salt=,blocks=2", "00".repeat(32));
-        assert_eq!(agent_would_take(&format!("quiet latchkey.network=none {root}")), Ok(()));
+        let demands =
+            agent_would_take(&format!("quiet latchkey.network=none latchkey.writable=tmpfs:/var,/srv {root}"));
+        assert_eq!(demands, Ok(RootDemands { init: "/sbin/init".into(), folders: vec!["/var".into(), "/srv".into()] }));
         for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command"] {
             assert!(agent_would_take(&format!("{words} {root}")).is_err(), "{words}");
         }

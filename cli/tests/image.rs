@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use latchkey_initramfs::elf_sample;
 use latchkey_measurements::pe_sample;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -17,7 +18,10 @@ struct Parts(TempDir);
 impl Parts {
     fn new() -> Self {
         let parts = Self(TempDir::new().unwrap());
-        for folder in ["root/usr/lib", "root/etc", "root/dev", "modules", "out"] {
+        for folder in ["usr/lib", "etc", "dev", "proc", "run", "sys", "sbin"].map(|folder| format!("root/{folder}")) {
+            fs::create_dir_all(parts.path(&folder)).unwrap();
+        }
+        for folder in ["modules", "out"] {
             fs::create_dir_all(parts.path(folder)).unwrap();
         }
         // More than one block after compression: each number's bits, well mixed.
@@ -32,14 +36,15 @@ impl Parts {
         for (name, content) in [
             ("kernel", &kernel[..]),
             ("stub", &pe_sample::stub(8)),
-            ("agent", b"the agent"),
+            ("agent", &elf_sample::static_executable()),
+            ("root/sbin/init", b"#!/bin/sh\n"),
             ("root/usr/lib/os-release", b"ID=sample\n"),
             ("root/etc/secret", &mixed),
         ] {
             fs::write(parts.path(name), content).unwrap();
         }
         parts.configure(&json!({}));
-        for (folder, mode) in [("", 0o755), ("out", 0o777)] {
+        for (folder, mode) in [("", 0o755), ("out", 0o777), ("root/sbin/init", 0o755)] {
             fs::set_permissions(parts.path(folder), fs::Permissions::from_mode(mode)).unwrap();
         }
         parts
@@ -154,6 +159,41 @@ fn what_the_agent_would_refuse_at_boot_is_refused_here() {
         assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some(code)), "{error}");
         assert!(error.to_string().contains(said), "{error}");
     }
+}
+
+#[test]
+fn what_a_node_could_not_boot_is_refused_and_what_opens_a_way_in_is_told() {
+    let parts = Parts::new();
+    let built = document(&parts.run(&[], "out/a"));
+    if built["error"]["code"] == "program-missing" {
+        eprintln!("SKIPPED: {built}");
+        return;
+    }
+    assert_eq!((&built["warnings"], &built["root_examined"]), (&json!([]), &json!(true)), "{built}");
+    assert_eq!(built["manifest"], Value::Null);
+
+    fs::write(parts.path("root/etc/shadow"), "root::1::::::\n").unwrap();
+    let latchkey = Command::new(env!("CARGO_BIN_EXE_latchkey"))
+        .args(["image", "build"])
+        .arg(parts.path("sample.json"))
+        .arg("--out")
+        .arg(parts.path("out/a"))
+        .output()
+        .unwrap();
+    let [out, err] = [latchkey.stdout, latchkey.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(err.contains("the root's /etc/shadow: root logs in without a password"), "{err}");
+    assert!(out.contains("1 way in was found") && out.contains("none, since \"machines\" is empty"), "{out}");
+    assert_eq!(document(&parts.run(&[], "out/a"))["warnings"][0]["code"], "password-empty");
+
+    fs::copy("/bin/ls", parts.path("agent")).unwrap();
+    let output = parts.run(&[], "out/a");
+    let error = document(&output)["error"].clone();
+    assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some("image-agent-unusable")), "{error}");
+    assert!(error.to_string().contains("x86_64-unknown-linux-musl"), "{error}");
+    fs::write(parts.path("agent"), elf_sample::static_executable()).unwrap();
+    parts.configure(&json!({"command_line": "latchkey.init=/usr/sbin/init"}));
+    let error = document(&parts.run(&[], "out/a"))["error"].clone();
+    assert!(error.to_string().contains("it has no /usr/sbin/init"), "{error}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 
 use crate::added::Place;
 use crate::os_release::{self, OsReleaseError, PLACES};
+use crate::tree::{self, Entry, Tree, What};
 
 /// A root with ten times as many files as a large distribution.
 const MAX_ENTRIES: usize = 5_000_000;
@@ -83,6 +84,49 @@ pub(crate) fn survey(
         }
     }
     Ok(found.into_iter().flatten().next())
+}
+
+/// What the archive holds; of several entries of one path the first counts, as for mksquashfs.
+pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
+    let mut tree = Tree::default();
+    tree.insert(Vec::new(), Entry { mode: 0o755, what: What::Folder });
+    let mut archive = tar::Archive::new(archive);
+    for (count, entry) in archive.entries()?.enumerate() {
+        let entry = entry?;
+        if count >= MAX_ENTRIES {
+            return Err(ArchiveError::TooMany);
+        }
+        let raw = entry.path_bytes().into_owned();
+        let path = plain(&raw).ok_or_else(|| ArchiveError::Outside(printable(&raw)))?;
+        if tree.at(&path).is_none()
+            && let Some(entry) = in_tree(&path, entry)?
+        {
+            tree.insert(path, entry);
+        }
+    }
+    Ok(tree)
+}
+
+/// An entry of the archive; none of a kind that is no file.
+fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>) -> Result<Option<Entry>, ArchiveError> {
+    let header = entry.header();
+    let mode = header.mode()? & 0o7777;
+    let target = || entry.link_name_bytes().unwrap_or_default().into_owned();
+    let numbers = || Ok::<_, io::Error>((header.device_major()?.unwrap_or(0), header.device_minor()?.unwrap_or(0)));
+    let what = match header.entry_type() {
+        tar::EntryType::Directory => What::Folder,
+        tar::EntryType::Symlink => return Ok(Some(Entry { mode: 0o777, what: What::Link(target()) })),
+        tar::EntryType::Link => What::Same(plain(&target()).unwrap_or_default()),
+        tar::EntryType::Fifo => What::Pipe,
+        tar::EntryType::Char => numbers().map(|(major, minor)| What::Device(false, major, minor))?,
+        tar::EntryType::Block => numbers().map(|(major, minor)| What::Device(true, major, minor))?,
+        kind if kind.is_file() || kind.is_gnu_sparse() || kind.is_contiguous() => {
+            let size = entry.size();
+            What::File(size, if tree::reads(path) { tree::text(entry)? } else { None })
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Entry { mode, what }))
 }
 
 fn is_file(entry: &tar::Entry<'_, impl Read>) -> bool {

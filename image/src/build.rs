@@ -1,27 +1,29 @@
 //! The build, from what an image is made of to the files that are handed out.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{Image as ReferenceImage, Machine};
+use latchkey_disk::MIN_SIZE;
+use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
-use ring::digest::{Context, SHA256};
 
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, ESP, Guid, Partition, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
 use crate::identity::Identity;
 use crate::image::Image;
 use crate::manifest;
-use crate::parts::{Part, Progress, Workshop, check_name, hash_of_file};
+use crate::origin::Record;
+use crate::parts::{Part, Progress, Workshop, check_name};
 use crate::program::Program;
-use crate::root::{Root, RootFormat};
+use crate::root::{Root, RootError, RootFormat};
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
+use crate::ways_in::Warning;
 use crate::words::WordError;
-use crate::{esp, kernel, os_release, words};
+use crate::{esp, fitness, kernel, os_release, ways_in, words};
 
 /// A machine's host and firmware can give systemd credentials (SMBIOS, `fw_cfg`), units, users and passwords among them, and
 /// nothing measures these (systemd.system-credentials(7)).
@@ -40,6 +42,8 @@ pub struct Built {
     pub kernel_release: String,
     /// The disk.
     pub disk: PathBuf,
+    /// What in the root opens a way in; none if it was a finished file system, which is not looked into.
+    pub warnings: Option<Vec<Warning>>,
     /// The disk as qcow2.
     pub qcow2: Option<PathBuf>,
     /// The unified kernel image.
@@ -53,9 +57,6 @@ pub struct Built {
     /// What the manifest says of each type of machine.
     pub machines: Vec<Machine>,
 }
-
-/// What the manifest says of where an image comes from: each source, by what it is, with its hash.
-pub(crate) type Sources = BTreeMap<String, Digest>;
 
 impl Image {
     /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
@@ -78,11 +79,37 @@ impl Image {
         if self.qcow2 {
             Program::QemuImg.demand()?;
         }
+        let warnings = self.examine(&root, &words)?;
         let version = self.version.to_string();
         let workshop = Workshop::new(out, &self.name, self.version, progress)?;
         let identity = Identity { name: &self.name, version: &version };
-        let built = Job { image: self, identity, workshop, sources: Sources::new() }.run(&words, &root)?;
-        Ok(built.at(out))
+        let record = Record::of(self, &words, &root)?;
+        let built = Job { image: self, identity, workshop, record }.run(&words, &root)?;
+        Ok(Built { warnings, ..built }.at(out))
+    }
+
+    /// Finds what else would be found at boot, before work begins that would be for nothing; and what opens a way in.
+    fn examine(&self, root: &Root<'_>, words: &str) -> Result<Option<Vec<Warning>>, ImageError> {
+        if self.state_size < MIN_SIZE {
+            return Err(ImageError::StateSize(self.state_size));
+        }
+        kernel::check_efi_stub(&self.kernel.read()?)?;
+        let agent = self.agent.read()?;
+        let demands = self.agent_check.map(|check| {
+            // Any root hash: the real one is known when the root is made.
+            let any = format!("{words} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
+            let demands = check(&any).map_err(WordError::Agent)?;
+            executable::check_static(&agent)?;
+            Ok::<_, ImageError>(demands)
+        });
+        let (demands, Some(mut tree)) = (demands.transpose()?, root.survey()?) else { return Ok(None) };
+        if let Some(systemd) = &self.systemd {
+            tree.add(&systemd.additions(&agent));
+        }
+        if let Some(demands) = demands {
+            fitness::check(&tree, &demands).map_err(RootError::Unfit)?;
+        }
+        Ok(Some(ways_in::look(&tree)))
     }
 }
 
@@ -91,7 +118,7 @@ struct Job<'a> {
     image: &'a Image,
     identity: Identity<'a>,
     workshop: Workshop<'a>,
-    sources: Sources,
+    record: Record,
 }
 
 /// The root file system, and the hash tree over it.
@@ -106,13 +133,14 @@ impl Job<'_> {
     fn run(mut self, words: &str, root: &Root<'_>) -> Result<Built, ImageError> {
         let kernel = self.image.kernel.read()?;
         let kernel_release = kernel::release(&kernel)?.to_owned();
-        self.source("kernel", &kernel);
+        self.record.source("kernel", &kernel);
+        self.record.fact("kernelRelease", &kernel_release);
         let os_release = self.os_release(root)?;
         let root = self.root(root)?;
         let initrd = self.initramfs(&kernel_release)?;
         let command_line = self.command_line(words, &root)?;
         let stub = self.image.stub.read()?;
-        self.source("boot-stub", &stub);
+        self.record.source("boot-stub", &stub);
         let uki = Uki {
             stub: &stub,
             linux: &kernel,
@@ -124,22 +152,10 @@ impl Job<'_> {
         let uki = self.uki(&uki)?;
         self.disk(&uki, &root)?;
         self.enrolment()?;
-        let machines = self.manifest(&uki, &command_line, &kernel_release)?;
+        let machines = self.manifest(&uki)?;
         let root_hash = root.tree.root_hash;
         let parts = self.workshop.hand_out()?;
         Ok(Built { machines, ..Built::new(parts, root_hash, command_line, kernel_release) })
-    }
-
-    fn source(&mut self, what: &str, bytes: &[u8]) {
-        let mut context = Context::new(&SHA256);
-        context.update(bytes);
-        self.hashed_source(what, context);
-    }
-
-    fn hashed_source(&mut self, what: &str, context: Context) {
-        let mut hash = [0; 32];
-        hash.copy_from_slice(context.finish().as_ref());
-        self.sources.insert(what.to_owned(), Digest(hash));
     }
 
     fn os_release(&self, root: &Root<'_>) -> Result<String, ImageError> {
@@ -160,10 +176,9 @@ impl Job<'_> {
         let about = (self.image.epoch, self.identity.uuid("root file system"));
         let blocks = root.make(&file, &self.workshop.place("root-additions"), &additions, about)?;
         self.workshop.inner_file("root", &file)?;
-        // A directory has no hash of its own; what was made of it has.
-        let hash = if self.image.root.is_dir() { self.workshop.hash_of("root") } else { None };
-        let hash = hash.map_or_else(|| hash_of_file(&self.image.root), Ok)?;
-        self.sources.insert("root".to_owned(), Digest(hash));
+        if self.image.has_manifest() {
+            self.record.root(root)?;
+        }
 
         self.workshop.begins("root-verity");
         let salt = self.identity.bytes("verity salt");
@@ -177,14 +192,12 @@ impl Job<'_> {
         self.workshop.begins("initramfs");
         let tree = ModuleTree::open(&self.image.modules).map_err(InitramfsError::from)?;
         let modules = tree.closure(&self.module_names()).map_err(InitramfsError::from)?;
-        let mut context = Context::new(&SHA256);
         for module in &modules {
             kernel::check_module(&module.name, &module.bytes, release)?;
-            context.update(&module.bytes);
+            self.record.source(&format!("module {}", module.name), &module.bytes);
         }
-        self.hashed_source("modules, in the order of loading", context);
         let agent = self.image.agent.read()?.into_owned();
-        self.source("agent", &agent);
+        self.record.source("agent", &agent);
         let mut initramfs = Initramfs::new(agent)?;
         initramfs.modules(modules)?;
         for (path, permissions, content) in &self.image.initramfs_files {
@@ -210,7 +223,7 @@ impl Job<'_> {
             own = format!("{NO_CREDENTIALS} {own}");
         }
         let whole = if words.is_empty() { own } else { format!("{words} {own}") };
-        self.image.agent_check.map_or(Ok(()), |check| check(&whole)).map_err(WordError::Agent)?;
+        self.image.agent_check.map_or(Ok(()), |check| check(&whole).map(drop)).map_err(WordError::Agent)?;
         Ok(whole)
     }
 
@@ -275,15 +288,15 @@ impl Job<'_> {
         Ok(())
     }
 
-    fn manifest(&mut self, uki: &[u8], command_line: &str, release: &str) -> Result<Vec<Machine>, ImageError> {
+    fn manifest(&mut self, uki: &[u8]) -> Result<Vec<Machine>, ImageError> {
         let machines = manifest::machines(self.image)?;
         if machines.is_empty() {
             return Ok(Vec::new());
         }
         self.workshop.begins("manifest");
         let products = self.workshop.products().map(|(name, hash)| (name.to_owned(), Digest(hash))).collect();
-        let sources = std::mem::take(&mut self.sources);
-        let values = manifest::values(self.image, uki, &machines, (products, sources), (command_line, release))?;
+        let origin = std::mem::take(&mut self.record).finish(products);
+        let values = manifest::values(self.image, uki, &machines, origin)?;
         let (text, signature) = manifest::files(&values, self.image.manifest_key.as_ref())?;
         self.workshop.outer("manifest", manifest::FILE.to_owned(), text.as_bytes())?;
         if let Some(signature) = signature {
@@ -310,6 +323,7 @@ impl Built {
             signature: file("signature"),
             variables: file("variables"),
             machines: Vec::new(),
+            warnings: None,
             parts,
         }
     }

@@ -154,6 +154,8 @@ pub enum ConfigError {
     Machine(PredictError),
     /// There is no built-in type of machine of this name.
     UnknownMachine(String),
+    /// Signed for Secure Boot, and nothing says for which keys' machines: no manifest could be made.
+    NoMachines,
 }
 
 impl fmt::Display for ConfigError {
@@ -170,6 +172,9 @@ impl fmt::Display for ConfigError {
                 "signing_key: it has a password: leave it out, and sign reference.json afterwards with `latchkey reference sign`",
             ),
             Self::Machine(error) => write!(f, "machines: {error}"),
+            Self::NoMachines => f.write_str(
+                "secure_boot: nothing says what machines will measure, so there would be no reference.json: add \"variables\" (an empty store, such as /usr/share/OVMF/OVMF_VARS_4M.fd), or \"machines\" with a description of yours; \"machines\": [] builds without",
+            ),
             Self::UnknownMachine(name) => {
                 write!(f, "machines: {name:?} is none of {}; describe it", MachineType::BUILTIN.join(", "))
             }
@@ -249,7 +254,8 @@ impl ImageConfig {
         image.machines = match self.machines {
             Some(machines) => machines.into_iter().map(|machine| machine.load(folder)).collect::<Result<_, _>>()?,
             // Those without Secure Boot are not what it is signed for.
-            None if image.secure_boot.is_some() => Vec::new(),
+            None if image.secure_boot.as_ref().is_some_and(|keys| keys.variables.is_some()) => Vec::new(),
+            None if image.secure_boot.is_some() => return Err(ConfigError::NoMachines),
             None => DEFAULT_MACHINES
                 .map(str::to_owned)
                 .map(MachineEntry::Builtin)

@@ -4,7 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::InitramfsError;
+use latchkey_initramfs::executable::ExecutableError;
 
 use crate::config::ConfigError;
 use crate::gpt::GptError;
@@ -26,6 +28,10 @@ pub enum ImageError {
     Name(String),
     /// The operator's words cannot stand in an image.
     Words(WordError),
+    /// The agent could not become process 1.
+    Agent(ExecutableError),
+    /// The state partition is smaller than what the agent takes for a state disk.
+    StateSize(u64),
     /// The kernel or its modules are not what they should be.
     Kernel(KernelError),
     /// The root file system was not made.
@@ -59,7 +65,8 @@ impl ImageError {
     /// A stable word for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Config(_) | Self::Name(_) => "image-config-unusable",
+            Self::Config(_) | Self::Name(_) | Self::StateSize(_) => "image-config-unusable",
+            Self::Agent(_) => "image-agent-unusable",
             Self::Words(_) => "image-command-line-refused",
             Self::Kernel(_) => "image-kernel-unusable",
             Self::Program(ProgramError::Missing(_)) | Self::Root(RootError::Program(ProgramError::Missing(_))) => {
@@ -93,6 +100,10 @@ impl fmt::Display for ImageError {
                 )
             }
             Self::Words(error) => error.fmt(f),
+            Self::Agent(error) => write!(f, "agent: {error}"),
+            Self::StateSize(size) => {
+                write!(f, "state_size: {size} bytes: a state disk has at least {MIN_SIZE}, and grows on the first boot")
+            }
             Self::Kernel(error) => error.fmt(f),
             Self::Root(error) => error.fmt(f),
             Self::OsRelease(error) => error.fmt(f),
@@ -123,6 +134,7 @@ macro_rules! from {
 from! {
     ConfigError => Config,
     WordError => Words,
+    ExecutableError => Agent,
     KernelError => Kernel,
     RootError => Root,
     OsReleaseError => OsRelease,

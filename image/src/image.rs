@@ -10,6 +10,7 @@ use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
 use crate::error::{ImageError, at};
+use crate::fitness::RootDemands;
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
 use crate::systemd::Systemd;
@@ -38,8 +39,8 @@ impl Source {
     }
 }
 
-/// Says why a command line is not to be used.
-pub type CommandLineCheck = fn(&str) -> Result<(), String>;
+/// Says what the agent will look for in the root by this command line, or why it would not take it.
+pub type AgentCheck = fn(&str) -> Result<RootDemands, String>;
 
 /// What an image is made of. All but the sizes is measured.
 #[derive(Debug)]
@@ -91,11 +92,17 @@ pub struct Image {
     pub manifest_key: Option<SigningKey>,
     /// Time of everything in the image that has one, seconds since 1970 [0].
     pub epoch: u32,
-    /// Whether the agent would take the finished command line: the agent's own parser, where the caller has it.
-    pub agent_check: Option<CommandLineCheck>,
+    /// The agent's own parser, where the caller has it. With it, the command line, the root and the agent's file are held
+    /// against what the agent needs; without it, `agent` may be any program, such as a test's.
+    pub agent_check: Option<AgentCheck>,
 }
 
 impl Image {
+    /// Whether there are types of machines for a manifest.
+    pub(crate) fn has_manifest(&self) -> bool {
+        !self.machines.is_empty() || self.secure_boot.as_ref().is_some_and(|keys| keys.variables.is_some())
+    }
+
     /// An image with the defaults that stand at the fields in brackets, and no words of the operator.
     pub fn new(
         name: impl Into<String>,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use latchkey_measurements::pe::{self, Machine};
+
 /// `kernel_version`: "if set to a nonzero value, contains a pointer to a NUL-terminated human-readable kernel version
 /// number string, less 0x200" (Documentation/arch/x86/boot.rst).
 const VERSION_POINTER: usize = 0x20e;
@@ -15,6 +17,8 @@ const MAX_RELEASE: usize = 64;
 pub enum KernelError {
     /// It says no release, or is no x86 kernel.
     NoRelease,
+    /// Firmware could not start it: it is no PE file for x86-64.
+    NoEfiStub,
     /// A module was built for another kernel.
     Foreign {
         /// The module.
@@ -30,6 +34,7 @@ impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRelease => f.write_str("kernel: it is no x86 kernel image (vmlinuz) that says which release it is"),
+            Self::NoEfiStub => f.write_str("kernel: firmware could not start it: build it with CONFIG_EFI_STUB=y"),
             Self::Foreign { module, made_for, release } => {
                 write!(f, "modules: {module} is for kernel {made_for}, the image's kernel is {release}")
             }
@@ -46,6 +51,12 @@ pub(crate) fn release(kernel: &[u8]) -> Result<&str, KernelError> {
     let pointer = header.and_then(|_| kernel.get(VERSION_POINTER..)?.first_chunk()).copied().map(u16::from_le_bytes);
     let text = pointer.filter(|pointer| *pointer != 0).and_then(|pointer| kernel.get(usize::from(pointer) + 0x200..));
     text.and_then(first_word).ok_or(KernelError::NoRelease)
+}
+
+/// Whether firmware, and so the boot stub, can start it: with an EFI stub, a kernel is a PE file.
+pub(crate) fn check_efi_stub(kernel: &[u8]) -> Result<(), KernelError> {
+    let image = pe::Image::parse(kernel).ok().filter(|image| image.machine == Machine::X86_64);
+    image.map(drop).ok_or(KernelError::NoEfiStub)
 }
 
 /// The kernel that a module was built for: the first word of its `vermagic`, if it has one.
@@ -88,6 +99,12 @@ mod tests {
         let mut far = kernel(b"6.1 ");
         far[0x20e..0x210].copy_from_slice(&u16::MAX.to_le_bytes());
         assert_eq!(release(&far), Err(KernelError::NoRelease));
+    }
+
+    #[test]
+    fn a_kernel_that_firmware_cannot_start_is_refused() {
+        assert_eq!(check_efi_stub(&latchkey_measurements::pe_sample::stub(0)), Ok(()));
+        assert_eq!(check_efi_stub(&kernel(b"6.1.0\0")), Err(KernelError::NoEfiStub));
     }
 
     #[test]

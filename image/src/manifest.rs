@@ -8,7 +8,6 @@ use latchkey_attestation::{Digest, ReferenceValues, Refusal};
 use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki};
 use latchkey_measurements::signing::{SigningError, SigningKey};
 
-use crate::build::Sources;
 use crate::error::ImageError;
 use crate::image::Image;
 
@@ -70,8 +69,7 @@ pub(crate) fn values(
     image: &Image,
     uki: &[u8],
     machines: &[Machine],
-    (products, sources): (Sources, Sources),
-    (command_line, release): (&str, &str),
+    origin: Origin,
 ) -> Result<ReferenceValues, ManifestError> {
     let measured = Uki::measure(uki).map_err(ManifestError::Predict)?;
     let reference = |machine: &Machine| {
@@ -79,7 +77,7 @@ pub(crate) fn values(
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
         let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
         let launches = machine.launches(uki).map_err(ManifestError::Predict)?;
-        Ok(ReferenceMachine::new(&machine.name, pcrs).with_launches(launches))
+        Ok(ReferenceMachine::new(&machine.name, pcrs).with_events(prediction.expected()).with_launches(launches))
     };
     let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
     let epoch = u64::from(image.epoch);
@@ -90,13 +88,6 @@ pub(crate) fn values(
         version: image.version,
         by: concat!("latchkey ", env!("CARGO_PKG_VERSION")),
         at: (epoch > 0).then_some(epoch),
-    };
-    let origin = Origin {
-        products,
-        sources,
-        command_line: Some(command_line.to_owned()),
-        options: [("kernel".to_owned(), release.to_owned())].into(),
-        ..Origin::default()
     };
     ReferenceValues::predicted(&about, origin, references).map_err(ManifestError::Reference)
 }

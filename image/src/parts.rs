@@ -107,11 +107,6 @@ impl<'a> Workshop<'a> {
         self.parts.iter().filter_map(|part| Some((part.file.as_deref()?, part.sha256)))
     }
 
-    /// The hash of a part.
-    pub(crate) fn hash_of(&self, what: &str) -> Option<[u8; 32]> {
-        self.parts.iter().find(|part| part.what == what).map(|part| part.sha256)
-    }
-
     /// Moves everything to where it is handed out, which replaces what has these names there, and removes what an earlier
     /// build of the same image made and this one did not.
     pub(crate) fn hand_out(mut self) -> Result<Vec<Part>, ImageError> {

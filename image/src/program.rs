@@ -25,9 +25,11 @@ pub enum Program {
 const ADMINISTRATORS: &[&str] = &["/usr/sbin", "/sbin"];
 /// What a failing program said, at most.
 const MAX_SAID: u64 = 16 * 1024;
+/// As long as a manifest takes a version.
+const MAX_VERSION: usize = 200;
 
 impl Program {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Mksquashfs => "mksquashfs",
             Self::MkfsErofs => "mkfs.erofs",
@@ -49,6 +51,23 @@ impl Program {
         let folders = std::env::split_paths(&path).chain(ADMINISTRATORS.iter().map(PathBuf::from));
         let mut files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(self.name()));
         files.find(|file| file.is_file()).ok_or(ProgramError::Missing(self))
+    }
+
+    /// Its version, as it says it in its first line.
+    pub(crate) fn version(self) -> Result<String, ProgramError> {
+        let failed = |source| ProgramError::Io { program: self, source };
+        let mut command = Command::new(self.find()?);
+        // mksquashfs knows no word with two dashes.
+        command.arg(if self == Self::Mksquashfs { "-version" } else { "--version" }).env_clear().env("LC_ALL", "C");
+        let output = command.stdin(Stdio::null()).output().map_err(failed)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line: String =
+            said.lines().next().unwrap_or_default().chars().filter(char::is_ascii).take(MAX_VERSION).collect();
+        let line = line.trim();
+        if line.is_empty() {
+            return Err(failed(io::Error::other("it does not say its version")));
+        }
+        Ok(line.to_owned())
     }
 
     /// Says whether it is there, before work begins that would be for nothing.

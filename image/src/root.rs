@@ -21,9 +21,12 @@ use std::path::{Path, PathBuf};
 use crate::added::{self, Added};
 use crate::archive::{self, ArchiveError};
 use crate::identity::uuid_text;
+use crate::listing;
 use crate::os_release::{self, OsReleaseError};
+use crate::fitness::Unfit;
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
+use crate::tree::Tree;
 use crate::verity::BLOCK;
 
 /// A file system for the root.
@@ -103,6 +106,8 @@ pub enum RootError {
     InTheWay(String),
     /// A ready file system is not of the format, or compressed as, the configuration says.
     Contradiction(RootFormat),
+    /// It lacks what the agent looks for in it.
+    Unfit(Unfit),
     /// The archive is not usable.
     Archive(ArchiveError),
     /// A program is missing or failed.
@@ -141,6 +146,7 @@ impl fmt::Display for RootError {
                     "root: it is a finished {format}, so \"root_format\" can only say that, and \"compression\" nothing"
                 )
             }
+            Self::Unfit(error) => write!(f, "root: {error}"),
             Self::Archive(error) => write!(f, "root: {error}"),
             Self::Program(error) => error.fmt(f),
             Self::OsRelease(error) => error.fmt(f),
@@ -150,6 +156,12 @@ impl fmt::Display for RootError {
 }
 
 impl std::error::Error for RootError {}
+
+impl From<Unfit> for RootError {
+    fn from(error: Unfit) -> Self {
+        Self::Unfit(error)
+    }
+}
 
 impl From<ArchiveError> for RootError {
     fn from(error: ArchiveError) -> Self {
@@ -236,6 +248,42 @@ impl<'a> Root<'a> {
             Kind::Tar(_) | Kind::Ready(_) => {}
         }
         Added::fit(additions, &places).map_err(|path| RootError::InTheWay(path.to_owned()))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.path
+    }
+
+    /// Its format, and how it is compressed.
+    pub(crate) fn form(&self) -> (&'static str, String) {
+        let compression = match self.kind {
+            Kind::Ready(_) => "as it is".to_owned(),
+            _ => format!("{:?}", self.compression).to_lowercase(),
+        };
+        (self.format.name(), compression)
+    }
+
+    /// What makes it.
+    pub(crate) fn program(&self) -> Option<Program> {
+        match (self.kind, self.format) {
+            (Kind::Ready(_), _) => None,
+            (_, RootFormat::Squashfs) => Some(Program::Mksquashfs),
+            (_, RootFormat::Erofs) => Some(Program::MkfsErofs),
+        }
+    }
+
+    /// The hash of a folder; none of a file, which has its own.
+    pub(crate) fn listing(&self) -> Result<Option<[u8; 32]>, RootError> {
+        Ok(if self.kind == Kind::Directory { Some(listing::hash(self.path)?) } else { None })
+    }
+
+    /// What it holds; none of a finished file system, which is not looked into.
+    pub(crate) fn survey(&self) -> Result<Option<Tree>, RootError> {
+        Ok(match self.kind {
+            Kind::Directory => Some(Tree::of_folder(self.path)?),
+            Kind::Tar(packing) => Some(archive::tree(unpacked(self.path, packing)?)?),
+            Kind::Ready(_) => None,
+        })
     }
 
     /// `os-release` as it lies in the root.

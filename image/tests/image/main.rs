@@ -3,7 +3,9 @@
 //! Where a program is missing, the test that asks it says so and passes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod checks;
 mod disk;
+mod in_toto;
 mod manifest;
 mod sample;
 mod secure_boot;

@@ -9,6 +9,7 @@ use latchkey_measurements::predict::{MachineType, Uki};
 use latchkey_measurements::signing::SigningKey;
 
 use crate::disk::build;
+use crate::in_toto;
 use crate::sample::Sample;
 
 /// An image that can be predicted: with Debian's boot stub, for two types of machines.
@@ -41,10 +42,18 @@ fn the_manifest_says_what_the_image_measures_and_where_it_comes_from() {
         assert!(written.pcrs().iter().all(|(pcr, reference)| predicted[pcr] == reference.value));
     }
     let provenance = manifest.provenance();
-    assert_eq!(provenance.command_line(), Some(built.command_line.as_str()));
+    // What was asked for, not what came out.
+    assert_eq!(provenance.command_line(), Some("console=ttyS0 quiet"));
     assert_eq!(provenance.at(), None);
     let text = String::from_utf8(text).unwrap();
-    for what in ["\"agent\"", "\"boot-stub\"", "\"kernel\"", "\"root\"", "sample_1.2.3.raw", "sample_1.2.3.efi"] {
+    let circumstances: Vec<_> = provenance.circumstances().collect();
+    for expected in [("compression", "zstd"), ("rootFormat", "squashfs"), ("kernelRelease", "6.1.0-sample")] {
+        assert!(circumstances.contains(&expected), "{expected:?}: {circumstances:?}");
+    }
+    assert!(circumstances.iter().any(|(name, version)| *name == "mksquashfs" && version.contains("version 4.")));
+    in_toto::validates(built.manifest.as_ref().unwrap());
+    for what in ["\"agent\"", "\"boot-stub\"", "\"kernel\"", "\"root-listing\"", "sample_1.2.3.raw", "sample_1.2.3.efi"]
+    {
         assert!(text.contains(what), "{what}: {text}");
     }
     // Nothing of where it was built.

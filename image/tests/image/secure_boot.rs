@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::sample::{Sample, found, run};
+use latchkey_image::ImageConfig;
 use latchkey_image::secure_boot::{Keys, certificate_from_pem};
 use latchkey_image::{SecureBoot, SecureBootError, Signer};
 use latchkey_keys::read_private_file;
@@ -128,6 +129,24 @@ fn debian_s_template_is_one() {
     let keys = Keys { platform: vec![1; 700], exchange: vec![2; 701], image: vec![3; 702] };
     let store = keys.enroll(&fs::read(file).unwrap()).unwrap();
     assert!(VariableStore::parse(&store).unwrap().secure_boot());
+}
+
+#[test]
+fn keys_without_anything_to_predict_for_are_refused_and_no_machines_said_aloud_are_not() {
+    let sample = Sample::new();
+    if key(&sample.path(""), "ours").is_none() {
+        return;
+    }
+    let configured = |more: &str| {
+        let text = format!(
+            r#"{{"schema": 1, "name": "sample", "version": "1.0.0", "kernel": "k", "modules": "m", "agent": "a",
+                "root": "r", "command_line": "", "secure_boot": {{"key": "ours.key", "certificate": "ours.pem"}}{more}}}"#
+        );
+        ImageConfig::parse(text.as_bytes()).unwrap().image(&sample.path("")).map_err(|error| error.to_string())
+    };
+    let error = configured("").unwrap_err();
+    assert!(error.contains("no reference.json: add \"variables\"") && error.contains("\"machines\": []"), "{error}");
+    assert!(configured(r#", "machines": []"#).is_ok());
 }
 
 #[test]

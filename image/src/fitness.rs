@@ -1,0 +1,110 @@
+//! Whether a root has what the agent will look for in it: what would be found at boot is found when the image is built.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::tree::{Entry, Tree, What};
+
+/// Where stage 1 has mounted what it hands over.
+const MOUNT_POINTS: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
+
+/// What the agent will look for in the root, by its command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RootDemands {
+    /// The program that takes over (`latchkey.init`).
+    pub init: PathBuf,
+    /// Folders that get memory of their own (`latchkey.writable=tmpfs:`).
+    pub folders: Vec<PathBuf>,
+}
+
+/// What a root lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// The program that takes over is not there.
+    NoInit(PathBuf),
+    /// It is no file, or may not be executed.
+    InitNotExecutable(PathBuf),
+    /// A file system is mounted there, and it is no folder, or behind a link.
+    NoFolder(PathBuf),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoInit(path) => write!(
+                f,
+                "it has no {}, the program that takes over; name another with latchkey.init=PATH in \"command_line\"",
+                path.display()
+            ),
+            Self::InitNotExecutable(path) => {
+                write!(f, "{}, the program that takes over, is no file that may be executed", path.display())
+            }
+            Self::NoFolder(path) => write!(
+                f,
+                "{} must be a folder, with no link on the way: a file system is mounted there at boot",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// Whether the root has it all.
+pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), Unfit> {
+    let (_, init) =
+        tree.find(demands.init.as_os_str().as_bytes()).ok_or_else(|| Unfit::NoInit(demands.init.clone()))?;
+    if !matches!(init, Entry { mode, what: What::File(..) } if mode & 0o111 != 0) {
+        return Err(Unfit::InitNotExecutable(demands.init.clone()));
+    }
+    let mut folders = MOUNT_POINTS.iter().map(Path::new).chain(demands.folders.iter().map(PathBuf::as_path));
+    let plain = |folder: &&Path| {
+        let path = folder.strip_prefix("/").unwrap_or(folder).as_os_str().as_bytes();
+        !matches!(tree.at(path), Some(Entry { what: What::Folder, .. }))
+    };
+    match folders.find(plain) {
+        Some(lacking) => Err(Unfit::NoFolder(lacking.into())),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::tests::tree;
+
+    fn judged(more: &[(&str, &str)], init: &str, folders: &[&str]) -> Result<(), Unfit> {
+        let base = [("dev", "/"), ("proc", "/"), ("run", "/"), ("sys", "/"), ("usr/lib/systemd/systemd", "x")];
+        let entries: Vec<_> = base.into_iter().chain(more.iter().copied()).collect();
+        let folders = folders.iter().map(PathBuf::from).collect();
+        check(&tree(&entries), &RootDemands { init: init.into(), folders })
+    }
+
+    #[test]
+    fn an_init_behind_links_of_the_root_is_found_and_one_outside_is_not() {
+        assert_eq!(judged(&[("sbin/init", "-> ../usr/lib/systemd/systemd")], "/sbin/init", &[]), Ok(()));
+        assert_eq!(judged(&[("sbin/init", "-> /usr/lib/systemd/systemd")], "/sbin/init", &[]), Ok(()));
+        let no = |path: &str| Err(Unfit::NoInit(path.into()));
+        assert_eq!(judged(&[], "/sbin/init", &[]), no("/sbin/init"));
+        // There on this machine, not in the root.
+        assert_eq!(judged(&[("sbin/init", "-> /bin/sh")], "/sbin/init", &[]), no("/sbin/init"));
+        assert_eq!(judged(&[], "/usr/lib", &[]), Err(Unfit::InitNotExecutable("/usr/lib".into())));
+        let mut plain = tree(&[("sbin/init", "x")]);
+        plain.insert(b"sbin/init".to_vec(), Entry { mode: 0o644, what: What::File(1, None) });
+        let demands = RootDemands { init: "/sbin/init".into(), folders: Vec::new() };
+        assert_eq!(check(&plain, &demands), Err(Unfit::InitNotExecutable("/sbin/init".into())));
+    }
+
+    #[test]
+    fn every_place_that_is_mounted_on_is_a_folder_of_the_root_itself() {
+        let init = "/usr/lib/systemd/systemd";
+        assert_eq!(judged(&[("var/lib/x", "/")], init, &["/var/lib/x"]), Ok(()));
+        let lacking = |path: &str| Err(Unfit::NoFolder(path.into()));
+        assert_eq!(judged(&[("var", "-> run")], init, &["/var"]), lacking("/var"));
+        assert_eq!(judged(&[], init, &["/var"]), lacking("/var"));
+        assert_eq!(judged(&[("sys", "x")], init, &[]), lacking("/sys"));
+        let bare = tree(&[("init", "x")]);
+        assert_eq!(check(&bare, &RootDemands { init: "/init".into(), folders: Vec::new() }), lacking("/dev"));
+    }
+}

@@ -1,0 +1,152 @@
+//! What would else be found at boot is found when the image is built; and what opens a way in is said.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use latchkey_image::{Built, Image, ImageError, RootDemands, Source};
+use latchkey_initramfs::elf_sample;
+
+use crate::sample::{Sample, found, run};
+
+/// As the agent's parser would say it.
+fn demands(command_line: &str) -> Result<RootDemands, String> {
+    let folders = if command_line.contains("tmpfs:/var") { vec!["/var".into()] } else { Vec::new() };
+    Ok(RootDemands { init: "/sbin/init".into(), folders })
+}
+
+/// An image that a node could boot.
+fn bootable(sample: &Sample) -> Image {
+    let root = sample.path("root");
+    fs::create_dir_all(root.join("usr/lib/systemd/system")).unwrap();
+    fs::create_dir_all(root.join("sbin")).unwrap();
+    fs::write(root.join("usr/lib/systemd/systemd"), "x").unwrap();
+    fs::set_permissions(root.join("usr/lib/systemd/systemd"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("/usr/lib/systemd/systemd", root.join("sbin/init")).unwrap();
+    let mut image = sample.image();
+    image.agent = Source::Bytes(elf_sample::static_executable());
+    image.agent_check = Some(demands);
+    image
+}
+
+fn build(sample: &Sample, image: &Image) -> Result<Built, ImageError> {
+    image.build(&sample.out("a"), &mut |_| {})
+}
+
+/// The same root, as an archive.
+fn packed(sample: &Sample, image: &mut Image) -> Option<()> {
+    let archive = sample.path("root.tar");
+    run(Command::new(found("tar", "tar")?).arg("-C").arg(sample.path("root")).arg("-cf").arg(&archive).arg("."));
+    image.root = archive;
+    Some(())
+}
+
+#[test]
+fn a_root_that_a_node_would_refuse_is_refused_as_a_folder_and_as_an_archive() {
+    let changes: [(fn(&Sample), &str); 4] = [
+        (|sample| fs::remove_file(sample.path("root/sbin/init")).unwrap(), "it has no /sbin/init"),
+        (
+            |sample| {
+                fs::remove_file(sample.path("root/sbin/init")).unwrap();
+                // There on this machine, not in the root.
+                symlink("/bin/sh", sample.path("root/sbin/init")).unwrap();
+            },
+            "it has no /sbin/init",
+        ),
+        (
+            |sample| {
+                let init = sample.path("root/usr/lib/systemd/systemd");
+                fs::set_permissions(init, fs::Permissions::from_mode(0o644)).unwrap();
+            },
+            "no file that may be executed",
+        ),
+        (|sample| fs::remove_dir(sample.path("root/sys")).unwrap(), "/sys must be a folder"),
+    ];
+    for (change, said) in changes {
+        let sample = Sample::new();
+        let mut image = bootable(&sample);
+        change(&sample);
+        for form in ["folder", "archive"] {
+            if form == "archive" && packed(&sample, &mut image).is_none() {
+                return;
+            }
+            let error = build(&sample, &image).unwrap_err();
+            assert_eq!(error.code(), "image-root-unusable");
+            assert!(error.to_string().contains(said), "{form}: {error}");
+            assert!(!sample.out("a").exists(), "refused before any work: {form}");
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_gets_memory_of_its_own_must_be_one() {
+    let sample = Sample::new();
+    let mut image = bootable(&sample);
+    image.command_line = "quiet latchkey.writable=tmpfs:/var".into();
+    build(&sample, &image).unwrap();
+    fs::remove_dir(sample.path("root/var")).unwrap();
+    symlink("run", sample.path("root/var")).unwrap();
+    let error = build(&sample, &image).unwrap_err();
+    assert!(error.to_string().contains("/var must be a folder"), "{error}");
+}
+
+#[test]
+fn an_agent_that_is_no_static_executable_is_refused() {
+    let sample = Sample::new();
+    let mut image = bootable(&sample);
+    build(&sample, &image).unwrap();
+    for (agent, said) in [
+        (Source::Bytes(br#"{"schema": 1}"#.to_vec()), "not a 64-bit ELF executable"),
+        (Source::File("/bin/ls".into()), "linked dynamically"),
+    ] {
+        image.agent = agent;
+        let error = build(&sample, &image).unwrap_err();
+        assert_eq!(error.code(), "image-agent-unusable");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+}
+
+#[test]
+fn a_kernel_without_efi_stub_and_a_state_disk_that_is_too_small_are_refused() {
+    let sample = Sample::new();
+    let mut image = bootable(&sample);
+    image.state_size = 4 << 20;
+    build(&sample, &image).unwrap();
+    image.state_size -= 1;
+    assert!(build(&sample, &image).unwrap_err().to_string().contains("state_size: 4194303 bytes"));
+    let mut image = bootable_again(&sample);
+    let Source::Bytes(kernel) = &mut image.kernel else { panic!("the sample's kernel is bytes") };
+    kernel[..2].copy_from_slice(b"\xea\x05");
+    let error = build(&sample, &image).unwrap_err();
+    assert!(error.to_string().contains("CONFIG_EFI_STUB"), "{error}");
+}
+
+fn bootable_again(sample: &Sample) -> Image {
+    fs::remove_file(sample.path("root/sbin/init")).unwrap();
+    bootable(sample)
+}
+
+#[test]
+fn ways_in_are_told_of_folders_and_archives_and_a_finished_root_is_not_looked_into() {
+    let sample = Sample::new();
+    let mut image = bootable(&sample);
+    assert_eq!(build(&sample, &image).unwrap().warnings, Some(Vec::new()));
+    let root = sample.path("root");
+    fs::write(root.join("etc/shadow"), "root::1::::::\n").unwrap();
+    fs::write(root.join("usr/lib/systemd/system/serial-getty@.service"), "x").unwrap();
+    fs::create_dir_all(root.join("etc/systemd/system/getty.target.wants")).unwrap();
+    let wanted = root.join("etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service");
+    symlink("/usr/lib/systemd/system/serial-getty@.service", wanted).unwrap();
+    let expected = ["console-login", "password-empty"];
+    let codes = |built: &Built| built.warnings.iter().flatten().map(|warning| warning.code).collect::<Vec<_>>();
+    assert_eq!(codes(&build(&sample, &image).unwrap()), expected);
+    if packed(&sample, &mut image).is_some() {
+        assert_eq!(codes(&build(&sample, &image).unwrap()), expected);
+    }
+    let Some(mksquashfs) = found("mksquashfs", "squashfs-tools") else { return };
+    let finished = sample.path("finished.squashfs");
+    run(Command::new(mksquashfs).arg(&root).arg(&finished).args(["-noappend", "-quiet", "-no-progress"]));
+    image.root = finished;
+    image.os_release = Some(Source::Bytes(b"ID=x\n".to_vec()));
+    assert_eq!(build(&sample, &image).unwrap().warnings, None);
+}
