@@ -213,6 +213,11 @@ impl ReferenceValues {
         &self.revoked
     }
 
+    /// What this edition revokes and `next` does not: what would run again, if anything still has its measurements.
+    pub fn revocations_missing_in<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a Revocation> {
+        self.revoked.iter().filter(|revoked| next.revocation(&revoked.name, revoked.version).is_none())
+    }
+
     /// Why this version of an image must not run any more, if so.
     pub fn revocation(&self, image: &str, version: ImageVersion) -> Option<&Revocation> {
         self.revoked.iter().find(|revoked| revoked.name == image && revoked.version == version)

@@ -29,6 +29,15 @@ pub(crate) struct Place(Folder);
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
+/// What an operator may ask for when an edition is installed, and what is refused otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// Forget a newer edition that was accepted before.
+    pub(crate) replace_newer: bool,
+    /// Admit again what the edition in force revokes.
+    pub(crate) forget_revocations: bool,
+}
+
 /// The first machine of a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstNode {
@@ -143,18 +152,32 @@ impl Place {
     }
 
     /// Puts an edition of a manifest in force, in the place of the one before, if the folder's policy takes it.
-    pub(crate) fn install(&self, path: &Path) -> Result<(AuthenticManifest, PathBuf), Failure> {
+    pub(crate) fn install(&self, path: &Path, wishes: Wishes) -> Result<(AuthenticManifest, PathBuf), Failure> {
         let policy = self.0.policy().map_err(unusable)?;
         let (manifest, signature) = Trust::manifest_file(path)?;
         let edition = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
         let name = edition.values().name().clone();
         let mut place = self.0.references_path().join(format!("{name}.json"));
-        let mut all = vec![edition.clone()];
+        let (mut all, mut before) = (vec![edition.clone()], None);
         for (path, found) in self.0.manifests(&policy).map_err(unusable)? {
-            if *found.values().name() == name { place = path } else { all.push(found) }
+            if *found.values().name() != name {
+                all.push(found);
+                continue;
+            }
+            place = path;
+            before = Some(found);
         }
         let references = trust::fitting(&policy, all)?;
-        self.0.check_editions(&references).map_err(unusable)?;
+        if !wishes.replace_newer {
+            self.0.check_editions(&references).map_err(unusable)?;
+        }
+        if let Some(before) = before.filter(|_| !wishes.forget_revocations) {
+            keeps_revocations(&before, &edition)?;
+        }
+        if wishes.replace_newer {
+            // Before the file is there: stopped in between, the newer edition is still in force, and this can be done again.
+            self.0.go_back_to(&edition, now()).map_err(unusable)?;
+        }
         self.0.make_references().map_err(unusable)?;
         write_manifest(&place, &manifest, signature.as_deref())?;
         self.0.remember(&references, now()).map_err(unusable)?;
@@ -195,6 +218,19 @@ impl Place {
         let retired = earlier.map(|record| record.uuids().collect()).unwrap_or_default();
         Ok(NodeRecord { retired, ..fresh })
     }
+}
+
+/// An edition that was made anew, and not from the one in force, knows nothing of what was revoked.
+fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), Failure> {
+    let missing = before.values().revocations_missing_in(next.values());
+    let missing: Vec<_> = missing.map(|one| format!("{} {}: {}", one.name, one.version, one.why)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what = format!("the new edition of {} does not revoke what the one in force revokes", next.values().name());
+    let failure = Failure::new(Exit::Usage, "revocations-missing", what);
+    let failure = missing.into_iter().fold(failure, Failure::because);
+    Err(failure.fix("merge the two with `latchkey reference add`, which keeps them; or say --forget-revocations"))
 }
 
 /// The signature goes first: whoever follows the folder never finds a manifest without it.

@@ -80,6 +80,13 @@ impl Editions {
         Ok(true)
     }
 
+    /// Remembers the manifest, whatever was remembered of its name.
+    pub(crate) fn replace(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), Malformed> {
+        let Edition { serial, sha256 } = manifest.edition();
+        self.manifests.insert(manifest.values().name().clone(), Accepted { serial, sha256, at: now });
+        self.check()
+    }
+
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }

@@ -84,6 +84,19 @@ impl Folder {
         }
     }
 
+    /// Remembers this edition in the place of a newer one of its name, which is forgotten: the way back from an edition that
+    /// was signed by mistake, such as one with the largest serial there is. Durable when this returns. For an operator who
+    /// asks for it, never for a service.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn go_back_to(&self, manifest: &AuthenticManifest, now: u64) -> Result<(), FolderError> {
+        let _turn = self.writer()?;
+        let mut editions = self.editions()?;
+        editions.replace(manifest, now).map_err(FolderError::malformed(&self.path().join(EDITIONS)))?;
+        atomic::write(self.path(), EDITIONS, editions.to_json().as_bytes(), Existing::Replace)
+    }
+
     /// Whether none of these manifests, wherever they come from, is older than what was accepted here before.
     ///
     /// # Errors

@@ -251,6 +251,22 @@ fn no_edition_older_than_one_that_was_accepted_is_accepted_again() {
     assert!(again.remember(&references(&[manifest("edge", 5, "edge")]), 0).is_err(), "it is on the disk");
 }
 
+/// The largest serial would lock out every later edition for ever.
+#[test]
+fn an_operator_goes_back_behind_an_edition_that_was_accepted_by_mistake_and_only_that_one() {
+    const LARGEST: u64 = (1 << 53) - 1;
+    let (_files, folder) = folder();
+    let accept = |manifests: &[AuthenticManifest]| folder.remember(&references(manifests), 1_800_000_000);
+    accept(&[manifest("edge", LARGEST, "edge"), manifest("bench", 9, "bench")]).unwrap();
+    assert_eq!(code(&accept(&[manifest("edge", 6, "edge")]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    folder.go_back_to(&manifest("edge", 6, "edge"), 1_800_000_001).unwrap();
+    accept(&[manifest("edge", 6, "edge")]).unwrap();
+    for older in [manifest("edge", 5, "edge"), manifest("bench", 8, "bench")] {
+        assert_eq!(code(&accept(&[older]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    }
+    accept(&[manifest("edge", 7, "edge")]).unwrap();
+}
+
 #[test]
 fn two_programs_that_accept_at_once_forget_nothing_for_each_other() {
     let (_files, folder) = folder();

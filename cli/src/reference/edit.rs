@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{load, publish};
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 use crate::trust::now;
 
@@ -43,7 +43,17 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         let known = |one: &&Revocation| base.revocation(&one.name, one.version).is_some();
         revoked.extend(new.revoked().iter().filter(|one| !known(one)).cloned());
     });
-    finish(&next.map_err(unfit)?, arguments, output)
+    let next = next.map_err(unfit)?;
+    for image in new.images().iter().filter(|image| is_downgrade(&base, image)) {
+        let why = format!("{} is older than a version that is there: should it run again?", image.label());
+        output.say(Tone::Warning, "downgrade", &why);
+    }
+    finish(&next, arguments, output)
+}
+
+/// Whether a newer version of the image is in `base`, and this one is not.
+fn is_downgrade(base: &ReferenceValues, new: &Image) -> bool {
+    base.images().iter().any(|image| image.name() == new.name() && image.version() > new.version())
 }
 
 /// A version that must not run any more.

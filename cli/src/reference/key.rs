@@ -51,6 +51,7 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure
     // What is signed is what was read: a file of another form is not rewritten under its signature.
     let file = files::read(path, ReferenceValues::MAX_JSON)?;
     let values = parse(path, &file)?;
+    super::warn_of_serial(&values, output);
     let key = load(arguments)?;
     let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
     let signature = key.sign(&file, &comment).map_err(|error| Failure::local("signing-failed", error.to_string()))?;
@@ -59,9 +60,12 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure
     let shown = beside.display().to_string();
     let json = json!({
         "manifest": values.name(), "serial": values.serial(), "signature_file": shown, "signer": key.public(),
+        "content": values,
     });
+    // What was signed is shown by whoever signed it, not only by whoever made it.
     let text = format!(
-        "{} serial {} signed by key {} in {shown}\ncheck it with: minisign -Vm {} -P {}\n",
+        "{}\n{} serial {} signed by key {} in {shown}\ncheck it with: minisign -Vm {} -P {}\n",
+        super::check::table(&values),
         values.name(),
         values.serial(),
         key.public().id(),

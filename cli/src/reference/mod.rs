@@ -16,6 +16,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
+use crate::trust::now;
 
 pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};
@@ -32,9 +33,24 @@ fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, Failure> {
         .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
 }
 
+/// Says of a serial that neither a clock nor a counter gives: every later edition must have a higher one, and there is a
+/// largest.
+fn warn_of_serial(values: &ReferenceValues, output: &Output) {
+    const YEAR: u64 = 365 * 86_400;
+    if values.serial() > now().saturating_add(YEAR) {
+        let (name, serial) = (values.name(), values.serial());
+        let why = format!(
+            "{serial} lies beyond the seconds since 1970: every later edition of {name} must have a higher one; \
+             the way back is `latchkey reference install --replace-newer`"
+        );
+        output.say(Tone::Warning, "serial", &why);
+    }
+}
+
 /// Writes a new edition, and its signature if there is a key: the signature first, so that no reader finds the manifest
 /// alone.
 fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    warn_of_serial(values, output);
     let out = arguments.required_path("out")?;
     let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
     if out.exists() {

@@ -120,9 +120,23 @@ pub(super) const REVOKE: Command = Command {
 pub(super) const INSTALL: Command = Command {
     path: &["reference", "install"],
     operands: &[MANIFEST],
-    flags: &[Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's folder" }],
+    flags: &[
+        Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's folder" },
+        Flag {
+            long: "forget-revocations",
+            value: None,
+            need: AtMostOnce,
+            text: "although it does not revoke what the edition in force revokes",
+        },
+        Flag {
+            long: "replace-newer",
+            value: None,
+            need: AtMostOnce,
+            text: "although a newer edition was accepted, which is forgotten: the way back\nfrom one that was signed by mistake",
+        },
+    ],
     summary: "puts an edition of a manifest in force in a cluster",
-    about: "Verifies it under the folder's policy, holds it against the editions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.",
+    about: "Verifies it under the folder's policy, holds it against the editions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer edition can put it in again: let another key\nsign from then on, and take the old one out of the policy.",
     examples: &["latchkey reference install edge-2.json --cluster ./plant"],
     run: reference::install,
 };
