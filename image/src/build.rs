@@ -73,7 +73,7 @@ impl Image {
         check_name(&self.name)?;
         let words = words::check(&self.command_line)?;
         let root = Root::look(&self.root, self.root_format, self.compression)?;
-        if self.systemd.is_some() {
+        if self.systemd.as_ref().is_some_and(|systemd| !systemd.in_root) {
             root.takes_additions()?;
         }
         if self.qcow2 {

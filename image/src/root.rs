@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 
 use crate::added::{self, Added};
 use crate::archive::{self, ArchiveError};
+use crate::fitness::Unfit;
 use crate::identity::uuid_text;
 use crate::listing;
 use crate::os_release::{self, OsReleaseError};
-use crate::fitness::Unfit;
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
 use crate::tree::Tree;
@@ -133,7 +133,7 @@ impl fmt::Display for RootError {
             }
             Self::Additions(form) => write!(
                 f,
-                "root: nothing is added to {form}, so \"systemd\" needs a folder or an archive, and squashfs; or write the same files with `latchkey image units` and put them into the root yourself"
+                "root: nothing is added to {form}, so \"systemd\" needs a folder or an archive, and squashfs; or put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
             ),
             Self::InTheWay(path) => write!(
                 f,

@@ -33,8 +33,13 @@ pub enum What {
 }
 
 impl Systemd {
-    /// What it adds, sorted by path.
-    pub fn additions(&self, agent: &[u8]) -> Vec<Addition> {
+    /// What is added to the root: nothing to one that has it already.
+    pub(crate) fn additions(&self, agent: &[u8]) -> Vec<Addition> {
+        if self.in_root { Vec::new() } else { self.files(agent) }
+    }
+
+    /// What a root needs, sorted by path.
+    pub fn files(&self, agent: &[u8]) -> Vec<Addition> {
         let mut additions = vec![
             file("usr/bin/latchkey-agent", 0o755, agent),
             unit("latchkey-agent.service", AGENT_SERVICE),
@@ -154,7 +159,7 @@ mod tests {
 
     fn additions(persist: &[&str]) -> Vec<Addition> {
         let state = State { file_system: crate::systemd::FileSystem::Xfs, persist: Persist::new(persist).unwrap() };
-        Systemd { state: Some(state) }.additions(b"agent")
+        Systemd { in_root: false, state: Some(state) }.additions(b"agent")
     }
 
     fn content(additions: &[Addition], path: &str) -> String {
@@ -192,10 +197,13 @@ mod tests {
 
     #[test]
     fn without_a_state_there_are_only_the_agent_and_the_masks() {
-        let additions = Systemd { state: None }.additions(b"agent");
+        let additions = Systemd { in_root: false, state: None }.additions(b"agent");
         assert_eq!(content(&additions, "usr/bin/latchkey-agent"), "agent");
         assert_eq!(content(&additions, "etc/machine-id"), "");
         assert_eq!(content(&additions, "etc/systemd/system/systemd-pcrmachine.service"), "-> /dev/null");
         assert!(!additions.iter().any(|addition| addition.path.contains("state")));
+        // Nor anything at all, where somebody else has put them into the root.
+        let there = Systemd { in_root: true, state: None };
+        assert!(there.additions(b"agent").is_empty() && there.files(b"agent") == additions);
     }
 }

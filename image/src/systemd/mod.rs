@@ -1,8 +1,8 @@
 //! What a root that systemd runs needs to be the operating system of a node: stage 2 of the agent as a unit, the file system
 //! on the state disk with what must last, and an end to units that would measure, mount, ask or open shells on their own.
 //!
-//! [`Systemd`] is what the configuration asks for; [`Systemd::additions`] are the files that follow from it, the same for
-//! equal inputs. [`Systemd::write`] puts them into a folder, for roots that somebody else builds.
+//! [`Systemd`] is what the configuration asks for; [`Systemd::files`] are the files that follow from it, the same for equal
+//! inputs. [`Systemd::write`] puts them into a folder, for roots that somebody else builds.
 
 mod additions;
 mod folder;
@@ -18,6 +18,9 @@ pub use folder::{Folder, FolderError};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Systemd {
+    /// Whether the root has the files already, because somebody else builds it [no]; see [`write`](Self::write).
+    #[serde(default)]
+    pub in_root: bool,
     /// The file system on the state disk [none: what opens `/dev/mapper/state` is the operator's].
     pub state: Option<State>,
 }
@@ -114,7 +117,7 @@ mod tests {
         assert_eq!(state.file_system, FileSystem::Ext4);
         assert_eq!(state.persist, Persist::new(&Persist::KUBEADM).unwrap());
         assert_eq!(state.persist.folders().len(), Persist::KUBEADM.len());
-        assert_eq!(serde_json::from_str::<Systemd>("{}").unwrap(), Systemd { state: None });
+        assert_eq!(serde_json::from_str::<Systemd>("{}").unwrap(), Systemd { in_root: false, state: None });
     }
 
     #[test]

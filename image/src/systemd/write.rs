@@ -3,26 +3,36 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::{Addition, Systemd, What};
 use crate::error::{ImageError, at};
+use crate::image::Image;
 
-impl Systemd {
-    /// Writes what it adds below `out`, a folder that is made and must not be there, and says how many files, links and
-    /// folders these are.
-    pub fn write(&self, agent: &[u8], out: &Path) -> Result<usize, ImageError> {
-        fs::create_dir(out).map_err(at(out))?;
-        let additions = self.additions(agent);
-        for addition in &additions {
-            let path = out.join(&addition.path);
-            lay(addition, &path).map_err(at(path))?;
-        }
-        Ok(additions.len())
+impl Image {
+    /// Writes what a root needs for this image's systemd, agent included, below `out`, a folder that is made and must not be
+    /// there, and says how many files, links and folders these are; none if the image asks for nothing.
+    pub fn write_units(&self, out: &Path) -> Result<Option<usize>, ImageError> {
+        let Some(systemd) = &self.systemd else { return Ok(None) };
+        systemd.write(&self.agent.read()?, out).map(Some)
     }
 }
 
-fn lay(Addition { what, .. }: &Addition, path: &PathBuf) -> io::Result<()> {
+impl Systemd {
+    /// Writes the files below `out`, a folder that is made and must not be there, and says how many files, links and
+    /// folders these are.
+    pub fn write(&self, agent: &[u8], out: &Path) -> Result<usize, ImageError> {
+        fs::create_dir(out).map_err(at(out))?;
+        let files = self.files(agent);
+        for file in &files {
+            let path = out.join(&file.path);
+            lay(file, &path).map_err(at(path))?;
+        }
+        Ok(files.len())
+    }
+}
+
+fn lay(Addition { what, .. }: &Addition, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     match what {
         What::Folder => fs::create_dir_all(path),

@@ -38,7 +38,7 @@ fn extent(sgdisk: &Path, disk: &Path, number: u32) -> (u64, u64) {
 }
 
 /// A partition's bytes.
-fn partition(sgdisk: &Path, disk: &Path, number: u32) -> Vec<u8> {
+pub(crate) fn partition(sgdisk: &Path, disk: &Path, number: u32) -> Vec<u8> {
     let bytes = fs::read(disk).unwrap();
     let (first, sectors) = extent(sgdisk, disk, number);
     let at = usize::try_from(first * 512).unwrap();

@@ -9,3 +9,4 @@ mod in_toto;
 mod manifest;
 mod sample;
 mod secure_boot;
+mod systemd;
