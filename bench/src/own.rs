@@ -1,40 +1,107 @@
 //! The benchmarks of the crates.
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use latchkey_bench::Figure;
+use serde::Deserialize;
 
+use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the bottom of the house to its top.
-const BENCHMARKS: [(&str, &str); 7] = [
+const BENCHMARKS: [(&str, &str); 10] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-channel", "handshake"),
     ("latchkey-api", "calls"),
     ("latchkey-disk", "unlock"),
     ("latchkey-measurements", "launch"),
+    ("latchkey-cli", "measure"),
     ("latchkey-join-service", "tickets"),
+    ("latchkey-qemu-tests", "image"),
     ("latchkey-qemu-tests", "boot"),
+    ("latchkey-qemu-tests", "disk"),
 ];
 
+/// The benchmark that builds, when asked to, what those with machines need.
+const PREPARES: &str = "boot";
+/// Compiling everything, on a slow machine.
+const BUILD: Duration = Duration::from_mins(120);
+/// One benchmark: those with machines take two minutes on two idle cores without KVM.
+const RUN: Duration = Duration::from_mins(30);
+
 /// Builds all, then runs one after the other. One that fails is named, and the others still run.
-pub(crate) fn run(sources: &Path, outcome: &mut Outcome) -> Result<(), String> {
+///
+/// # Errors
+/// A sentence: nothing can be built, or the run was stopped.
+pub(crate) fn run(sources: &Path, scratch: &Path, outcome: &mut Outcome) -> Result<(), String> {
+    eprintln!("building the benchmarks, which takes long the first time");
+    let programs = build(sources)?;
+    let program = |benchmark| programs.iter().find(|program| program.target.name == benchmark);
+    if let Some(boot) = program(PREPARES) {
+        let status = child::run(boot.command(scratch).arg("--prepare"), BUILD, |_| ());
+        note("what the machines run", status, outcome)?;
+    }
+    eprintln!("measuring, which takes about ten minutes");
+    for (package, benchmark) in BENCHMARKS {
+        let what = format!("{package}, {benchmark}");
+        let Some(program) = program(benchmark) else {
+            outcome.skip(what, "cargo built no such benchmark");
+            continue;
+        };
+        let status = child::run(program.command(scratch).arg("--json"), RUN, |line| {
+            if let Some(figure) = Figure::from_line(line) {
+                eprintln!("  {}", figure.what);
+                outcome.figures.push(figure);
+            }
+        });
+        note(&what, status, outcome)?;
+    }
+    Ok(())
+}
+
+/// All at once, so that what they share is compiled once.
+fn build(sources: &Path) -> Result<Vec<Program>, String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(sources).args(["bench", "--quiet", "--no-fail-fast"]);
+    cargo.current_dir(sources).args(["bench", "--no-run", "--message-format", "json-render-diagnostics"]);
     for (package, benchmark) in BENCHMARKS {
         cargo.args(["--package", package, "--bench", benchmark]);
     }
-    let mut cargo = cargo.args(["--", "--json"]).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
-    let lines = cargo.stdout.take().ok_or("no output of cargo")?;
-    for line in BufReader::new(lines).lines() {
-        let line = line.map_err(|error| error.to_string())?;
-        outcome.figures.extend(Figure::from_line(&line));
-    }
-    let status = cargo.wait().map_err(|error| error.to_string())?;
-    if !status.success() {
-        outcome.skip("some of our own benchmarks", "they failed: see above");
+    let mut programs = Vec::new();
+    let status = child::run(&mut cargo, BUILD, |line| programs.extend(serde_json::from_str::<Program>(line)))?;
+    if status.success() { Ok(programs) } else { Err("the benchmarks cannot be built: see above".to_owned()) }
+}
+
+/// Names what failed; an error when all of it is to stop.
+fn note(what: &str, status: Result<ExitStatus, String>, outcome: &mut Outcome) -> Result<(), String> {
+    child::check()?;
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(_) => outcome.skip(what, "failed: see above"),
+        Err(why) => outcome.skip(what, why),
     }
     Ok(())
+}
+
+/// The part of cargo's message "compiler-artifact" that says where a program is.
+#[derive(Deserialize)]
+struct Program {
+    target: Target,
+    manifest_path: PathBuf,
+    executable: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+impl Program {
+    /// As cargo would run it, temporary files in `scratch`.
+    fn command(&self, scratch: &Path) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(self.manifest_path.parent().unwrap_or(Path::new("."))).env("TMPDIR", scratch);
+        command
+    }
 }

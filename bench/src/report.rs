@@ -2,14 +2,14 @@
 
 use latchkey_bench::Figure;
 
-use crate::outcome::{Outcome, Promise, Within};
+use crate::outcome::{Limit, Outcome, Promise};
 
 /// One JSON object.
 pub(crate) fn json(outcome: &Outcome) {
     println!("{}", serde_json::to_string_pretty(outcome).unwrap_or_default());
 }
 
-/// Figures, comparisons, promises, and what is missing.
+/// Figures, what is missing, comparisons; and at the end each promise, kept or not.
 pub(crate) fn table(outcome: &Outcome) {
     let machine = &outcome.machine;
     let load: Vec<_> = machine.load.iter().map(|load| format!("{load:.2}")).collect();
@@ -20,12 +20,12 @@ pub(crate) fn table(outcome: &Outcome) {
         let (rate, clock) = (figure.per_second(), figure.clock.name());
         println!("{what:<70} {median_us:>11.1} {fastest_us:>11.1} {rate:>11.0}  {clock}");
     }
-    comparisons(outcome);
-    promises(outcome);
     if !outcome.skipped.is_empty() {
         println!("\nNot measured");
         outcome.skipped.iter().for_each(|skipped| println!("  {}: {}", skipped.what, skipped.why));
     }
+    comparisons(outcome);
+    promises(outcome);
 }
 
 fn comparisons(outcome: &Outcome) {
@@ -36,20 +36,41 @@ fn comparisons(outcome: &Outcome) {
 }
 
 fn promises(outcome: &Outcome) {
-    println!("\nPromises");
-    let verdict = |kept: Option<bool>| match kept {
-        Some(true) => "kept",
-        Some(false) => "MISSED",
-        None => "not measured",
-    };
-    for Promise { id, at_most_us, kept } in &outcome.promises {
-        let verdict = verdict(*kept);
-        let got = outcome.figure(id).map_or_else(|| "–".to_owned(), |figure| format!("{:.1}", figure.median_us));
-        println!("  {id:<28} {got:>8} µs of at most {at_most_us:>6.0}  {verdict}");
+    println!(
+        "\n{:<28} {:>10} {:>10}  {:<12}  peers of the same run, in times of ours",
+        "Promised", "at most", "measured", ""
+    );
+    for Promise { id, at_most, measured, kept } in &outcome.promises {
+        let told = |value| match at_most {
+            Limit::Microseconds(_) => duration(value),
+            Limit::TimesOf(..) => format!("{value:.2} ×"),
+        };
+        let (Limit::Microseconds(bound) | Limit::TimesOf(_, bound)) = *at_most;
+        let verdict = match kept {
+            Some(true) => "kept",
+            Some(false) => "MISSED",
+            None => "not measured",
+        };
+        let measured = measured.map_or_else(|| "–".to_owned(), told);
+        println!("{id:<28} {:>10} {measured:>10}  {verdict:<12}  {}", told(bound), peers(outcome, id));
     }
-    for Within { id, beside, at_most, ratio, kept } in &outcome.within {
-        let verdict = verdict(*kept);
-        let got = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
-        println!("  {id:<28} {got:>8} ×  of at most {at_most:>6.2}  {verdict}, beside {beside}");
+}
+
+/// The peers of a figure: `keylime 2.63 ×, …`.
+fn peers(outcome: &Outcome, ours: &str) -> String {
+    let beside = outcome.comparisons.iter().filter(|comparison| comparison.ours == ours);
+    let told = beside.map(|comparison| {
+        let name = comparison.peer.split('/').next().unwrap_or_default();
+        format!("{name} {:.2} ×", comparison.ratio)
+    });
+    told.collect::<Vec<_>>().join(", ")
+}
+
+/// Microseconds in the unit that people would choose.
+fn duration(microseconds: f64) -> String {
+    match microseconds {
+        ..1e3 => format!("{microseconds:.1} µs"),
+        1e3..1e6 => format!("{:.1} ms", microseconds / 1e3),
+        _ => format!("{:.2} s", microseconds / 1e6),
     }
 }

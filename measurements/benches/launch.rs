@@ -1,20 +1,16 @@
 //! What predictions cost: SNP launch digests, and with them the PCRs, all from one image:
 //! `cargo bench -p latchkey-measurements --bench launch`.
 
+mod sample;
+
 use std::fs;
 use std::thread;
 
 use latchkey_bench::Bench;
-use latchkey_image::Uki as Parts;
 use latchkey_measurements::launch::{CpuSignature, Firmware, GuestFeatures, KernelHashes, SnpGuest};
 use latchkey_measurements::predict::{Machine, MachineType, Uki};
+use sample::{FIRMWARE, STUB};
 
-/// Where Debian's package `ovmf` has a firmware with SEV metadata, and `systemd-boot-efi` its boot stub.
-const FIRMWARE: &str = "/usr/share/ovmf/OVMF.fd";
-const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
-/// As large as Debian's cloud kernel, and as an initramfs with the agent and what disks and networks need.
-const KERNEL: usize = 14_200_000;
-const INITRD: usize = 3_500_000;
 const VCPUS: u32 = 4;
 
 fn main() {
@@ -37,7 +33,7 @@ fn firmware(bench: &Bench, file: &[u8]) {
 
 /// What `latchkey measure image` computes, by the clock: it hashes on several processors.
 fn image(bench: &Bench, file: &[u8], stub: &[u8]) {
-    let (uki, machine) = (uki(stub), machine());
+    let (uki, machine) = (sample::uki(stub), machine());
     let pcrs = || Uki::measure(&uki).expect("a known stub").predict(&machine).expect("a known machine").pcrs();
     bench.measure_process("measurements/pcrs", "PCRs of a 17 MB unified kernel image", pcrs);
     let launch = || digest(&Firmware::parse(file).expect("SEV metadata"));
@@ -64,17 +60,6 @@ fn digest(firmware: &Firmware) -> [u8; 48] {
     let (cpu, features) = (CpuSignature::of_model("EPYC-Milan").expect("known"), GuestFeatures::default());
     let guest = SnpGuest { firmware, vcpus: VCPUS, cpu, features, direct_boot: None };
     guest.digest().expect("a guest that can be")
-}
-
-/// The kernel is another stub with noise: what matters is its size, and the text of the events that it would measure.
-fn uki(stub: &[u8]) -> Vec<u8> {
-    let noise = |size| (0..size).map(|at: usize| u8::try_from(at * 31 % 251).unwrap_or(0));
-    let text = b"Linux initrd\0LOADED_IMAGE::LoadOptions\0";
-    let linux: Vec<u8> = stub.iter().copied().chain(noise(KERNEL)).chain(text.iter().copied()).collect();
-    let initrd: Vec<u8> = noise(INITRD).collect();
-    let (command_line, os_release) = ("console=ttyS0 quiet panic=-1", "ID=test\n");
-    let uname = Some("6.1.0-test");
-    Parts { stub, linux: &linux, initrd: &initrd, command_line, os_release, uname }.build().expect("parts that fit")
 }
 
 fn machine() -> Machine {

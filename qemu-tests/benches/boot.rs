@@ -2,7 +2,8 @@
 //! nothing: `cargo bench -p latchkey-qemu-tests --bench boot`.
 //!
 //! Both boot from a disk through the firmware, by turns, one machine at a time. Time is the clock's, from QEMU's start to
-//! the line on the console; it is the machine's time only if nothing else runs here.
+//! the line on the console; it is the machine's time only if nothing else runs here. With `--prepare` nothing is measured:
+//! what this benchmark, `disk` and `image` need is compiled and fetched.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 
@@ -10,7 +11,8 @@ use std::time::Duration;
 
 use latchkey_bench::{Bench, Clock, Figure};
 use latchkey_qemu_tests::bootimage::BootImage;
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, STEP};
+use latchkey_qemu_tests::build;
+use latchkey_qemu_tests::fleet::{self, Fleet, MEMBER, STEP};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::machine::Machine;
 use latchkey_qemu_tests::rootfs;
@@ -30,6 +32,11 @@ const STEPS: [(&str, &str); 4] = [
 ];
 
 fn main() {
+    if std::env::args().any(|argument| argument == "--prepare") {
+        fleet::prepare().unwrap();
+        build::guest_of("latchkey-disk", "state_disk").unwrap();
+        return;
+    }
     let bench = Bench::from_args();
     let fleet = Fleet::new("bench").unwrap();
     let (_services, first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();

@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
 use latchkey_bench::Figure;
+
+use crate::child;
 
 /// A virtual environment with the peers in it.
 pub(crate) struct Python {
@@ -29,25 +32,27 @@ impl Python {
         Ok(Self { program, scripts })
     }
 
+    /// A program that a package brought.
+    pub(crate) fn installed(&self, name: &str) -> PathBuf {
+        self.program.with_file_name(name)
+    }
+
     /// Runs a script and reads its figures.
     pub(crate) fn run(&self, script: &str, arguments: &[&OsStr]) -> Result<Vec<Figure>, String> {
         let mut command = Command::new(&self.program);
-        let command = command.arg(self.scripts.join(script)).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1");
-        let output = command.stderr(Stdio::piped()).output().map_err(|error| error.to_string())?;
-        if !output.status.success() {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{script} failed: {}", errors.lines().last().unwrap_or_default()));
-        }
-        Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(Figure::from_line).collect())
+        command.arg(self.scripts.join(script)).args(arguments).env("PYTHONDONTWRITEBYTECODE", "1");
+        let mut figures = Vec::new();
+        let status = child::run(&mut command, RUN, |line| figures.extend(Figure::from_line(line)))?;
+        if status.success() { Ok(figures) } else { Err(format!("{script} failed: see above")) }
     }
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().map_err(|error| format!("{name}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{name} failed: {}", errors.lines().last().unwrap_or_default()))
+    let status = child::run(command, INSTALL, |_| ())?;
+    if status.success() { Ok(()) } else { Err(format!("{} failed: see above", command.get_program().display())) }
 }
+
+/// A script measures for seconds.
+const RUN: Duration = Duration::from_mins(5);
+/// Downloading the packages.
+const INSTALL: Duration = Duration::from_mins(30);

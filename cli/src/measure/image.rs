@@ -20,11 +20,18 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failur
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = open(path)?;
     // Both hash much, and neither needs the other.
-    let (uki, launches) = thread::scope(|scope| {
-        let launches = scope.spawn(|| launch::launches(arguments, &image.uki));
-        (measure(path, &image), launches.join())
+    let (measured, asked) = thread::scope(|scope| {
+        let asked = scope.spawn(|| launch::asked(arguments));
+        let measured = if arguments.has("snp-firmware") {
+            Uki::measure_with_file(&image.uki).map(|(uki, file)| (uki, Some(file)))
+        } else {
+            Uki::measure(&image.uki).map(|uki| (uki, None))
+        };
+        (measured, asked.join())
     });
-    let (uki, launches) = (uki?, launches.unwrap_or_else(|panic| resume_unwind(panic))?);
+    let (uki, file) = measured.map_err(|error| unpredictable(path, &error))?;
+    let asked = asked.unwrap_or_else(|panic| resume_unwind(panic))?;
+    let launches = asked.zip(file).map(|(asked, file)| launch::launches(&asked, file)).transpose()?;
     let machines = machines(arguments)?.unwrap_or(vec![usual(uki.stub())?]);
     let warnings = warnings(&image, output);
     let mut told = pairs(&[

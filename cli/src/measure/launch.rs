@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use latchkey_attestation::Digest;
 use latchkey_attestation::reference::SnpLaunch;
 use latchkey_measurements::launch::{CpuName, Firmware, Guests, KernelHashes, LaunchError, SnpGuest, Vmm};
 use serde_json::{Value, json};
@@ -18,8 +19,16 @@ pub(super) struct Told {
     pub(super) json: Value,
 }
 
-/// Everything about `--snp-firmware`; `None` without it. `uki` is what a direct boot has as its kernel.
-pub(super) fn launches(arguments: &Arguments, uki: &[u8]) -> Result<Option<Told>, Failure> {
+/// What `--snp-firmware` asks for.
+pub(super) struct Asked<'a> {
+    path: &'a Path,
+    guests: Guests,
+    append: &'a str,
+    has_append: bool,
+}
+
+/// Everything about `--snp-firmware` that needs no image: the firmware measured; `None` without it.
+pub(super) fn asked(arguments: &Arguments) -> Result<Option<Asked<'_>>, Failure> {
     let Some(path) = arguments.path("snp-firmware") else {
         let alone = ["vcpus", "vcpu-type", "guest-features", "append"].into_iter().find(|flag| arguments.has(flag));
         return match alone {
@@ -27,14 +36,19 @@ pub(super) fn launches(arguments: &Arguments, uki: &[u8]) -> Result<Option<Told>
             None => Ok(None),
         };
     };
-    let guests = guests(arguments, path)?;
-    let append = arguments.text("append")?.unwrap_or_default();
+    let (append, has_append) = (arguments.text("append")?.unwrap_or_default(), arguments.has("append"));
+    Ok(Some(Asked { path, guests: guests(arguments, path)?, append, has_append }))
+}
+
+/// The digests. `uki` is that of what a direct boot has as its kernel.
+pub(super) fn launches(asked: &Asked<'_>, uki: Digest) -> Result<Told, Failure> {
+    let Asked { path, guests, append, has_append } = asked;
     let predicted = |direct_boot| guests.launches(direct_boot).map_err(|error| unusable(path, &error));
     let mut launches = predicted(None)?;
     let takes_kernel_hashes = guests.firmware().takes_kernel_hashes();
     // Asked for, a direct boot with a firmware that cannot check it is refused.
-    if takes_kernel_hashes || arguments.has("append") {
-        let hashes = KernelHashes::of(uki, &[], append).map_err(|error| unusable(path, &error))?;
+    if takes_kernel_hashes || *has_append {
+        let hashes = KernelHashes::of_digest(uki, &[], append).map_err(|error| unusable(path, &error))?;
         launches.extend(predicted(Some(&hashes))?);
     }
     let (cpu, features) = (guests.cpu(), guests.features());
@@ -50,7 +64,7 @@ pub(super) fn launches(arguments: &Arguments, uki: &[u8]) -> Result<Option<Told>
         "vmm": Vmm::Qemu.to_string(), "vcpu_signature": cpu.signature().to_string(), "append": append,
         "takes_kernel_hashes": takes_kernel_hashes, "digests": launches,
     });
-    Ok(Some(Told { text, json }))
+    Ok(Told { text, json })
 }
 
 /// One row for each guest.
