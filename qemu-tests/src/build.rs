@@ -10,6 +10,8 @@ use crate::process::{output, run};
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
+/// Where the programs are.
+const PROGRAM_PACKAGES: [&str; 3] = ["latchkey-cli", "latchkey-join-service", "latchkey-key-service"];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
 /// folder, which is what it says then.
 const COMPILE: Duration = Duration::from_mins(40);
@@ -46,26 +48,30 @@ pub fn agent() -> Result<PathBuf, HarnessError> {
     Ok(agent.insert(path).clone())
 }
 
-/// A test program for the inside of a machine, linked as the agent is: an example of its package.
-pub fn guest(example: &str) -> Result<PathBuf, HarnessError> {
-    guest_of("latchkey-agent", example)
-}
-
-/// The same of another package.
-pub fn guest_of(package: &str, example: &str) -> Result<PathBuf, HarnessError> {
-    let package = ["--release", "--package", package, "--example", example];
+/// A test program for the inside of a machine, linked as the agent is; built once per process. `LATCHKEY_GUESTS` names a
+/// folder with other ones.
+pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
+    if let Some(folder) = std::env::var_os("LATCHKEY_GUESTS") {
+        return Ok(Path::new(&folder).join(binary));
+    }
+    static GUESTS: Mutex<Option<Built>> = Mutex::new(None);
     let target = if has_musl() { MUSL } else { GLIBC };
-    cargo_build(&[&package[..], &["--target", target]].concat(), example)
+    // Together with the agent, so that what both are made of has the same features, and is compiled once.
+    let packages = ["--package", "latchkey-agent", "--package", "latchkey-guests", "--bins"];
+    once(&GUESTS, &[&["--release"], &packages[..], &["--target", target]].concat())?.program(binary)
 }
 
-/// A program of the workspace that runs on this machine (a service, the command line).
-pub fn program(package: &str, binary: &str) -> Result<PathBuf, HarnessError> {
-    cargo_build(&["--package", package, "--bin", binary], binary)
+/// A program of the workspace that runs on this machine (a service, the command line); built once per process, all in one
+/// go, for the same reason.
+pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
+    static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
+    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
+    once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
 }
 
 fn build_agent(target: &[&str]) -> Result<PathBuf, HarnessError> {
     let arguments = [&["--release", "--package", "latchkey-agent", "--bin", "latchkey-agent"], target].concat();
-    cargo_build(&arguments, "latchkey-agent")
+    cargo_build(&arguments)?.program("latchkey-agent")
 }
 
 /// Whether the musl target is there, or rustup could add it.
@@ -82,7 +88,28 @@ fn has_musl() -> bool {
     })
 }
 
-fn cargo_build(arguments: &[&str], binary: &str) -> Result<PathBuf, HarnessError> {
+/// Name and path of each program that was built.
+#[derive(Clone)]
+struct Built(Vec<(String, PathBuf)>);
+
+impl Built {
+    fn program(&self, name: &str) -> Result<PathBuf, HarnessError> {
+        let program = self.0.iter().find(|(there, _)| there == name);
+        let path =
+            program.map(|(_, path)| path).ok_or_else(|| HarnessError::Unusable(format!("cargo built no {name}")))?;
+        path.canonicalize().map_err(io_error("find", path))
+    }
+}
+
+fn once(place: &Mutex<Option<Built>>, arguments: &[&str]) -> Result<Built, HarnessError> {
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(built) = place.as_ref() {
+        return Ok(built.clone());
+    }
+    Ok(place.insert(cargo_build(arguments)?).clone())
+}
+
+fn cargo_build(arguments: &[&str]) -> Result<Built, HarnessError> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace()).args(["build", "--message-format", "json-render-diagnostics"]).args(arguments);
     // What cargo told *this* program about itself would make build scripts run again (ring's looks at it).
@@ -96,10 +123,9 @@ fn cargo_build(arguments: &[&str], binary: &str) -> Result<PathBuf, HarnessError
         return Err(HarnessError::Command { command: format!("cargo build {}", arguments.join(" ")), output });
     }
     let messages = built.out.split(|byte| *byte == b'\n');
-    let mut artifacts = messages.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());
-    let path = artifacts.find_map(|artifact| (artifact.target.name == binary).then_some(artifact.executable).flatten());
-    let path = path.ok_or_else(|| HarnessError::Unusable(format!("cargo built no program {binary}")))?;
-    path.canonicalize().map_err(io_error("find", &path))
+    let artifacts = messages.filter_map(|line| serde_json::from_slice::<Artifact>(line).ok());
+    let program = |artifact: Artifact| artifact.executable.map(|path| (artifact.target.name, path));
+    Ok(Built(artifacts.filter_map(program).collect()))
 }
 
 /// The part of cargo's message "compiler-artifact" that says where a program is.

@@ -29,6 +29,8 @@ pub const STEP: Duration = Duration::from_mins(10);
 pub const WAITS: &str = "waiting on port 9000";
 /// What the OS of a node says whose stage 2 is done.
 pub const MEMBER: &str = "OS stage2 0";
+/// What a node says whose name begins with "paused": its cluster step waits for a line from the keyboard.
+pub const PAUSED: &str = "cluster-step: paused";
 /// Where the agent listens in a node.
 pub(crate) const AGENT_PORT: u16 = 9000;
 /// The manifest that the site's policy names, and the image in it.
@@ -42,13 +44,16 @@ pub const WHOLE_DISK: u64 = 256 << 20;
 /// The cluster step of the test nodes: a founder and a joiner write data, a member shows that it is still there.
 const HOOK: &str = r#"#!/bin/sh
 # Called by the agent with init, join or start; reads JSON from stdin; stderr is progress, stdout the result.
+# What is particular about a node is in its name, which the measured image does not know.
+called() { grep -q "\"node_name\":\"$1" /sys/firmware/qemu_fw_cfg/by_name/opt/latchkey/metadata.json/raw; }
 disk=/dev/mapper/state
 sum() { dd if=$disk bs=1M count=2 2>/dev/null | sha256sum | head -c 64; }
 cat > /dev/null
 case $1 in
 start) echo "data $(sum)" >&2 ;;
 *)
-    grep -q test.fail=1 /proc/cmdline && { echo "told to fail" >&2; exit 7; }
+    called failing && { echo "told to fail" >&2; exit 7; }
+    called paused && { echo "paused" >&2; read go < /dev/console; }
     dd if=/dev/urandom of=$disk bs=1M count=2 conv=fsync 2>/dev/null
     echo "data $(sum)" >&2
     [ "$1" = init ] && echo "admin of the test cluster"
@@ -81,9 +86,9 @@ pub(crate) struct Programs {
 impl Programs {
     fn build() -> Result<Self, HarnessError> {
         Ok(Self {
-            cli: build::program("latchkey-cli", "latchkey")?,
-            join: build::program("latchkey-join-service", "latchkey-join-service")?,
-            keys: build::program("latchkey-key-service", "latchkey-key-service")?,
+            cli: build::program("latchkey")?,
+            join: build::program("latchkey-join-service")?,
+            keys: build::program("latchkey-key-service")?,
         })
     }
 }

@@ -33,6 +33,7 @@ pub struct Machine {
     forwards: Vec<(Port, u16)>,
     metadata: Option<PathBuf>,
     extra: Vec<String>,
+    pub(crate) isolated: bool,
 }
 
 impl Machine {
@@ -56,6 +57,7 @@ impl Machine {
             forwards: Vec::new(),
             metadata: None,
             extra: Vec::new(),
+            isolated: false,
         }
     }
 
@@ -111,6 +113,13 @@ impl Machine {
         Ok(self)
     }
 
+    /// Cuts it off: it reaches nobody, and is reached through its forwarded ports only.
+    #[must_use]
+    pub fn isolated(mut self) -> Self {
+        self.isolated = true;
+        self
+    }
+
     /// More arguments for QEMU.
     #[must_use]
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
@@ -159,7 +168,8 @@ impl Machine {
 
     fn network_arguments(&self, command: &mut Command) {
         let forward = |(port, guest): &(Port, u16)| format!("hostfwd=tcp:127.0.0.1:{}-:{guest}", port.number());
-        let mut network = vec!["user,id=net".to_owned()];
+        let restrict = if self.isolated { "on" } else { "off" };
+        let mut network = vec![format!("user,id=net,restrict={restrict}")];
         network.extend(self.forwards.iter().map(forward));
         // An option ROM would be measured into PCR 2, and is of no use.
         let device = format!("virtio-net-pci,netdev=net,romfile=,mac={}", hardware_address(&self.name));

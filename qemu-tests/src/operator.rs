@@ -11,6 +11,8 @@ use crate::process::run;
 use crate::service::Service;
 use crate::vm::Vm;
 
+/// The folder of the cluster that the site's services serve.
+const CLUSTER: &str = "cluster";
 /// Half of what `latchkey init` itself would take before it gave up.
 const COMMAND: Duration = Duration::from_mins(15);
 
@@ -56,33 +58,38 @@ impl Fleet {
     pub fn record(&self, node: &Vm) -> Result<(), HarnessError> {
         let (address, root, intermediate) = (address(node), self.ek_root(), self.ek_intermediate());
         let (reference, policy) = (self.path("recorded.json"), self.path("recorded-policy.json"));
-        let trust = ["record", &address, "--ek-root", &root, "--ek-intermediate", &intermediate];
+        let trust = ["record", &address, "--timeout", "10m", "--ek-root", &root, "--ek-intermediate", &intermediate];
         let image = ["--name", "recorded", "--version", "0.1.0", "--out", &reference, "--policy-out", &policy];
         self.cli(&[&trust[..], &image].concat())?.success("record")?;
         Ok(())
     }
 
-    /// The arguments of `latchkey init` for a node.
-    pub fn init_arguments(&self, node: &Vm) -> Vec<String> {
+    /// The arguments of `latchkey init` for a node, as the first of a cluster in the folder of this name.
+    pub fn init_arguments(&self, node: &Vm, cluster: &str) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["init", &address(node), "--name", "test", "--output", "json"].map(Into::into).into();
+        let admin = if cluster == CLUSTER { "admin.conf".into() } else { format!("{cluster}.conf") };
         for (flag, file) in [
-            ("--cluster", "cluster"),
+            ("--cluster", cluster),
             ("--master-secret", "master.json"),
             ("--init-secret", "init.secret"),
             ("--policy", "policy.json"),
             ("--reference", "reference.json"),
-            ("--admin-config", "admin.conf"),
+            ("--admin-config", &admin),
         ] {
             arguments.extend([flag.to_owned(), self.path(file)]);
         }
         arguments
     }
 
-    /// Initialises the cluster with this node as its first.
+    /// Initialises the site's cluster with this node as its first.
     pub fn init(&self, node: &Vm) -> Result<Outcome, HarnessError> {
-        let arguments = self.init_arguments(node);
-        self.cli(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        self.init_as(node, CLUSTER)
+    }
+
+    /// Initialises another cluster.
+    pub fn init_as(&self, node: &Vm, cluster: &str) -> Result<Outcome, HarnessError> {
+        self.cli(&words(&self.init_arguments(node, cluster)))
     }
 
     /// Pushes the key of a node's disk.
@@ -90,7 +97,7 @@ impl Fleet {
         let (address, cluster, policy) = (address(node), self.path("cluster"), self.path("policy.json"));
         let reference = self.path("reference.json");
         let node = ["recover", &address, "--cluster", &cluster, "--master-secret", master];
-        let trust = ["--policy", &policy, "--reference", &reference, "--output", "json"];
+        let trust = ["--policy", &policy, "--reference", &reference, "--timeout", "10m", "--output", "json"];
         self.cli(&[&node[..], &trust].concat())
     }
 }
@@ -109,6 +116,11 @@ impl Outcome {
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or(Value::Null)
     }
+}
+
+/// Arguments as commands take them.
+pub fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
 }
 
 /// Where the node's agent is reached, as text for a command line.

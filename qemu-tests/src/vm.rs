@@ -150,6 +150,12 @@ impl Vm {
         self.restart()
     }
 
+    /// Like [`restart`](Self::restart), cut off from everybody that it would reach.
+    pub fn restart_isolated(&mut self) -> Result<(), HarnessError> {
+        self.machine.isolated = true;
+        self.restart()
+    }
+
     /// Types text into the serial console.
     pub fn type_in(&mut self, text: &str) -> Result<(), HarnessError> {
         let typed = self.power.keyboard.write_all(text.as_bytes()).and_then(|()| self.power.keyboard.flush());

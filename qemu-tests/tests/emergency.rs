@@ -14,8 +14,8 @@ use latchkey_qemu_tests::swtpm::Authority;
 use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk};
 use latchkey_qemu_tests::vm::Vm;
 
-/// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
-const BOOT: Duration = Duration::from_mins(5);
+/// A boot takes 6 s without KVM on a quiet machine; this is for a slow and loaded one.
+const BOOT: Duration = Duration::from_mins(10);
 /// What opens a shell in one system or another.
 const SHELL_WORDS: &str = "init=/bin/sh rd.break rd.break=pre-mount rd.shell rd.emergency=halt rd.systemd.debug_shell systemd.debug_shell \
      systemd.unit=rescue.target single emergency S 1";

@@ -17,8 +17,8 @@ use latchkey_qemu_tests::run::Run;
 use latchkey_qemu_tests::swtpm::{Authority, TpmState};
 use latchkey_qemu_tests::vm::Vm;
 
-/// A boot takes 6 s without KVM on a quiet machine; this is for a loaded one.
-const BOOT: Duration = Duration::from_mins(5);
+/// A boot takes 6 s without KVM on a quiet machine; this is for a slow and loaded one.
+const BOOT: Duration = Duration::from_mins(10);
 
 fn probe(addition: &str) -> BootImage {
     probe::image(addition).unwrap()
@@ -104,6 +104,12 @@ read forever < /dev/console"
     );
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    // Whether somebody comes, the console shows, with a deadline.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            stream.unwrap().write_all(b"PROBE from the host\n").unwrap();
+        }
+    });
     let image = image(&run, "uki.efi", &probe(&addition).words(&format!("latchkey.port={port}")));
     let disk = run.disk("state.img", 16 << 20).unwrap();
     let machine = Machine::new(&run, "node", &image).tpm(&tpm(&run, "node")).disk(Disk::new(&disk, "state"));
@@ -115,10 +121,10 @@ read forever < /dev/console"
         let line = vm.expect("PROBE disk ", BOOT).unwrap().text;
         assert!(line.ends_with("serial state"), "{line}");
         assert_eq!(line.contains("written at boot!"), boot == 2, "{line}");
-        listener.accept().unwrap().0.write_all(b"PROBE from the host\n").unwrap();
         vm.expect("PROBE from the host", BOOT).unwrap();
         vm.expect("PROBE READY", BOOT).unwrap();
         let mut stream = std::net::TcpStream::connect(vm.address(8080).unwrap()).unwrap();
+        stream.set_read_timeout(Some(BOOT)).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let mut received = String::new();
         stream.read_to_string(&mut received).unwrap();

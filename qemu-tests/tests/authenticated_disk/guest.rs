@@ -53,7 +53,7 @@ impl Guest {
     /// Boots and runs the script.
     pub(crate) fn boot(&self, name: &str, script: &str) -> Result<Vm, HarnessError> {
         let read = |path: &Path| std::fs::read(path).map_err(|error| HarnessError::Unusable(error.to_string()));
-        let tool = read(&build::guest_of("latchkey-disk", "state_disk")?)?;
+        let tool = read(&build::guest("state_disk")?)?;
         let mut image = probe::image(&format!("{SETUP}{script}"))?
             .file("bin/state_disk", 0o755, tool)
             .file("key", 0o600, vec![0x4b; 32])
