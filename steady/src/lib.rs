@@ -1,4 +1,4 @@
-//! For tests: waits that end, and ports that nobody else takes.
+//! For tests: waits that end, ports that nobody else takes, and skips that are seen.
 //!
 //! A test that waits for ever says nothing; cargo waits with it, and so does everybody behind. Here every wait has an end
 //! and a panic that names what was waited for. [`PATIENCE`] is for what takes a moment: it is no promise about speed.
@@ -7,10 +7,12 @@
 
 mod port;
 mod process;
+mod skip;
 mod stream;
 
 pub use port::Port;
 pub use process::{finish, output, output_within, status_within, wait};
+pub use skip::skip;
 pub use stream::{Lines, drained};
 
 use smol::Timer;
