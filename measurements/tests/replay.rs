@@ -98,7 +98,7 @@ fn a_log_of_the_old_format_replays_in_sha1() {
 #[test]
 fn events_and_values_are_those_of_tpm2_eventlog() {
     if output(Command::new("tpm2_eventlog").arg("--version")).is_err() {
-        println!("skipped: tpm2_eventlog is not installed (apt-get install tpm2-tools)");
+        latchkey_steady::skip("tpm2_eventlog is missing: apt-get install tpm2-tools");
         return;
     }
     for path in logs() {

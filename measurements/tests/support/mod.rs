@@ -15,13 +15,13 @@ pub fn quoted(name: &str) -> PcrValues {
     serde_json::from_slice(&fixture(&format!("{name}.pcrs.json"))).unwrap()
 }
 
-/// Every log there is: the fixtures, and those of cloud machines where the folder of shared vectors is.
+/// Every log there is.
 pub fn logs() -> Vec<PathBuf> {
-    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let folders = [here.join("tests/fixtures"), here.join("../../shared/vectors/eventlog")];
-    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten();
-    let paths = files.map(|file| file.unwrap().path());
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "bin")).collect()
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let paths = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let logs: Vec<_> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "bin")).collect();
+    assert_eq!(logs.len(), 6);
+    logs
 }
 
 pub const NO_ACTION: u32 = 3;

@@ -21,7 +21,7 @@ pub fn sev_snp_measure() -> Option<PathBuf> {
         let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))
             && run(Command::new(home.join("bin/python")).args(["-m", "pip", "install", "--quiet", PACKAGE]));
         if !made {
-            eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for {PACKAGE}");
+            latchkey_steady::skip(format_args!("no python3 with venv and pip, or no package index, for {PACKAGE}"));
             return None;
         }
         fs::write(ready, []).unwrap();
