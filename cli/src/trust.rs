@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::reference::Signature;
-use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
+use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, ReferenceValues, References, Refusal};
 use latchkey_cluster_folder::signature_of;
+use latchkey_measurements::tell::what_differs;
 
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -36,11 +37,13 @@ pub(crate) struct Found {
 impl Trust {
     /// From `--policy` and `--reference`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+        // What is named and no good comes before what is missing.
+        let (policy_file, policy) = load_policy(arguments.required_path("policy")?)?;
         let references = arguments.paths("reference");
         if references.is_empty() {
             return Err(Failure::usage("--reference FILE is missing: measurements of admitted images"));
         }
-        Self::load(arguments.required_path("policy")?, &references)
+        Self::with(policy_file, policy, &references)
     }
 
     /// From `--policy` and `--reference`, held against what a cluster's folder remembers where `--cluster` names one; or
@@ -53,6 +56,12 @@ impl Trust {
             Some(_) if arguments.has("reference") => Err(Failure::usage("--reference goes with --policy")),
             Some(place) => place.trust(),
         }
+    }
+
+    /// What a refused machine's own log tells, for the causes of its refusal.
+    pub(crate) fn event(&self, refusal: &Refusal, quoted: &PcrValues, log: Option<&[u8]>) -> Option<String> {
+        let told = what_differs(refusal, (&self.policy, &self.references), quoted, log)?;
+        Some(format!("the event that tells: {told}"))
     }
 
     /// From values that are in no file.
@@ -75,6 +84,10 @@ impl Trust {
 
     pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
         let (policy_file, policy) = load_policy(policy_path)?;
+        Self::with(policy_file, policy, references)
+    }
+
+    fn with(policy_file: Vec<u8>, policy: Policy, references: &[PathBuf]) -> Result<Self, Failure> {
         let mut manifests = Vec::new();
         let mut parsed = Vec::new();
         for path in references {

@@ -16,6 +16,15 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
     for (arguments, reason) in [
         (&["frobnicate"][..], "there is no command `frobnicate`"),
         (&["policy"], "`policy` needs another word: policy new, policy check"),
+        (&["policy", "--quiet"], "`policy` needs another word"),
+        (&["image", "biuld"], "there is no command `image biuld`"),
+        (&["image", "biuld"], "do you mean `latchkey image build`?"),
+        (&["imge", "build"], "do you mean `latchkey image build`?"),
+        (&["statsu"], "do you mean `latchkey status`?"),
+        (&["measure", "everything"], "there is no command `measure everything`"),
+        (&["image", "build", "x.json"], "--out DIR is missing: where the files go: NAME_VERSION.raw (the disk), "),
+        (&["policy", "check", "--policy", "nope"], "cannot read nope"),
+        (&["policy", "check"], "--policy is missing"),
         (&["init"], "NODE[:PORT] is missing"),
         (&["init", "node"], "--cluster DIR is missing"),
         (&["status", "--cluster"], "missing argument"),
@@ -34,6 +43,7 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         let ran = latchkey(folder.path(), arguments).failed(2);
         assert!(ran.err.starts_with("error: ") && ran.err.contains(reason), "{arguments:?}: {}", ran.err);
         assert_eq!(ran.out, "", "{arguments:?}");
+        assert!(!ran.err.contains('\u{fffd}'), "{}", ran.err);
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made before all is right");
 }
@@ -62,6 +72,29 @@ fn every_command_and_every_flag_is_in_the_help() {
         assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
     }
     assert!(latchkey(folder.path(), &["--version"]).succeeded().out.starts_with("latchkey "));
+}
+
+#[test]
+fn a_word_that_several_commands_begin_with_has_a_help_too() {
+    let folder = TempDir::new().unwrap();
+    for (word, commands) in [
+        ("image", &["image build"][..]),
+        ("measure", &["measure image", "measure log"]),
+        ("policy", &["policy new", "policy check"]),
+        ("secret", &["secret new"]),
+        ("reference", &["reference sign", "reference install"]),
+    ] {
+        let help = latchkey(folder.path(), &[word, "--help"]).succeeded().out;
+        assert!(help.starts_with(&format!("Usage: latchkey {word} COMMAND")), "{help}");
+        for command in commands {
+            assert!(help.contains(command), "{help}");
+        }
+        assert!(!help.contains("recover"), "{help}");
+        for other in [&[word, "-h"][..], &["help", word]] {
+            assert_eq!(latchkey(folder.path(), other).succeeded().out, help);
+        }
+    }
+    latchkey(folder.path(), &["frobnicate", "--help"]).failed(2);
 }
 
 #[test]

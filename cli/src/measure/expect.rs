@@ -135,10 +135,16 @@ fn against_image(
         let told = format!("the first event of each PCR that is not as predicted from {name}:");
         let _ = writeln!(text, "\n{}", output.paint(Tone::Bad, &told));
         for difference in &differences {
-            let _ = writeln!(text, "  {difference}");
+            let _ = writeln!(text, "  {difference}\n{}", digests(difference));
         }
     }
     Ok((text, json!({"machine": prediction.machine, "differences": differences})))
+}
+
+/// What a program that is another one, and is described by the same words, differs by.
+fn digests(difference: &EventDifference) -> String {
+    let of = |event: &Option<EventSummary>| event.as_ref().map_or("none", |event| event.digest.as_str()).to_owned();
+    format!("      expected digest  {}\n      got digest       {}", of(&difference.expected), of(&difference.got))
 }
 
 /// How little a type of machine fits: by registers, then by events of another kind, as when firmware came another way.
@@ -152,4 +158,22 @@ fn misfit(differences: &[EventDifference]) -> (usize, usize) {
 fn without_secure_boot() -> Vec<Machine> {
     let known = MachineType::BUILTIN.iter().filter_map(|name| MachineType::builtin(name));
     known.filter_map(|machine| machine.with_variables(None).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_boot_program_of_the_same_name_is_told_apart_by_its_digest() {
+        let event = |digest: &str| EventSummary {
+            index: 7,
+            kind: "EV_EFI_BOOT_SERVICES_APPLICATION".to_owned(),
+            description: "EFI application".to_owned(),
+            digest: digest.repeat(32),
+        };
+        let (expected, got) = (Some(event("ab")), None);
+        let told = digests(&EventDifference { pcr: 4, component: Component::of(4), expected, got });
+        assert!(told.contains(&"ab".repeat(32)) && told.ends_with("got digest       none"), "{told}");
+    }
 }

@@ -36,6 +36,18 @@ pub(super) fn overview() -> String {
     text
 }
 
+/// `latchkey image --help`, where several commands begin so.
+pub(super) fn family(first: &str, commands: &[&Command]) -> String {
+    let mut text = format!("Usage: latchkey {first} COMMAND [ARGUMENTS]\n\n");
+    let width = commands.iter().map(|command| command.name().len()).max().unwrap_or(0);
+    for command in commands {
+        let _ = writeln!(text, "  {:width$}  {}", command.name(), command.summary);
+    }
+    text.push_str("\nEach command explains itself: latchkey COMMAND --help\n\n");
+    exit_codes(&mut text);
+    text
+}
+
 /// `latchkey COMMAND --help`.
 pub(super) fn command(command: &Command) -> String {
     let mut text = format!("latchkey {}: {}\n\n{}\n\n", command.name(), command.summary, usage(command));

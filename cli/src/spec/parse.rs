@@ -9,6 +9,9 @@ use super::{Arguments, Command, Flag, help};
 use crate::failure::Failure;
 use crate::output::Format;
 
+/// No command is longer.
+const MAX_TYPED: usize = 40;
+
 /// What the user asks for.
 pub(crate) enum Parsed {
     /// Text to print.
@@ -35,7 +38,7 @@ fn read(arguments: &[OsString]) -> Result<Parsed, Failure> {
     }
 }
 
-/// `latchkey`, `latchkey --help`, `latchkey help [COMMAND]`, `latchkey --version`.
+/// `latchkey`, `latchkey --help`, `latchkey help [COMMAND]`, `latchkey COMMANDS --help`, `latchkey --version`.
 fn asked_for_help(words: &[&OsStr]) -> Option<String> {
     let text = |word: &&OsStr| word.to_str().map(str::to_owned);
     match words.first().map_or(Some("--help".to_owned()), text)?.as_str() {
@@ -43,10 +46,27 @@ fn asked_for_help(words: &[&OsStr]) -> Option<String> {
         "--version" | "-V" => Some(format!("latchkey {}\n", env!("CARGO_PKG_VERSION"))),
         "help" => {
             let rest = words.get(1..).unwrap_or_default();
-            Some(find(rest).map_or_else(|_| help::overview(), help::command))
+            Some(find(rest).map_or_else(|_| of_family(rest).unwrap_or_else(help::overview), help::command))
         }
+        _ if words.get(1).is_some_and(|word| matches!(word.to_str(), Some("--help" | "-h"))) => of_family(words),
         _ => None,
     }
+}
+
+/// Help about all commands that begin with this word, if there are several.
+fn of_family(words: &[&OsStr]) -> Option<String> {
+    let first = words.first()?;
+    let family: Vec<_> = family(first).collect();
+    match family.as_slice() {
+        [] => None,
+        // `init` is a command itself, whatever else begins so.
+        commands if commands.iter().any(|command| command.path.len() == 1) => None,
+        commands => Some(help::family(&first.to_string_lossy(), commands)),
+    }
+}
+
+fn family(first: &OsStr) -> impl Iterator<Item = &'static Command> {
+    COMMANDS.iter().filter(move |command| command.path.first().is_some_and(|name| first == OsStr::new(name)))
 }
 
 fn find(words: &[&OsStr]) -> Result<&'static Command, Failure> {
@@ -59,17 +79,44 @@ fn find(words: &[&OsStr]) -> Result<&'static Command, Failure> {
 
 fn unknown(words: &[&OsStr]) -> Failure {
     let first = words.first().copied().unwrap_or_default();
-    let family: Vec<String> = COMMANDS
-        .iter()
-        .filter(|command| command.path.first().is_some_and(|name| first == OsStr::new(name)))
-        .map(Command::name)
-        .collect();
-    let failure = Failure::usage(if family.is_empty() {
-        format!("there is no command `{}`", first.display())
+    let family: Vec<String> = family(first).map(Command::name).collect();
+    let second = words.get(1).filter(|word| !word.as_encoded_bytes().starts_with(b"-"));
+    if let (true, None) = (!family.is_empty(), second) {
+        let what = format!("`{}` needs another word: {}", first.display(), family.join(", "));
+        return Failure::usage(what).fix(format!("see `latchkey {} --help`", first.display()));
+    }
+    let named: Vec<_> = [first].into_iter().chain(second.copied()).map(OsStr::to_string_lossy).collect();
+    let (said, candidates) = if family.is_empty() {
+        (named.first().map(|word| word.to_string()).unwrap_or_default(), COMMANDS.iter().map(Command::name).collect())
     } else {
-        format!("`{}` needs another word: {}", first.display(), family.join(", "))
-    });
-    failure.fix("see `latchkey --help`")
+        (named.join(" "), family)
+    };
+    let nearest = nearest(&named.join(" "), &candidates).or_else(|| nearest(&said, &candidates));
+    let fix =
+        nearest.map_or_else(|| "see `latchkey --help`".to_owned(), |name| format!("do you mean `latchkey {name}`?"));
+    Failure::usage(format!("there is no command `{said}`")).fix(fix)
+}
+
+/// The candidate that is as good as what was typed: at most one letter in three is another.
+fn nearest<'a>(typed: &str, candidates: &'a [String]) -> Option<&'a str> {
+    let letters = typed.chars().take(MAX_TYPED).collect::<Vec<_>>();
+    let far = |name: &&String| distance(&letters, &name.chars().collect::<Vec<_>>());
+    let best = candidates.iter().min_by_key(far)?;
+    (far(&best) * 3 <= letters.len()).then_some(best)
+}
+
+/// How many letters to add, leave out or change (Levenshtein's distance).
+fn distance(one: &[char], other: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (number, letter) in one.iter().enumerate() {
+        let mut next = vec![number + 1];
+        for ((above, left_above), wanted) in row.iter().skip(1).zip(&row).zip(other) {
+            let left = next.last().copied().unwrap_or(number);
+            next.push((left + 1).min(above + 1).min(left_above + usize::from(letter != wanted)));
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or(0)
 }
 
 /// `None` if help is asked for.
@@ -114,15 +161,21 @@ fn keep(command: &Command, flag: &'static Flag, value: OsString, arguments: &mut
 fn check(command: &Command, arguments: &Arguments) -> Result<(), Failure> {
     let missing = command.operands.iter().skip(arguments.operands.len()).find(|operand| operand.required);
     if let Some(operand) = missing {
-        return Err(with_help(command, format!("{} is missing: {}", operand.name, operand.text)));
+        return Err(with_help(command, format!("{} is missing: {}", operand.name, in_one_line(operand.text))));
     }
     let missing = command.flags.iter().find(|flag| flag.need.required() && !arguments.has(flag.long));
     match missing {
         Some(Flag { long, value, text, .. }) => {
-            Err(with_help(command, format!("--{long} {} is missing: {text}", value.unwrap_or_default())))
+            let (value, text) = (value.unwrap_or_default(), in_one_line(text));
+            Err(with_help(command, format!("--{long} {value} is missing: {text}")))
         }
         None => Ok(()),
     }
+}
+
+/// Texts of the table are broken into lines for its help.
+fn in_one_line(text: &str) -> String {
+    text.replace('\n', " ")
 }
 
 fn with_help(command: &Command, what: String) -> Failure {
