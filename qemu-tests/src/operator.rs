@@ -64,8 +64,13 @@ impl Fleet {
         Ok(())
     }
 
-    /// The arguments of `latchkey init` for a node, as the first of a cluster in the folder of this name.
-    pub fn init_arguments(&self, node: &Vm, cluster: &str) -> Vec<String> {
+    /// The arguments of `latchkey init` for a node, as the first of the site's cluster.
+    pub fn init_arguments(&self, node: &Vm) -> Vec<String> {
+        self.init_arguments_in(node, CLUSTER)
+    }
+
+    /// The same for a cluster in the folder of this name.
+    pub fn init_arguments_in(&self, node: &Vm, cluster: &str) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["init", &address(node), "--name", "test", "--output", "json"].map(Into::into).into();
         let admin = if cluster == CLUSTER { "admin.conf".into() } else { format!("{cluster}.conf") };
@@ -89,7 +94,7 @@ impl Fleet {
 
     /// Initialises another cluster.
     pub fn init_as(&self, node: &Vm, cluster: &str) -> Result<Outcome, HarnessError> {
-        self.cli(&words(&self.init_arguments(node, cluster)))
+        self.cli(&words(&self.init_arguments_in(node, cluster)))
     }
 
     /// Pushes the key of a node's disk.

@@ -245,7 +245,7 @@ fn init_refuses_a_wrong_secret_and_a_second_operator_and_survives_a_power_cut() 
 
     // Somebody who does not know the init secret.
     fleet.cli(&["init-secret", "--out", &fleet.path("guess.secret")]).unwrap().success("init-secret").unwrap();
-    let guess = fleet.init_arguments(&node, "guess");
+    let guess = fleet.init_arguments_in(&node, "guess");
     let guess: Vec<String> = guess.iter().map(|argument| argument.replace("init.secret", "guess.secret")).collect();
     let refused = fleet.cli(&words(&guess)).unwrap();
     assert_eq!(refused.code, 4, "{}", code(&refused));
@@ -256,7 +256,7 @@ fn init_refuses_a_wrong_secret_and_a_second_operator_and_survives_a_power_cut() 
     );
 
     // Two who know it, at once, each with a cluster of their own: one wins, the other is told.
-    let other = fleet.cli_in_background("theirs", &words(&fleet.init_arguments(&node, "theirs"))).unwrap();
+    let other = fleet.cli_in_background("theirs", &words(&fleet.init_arguments_in(&node, "theirs"))).unwrap();
     let ours = fleet.init_as(&node, "ours").unwrap();
     let other = other.wait(STEP).unwrap();
     let codes = [ours.code, other.code().unwrap_or(-1)];
@@ -267,7 +267,7 @@ fn init_refuses_a_wrong_secret_and_a_second_operator_and_survives_a_power_cut() 
     // The first bootstrap is cut in the middle: the disk is given back and `init` goes on with the same cluster.
     let mut node = fleet.machine("paused-founder").unwrap().isolated().start().unwrap();
     node.expect(WAITS, STEP).unwrap();
-    let init = fleet.cli_in_background("resumed", &words(&fleet.init_arguments(&node, "resumed"))).unwrap();
+    let init = fleet.cli_in_background("resumed", &words(&fleet.init_arguments_in(&node, "resumed"))).unwrap();
     node.expect(PAUSED, STEP).unwrap();
     node.restart().unwrap();
     node.expect("reset: failed: bootstrap-unfinished", STEP).unwrap();
@@ -285,7 +285,7 @@ fn an_init_that_comes_while_a_node_joins_is_told_so() {
     let fleet = &shared.site().fleet;
     let node = fleet.machine("wanted").unwrap().start().unwrap();
     node.expect("init: waiting on port 9000", STEP).unwrap();
-    let arguments = fleet.init_arguments(&node, "late");
+    let arguments = fleet.init_arguments_in(&node, "late");
     let late = fleet.cli(&[&words(&arguments)[..], &["--timeout", "3m"]].concat()).unwrap();
     node.expect(MEMBER, STEP).unwrap();
     // Either flow may have been first; never both, and the node says which it was.
