@@ -1,11 +1,11 @@
-//! `latchkey image build`: an operating system image from its parts.
+//! `latchkey image build`, an operating system image from its parts, and `latchkey image units`, some of these.
 
 use std::path::Path;
 use std::time::Instant;
 
 use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::config::Writable;
-use latchkey_image::{Built, ImageConfig, ImageError, Part, Progress, RootDemands, Warning};
+use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, RootDemands, Warning};
 use latchkey_initramfs::source_date_epoch;
 use serde_json::{Value, json};
 
@@ -14,14 +14,8 @@ use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
 pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let path = Path::new(arguments.operand(0).unwrap_or_default());
     let out = arguments.required_path("out")?;
-    let mut image = ImageConfig::read(path).map_err(|error| {
-        let what = format!("cannot use {}", path.display());
-        Failure::new(Exit::Usage, "image-config-unusable", what)
-            .because(error.to_string())
-            .fix("`latchkey image build --help` shows a configuration that works")
-    })?;
+    let mut image = configured(arguments)?;
     image.epoch = source_date_epoch().map_err(Failure::usage)?;
     image.agent_check = Some(agent_would_take);
 
@@ -43,6 +37,31 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failur
     output.say(Tone::Good, "finished", &took);
     output.result(&in_json(&built), &in_words(&built, output));
     Ok(())
+}
+
+/// `latchkey image units`: what an image's systemd needs, in a folder.
+pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    let out = arguments.required_path("out")?;
+    let written = configured(arguments)?.write_units(out).map_err(|error| {
+        Failure::new(Exit::Usage, error.code(), "the files were not written").because(error.to_string())
+    })?;
+    let Some(count) = written else {
+        return Err(Failure::new(Exit::Usage, "image-config-unusable", "the image asks for nothing for systemd")
+            .fix("add \"systemd\", as in `latchkey image build --help`"));
+    };
+    let told = format!("{count} files, links and folders in {}", out.display());
+    output.result(&json!({"folder": out, "count": count}), &told);
+    Ok(())
+}
+
+fn configured(arguments: &Arguments) -> Result<Image, Failure> {
+    let path = Path::new(arguments.operand(0).unwrap_or_default());
+    ImageConfig::read(path).map_err(|error| {
+        let what = format!("cannot use {}", path.display());
+        Failure::new(Exit::Usage, "image-config-unusable", what)
+            .because(error.to_string())
+            .fix("`latchkey image build --help` shows a configuration that works")
+    })
 }
 
 /// The agent's own parser: what it refuses at boot is refused here, and what it looks for in the root must be there.

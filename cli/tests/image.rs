@@ -213,3 +213,22 @@ fn a_configuration_that_is_none_and_a_missing_program_are_named() {
     assert_eq!((output.status.code(), error["code"].as_str()), (Some(1), Some("program-missing")), "{error}");
     assert!(error.to_string().contains("apt-get install squashfs-tools"), "{error}");
 }
+
+#[test]
+fn what_systemd_needs_is_written_into_a_folder_and_never_over_one() {
+    let parts = Parts::new();
+    let units = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+        let command = command.args(["image", "units"]).arg(parts.path("sample.json")).arg("--out");
+        latchkey_steady::output(command.arg(parts.path("units")).args(["--output", "json"])).unwrap()
+    };
+    let asked_for_nothing = units();
+    assert_eq!(asked_for_nothing.status.code(), Some(2), "{asked_for_nothing:?}");
+    parts.configure(&json!({"systemd": {"state": {}}}));
+    let written = units();
+    assert!(written.status.success(), "{written:?}");
+    let agent = fs::read(parts.path("units/usr/bin/latchkey-agent")).unwrap();
+    assert!(agent == elf_sample::static_executable());
+    assert!(parts.path("units/usr/lib/systemd/system/var-lib-kubelet.mount").is_file());
+    assert_eq!(units().status.code(), Some(2));
+}

@@ -21,6 +21,16 @@ pub(super) const BUILD: Command = Command {
     run: image::build,
 };
 
+pub(super) const UNITS: Command = Command {
+    path: &["image", "units"],
+    operands: &[CONFIG],
+    flags: &[Flag { text: "the folder to write them into; must not exist", ..OUT }],
+    summary: "writes what an image's systemd needs, for a root that you build yourself",
+    about: "CONFIG is that of `latchkey image build`, with \"systemd\". The files, the agent among them, go\ninto the root as they lie in DIR, all owned by root. Say \"in_root\": true in \"systemd\" when\nthey are there, and build.",
+    examples: &["latchkey image units edge.json --out units"],
+    run: image::units,
+};
+
 const ABOUT: &str = r#"
 Makes a disk with a boot partition (one unified kernel image: boot stub, kernel,
 initramfs, command line), a read-only root file system, its dm-verity hash tree, and
@@ -48,6 +58,12 @@ What may stand there too, with its default: module_names [what Debian's cloud ke
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
 state_size [16777216], qcow2 [false], and:
+  "systemd": {"state": {"file_system": "ext4", "persist": ["/etc/kubernetes", "/srv"]}}
+      for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as a unit;
+      no log-ins, shells or measurements of systemd's own; with state, a file system on the
+      state disk, made once, checked and mounted at /state, and the folders of persist, which
+      last; {"state": {}} is ext4 and what kubeadm needs: /etc/kubernetes, /etc/cni/net.d and
+      kubelet, etcd and containerd in /var/lib. A finished root: `latchkey image units`
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
       signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and

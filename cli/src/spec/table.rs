@@ -264,6 +264,7 @@ pub(super) const COMMANDS: &[Command] = &[
         run: recover::run,
     },
     super::image::BUILD,
+    super::image::UNITS,
     super::measure::IMAGE,
     super::measure::LOG,
 ];
