@@ -98,3 +98,18 @@ fn an_old_version_that_an_edition_brings_back_is_pointed_out() {
     let ran = operator.run(&add).succeeded();
     assert!(ran.err.contains("demo 0.9.0 is older than a version that is there"), "{}", ran.err);
 }
+
+/// Whoever can write where editions lie waiting would otherwise have anything signed with the next one.
+#[test]
+fn a_base_that_the_signer_did_not_sign_is_pointed_out() {
+    let (operator, _node) = Operator::with_node();
+    operator.run(&["reference", "new-key", "--out", "release.key"]).succeeded();
+    operator.run(&["reference", "sign", "demo.json", "--key", "release.key"]).succeeded();
+    let said = revoked(&operator, "demo.json", "signed.json", &[]).succeeded().err;
+    assert!(!said.contains("is not signed by key"), "{said}");
+    let mut altered = operator.json("demo.json");
+    altered["serial"] = json!(operator.serial("demo.json") + 5);
+    std::fs::write(operator.path("demo.json"), altered.to_string()).unwrap();
+    let said = revoked(&operator, "demo.json", "altered.json", &[]).succeeded().err;
+    assert!(said.contains("demo.json is not signed by key"), "{said}");
+}

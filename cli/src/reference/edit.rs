@@ -7,7 +7,7 @@ use latchkey_attestation::reference::{Image, Revocation, seconds};
 use latchkey_attestation::{ImageVersion, ReferenceValues, Refusal};
 use serde_json::json;
 
-use super::{load, publish};
+use super::{Edition, publish};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -15,7 +15,8 @@ use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
 pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let (base, new) = (load(operand(arguments, 0, "BASE")?)?, load(operand(arguments, 1, "NEW")?)?);
+    let edition = Edition::read(operand(arguments, 0, "BASE")?)?;
+    let (base, new) = (&edition.values, &Edition::read(operand(arguments, 1, "NEW")?)?.values);
     let from = instant(arguments, "not-before")?;
     let until = instant(arguments, "not-after")?;
     let old_until = instant(arguments, "old-until")?;
@@ -29,7 +30,7 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         let failure = Failure::usage("--old-until: no image of BASE is older than those of NEW");
         return Err(failure.fix("leave it out, or revoke the version that must end"));
     }
-    let next = base.edited(serial(&base, arguments)?, |images, revoked| {
+    let next = base.edited(serial(base, arguments)?, |images, revoked| {
         for image in images.iter_mut().filter(|image| is_older(image)) {
             // An end that is nearer already stays.
             let end = match (image.not_after(), old_until) {
@@ -44,11 +45,11 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         revoked.extend(new.revoked().iter().filter(|one| !known(one)).cloned());
     });
     let next = next.map_err(unfit)?;
-    for image in new.images().iter().filter(|image| is_downgrade(&base, image)) {
+    for image in new.images().iter().filter(|image| is_downgrade(base, image)) {
         let why = format!("{} is older than a version that is there: should it run again?", image.label());
         output.say(Tone::Warning, "downgrade", &why);
     }
-    finish(&next, arguments, output)
+    finish(&next, edition, arguments, output)
 }
 
 /// Whether a newer version of the image is in `base`, and this one is not.
@@ -58,7 +59,8 @@ fn is_downgrade(base: &ReferenceValues, new: &Image) -> bool {
 
 /// A version that must not run any more.
 pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let base = load(operand(arguments, 0, "BASE")?)?;
+    let edition = Edition::read(operand(arguments, 0, "BASE")?)?;
+    let base = &edition.values;
     let name = arguments.operand_text(1)?.to_owned();
     let version = arguments.operand_text(2)?;
     let version: ImageVersion = version.parse().map_err(|error| Failure::usage(format!("{version}: {error}")))?;
@@ -68,12 +70,12 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failu
         return Err(failure.because(format!("it has {}", known.join(", "))));
     }
     let why = arguments.required_text("why")?.to_owned();
-    let next = base.edited(serial(&base, arguments)?, |_, revoked| revoked.push(Revocation { name, version, why }));
-    finish(&next.map_err(unfit)?, arguments, output)
+    let next = base.edited(serial(base, arguments)?, |_, revoked| revoked.push(Revocation { name, version, why }));
+    finish(&next.map_err(unfit)?, edition, arguments, output)
 }
 
-fn finish(next: &ReferenceValues, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    publish(next, arguments, output)?;
+fn finish(next: &ReferenceValues, base: Edition, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+    publish(next, base, arguments, output)?;
     let json = json!({
         "file": arguments.required_path("out")?.display().to_string(),
         "signed": arguments.has("key"),

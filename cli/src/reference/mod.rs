@@ -5,27 +5,47 @@ mod edit;
 mod install;
 mod key;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use latchkey_attestation::ReferenceValues;
 use latchkey_attestation::reference::Authority;
+use latchkey_attestation::{ManifestFile, ReferenceValues};
 use latchkey_cluster_folder::signature_of;
-use latchkey_measurements::signing::SignedManifest;
+use latchkey_measurements::signing::{SignedManifest, SigningKey};
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
-use crate::trust::now;
+use crate::trust::{now, read_signature};
 
 pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};
 pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};
 
-/// Reads a manifest that its own publisher works on; who signed it does not matter here.
-fn load(path: &Path) -> Result<ReferenceValues, Failure> {
-    parse(path, &files::read(path, ReferenceValues::MAX_JSON)?)
+/// A manifest that its own publisher works on: what it says, and the file it stands in, which was read once.
+struct Edition {
+    path: PathBuf,
+    values: ReferenceValues,
+    file: ManifestFile,
+}
+
+impl Edition {
+    fn read(path: &Path) -> Result<Self, Failure> {
+        let file = files::read(path, ReferenceValues::MAX_JSON)?;
+        let values = parse(path, &file)?;
+        let file = ManifestFile::new(file, read_signature(&signature_of(path))?);
+        Ok(Self { path: path.to_owned(), values, file })
+    }
+
+    /// Says so when the key that is to sign the next edition did not sign this one: somebody else may have written it.
+    fn warn_unless_signed_by(self, key: &SigningKey, output: &Output) {
+        if self.file.signed_by_one_of(&[key.public()]).is_err() {
+            let (path, id) = (self.path.display(), key.public().id());
+            let why = format!("{path} is not signed by key {id}: whatever it says goes into the new edition");
+            output.say(Tone::Warning, "base", &why);
+        }
+    }
 }
 
 fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, Failure> {
@@ -49,7 +69,7 @@ fn warn_of_serial(values: &ReferenceValues, output: &Output) {
 
 /// Writes a new edition, and its signature if there is a key: the signature first, so that no reader finds the manifest
 /// alone.
-fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+fn publish(values: &ReferenceValues, base: Edition, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     warn_of_serial(values, output);
     let out = arguments.required_path("out")?;
     let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
@@ -58,6 +78,7 @@ fn publish(values: &ReferenceValues, arguments: &Arguments, output: &Output) -> 
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
     if let Some(key) = key {
+        base.warn_unless_signed_by(&key, output);
         let signed = key.sign_manifest(values);
         let SignedManifest { manifest, signature } =
             signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
