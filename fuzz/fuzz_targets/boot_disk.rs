@@ -2,16 +2,14 @@
 //! signatures and databases from the same hand. What is put around it is a good partition table.
 #![no_main]
 
-use std::io::Cursor;
-
 use latchkey_measurements::disk_image::BootImage;
 use latchkey_measurements::predict::{BootPath, Machine, MachineType, SecureBoot, SignatureDatabases, Uki};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let image = match bytes {
-        [b'M', b'Z', ..] => BootImage::read(Cursor::new(bytes)),
-        _ => BootImage::read(Cursor::new(disk(bytes))),
+        [b'M', b'Z', ..] => BootImage::read(bytes),
+        _ => BootImage::read(&disk(bytes)[..]),
     };
     let Ok(image) = image else { return };
     assert!(image.uki.len() <= bytes.len());

@@ -13,8 +13,11 @@ mod fat;
 mod gpt;
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::panic::resume_unwind;
 use std::path::Path;
+use std::thread;
 
 pub use error::ImageError;
 pub use esp::{Influence, OtherFile};
@@ -36,16 +39,16 @@ impl BootImage {
     /// # Errors
     /// [`ImageError`]: it is neither, or malformed.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        Self::read(File::open(path).map_err(|error| ImageError::Unreadable(error.to_string()))?)
+        Self::read(&File::open(path).map_err(unreadable)?)
     }
 
-    /// The same, from what a file is read like.
+    /// The same, from bytes wherever they are.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn read<R: Read + Seek>(mut file: R) -> Result<Self, ImageError> {
-        let size = file.seek(SeekFrom::End(0)).map_err(unreadable)?;
-        let mut window = Window { file, start: 0, size };
+    pub fn read<R: ReadAt + ?Sized>(file: &R) -> Result<Self, ImageError> {
+        let size = file.size().map_err(unreadable)?;
+        let window = Window { file, start: 0, size };
         let magic = window.bytes(0, 4.min(usize::try_from(size).unwrap_or(4)))?;
         if magic == *QCOW2 {
             return Err(ImageError::Qcow2);
@@ -54,9 +57,8 @@ impl BootImage {
             let uki = window.bytes(0, fitting(size)?)?;
             return Ok(Self { uki, others: Vec::new(), from_disk: false });
         }
-        let (start, size) = gpt::esp(&mut window)?;
-        let mut partition = Window { file: window.file, start, size };
-        let (uki, others) = esp::read(&mut partition)?;
+        let (start, size) = gpt::esp(&window)?;
+        let (uki, others) = esp::read(&Window { file, start, size })?;
         Ok(Self { uki, others, from_disk: true })
     }
 
@@ -74,31 +76,85 @@ fn fitting(size: u64) -> Result<usize, ImageError> {
     small.ok_or(ImageError::TooLarge { what: "the unified kernel image", size, limit: MAX_UKI })
 }
 
+/// Bytes that threads can read at any place: a file, a disk, or memory.
+pub trait ReadAt: Sync {
+    /// How many there are.
+    ///
+    /// # Errors
+    /// The operating system's.
+    fn size(&self) -> io::Result<u64>;
+
+    /// Fills the buffer with those from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] when there are not enough; the operating system's.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl ReadAt for File {
+    fn size(&self) -> io::Result<u64> {
+        // Of disks, too.
+        let mut file = self;
+        file.seek(SeekFrom::End(0))
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+}
+
+impl ReadAt for [u8] {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let start = usize::try_from(offset).ok();
+        let bytes = start.and_then(|start| self.get(start..start.checked_add(buffer.len())?));
+        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
 /// A part of a file.
-struct Window<R> {
-    file: R,
+struct Window<'a, R: ?Sized> {
+    file: &'a R,
     start: u64,
     size: u64,
 }
 
-impl<R: Read + Seek> Window<R> {
+impl<R: ReadAt + ?Sized> Window<'_, R> {
     /// So many bytes from `offset` on. Nothing is allocated for what the part does not have.
-    fn bytes(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
-        let mut bytes = Vec::new();
-        self.append(offset, length, &mut bytes)?;
+    fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
+        self.position(offset, length)?;
+        let mut bytes = vec![0; length];
+        self.fill(offset, &mut bytes)?;
         Ok(bytes)
     }
 
-    fn append(&mut self, offset: u64, length: usize, bytes: &mut Vec<u8>) -> Result<(), ImageError> {
+    /// Fills the buffer with the bytes from `offset` on.
+    ///
+    /// The kernel gives memory page by page as it is filled, which takes longer than copying: two threads share that.
+    fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
+        let position = self.position(offset, buffer.len())?;
+        let half = if buffer.len() < WORTH_A_THREAD { 0 } else { buffer.len() / 2 };
+        let (first, second) = buffer.split_at_mut(half);
+        let read = thread::scope(|scope| {
+            let first = (half > 0).then(|| scope.spawn(|| self.file.read_exact_at(first, position)));
+            let second = self.file.read_exact_at(second, position + half as u64);
+            first.map_or(Ok(()), |first| first.join().unwrap_or_else(|panic| resume_unwind(panic))).and(second)
+        });
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ImageError::Truncated,
+            _ => unreadable(error),
+        })
+    }
+
+    /// Where in the file these bytes are.
+    fn position(&self, offset: u64, length: usize) -> Result<u64, ImageError> {
         let end = u64::try_from(length).ok().and_then(|length| offset.checked_add(length));
-        let (true, Some(position)) = (end.is_some_and(|end| end <= self.size), self.start.checked_add(offset)) else {
-            return Err(ImageError::Truncated);
-        };
-        self.file.seek(SeekFrom::Start(position)).map_err(unreadable)?;
-        bytes.reserve_exact(length);
-        let limit = u64::try_from(length).unwrap_or(u64::MAX);
-        let read = self.file.by_ref().take(limit).read_to_end(bytes).map_err(unreadable)?;
-        if read == length { Ok(()) } else { Err(ImageError::Truncated) }
+        let position = self.start.checked_add(offset).filter(|_| end.is_some_and(|end| end <= self.size));
+        position.ok_or(ImageError::Truncated)
     }
 }
 
@@ -107,5 +163,7 @@ fn unreadable(error: std::io::Error) -> ImageError {
     ImageError::Unreadable(error.to_string())
 }
 
+/// Starting a thread costs as much as reading some 100 KiB.
+const WORTH_A_THREAD: usize = 1 << 20;
 /// The first bytes of a qcow2 file.
 const QCOW2: &[u8; 4] = b"QFI\xfb";

@@ -1,9 +1,7 @@
 //! The EFI system partition: what is booted from it, and what else is on it.
 
-use std::io::{Read, Seek};
-
 use super::fat::{Entry, Fat};
-use super::{ImageError, Window};
+use super::{ImageError, ReadAt, Window};
 
 /// Another file than what is booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +27,8 @@ pub enum Influence {
 const BOOTED: &str = "EFI/BOOT/BOOTX64.EFI";
 
 /// What is booted, and the other files.
-pub(super) fn read<R: Read + Seek>(volume: &mut Window<R>) -> Result<(Vec<u8>, Vec<OtherFile>), ImageError> {
-    let mut fat = Fat::open(volume)?;
+pub(super) fn read<R: ReadAt + ?Sized>(volume: &Window<'_, R>) -> Result<(Vec<u8>, Vec<OtherFile>), ImageError> {
+    let fat = Fat::open(volume)?;
     let mut booted = None;
     let mut others = Vec::new();
     let mut folders = vec![(String::new(), None::<Entry>)];

@@ -5,15 +5,13 @@
 
 mod directory;
 
-use std::io::{Read, Seek};
-
-use super::{ImageError, Window, fitting};
+use super::{ImageError, ReadAt, Window, fitting};
 use crate::explain::fields::Fields;
 pub(super) use directory::Entry;
 
 /// A file system: its geometry, and its table in memory.
-pub(super) struct Fat<'a, R> {
-    volume: &'a mut Window<R>,
+pub(super) struct Fat<'a, R: ?Sized> {
+    volume: &'a Window<'a, R>,
     kind: Kind,
     table: Vec<u8>,
     cluster: u64,
@@ -37,9 +35,9 @@ enum Root {
     Cluster(u32),
 }
 
-impl<'a, R: Read + Seek> Fat<'a, R> {
+impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
     /// Reads the boot sector and the table.
-    pub(super) fn open(volume: &'a mut Window<R>) -> Result<Self, ImageError> {
+    pub(super) fn open(volume: &'a Window<'a, R>) -> Result<Self, ImageError> {
         let sector = volume.bytes(0, 512)?;
         let boot = BootSector::parse(&sector).ok_or(ImageError::Truncated)?;
         let geometry = boot.geometry()?;
@@ -49,7 +47,7 @@ impl<'a, R: Read + Seek> Fat<'a, R> {
     }
 
     /// The entries of a folder: the root without one.
-    pub(super) fn folder(&mut self, folder: Option<&Entry>) -> Result<Vec<Entry>, ImageError> {
+    pub(super) fn folder(&self, folder: Option<&Entry>) -> Result<Vec<Entry>, ImageError> {
         let bytes = match (folder, self.root) {
             (None, Root::Area { offset, size }) => self.volume.bytes(offset, size)?,
             (None, Root::Cluster(first)) => self.chain(first, None)?,
@@ -59,19 +57,19 @@ impl<'a, R: Read + Seek> Fat<'a, R> {
     }
 
     /// The content of a file.
-    pub(super) fn file(&mut self, entry: &Entry) -> Result<Vec<u8>, ImageError> {
+    pub(super) fn file(&self, entry: &Entry) -> Result<Vec<u8>, ImageError> {
         let size = fitting(u64::from(entry.size))?;
         if size == 0 { Ok(Vec::new()) } else { self.chain(entry.first_cluster, Some(size)) }
     }
 
     /// The clusters from `first` on: so many bytes of them, or all of a folder. Neighbours are read at once.
-    fn chain(&mut self, first: u32, size: Option<usize>) -> Result<Vec<u8>, ImageError> {
+    fn chain(&self, first: u32, size: Option<usize>) -> Result<Vec<u8>, ImageError> {
         let wanted = size.map_or(MAX_FOLDER, |size| u64::try_from(size).unwrap_or(u64::MAX));
         // Nothing is reserved for more than the volume has.
         if wanted > self.volume.size && size.is_some() {
             return Err(BAD_CHAIN);
         }
-        let mut bytes = Vec::with_capacity(size.unwrap_or(0));
+        let mut bytes = vec![0; size.unwrap_or(0)];
         let (mut next, mut read) = (Some(first), 0);
         while let Some(start) = next.filter(|_| read < wanted) {
             let (mut last, mut length) = (start, 0);
@@ -88,7 +86,10 @@ impl<'a, R: Read + Seek> Fat<'a, R> {
             }
             let offset = self.data + u64::from(start - 2) * self.cluster;
             let length = length.min(wanted - read);
-            self.volume.append(offset, usize::try_from(length).map_err(|_| BAD_CHAIN)?, &mut bytes)?;
+            let (start, end) = (usize::try_from(read), usize::try_from(read + length));
+            let (start, end) = (start.map_err(|_| BAD_CHAIN)?, end.map_err(|_| BAD_CHAIN)?);
+            bytes.resize(bytes.len().max(end), 0);
+            self.volume.fill(offset, bytes.get_mut(start..end).ok_or(BAD_CHAIN)?)?;
             read += length;
         }
         match size {

@@ -1,15 +1,13 @@
 //! The EFI system partition of a disk with a GUID partition table (UEFI 2.10, section 5.3), in sectors of 512 bytes.
 
-use std::io::{Read, Seek};
-
-use super::{ImageError, Window};
+use super::{ImageError, ReadAt, Window};
 use crate::explain::fields::Fields;
 use crate::explain::guid::Guid;
 
 /// First byte and size of the one EFI system partition.
 ///
 /// Only the first header is looked at: an image whose first header is broken is broken.
-pub(super) fn esp<R: Read + Seek>(disk: &mut Window<R>) -> Result<(u64, u64), ImageError> {
+pub(super) fn esp<R: ReadAt + ?Sized>(disk: &Window<'_, R>) -> Result<(u64, u64), ImageError> {
     let sector = disk.bytes(SECTOR, 512).map_err(|_| ImageError::NotAnImage)?;
     let table = Header::parse(&sector)?;
     let size = usize::try_from(table.count * table.entry).map_err(|_| BAD_ENTRIES)?;
