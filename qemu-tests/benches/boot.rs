@@ -34,7 +34,7 @@ const STEPS: [(&str, &str); 4] = [
 fn main() {
     if std::env::args().any(|argument| argument == "--prepare") {
         fleet::prepare().unwrap();
-        build::guest_of("latchkey-disk", "state_disk").unwrap();
+        build::guest("state_disk").unwrap();
         return;
     }
     let bench = Bench::from_args();
