@@ -12,6 +12,7 @@
 //!     "machines": [{
 //!       "machine": "qemu-ovmf",
 //!       "pcrs": {"4": {"value": "<64 hex digits>", "rule": "enforce"}, "0": {"value": "…", "rule": "warn"}},
+//!       "events": [{"pcr": 4, "type": "EV_EFI_ACTION", "what": "…", "digest": "<64 hex digits>"}, …],
 //!       "snp_launch": [{"digest": "<96 hex digits>", "firmware_sha256": "<64 hex digits>", "kernel_hashes": true,
 //!                       "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]
 //!     }]
@@ -29,6 +30,7 @@
 //! such make [`References`].
 
 mod authentic;
+mod event;
 mod image;
 mod launch;
 mod machine;
@@ -49,6 +51,7 @@ use crate::verify::VerifiedEvidence;
 
 pub use crate::parse::LaunchDigest;
 pub use authentic::{AuthenticManifest, Authority, Edition, ManifestFile};
+pub use event::ExpectedEvent;
 pub use image::{Image, Revocation, Source};
 pub use launch::SnpLaunch;
 pub use machine::{Machine, Reference, Rule};
@@ -124,7 +127,8 @@ impl ReferenceValues {
     /// A manifest with one image: what this machine, whose evidence was verified, is running now. The caller states that
     /// the boot was trusted; nothing here can know it.
     ///
-    /// `policy` decides which PCRs are taken and whether they are enforced. PCR 15 is the lock's and never taken.
+    /// `policy` decides which PCRs are taken and whether they are enforced. PCR 15 is the lock's and never taken. `events`
+    /// are those that the machine's log tells of, if any.
     ///
     /// # Errors
     /// `reference-unfit` when the evidence lacks a PCR of the policy; `reference-malformed` for an unusable name.
@@ -133,6 +137,7 @@ impl ReferenceValues {
         machine: &str,
         evidence: &VerifiedEvidence,
         policy: &Policy,
+        events: Vec<ExpectedEvent>,
     ) -> Result<Self, Refusal> {
         let reference = |index, rule| match evidence.pcrs().value(index) {
             Some(value) => Ok((index, Reference { value, rule })),
@@ -147,7 +152,7 @@ impl ReferenceValues {
             sources: [("endorsement key of the recorded machine".to_owned(), ek)].into(),
             ..Origin::default()
         };
-        Self::recorded(about, origin, vec![Machine::new(machine, pcrs)])
+        Self::recorded(about, origin, vec![Machine::new(machine, pcrs).with_events(events)])
     }
 
     /// A manifest with one image whose values were read from a boot that the caller vouches for.

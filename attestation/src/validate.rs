@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
 use crate::policy::Policy;
-use crate::reference::{ManifestName, References, Source};
+use crate::reference::{Machine, ManifestName, References, Source};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
@@ -109,6 +109,9 @@ pub struct Comparison {
     pub image: AdmittedImage,
     /// Enforced PCRs that have another value, ascending.
     pub differing: Vec<DifferingPcr>,
+    /// The one of them that tells what is wrong.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub telling: Option<u8>,
     /// Why the image may not run, whatever is measured: too old, not valid now, revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<Refusal>,
@@ -152,6 +155,12 @@ impl Policy {
     /// Unix epoch). Nothing is admitted by it: [`Self::validate`] decides.
     pub fn compare(&self, pcrs: &PcrValues, references: &References, now: u64) -> Vec<Comparison> {
         measurements::compare_all(self, pcrs, references, now)
+    }
+
+    /// The machine type that these PCR values come closest to: what a refusal compares with, and whose
+    /// [events](crate::reference::Machine::events) a log can be held against.
+    pub fn closest<'a>(&'a self, pcrs: &'a PcrValues, references: &'a References) -> Option<&'a Machine> {
+        measurements::closest(self, pcrs, references)
     }
 
     /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
@@ -211,6 +220,6 @@ pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), 
 }
 
 /// PCRs that must equal the machine type's values: the stricter of policy and manifest wins.
-fn enforced(policy: &Policy, machine: &crate::reference::Machine) -> PcrSet {
+fn enforced(policy: &Policy, machine: &Machine) -> PcrSet {
     policy.enforce.union(machine.enforced())
 }

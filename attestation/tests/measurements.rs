@@ -192,7 +192,7 @@ fn recorded_reference_values_admit_the_same_boot_and_no_other() {
     let name = ManifestName::new("test").unwrap();
     let version = ImageVersion::new(1, 0, 0);
     let about = Description { manifest: name, serial: 1, image: "image", version, by: "tests", at: Some(NOW) };
-    let recorded = ReferenceValues::record(&about, "fake", &evidence, &policy).unwrap();
+    let recorded = ReferenceValues::record(&about, "fake", &evidence, &policy, Vec::new()).unwrap();
     let image = &recorded.images()[0];
     assert_eq!(image.source(), Source::Recorded);
     assert_eq!(image.sources()[0].digest.sha256.as_bytes(), evidence.ek_digest().as_bytes());

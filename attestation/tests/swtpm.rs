@@ -77,7 +77,7 @@ fn admit(policy: &Policy, attester: &mut Attester, lock: LockExpectation) -> Res
 fn record(policy: &Policy, verified: &VerifiedEvidence) -> ReferenceValues {
     let (name, version) = (ManifestName::new("test").unwrap(), ImageVersion::new(1, 0, 0));
     let about = Description { manifest: name, serial: 1, image: "image", version, by: "tests", at: Some(now()) };
-    ReferenceValues::record(&about, "swtpm", verified, policy).unwrap()
+    ReferenceValues::record(&about, "swtpm", verified, policy, Vec::new()).unwrap()
 }
 
 fn recorded(policy: &Policy, verified: &VerifiedEvidence) -> References {

@@ -57,12 +57,19 @@ pub(crate) struct Failure {
     pub(crate) fix: Option<String>,
     /// What attestation said, if that is why.
     pub(crate) refusal: Option<Box<Refusal>>,
+    /// The result, printed already, says it all: only the exit code is left.
+    pub(crate) told: bool,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, code: impl Into<Cow<'static, str>>, what: impl AsRef<str>) -> Self {
         let what = printable(what.as_ref());
-        Self { exit, code: code.into(), what, because: Vec::new(), fix: None, refusal: None }
+        Self { exit, code: code.into(), what, because: Vec::new(), fix: None, refusal: None, told: false }
+    }
+
+    /// The command did its work and printed the result, which is not what was hoped for.
+    pub(crate) fn told(exit: Exit) -> Self {
+        Self { told: true, ..Self::new(exit, "told", "") }
     }
 
     /// Wrong arguments.

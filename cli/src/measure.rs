@@ -56,7 +56,7 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         json[name] = value;
     }
     output.result(&json, &text);
-    Ok(())
+    if expected.as_expected { Ok(()) } else { Err(Failure::told(Exit::Attestation)) }
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {

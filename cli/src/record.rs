@@ -7,6 +7,7 @@ use latchkey_attestation::policy::Signers;
 use latchkey_attestation::reference::{Description, Image, Machine, ManifestName, Origin, Reference, Rule};
 use latchkey_attestation::{Component, Digest, ImageVersion, Policy, ReasonCode, ReferenceValues};
 use latchkey_channel::{LockDemand, Role};
+use latchkey_measurements::manifest::told;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -85,7 +86,10 @@ impl Job {
         let seen = patience.repeat(output, || Box::pin(self.observe(&nothing))).await?;
         output.say(Tone::Good, "proven", &format!("TPM {} at {}", seen.verified.ek_digest(), self.address));
         let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
-        let values = ReferenceValues::record(&self.about(&by), &self.machine, &seen.verified, &policy);
+        let quoted = policy.selection();
+        let log = seen.verified.unverified_event_log();
+        let events = log.map_or_else(Vec::new, |log| told(log, seen.verified.pcrs(), quoted));
+        let values = ReferenceValues::record(&self.about(&by), &self.machine, &seen.verified, &policy, events);
         let values =
             values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;

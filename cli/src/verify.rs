@@ -50,7 +50,17 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     let evidence = Evidence::default();
     let attempt = || Box::pin(node::connect(&address, Role::Verify, trust, lock, Some(&evidence)));
     let connected = node::block_on(patience.repeat(output, attempt));
-    if let (Some(path), Some(seen)) = (save, evidence.take()) {
+    let seen = evidence.take();
+    let told = |failure: Failure| match (&failure.refusal, &seen) {
+        (Some(refusal), Some(seen)) => {
+            let recorded = &seen.recorded;
+            let event = trust.event(refusal, recorded.pcrs(), recorded.unverified_event_log());
+            event.into_iter().fold(failure, Failure::because)
+        }
+        _ => failure,
+    };
+    let connected = connected.map_err(told);
+    if let (Some(path), Some(seen)) = (save, &seen) {
         files::write_new(path, format!("{}\n", seen.recorded.to_json()).as_bytes(), Readers::Anyone)?;
         output.say(Tone::Good, "evidence", &format!("written to {}", path.display()));
     }
@@ -93,7 +103,9 @@ fn kept(
         (None, _) => LockExpectation::Open,
     };
     let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
-        Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal)
+        let event = trust.event(&refusal, recording.pcrs(), recording.unverified_event_log());
+        let failure = Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
+        event.into_iter().fold(failure, Failure::because)
     })?;
     output.result(
         &json!({

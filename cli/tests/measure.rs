@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ExpectedEvent, Machine, ManifestName, Origin, Reference};
 use latchkey_attestation::{Digest, ReferenceValues};
 use latchkey_measurements::pe_sample::{kernel, unified};
 use support::command::latchkey;
@@ -70,7 +70,7 @@ fn what_cannot_be_predicted_is_refused_with_reason_and_fix() {
 #[test]
 fn a_log_of_another_image_is_told_by_the_first_event_of_each_register() {
     let folder = folder_with_image();
-    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "image.efi"]).succeeded().out;
+    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "image.efi"]).failed(3).out;
     for text in [
         "not as predicted from image.efi on debian-12-ovmf-kernel:",
         "PCR 4 (boot loader or unified kernel image): event 10",
@@ -87,7 +87,10 @@ fn a_log_is_held_against_a_manifest_register_by_register() {
     let folder = folder_with_image();
     let secure_boot_off = "65caf8dd1e0ea7a6347b635d2b379c93b9a1351edc2afc3ecda700e534eb3068";
     let values = [(7, Digest::from_hex(secure_boot_off).unwrap()), (12, Digest::ZERO)];
-    let machine = Machine::new("lab", values.map(|(pcr, value)| (pcr, Reference::enforced(value))).into());
+    let expected = ExpectedEvent::new(14, "EV_IPL", "a machine owner key", Digest([0x14; 32]));
+    let made = ExpectedEvent::fold(std::slice::from_ref(&expected), 14);
+    let values = values.into_iter().chain([(14, made)]).map(|(pcr, value)| (pcr, Reference::enforced(value)));
+    let machine = Machine::new("lab", values.collect()).with_events(vec![expected]);
     let about = Description {
         manifest: ManifestName::new("edge").unwrap(),
         serial: 1,
@@ -99,8 +102,15 @@ fn a_log_is_held_against_a_manifest_register_by_register() {
     let origin = Origin { products: [("edge.raw".to_owned(), Digest::ZERO)].into(), ..Origin::default() };
     let manifest = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap().to_json();
     fs::write(folder.path().join("edge.json"), manifest).unwrap();
-    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "edge.json"]).succeeded().out;
+    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "edge.json"]).failed(3).out;
     assert!(out.contains("the log is not that of edge 1.0.0 on lab; what differs:"), "{out}");
+    for text in [
+        "the first event of each PCR that is not as edge 1.0.0 on lab has it:",
+        "PCR 12 (command-line override or credentials): event 29",
+        "PCR 14 (machine owner keys): without the event a machine owner key (EV_IPL)",
+    ] {
+        assert!(out.contains(text), "{text}: {out}");
+    }
     assert!(out.contains(&format!("expected {}, got caa5ae3d732efcee", Digest::ZERO)), "{out}");
     let arguments = ["measure", "log", LOG, "--expect", "edge.json", "--pcr", "7", "--output", "json"];
     assert_eq!(latchkey(folder.path(), &arguments).succeeded().json()["expected"][0]["matches"], true);

@@ -2,12 +2,14 @@
 
 use std::fmt;
 
+use latchkey_attestation::reference::ExpectedEvent;
 use latchkey_attestation::{Component, PcrSet};
 use serde::Serialize;
 
 use crate::bank::{AlgorithmId, Bank};
 use crate::event::{Event, EventType};
-use crate::explain::describe;
+use crate::explain::text::Text;
+use crate::explain::{describe, tagged_text};
 use crate::log::EventLog;
 
 /// The first event of a PCR that is not as in the reference log.
@@ -40,13 +42,46 @@ pub struct EventSummary {
 /// The most telling of the [`explain_differences`]: the first that is about a part and not only a whole image, whose
 /// digest changes with every part.
 pub fn explain_difference(reference: &EventLog<'_>, reported: &EventLog<'_>, pcrs: PcrSet) -> Option<EventDifference> {
-    let differences = explain_differences(reference, reported, pcrs);
+    telling(explain_differences(reference, reported, pcrs))
+}
+
+/// The most telling of these, in the sense of [`explain_difference`].
+pub(crate) fn telling(differences: Vec<EventDifference>) -> Option<EventDifference> {
     let whole = |difference: &&EventDifference| {
         let kind = difference.got.as_ref().or(difference.expected.as_ref()).map(|event| event.kind.as_str());
         kind == EventType::EFI_BOOT_SERVICES_APPLICATION.name()
     };
-    let part = differences.iter().find(|difference| !whole(difference));
-    part.or(differences.first()).cloned()
+    let part = differences.iter().position(|difference| !whole(&difference));
+    differences.into_iter().nth(part.unwrap_or(0))
+}
+
+/// The first event of each of these PCRs that is not as expected, in the order of the log. The log's digests of the SHA-256
+/// bank are compared; it means something only after [`replay::check`](crate::replay::check).
+///
+/// Logs only name the kernel's command line. Where the boot stub has logged a foreign one (PCR 12), and it is what the
+/// kernel measured, its text is said.
+pub fn unexpected(expected: &[ExpectedEvent], log: &EventLog<'_>, pcrs: PcrSet) -> Vec<EventDifference> {
+    let expected: Vec<_> = expected.iter().enumerate().map(|(index, event)| Numbered(index, event)).collect();
+    let mut differences = differences(&expected, log.events(), pcrs, Bank::Sha256);
+    for got in differences.iter_mut().filter_map(|difference| difference.got.as_mut()) {
+        if let Some(text) = foreign_command_line(log, &got.digest) {
+            got.description = format!("kernel command line {text:?}");
+        }
+    }
+    differences
+}
+
+/// The text that the boot stub logged and that has this digest in the form the kernel gets it in.
+fn foreign_command_line(log: &EventLog<'_>, digest: &str) -> Option<String> {
+    let of_stub = |event: &&Event<'_>| event.extends() == Some(12);
+    let texts = log.events().iter().filter(of_stub).filter_map(|event| match event.kind {
+        EventType::EVENT_TAG => tagged_text(event.data).map(|(_, text)| text),
+        _ => Text::parse(event.data),
+    });
+    let handed_over =
+        |text: &Text| -> Vec<u8> { text.raw().encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect() };
+    let mut texts = texts.filter(|text| hex::encode(Bank::Sha256.digest(&[&handed_over(text)])) == digest);
+    texts.next().map(|text| text.raw().to_owned())
 }
 
 /// The first difference of each of these PCRs, in the order of the reported log. Two logs without a bank in common have
@@ -103,6 +138,24 @@ fn first<E: Extension, G: Extension>(expected: &[E], got: &[G], pcr: u8, bank: B
             let (expected, got) = (expected.map(|event| event.summary(bank)), got.map(|event| event.summary(bank)));
             return Some(EventDifference { pcr, component: Component::of(pcr), expected, got });
         }
+    }
+}
+
+/// An expected event and its place among all.
+struct Numbered<'a>(usize, &'a ExpectedEvent);
+
+impl Extension for Numbered<'_> {
+    fn extends(&self) -> Option<u8> {
+        Some(self.1.pcr)
+    }
+
+    fn digest(&self, bank: Bank) -> Option<&[u8]> {
+        (bank == Bank::Sha256).then(|| self.1.digest.as_bytes().as_slice())
+    }
+
+    fn summary(&self, _: Bank) -> EventSummary {
+        let Self(index, ExpectedEvent { kind, what, digest, .. }) = self;
+        EventSummary { index: *index, kind: kind.clone(), description: what.clone(), digest: digest.to_string() }
     }
 }
 

@@ -5,13 +5,13 @@
 //! 2. [`replay`] extends the events as a TPM would, in every bank, and [`replay::check`] holds the result against *quoted*
 //!    PCRs. Only a log that passed this says anything about the machine.
 //! 3. [`explain`] says in words what an event measured; [`difference`] which event of two logs is the first that differs.
-//! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree.
+//! 4. [`manifest`] makes reference values from a log and tells how a log and a manifest disagree; [`tell`] names the event
+//!    behind a refusal.
 //! 5. [`pe`] reads what is booted: boot stubs, kernels, unified kernel images.
 //! 6. [`signing`] signs manifests as minisign does.
 //! 7. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
 //! 8. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
-//! 7. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
-//! 8. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
+//! 9. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
@@ -36,6 +36,7 @@ pub mod replay;
 pub mod report;
 pub mod signing;
 pub mod source;
+pub mod tell;
 
 pub use bank::{AlgorithmId, Bank};
 pub use difference::{EventDifference, explain_difference, explain_differences};

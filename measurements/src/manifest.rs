@@ -5,15 +5,17 @@
 //!
 //! Values come from evidence ([`ReferenceValues::record`]), or, where a boot is trusted and its log at hand, from the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use latchkey_attestation::parse::PcrSet;
 pub use latchkey_attestation::reference::Description;
-use latchkey_attestation::reference::{Machine, Origin, Reference, Rule};
-use latchkey_attestation::{Digest, Policy, ReferenceValues, Refusal};
+use latchkey_attestation::reference::{ExpectedEvent, Machine, Origin, Reference, Rule};
+use latchkey_attestation::{Digest, PcrValues, Policy, ReferenceValues, Refusal};
 
 use crate::bank::Bank;
+use crate::event::Event;
+use crate::explain::describe;
 use crate::log::EventLog;
 use crate::replay::Replay;
 
@@ -40,7 +42,32 @@ pub fn from_log(
     let pcrs: BTreeMap<_, _> = pcrs.map(|(pcr, rule)| (pcr, Reference { value: value(&replay, pcr), rule })).collect();
     let files = [("event log".to_owned(), digest(&Bank::Sha256.digest(&[bytes])))];
     let origin = Origin { products: files.clone().into(), sources: files.into(), ..Origin::default() };
-    ReferenceValues::recorded(about, origin, vec![Machine::new(machine, pcrs)]).map_err(ManifestError::Invalid)
+    let made = |pcr| pcrs.get(&pcr).map(|reference: &Reference| reference.value);
+    let events = events(log, made);
+    ReferenceValues::recorded(about, origin, vec![Machine::new(machine, pcrs).with_events(events)])
+        .map_err(ManifestError::Invalid)
+}
+
+/// The events behind these quoted values of a boot that the caller vouches for, as its log tells of them: of the PCRs of
+/// `which` that it replays to. None if it cannot be read.
+pub fn told(log: &[u8], quoted: &PcrValues, which: PcrSet) -> Vec<ExpectedEvent> {
+    let made = |pcr| quoted.value(pcr).filter(|_| which.contains(pcr));
+    EventLog::parse(log).map_or_else(|_| Vec::new(), |log| events(&log, made))
+}
+
+/// The log's events of those PCRs whose values they make: not of one that begins with the startup locality.
+fn events(log: &EventLog<'_>, made: impl Fn(u8) -> Option<Digest>) -> Vec<ExpectedEvent> {
+    let expected = |event: &Event<'_>| {
+        let digest = digest(event.digest(Bank::Sha256)?);
+        Some(ExpectedEvent::new(event.extends()?, &event.kind.to_string(), &describe(event), digest))
+    };
+    let mut events: Vec<_> = log.events().iter().filter_map(expected).collect();
+    let told: BTreeSet<u8> = events.iter().map(|event| event.pcr).collect();
+    let told: BTreeSet<u8> =
+        told.into_iter().filter(|&pcr| made(pcr) == Some(ExpectedEvent::fold(&events, pcr))).collect();
+    events.retain(|event| told.contains(&event.pcr));
+    // A log may have thousands; a manifest is for those of a boot.
+    if events.len() > Machine::MAX_EVENTS { Vec::new() } else { events }
 }
 
 /// The PCRs of `machine` that `log` does not replay to.

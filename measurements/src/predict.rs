@@ -35,6 +35,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use latchkey_attestation::reference::ExpectedEvent;
 use latchkey_attestation::{Digest, PcrSet};
 
 pub use authenticode::authenticode;
@@ -132,6 +133,11 @@ impl Prediction {
     /// All of them.
     pub fn pcrs(&self) -> BTreeMap<u8, Digest> {
         PREDICTED.iter().filter_map(|&pcr| Some((pcr, self.pcr(pcr)?))).collect()
+    }
+
+    /// The events, as a manifest tells of them.
+    pub fn expected(&self) -> Vec<ExpectedEvent> {
+        self.events.iter().map(PredictedEvent::expected).collect()
     }
 
     /// PCR 11 after each of systemd's boot phases, in their order.

@@ -4,10 +4,11 @@
 mod support;
 
 use latchkey_attestation::parse::PcrSet;
-use latchkey_attestation::reference::{ManifestName, Rule};
+use latchkey_attestation::reference::{Machine, ManifestName, Rule};
 use latchkey_attestation::{RecordedEvidence, ReferenceValues};
 use latchkey_measurements::manifest::{Description, ManifestError, differing, from_log};
 use latchkey_measurements::source::{Source, SourceError};
+use latchkey_measurements::tell::{Untold, telling_event};
 use latchkey_measurements::{Bank, EventLog};
 use support::{Agile, IPL, fixture, quoted};
 
@@ -39,6 +40,30 @@ fn a_manifest_from_a_log_admits_that_boot_and_names_what_differs_in_another() {
     assert_eq!(differing(machine, &log).unwrap(), PcrSet::EMPTY);
     let impostor = fixture("impostor.bin");
     assert_eq!(differing(machine, &EventLog::parse(&impostor).unwrap()).unwrap(), PcrSet::of(&[4, 9, 11]).unwrap());
+}
+
+/// What a refused machine's own log tells, once it replays to what the TPM signed.
+#[test]
+fn the_event_that_tells_is_named_from_a_log_that_replays_and_from_no_other() {
+    let honest = fixture("honest.bin");
+    let log = EventLog::parse(&honest).unwrap();
+    let enforce = PcrSet::of(&[4, 9, 11, 12]).unwrap();
+    let manifest = from_log(&honest, &log, enforce, PcrSet::of(&[0]).unwrap(), "swtpm", &about()).unwrap();
+    let machine = manifest.images()[0].machine("swtpm").unwrap();
+    assert_eq!(machine.explained(), enforce.with(0).unwrap());
+    assert_eq!(telling_event(machine, &honest, &quoted("honest")).unwrap(), None);
+
+    let told = telling_event(machine, &fixture("impostor.bin"), &quoted("impostor")).unwrap().unwrap().to_string();
+    assert!(told.starts_with("PCR 11 (sections of the unified kernel image): event "), "{told}");
+    assert!(told.contains("section .cmdline"), "{told}");
+    let told = telling_event(machine, &fixture("override.bin"), &quoted("override")).unwrap().unwrap().to_string();
+    assert!(told.starts_with("PCR 12 (command-line override or credentials): event "), "{told}");
+
+    let lie = telling_event(machine, &honest, &quoted("impostor"));
+    assert!(matches!(lie, Err(Untold::NotReplayed(_))), "{lie:?}");
+    assert!(matches!(telling_event(machine, b"nonsense", &quoted("honest")), Err(Untold::Log(_))));
+    let silent = Machine::new("swtpm", machine.pcrs().clone());
+    assert_eq!(telling_event(&silent, &honest, &quoted("honest")), Err(Untold::NoEvents));
 }
 
 #[test]

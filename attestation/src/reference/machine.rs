@@ -1,9 +1,10 @@
 //! What one image measures on one type of machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::event::ExpectedEvent;
 use super::launch::SnpLaunch;
 use super::name::{NAME_RULE, is_name};
 use super::{allowed, first_twice, malformed};
@@ -20,19 +21,31 @@ pub struct Machine {
     #[serde(deserialize_with = "by_index")]
     pcrs: BTreeMap<u8, Reference>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<ExpectedEvent>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     snp_launch: Vec<SnpLaunch>,
 }
 
 impl Machine {
+    /// Most events of one type of machine.
+    pub const MAX_EVENTS: usize = 256;
+
     /// A machine type with these values. Checked when its image becomes part of a manifest.
     pub fn new(name: &str, pcrs: BTreeMap<u8, Reference>) -> Self {
-        Self { name: name.to_owned(), pcrs, snp_launch: Vec::new() }
+        Self { name: name.to_owned(), pcrs, events: Vec::new(), snp_launch: Vec::new() }
     }
 
     /// The same, with the launch digests of the SEV-SNP guests that are machines of this type.
     #[must_use]
     pub fn with_launches(self, snp_launch: Vec<SnpLaunch>) -> Self {
         Self { snp_launch, ..self }
+    }
+
+    /// The same, with the events that these values are made of, in the order of a boot. Those of a PCR are all of them or
+    /// none.
+    #[must_use]
+    pub fn with_events(self, events: Vec<ExpectedEvent>) -> Self {
+        Self { events, ..self }
     }
 
     /// Name of the machine type, such as `qemu-q35-ovmf`.
@@ -49,6 +62,18 @@ impl Machine {
     pub fn enforced(&self) -> PcrSet {
         let enforced = self.pcrs.iter().filter(|(_, reference)| reference.rule == Rule::Enforce);
         enforced.fold(PcrSet::EMPTY, |set, (&index, _)| set.with(index).unwrap_or(set))
+    }
+
+    /// The events behind the values, as far as the manifest tells.
+    pub fn events(&self) -> &[ExpectedEvent] {
+        &self.events
+    }
+
+    /// The PCRs whose events are told: those that have some, and those that nothing extends.
+    pub fn explained(&self) -> PcrSet {
+        let untouched = self.pcrs.iter().filter(|(_, reference)| reference.value == Digest::ZERO).map(|(&pcr, _)| pcr);
+        let explained = self.events.iter().map(|event| event.pcr).chain(untouched);
+        explained.fold(PcrSet::EMPTY, |set, index| set.with(index).unwrap_or(set))
     }
 
     /// SEV-SNP launch digests, one for each kind of guest. What a report's measurement is beside them,
@@ -69,6 +94,9 @@ impl Machine {
             let detail = format!("image {image} enforces no PCR on machine {}", self.name);
             return Err(Refusal::new(ReasonCode::ReferenceEmpty, detail));
         }
+        if let Some(fault) = self.events_fault() {
+            return wrong(format!("machine {}: {fault}", self.name));
+        }
         if self.snp_launch.len() > MAX_LAUNCHES {
             return wrong(format!("{} launch digests, at most {MAX_LAUNCHES} are read", self.snp_launch.len()));
         }
@@ -79,6 +107,20 @@ impl Machine {
             Some(fault) => wrong(fault),
             None => Ok(()),
         }
+    }
+
+    /// What is wrong with the events: words that explain another value than the one compared would mislead.
+    fn events_fault(&self) -> Option<String> {
+        if self.events.len() > Self::MAX_EVENTS {
+            return Some(format!("{} events, at most {} are read", self.events.len(), Self::MAX_EVENTS));
+        }
+        if let Some(event) = self.events.iter().find(|event| !event.is_sound()) {
+            return Some(format!("an event of PCR {} has no words on one line, or too many", event.pcr));
+        }
+        let explained = self.events.iter().map(|event| event.pcr).collect::<BTreeSet<_>>();
+        let value = |pcr| self.pcrs.get(&pcr).map(|reference| reference.value);
+        let wrong = explained.into_iter().find(|&pcr| value(pcr) != Some(ExpectedEvent::fold(&self.events, pcr)))?;
+        Some(format!("the events of PCR {wrong} do not make its value"))
     }
 }
 

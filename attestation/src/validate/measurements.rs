@@ -52,9 +52,16 @@ pub(crate) fn compare_all(policy: &Policy, pcrs: &PcrValues, references: &Refere
     let of_rule = |rule: &ReferenceRule| {
         let manifest = references.manifest(&rule.manifest).map(AuthenticManifest::values);
         let candidates = manifest.into_iter().flat_map(|manifest| candidates(policy, pcrs, manifest));
-        candidates.map(|candidate| candidate.comparison(rule, pcrs, now)).collect::<Vec<_>>()
+        candidates.map(|candidate| candidate.comparison(policy, rule, pcrs, now)).collect::<Vec<_>>()
     };
     policy.references.iter().flat_map(of_rule).collect()
+}
+
+/// The machine type that these PCR values come closest to, among all that the policy names.
+pub(crate) fn closest<'a>(policy: &'a Policy, pcrs: &'a PcrValues, references: &'a References) -> Option<&'a Machine> {
+    let manifests = policy.references.iter().filter_map(|rule| references.manifest(&rule.manifest));
+    let all = manifests.flat_map(|manifest| candidates(policy, pcrs, manifest.values()));
+    all.fold(None, |best, candidate| Some(Candidate::closer(best, candidate))).map(|candidate| candidate.machine)
 }
 
 fn candidates<'a>(
@@ -104,11 +111,15 @@ impl<'a> Candidate<'a> {
         }
     }
 
+    fn telling(&self, policy: &Policy) -> Option<Telling> {
+        telling(self.differing, enforced(policy, self.machine))
+    }
+
     fn label(&self) -> String {
         format!("{}/{} on {}", self.manifest.name(), self.image.label(), self.machine.name())
     }
 
-    fn comparison(&self, rule: &ReferenceRule, pcrs: &PcrValues, now: u64) -> Comparison {
+    fn comparison(&self, policy: &Policy, rule: &ReferenceRule, pcrs: &PcrValues, now: u64) -> Comparison {
         let differing = self.differing.iter().map(|pcr| DifferingPcr {
             pcr,
             component: Component::of(pcr),
@@ -118,6 +129,7 @@ impl<'a> Candidate<'a> {
         Comparison {
             image: self.image(),
             differing: differing.collect(),
+            telling: self.telling(policy).map(|told| told.pcr),
             forbidden: rule.admits(self.manifest, self.image, now).err(),
         }
     }
@@ -171,9 +183,8 @@ impl ReferenceRule {
 
 /// Names the component of the closest image that tells what is wrong.
 fn explain(policy: &Policy, closest: Option<&Candidate<'_>>, pcrs: &PcrValues) -> Refusal {
-    let told = |candidate: &Candidate<'_>| telling(candidate.differing, enforced(policy, candidate.machine));
-    let Some((candidate, Telling { pcr, means })) = closest.and_then(|candidate| Some((candidate, told(candidate)?)))
-    else {
+    let told = closest.and_then(|candidate| Some((candidate, candidate.telling(policy)?)));
+    let Some((candidate, Telling { pcr, means })) = told else {
         return Refusal::new(ReasonCode::ReferenceEmpty, "there is no image to compare with");
     };
     let component = Component::of(pcr);

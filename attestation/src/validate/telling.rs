@@ -12,7 +12,7 @@ use crate::parse::PcrSet;
 /// | 0 to 3, 6 | | that one | other firmware may do everything else in another way |
 /// | 7 | | 7 | without Secure Boot the firmware measures the kernel, too (4) |
 /// | 11 | | 11 | the image's own parts; whether 9 differs tells command line and initrd from the rest |
-/// | 4 | 11 | 4 | every section is the image's: the stub, something appended, or another loader before it |
+/// | 4 | 11 | 4 | every section is the image's: the stub, something appended, another loader before it, or an addon beside it |
 /// | 12 or 13 | 4, 11 | 12 or 13 | what lies beside the image goes into the initrd (9) as well |
 /// | any other | | the lowest | |
 pub(super) fn telling(differing: PcrSet, compared: PcrSet) -> Option<Telling> {
@@ -29,7 +29,9 @@ pub(super) fn telling(differing: PcrSet, compared: PcrSet) -> Option<Telling> {
         None if differs(11) && differs(9) => told(11, Some("its command line or its initrd, or it is another image")),
         None if differs(11) => told(11, None),
         None if differs(4) && same(11) => {
-            told(4, Some("no section of the image: its boot stub, something appended, or another loader before it"))
+            let means = "no section of the image: its boot stub, something appended, another loader before it, or an addon \
+                         beside it";
+            told(4, Some(means))
         }
         None if differs(4) => told(4, None),
         None if differs(12) => told(12, None),
@@ -67,6 +69,7 @@ mod tests {
             (&[4, 9, 11], 11, "initrd"),
             (&[4], 4, "boot stub"),
             (&[4, 12], 4, "another loader"),
+            (&[4, 9, 12], 4, "an addon beside it"),
             (&[9, 12], 12, ""),
             (&[9, 13], 13, ""),
             (&[9], 9, ""),

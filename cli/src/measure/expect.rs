@@ -5,7 +5,8 @@ use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_attestation::parse::{Component, PcrSet};
-use latchkey_measurements::difference::{EventDifference, EventSummary};
+use latchkey_attestation::reference::Machine as ReferenceMachine;
+use latchkey_measurements::difference::{EventDifference, EventSummary, unexpected};
 use latchkey_measurements::predict::{Machine, MachineType, Prediction};
 use latchkey_measurements::{Bank, EventLog, Replay, manifest};
 use serde_json::{Map, Value, json};
@@ -16,10 +17,11 @@ use crate::files;
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 
-/// What was expected: text, and its part of the JSON.
+/// What was expected: text, its part of the JSON, and whether the log is that.
 pub(super) struct Told {
     pub(super) text: String,
     pub(super) json: Vec<(&'static str, Value)>,
+    pub(super) as_expected: bool,
 }
 
 /// Everything about `--expect` and `--expect-image`.
@@ -29,7 +31,7 @@ pub(super) fn expectations(
     pcrs: PcrSet,
     output: &Output,
 ) -> Result<Told, Failure> {
-    let mut told = Told { text: String::new(), json: Vec::new() };
+    let mut told = Told { text: String::new(), json: Vec::new(), as_expected: true };
     let given = (arguments.path("expect"), arguments.path("expect-image"));
     if given == (None, None) {
         return Ok(told);
@@ -44,11 +46,14 @@ pub(super) fn expectations(
     if let Some(path) = reference {
         let (text, json) = against_reference(&read_reference(path)?, log, pcrs, output)?;
         told.text.push_str(&text);
+        let matches = |machine: &Value| machine["matches"] == true;
+        told.as_expected &= json.as_array().is_some_and(|machines| machines.iter().any(matches));
         told.json.push(("expected", json));
     }
     if let Some(path) = image {
         let (text, json) = against_image(path, arguments, log, pcrs, output)?;
         told.text.push_str(&text);
+        told.as_expected &= json["differences"].as_array().is_some_and(Vec::is_empty);
         told.json.push(("predicted", json));
     }
     Ok(told)
@@ -67,7 +72,7 @@ fn read_reference(path: &Path) -> Result<ReferenceValues, Failure> {
     ReferenceValues::from_json(&json).map_err(|refusal| Failure::refused(Exit::Usage, what(), &refusal))
 }
 
-/// For each image and machine of the manifest: the registers that differ.
+/// For each image and machine of the manifest: the registers that differ; for the closest, the first event of each.
 fn against_reference(
     reference: &ReferenceValues,
     log: &EventLog<'_>,
@@ -77,6 +82,7 @@ fn against_reference(
     let replay = Replay::of(log, Bank::Sha256);
     let replayed = |pcr| replay.as_ref().and_then(|replay| replay.value(pcr)).map_or("0".repeat(64), hex::encode);
     let (mut text, mut values) = (String::new(), Vec::new());
+    let mut closest: Option<(usize, PcrSet, String, &ReferenceMachine)> = None;
     for image in reference.images() {
         for machine in image.machines() {
             let differing = manifest::differing(machine, log).map_err(|error| Failure::usage(error.to_string()))?;
@@ -96,13 +102,44 @@ fn against_reference(
                 registers
                     .insert(pcr.to_string(), json!({"expected": expected.value, "got": got, "rule": expected.rule}));
             }
+            if closest.as_ref().is_none_or(|(_, fewest, ..)| differing.iter().count() < fewest.iter().count()) {
+                closest = Some((values.len(), differing, name, machine));
+            }
             values.push(json!({
                 "image": image.name(), "version": image.version().to_string(), "machine": machine.name(),
                 "matches": differing.is_empty(), "differing": registers,
             }));
         }
     }
+    if let Some((at, differing, name, machine)) = closest.filter(|(_, differing, ..)| !differing.is_empty()) {
+        let (told, json) = first_events(&name, machine, log, differing, output);
+        text.push_str(&told);
+        if let Some(closest) = values.get_mut(at) {
+            closest["events"] = json;
+        }
+    }
     Ok((text, json!(values)))
+}
+
+/// The first event of each of these registers that is not as the manifest tells.
+fn first_events(
+    name: &str,
+    machine: &ReferenceMachine,
+    log: &EventLog<'_>,
+    differing: PcrSet,
+    output: &Output,
+) -> (String, Value) {
+    let differences = unexpected(machine.events(), log, differing.intersection(machine.explained()));
+    let told = if machine.events().is_empty() {
+        format!("{name}: the manifest does not tell the events behind its values")
+    } else {
+        format!("the first event of each PCR that is not as {name} has it:")
+    };
+    let mut text = format!("\n{}\n", output.paint(Tone::Bad, &told));
+    for difference in &differences {
+        let _ = writeln!(text, "  {difference}");
+    }
+    (text, json!(differences))
 }
 
 /// The first event of each register that is not as the image would have it.

@@ -120,10 +120,11 @@ impl Output {
         self.result_style.paint(tone, text)
     }
 
-    /// Prints a failure and says how the run ends.
+    /// Prints a failure, unless the result has told it, and says how the run ends.
     pub(crate) fn failed(&self, failure: &Failure) -> Exit {
         self.live().clear();
         match self.format {
+            _ if failure.told => {}
             Format::Json => print(&format!("{:#}\n", json!({"error": failure_json(failure)}))),
             Format::Human => {
                 let mut text = format!("{} {}\n", self.style.paint(Tone::Bad, "error:"), failure.what);

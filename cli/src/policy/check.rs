@@ -5,7 +5,9 @@ use std::path::Path;
 use latchkey_attestation::policy::{ReferenceRule, Signers};
 use latchkey_attestation::reference::{Image, Machine, Rule, SignerKey};
 use latchkey_attestation::validate::Comparison;
-use latchkey_attestation::{AuthenticManifest, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal};
+use latchkey_attestation::{
+    AuthenticManifest, Component, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal,
+};
 use serde_json::{Value, json};
 
 use super::snp::Claimed;
@@ -35,8 +37,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     if let Some(asked) = evidence {
         let verdict = asked.verdict(&trust);
         let compared = trust.policy.compare(asked.recording.pcrs(), &trust.references, asked.at);
-        text.push_str(&asked.text(&compared, verdict.as_ref().err(), output));
-        json["evidence"] = asked.json(&compared, verdict.as_ref().err());
+        let event = verdict.as_ref().err().and_then(|refusal| asked.event(&trust, refusal));
+        text.push_str(&asked.text(&compared, verdict.as_ref().err(), event.as_deref(), output));
+        json["evidence"] = asked.json(&compared, verdict.as_ref().err(), event.as_deref());
     }
     if let Some(claimed) = claimed {
         let (told, report) = claimed.told(&trust, output);
@@ -204,7 +207,11 @@ impl Asked {
         self.recording.appraise_recorded(&trust.policy, &trust.references, lock, self.at).map(drop)
     }
 
-    fn text(&self, compared: &[Comparison], refusal: Option<&Refusal>, output: &Output) -> String {
+    fn event(&self, trust: &Trust, refusal: &Refusal) -> Option<String> {
+        trust.event(refusal, self.recording.pcrs(), self.recording.unverified_event_log())
+    }
+
+    fn text(&self, compared: &[Comparison], refusal: Option<&Refusal>, event: Option<&str>, output: &Output) -> String {
         let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "THE EVIDENCE"]);
         for comparison in compared {
             let image = &comparison.image;
@@ -219,11 +226,12 @@ impl Asked {
             None => output.paint(Tone::Good, "would be admitted, if the node answered live"),
             Some(refusal) => output.paint(Tone::Bad, &crate::output::printable(&refusal.to_string())),
         };
+        let verdict = event.map_or(verdict.clone(), |event| format!("{verdict}\n{}", crate::output::printable(event)));
         let head = pairs(&[("evidence", crate::output::printable(&self.file)), ("verdict", verdict)]);
         format!("\n{head}\n{table}")
     }
 
-    fn json(&self, compared: &[Comparison], refusal: Option<&Refusal>) -> Value {
+    fn json(&self, compared: &[Comparison], refusal: Option<&Refusal>, event: Option<&str>) -> Value {
         let passes = |comparison: &Comparison| {
             let mut json = json!(comparison);
             json["passes"] = comparison.passes().into();
@@ -232,7 +240,7 @@ impl Asked {
         };
         json!({
             "file": self.file, "recorded_at": self.recording.recorded_at(), "judged_at": self.at,
-            "verdict": if refusal.is_none() { "consistent" } else { "refused" }, "refusal": refusal,
+            "verdict": if refusal.is_none() { "consistent" } else { "refused" }, "refusal": refusal, "event": event,
             "images": compared.iter().map(passes).collect::<Vec<_>>(),
         })
     }
@@ -240,13 +248,13 @@ impl Asked {
 
 /// How the evidence stands beside one machine type of one image.
 fn why(comparison: &Comparison) -> String {
-    let Comparison { differing, forbidden, .. } = comparison;
-    match (differing.first(), forbidden) {
+    let Comparison { differing, telling, forbidden, .. } = comparison;
+    match (telling, forbidden) {
         (None, None) => "passes".to_owned(),
         (None, Some(refusal)) => format!("fails, though all is as expected: {}: {}", refusal.code(), refusal.detail()),
-        (Some(first), _) => {
+        (Some(pcr), _) => {
             let list: Vec<String> = differing.iter().map(|pcr| pcr.pcr.to_string()).collect();
-            format!("fails: PCR {} differ; first the {}", list.join(" "), first.component.describe())
+            format!("fails: PCR {} differ: {}", list.join(" "), Component::of(*pcr).describe())
         }
     }
 }

@@ -55,7 +55,7 @@ pub(super) const LOG: Command = Command {
         flag(
             "expect",
             "REFERENCE",
-            "a manifest of reference values: show the registers that differ;\nor an image: as --expect-image",
+            "a manifest of reference values: show the registers that differ,\nand of the closest image the first event of each; or an image: as\n--expect-image. Exit code 3 if the log is another one",
         ),
         flag(
             "expect-image",

@@ -1,6 +1,7 @@
 //! One predicted event.
 
 use latchkey_attestation::Digest;
+use latchkey_attestation::reference::ExpectedEvent;
 
 use super::uki::sha256;
 use crate::bank::Bank;
@@ -34,6 +35,11 @@ impl PredictedEvent {
     /// An event of something larger.
     pub(super) fn of_digest(pcr: u8, kind: EventType, what: String, digest: Digest) -> Self {
         Self { pcr, kind, what, digest, data: None }
+    }
+
+    /// As a manifest tells of it.
+    pub fn expected(&self) -> ExpectedEvent {
+        ExpectedEvent::new(self.pcr, &self.kind.to_string(), &self.what, self.digest)
     }
 
     /// The firmware's measurements of this PCR end.

@@ -1,12 +1,14 @@
 //! What a connection is met with: terms from the snapshot of its moment, and a note of who it says it is.
 
 use crate::snapshot::Snapshot;
-use latchkey_attestation::EkDigest;
-use latchkey_channel::message::{Demand, Identity};
+use latchkey_attestation::{EkDigest, Policy, References};
+use latchkey_channel::binding::Binding;
+use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Appraiser, Claim, Kinds, LockDemand, PinnedKeyProver, Reception, Role, Terms,
-    TpmAppraiser,
+    Appraisal, AppraisalFailed, Appraiser, Claim, Kinds, LockDemand, PeerProof, PinnedKeyProver, Reception, Refused,
+    Role, Terms, TpmAppraiser,
 };
+use latchkey_measurements::tell::what_differs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One connection's reception.
@@ -16,20 +18,22 @@ pub(crate) struct Desk {
     pub(crate) note: Note,
 }
 
-/// What a peer says before it has proven anything, for the line about its refusal.
+/// What a peer says of itself, for the line about its refusal.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Note(Arc<Mutex<Noted>>);
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
     pub(crate) role: Option<Role>,
     /// Claimed, not proven.
     pub(crate) ek: Option<EkDigest>,
+    /// Where its measurements were refused: the event of its log that tells, or why there is none to name.
+    pub(crate) event: Option<String>,
 }
 
 impl Note {
     pub(crate) fn read(&self) -> Noted {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn write(&self, write: impl FnOnce(&mut Noted)) {
@@ -48,15 +52,24 @@ impl Reception for Desk {
             Role::Init | Role::Attach | Role::Recover | Role::Verify => return None,
         };
         let demands = TpmAppraiser::new(Arc::clone(policy), Arc::clone(references), lock);
-        let appraiser = Arc::new(Noting { demands, note: self.note.clone() });
+        let known = Known { policy: Arc::clone(policy), references: Arc::clone(references) };
+        let appraiser = Arc::new(Noting { demands, known, note: self.note.clone() });
         Some(Terms { prover: Arc::clone(&self.prover) as _, appraiser })
     }
 }
 
-/// Demands what `demands` demands; writes down whom it was asked about.
+/// Demands what `demands` demands; writes down whom it was asked about, and what the log of a refused machine tells.
 struct Noting {
     demands: TpmAppraiser,
+    known: Known,
     note: Note,
+}
+
+/// What machines are compared with.
+#[derive(Clone)]
+struct Known {
+    policy: Arc<Policy>,
+    references: Arc<References>,
 }
 
 impl Appraiser for Noting {
@@ -69,6 +82,31 @@ impl Appraiser for Noting {
             let ek = EkDigest::of_public_area(identity.ek_public()).ok();
             self.note.write(|noted| noted.ek = ek);
         }
-        self.demands.begin(claim)
+        let (demand, appraisal) = self.demands.begin(claim)?;
+        Ok((demand, Box::new(Explaining { appraisal, known: self.known.clone(), note: self.note.clone() })))
+    }
+}
+
+struct Explaining {
+    appraisal: Box<dyn Appraisal>,
+    known: Known,
+    note: Note,
+}
+
+impl Appraisal for Explaining {
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Refused> {
+        let Self { appraisal, known, note } = *self;
+        appraisal.conclude(evidence, binding, now).inspect_err(|refused| {
+            let event = known.event(evidence, refused);
+            note.write(|noted| noted.event = event);
+        })
+    }
+}
+
+impl Known {
+    /// Measurements are judged after the TPM's signature: what is refused for them was quoted.
+    fn event(&self, evidence: &Evidence, refused: &Refused) -> Option<String> {
+        let (Evidence::Tpm(evidence), Refused::Evidence(refusal)) = (evidence, refused) else { return None };
+        what_differs(refusal, (&self.policy, &self.references), evidence.pcrs(), evidence.event_log())
     }
 }

@@ -21,7 +21,13 @@ fn an_impostor_is_refused_and_told_no_more_than_the_kind_of_reason() {
     let Answer::Refused(ChannelError::PeerRefused(told)) = answer else { panic!("{answer:?}") };
     assert_eq!(told, PeerReason::MeasurementsRefused);
     let line = service.next_line(&["audit", "image-differs"]);
-    for part in ["role=\"join\"", &impostor.ek().to_string(), &"ee".repeat(32), "outcome=\"refused\""] {
+    for part in [
+        "role=\"join\"",
+        "event=\"none: the machine sent no event log\"",
+        &impostor.ek().to_string(),
+        &"ee".repeat(32),
+        "outcome=\"refused\"",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     assert_eq!(service.metric("refusals_total{code=\"image-differs\"}"), 1);
