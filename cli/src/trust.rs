@@ -60,8 +60,7 @@ impl Trust {
 
     /// What a refused machine's own log tells, for the causes of its refusal.
     pub(crate) fn event(&self, refusal: &Refusal, quoted: &PcrValues, log: Option<&[u8]>) -> Option<String> {
-        let told = what_differs(refusal, (&self.policy, &self.references), quoted, log)?;
-        Some(format!("the event that tells: {told}"))
+        what_differs(refusal, (&self.policy, &self.references), quoted, log)
     }
 
     /// From values that are in no file.

@@ -19,11 +19,11 @@ pub fn what_differs(
     log: Option<&[u8]>,
 ) -> Option<String> {
     refusal.difference()?.image.as_ref()?;
-    let Some(log) = log else { return Some("none: the machine sent no event log".to_owned()) };
+    let Some(log) = log else { return Some("no event tells: the machine sent no event log".to_owned()) };
     Some(match telling_event(policy.closest(quoted, references)?, log, quoted) {
         Ok(Some(event)) => event.to_string(),
-        Ok(None) => "none: its log has every event that the manifest tells of".to_owned(),
-        Err(untold) => format!("none: {untold}"),
+        Ok(None) => "no event tells: the log has every one that the manifest has".to_owned(),
+        Err(untold) => format!("no event tells: {untold}"),
     })
 }
 
