@@ -33,7 +33,18 @@ impl Parts {
             return None;
         }
         let parts = Self(TempDir::new().unwrap());
-        for folder in ["root/usr/lib", "root/sbin", "modules"] {
+        for folder in [
+            "root/dev",
+            "root/etc",
+            "root/proc",
+            "root/run",
+            "root/sbin",
+            "root/sys",
+            "root/tmp",
+            "root/usr/lib",
+            "root/var",
+            "modules",
+        ] {
             fs::create_dir_all(parts.0.path().join(folder)).unwrap();
         }
         // More than one block after compression: each number's bits, well mixed.
