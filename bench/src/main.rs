@@ -19,7 +19,7 @@ use lexopt::prelude::{Long, Short};
 use outcome::{Machine, Outcome};
 
 fn main() -> ExitCode {
-    match Options::read().and_then(|options| run(&options)) {
+    match Options::read().and_then(|options| options.map_or(Ok(()), |options| run(&options))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("latchkey-bench: {sentence}");
@@ -40,7 +40,8 @@ struct Options {
 }
 
 impl Options {
-    fn read() -> Result<Self, String> {
+    /// `None` when they asked for help, and got it.
+    fn read() -> Result<Option<Self>, String> {
         let (mut options, mut arguments) = (Self { json: false, peers: true }, lexopt::Parser::from_env());
         while let Some(argument) = arguments.next().map_err(|error| error.to_string())? {
             match argument {
@@ -52,12 +53,12 @@ impl Options {
                 Long("no-peers") => options.peers = false,
                 Long("help") | Short('h') => {
                     println!("{HELP}");
-                    std::process::exit(0);
+                    return Ok(None);
                 }
                 other => return Err(format!("{}\n{HELP}", other.unexpected())),
             }
         }
-        Ok(options)
+        Ok(Some(options))
     }
 }
 
