@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_folder::{
     ClusterFile, DiskState, Enrolment, Folder, FolderError, Malformed, NodeName, NodeRecord, Outcome, Reported, Role,
-    signature_of,
 };
 use latchkey_keys::Uuid;
 
@@ -136,7 +135,7 @@ impl Place {
             let path = self.0.references_path().join(format!("{name}.json"));
             if !path.exists() && !self.path("reference.json").exists() {
                 self.0.make_references().map_err(unusable)?;
-                write_manifest(&path, manifest, signature.as_deref())?;
+                self.0.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
             }
         }
         let policy = self.path("policy.json");
@@ -179,7 +178,7 @@ impl Place {
             self.0.go_back_to(&edition, now()).map_err(unusable)?;
         }
         self.0.make_references().map_err(unusable)?;
-        write_manifest(&place, &manifest, signature.as_deref())?;
+        self.0.put_manifest(&policy, &place, &manifest, signature.as_deref()).map_err(unusable)?;
         self.0.remember(&references, now()).map_err(unusable)?;
         Ok((edition, place))
     }
@@ -231,14 +230,6 @@ fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Re
     let failure = Failure::new(Exit::Usage, "revocations-missing", what);
     let failure = missing.into_iter().fold(failure, Failure::because);
     Err(failure.fix("merge the two with `latchkey reference add`, which keeps them; or say --forget-revocations"))
-}
-
-/// The signature goes first: whoever follows the folder never finds a manifest without it.
-fn write_manifest(path: &Path, manifest: &[u8], signature: Option<&[u8]>) -> Result<(), Failure> {
-    if let Some(signature) = signature {
-        files::replace(&signature_of(path), signature, Readers::Anyone)?;
-    }
-    files::replace(path, manifest, Readers::Anyone)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]

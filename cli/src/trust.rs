@@ -81,11 +81,6 @@ impl Trust {
         Ok((files::read(path, MAX_FILE)?, read_signature(&signature_of(path))?))
     }
 
-    pub(crate) fn load(policy_path: &Path, references: &[PathBuf]) -> Result<Self, Failure> {
-        let (policy_file, policy) = load_policy(policy_path)?;
-        Self::with(policy_file, policy, references)
-    }
-
     fn with(policy_file: Vec<u8>, policy: Policy, references: &[PathBuf]) -> Result<Self, Failure> {
         let mut manifests = Vec::new();
         let mut parsed = Vec::new();

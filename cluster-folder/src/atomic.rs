@@ -73,6 +73,6 @@ fn write_temporary(folder: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, F
     })
 }
 
-fn sync_directory(folder: &Path) -> Result<(), FolderError> {
+pub(crate) fn sync_directory(folder: &Path) -> Result<(), FolderError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(FolderError::io("make durable", folder))
 }

@@ -6,7 +6,7 @@
 //!   enrolment.json       which TPM gets which role and name                                               (Enrolment)
 //!   policy.json          what evidence must show                             (latchkey_attestation::Policy)
 //!   reference.json       reference values, and more of them in references/*.json      (…::ReferenceValues)
-//!   *.json.minisig       signatures of these, where the policy demands them                (…::reference::Signature)
+//!   *.json.minisig[.new] signatures of these, where the policy demands them                (…::reference::Signature)
 //!   editions.json        the newest edition of each manifest that was accepted here: none older is, ever
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
@@ -23,6 +23,7 @@ mod enrolment;
 mod error;
 mod folder;
 mod name;
+mod pair;
 mod record;
 mod trust;
 mod writer;
@@ -32,6 +33,6 @@ pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRu
 pub use error::{FolderError, Malformed};
 pub use folder::{Folder, MAX_PAYLOAD, Part};
 pub use name::{BadName, NodeName};
+pub use pair::signature_of;
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, NodeRecord, Outcome, Reported, Role};
-pub use trust::signature_of;
 pub use writer::Writer;

@@ -4,10 +4,10 @@ use crate::atomic::{self, Existing};
 use crate::editions::Editions;
 use crate::error::{FolderError, Malformed};
 use crate::folder::{EDITIONS, Folder, MAX_CONFIG, POLICY, REFERENCE, optional};
-use latchkey_attestation::reference::Signature;
+use crate::pair;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Reference manifests.
 const MAX_MANIFESTS: usize = 64;
@@ -42,18 +42,15 @@ impl Folder {
         let editions = self.editions()?;
         let mut found = Vec::new();
         for path in self.manifest_paths()? {
-            let json = match optional(atomic::read(&path, MAX_CONFIG))? {
-                None if path.ends_with(REFERENCE) => continue,
-                None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
-                Some(json) => json,
+            let judge = |file: ManifestFile| {
+                let manifest = file.under(policy)?;
+                editions.check_follows(&manifest).map(|()| manifest)
             };
-            let signature = optional(atomic::read(&signature_of(&path), Signature::MAX))?;
-            let manifest = ManifestFile::new(json, signature).under(policy).and_then(|manifest| {
-                editions.check_follows(&manifest)?;
-                Ok(manifest)
-            });
-            let manifest = manifest.map_err(|refusal| FolderError::malformed(&path)(refusal.into()))?;
-            found.push((path, manifest));
+            match pair::read(&path, judge)? {
+                Some(manifest) => found.push((path, manifest)),
+                None if path.ends_with(REFERENCE) => {}
+                None => return Err(FolderError::io("read", &path)(std::io::ErrorKind::NotFound.into())),
+            }
         }
         Ok(found)
     }
@@ -156,11 +153,4 @@ impl Folder {
         paths.sort();
         Ok(paths)
     }
-}
-
-/// Where a manifest's signature is: beside it, where `minisign` puts it and looks for it.
-pub fn signature_of(manifest: &Path) -> PathBuf {
-    let mut name = manifest.as_os_str().to_owned();
-    name.push(".minisig");
-    name.into()
 }

@@ -175,7 +175,9 @@ mod tests {
     fn what_the_build_did_not_make_is_gone_and_what_is_foreign_stays() {
         let names = ["edge_1.0.0.raw", "edge_1.0.0.efi"];
         let folders = Folders::new(&names);
-        steps(&folders, "edge_1.0.0", &names).iter().for_each(|step| step.take().unwrap());
+        for step in steps(&folders, "edge_1.0.0", &names) {
+            step.take().unwrap();
+        }
         let left: Vec<String> = folders.found().into_keys().collect();
         let mut expected: Vec<&str> = FOREIGN.into_iter().chain(names).collect();
         expected.sort_unstable();
@@ -186,7 +188,9 @@ mod tests {
     fn a_build_without_a_manifest_leaves_the_manifest_of_another_image() {
         let names = ["other_1.0.0.raw", "other_1.0.0.efi"];
         let folders = Folders::new(&names);
-        steps(&folders, "other_1.0.0", &names).iter().for_each(|step| step.take().unwrap());
+        for step in steps(&folders, "other_1.0.0", &names) {
+            step.take().unwrap();
+        }
         let found = folders.found();
         assert!(OLD.iter().all(|name| found.contains_key(*name)), "{found:?}");
     }

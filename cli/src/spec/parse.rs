@@ -87,7 +87,7 @@ fn unknown(words: &[&OsStr]) -> Failure {
     }
     let named: Vec<_> = [first].into_iter().chain(second.copied()).map(OsStr::to_string_lossy).collect();
     let (said, candidates) = if family.is_empty() {
-        (named.first().map(|word| word.to_string()).unwrap_or_default(), COMMANDS.iter().map(Command::name).collect())
+        (first.to_string_lossy().into_owned(), COMMANDS.iter().map(Command::name).collect())
     } else {
         (named.join(" "), family)
     };

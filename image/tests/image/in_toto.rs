@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use latchkey_steady::output_within;
+use latchkey_steady::{output_within, skip};
 
 const REQUIREMENT: &str = "in-toto-attestation==0.9.3";
 /// A package index that answers slowly is waited for this long.
@@ -24,7 +24,7 @@ fn interpreter() -> Option<PathBuf> {
     {
         let output = output_within(INSTALLING, command);
         if !output.as_ref().is_ok_and(|output| output.status.success()) {
-            eprintln!("SKIPPED: in-toto's package cannot be asked: {command:?}: {output:?}");
+            skip(format_args!("in-toto's package cannot be asked: {command:?}: {output:?}"));
             return None;
         }
     }
