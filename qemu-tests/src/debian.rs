@@ -1,5 +1,6 @@
 //! A real Debian as the operating system of test machines: systemd as process 1, made by mmdebstrap and the image builder.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -76,7 +77,11 @@ impl DebianRoot {
         std::os::unix::fs::symlink("../test-report.service", &link).map_err(io_error("link", &link))?;
         let mut tar = Command::new(crate::doctor::need("tar")?);
         tar.args(["--append", "--owner=0", "--group=0", "--mtime=@0", "--file"]).arg(&archive).arg("-C").arg(&tree);
-        output(tar.args(&paths)).map(drop)
+        // With the folders that they are in: of several entries the builder takes the first, which is Debian's.
+        let folders =
+            paths.iter().flat_map(|path| Path::new(path).ancestors().skip(1)).filter(|path| *path != Path::new(""));
+        let folders: BTreeSet<&Path> = folders.collect();
+        output(tar.arg("--no-recursion").args(folders).args(&paths)).map(drop)
     }
 }
 
