@@ -57,7 +57,7 @@ bench-boot:
 # The real kubeadm judges what the agent writes for it; built with Go, once
 e2e-kubeadm:
     qemu-tests/kubernetes/build kubeadm
-    cargo test --package latchkey-agent --test cluster_real_kubeadm
+    cargo test --package latchkey-agent --test cluster_real_kubeadm -- --include-ignored
 
 # Regenerates the checked-in protobuf types, without protoc
 codegen:

@@ -40,7 +40,7 @@ fn code(ran: Ran, exit: i32) -> Value {
 fn minisign(operator: &Operator, arguments: &[&str]) -> Option<bool> {
     let ran = latchkey_steady::output(Command::new("minisign").args(arguments).current_dir(operator.folder()));
     if ran.is_err() {
-        eprintln!("skipped: minisign is not installed");
+        latchkey_steady::skip("minisign is missing: apt-get install minisign");
     }
     Some(ran.ok()?.status.success())
 }

@@ -119,7 +119,9 @@ impl SigningKey {
 
 /// The text of a public key's file.
 pub fn public_key_file(key: &SignerKey) -> String {
-    format!("untrusted comment: minisign public key {}\n{key}\n", key.id())
+    // As minisign has it, without leading zeros.
+    let id = key.id().to_string();
+    format!("untrusted comment: minisign public key {}\n{key}\n", id.trim_start_matches('0'))
 }
 
 /// Why there is no key, or no signature.

@@ -36,7 +36,7 @@ pub(crate) fn side(test: &str) -> Side {
 fn outside(test: &str) {
     let possible = output(Command::new("unshare").args(["--net", "ip", "link", "add", "lk0", "type", "veth"]));
     if !possible.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: network namespaces need root, unshare and ip");
+        latchkey_steady::skip("network namespaces need root, unshare (util-linux) and ip (iproute2)");
         return;
     }
     let status = status_within(PATIENCE, &mut again(test, "agent")).unwrap();

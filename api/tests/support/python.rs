@@ -22,7 +22,7 @@ pub fn python() -> Option<PathBuf> {
         let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))
             && run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES));
         if !made {
-            eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for grpcio");
+            latchkey_steady::skip("no python3 with venv and pip, or no package index, for grpcio");
             return None;
         }
         fs::write(ready, []).unwrap();

@@ -15,7 +15,7 @@ use crate::sample::Sample;
 /// An image that can be predicted: with Debian's boot stub, for two types of machines.
 fn image(sample: &Sample) -> Option<Image> {
     if !Path::new(DEBIAN_STUB).is_file() {
-        eprintln!("SKIPPED: {DEBIAN_STUB} is missing: apt-get install systemd-boot-efi");
+        latchkey_steady::skip(format_args!("{DEBIAN_STUB} is missing: apt-get install systemd-boot-efi"));
         return None;
     }
     let mut image = sample.image();

@@ -100,12 +100,13 @@ fn age(path: &Path) {
 }
 
 /// Where a program lies; a test without it says so.
+#[track_caller]
 pub(crate) fn found(program: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     let file = folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()));
     if file.is_none() {
-        eprintln!("SKIPPED: {program} is missing: apt-get install {package}");
+        latchkey_steady::skip(format_args!("{program} is missing: apt-get install {package}"));
     }
     file
 }

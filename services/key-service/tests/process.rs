@@ -3,7 +3,7 @@
 
 mod rig;
 
-use latchkey_steady::{drained, output};
+use latchkey_steady::{drained, output, skip};
 use rig::{DISKS, JOIN, Rig};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -126,7 +126,7 @@ fn one_host_cannot_take_more_than_its_share_of_connections() {
 #[test]
 fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
     if output(Command::new("python3").arg("--version")).is_err() {
-        eprintln!("SKIPPED: there is no python3 here, so OpenSSL cannot be tried");
+        skip("python3, for its OpenSSL, is missing: apt-get install python3");
         return;
     }
     let rig = Rig::new();
@@ -164,7 +164,7 @@ fn a_crash_leaves_no_core_file_with_the_master_secret_in_it() {
     let aborting = "ulimit -c unlimited && kill -ABRT $$";
     let other = output(Command::new("sh").args(["-c", aborting]).current_dir(rig.folder.path())).unwrap();
     if !other.status.core_dumped() {
-        eprintln!("SKIPPED: this system writes no core files at all");
+        skip("this system writes no core files at all");
         return;
     }
     let service = Rig::start_by(asking_for_cores(&rig.command(), rig.folder.path()));

@@ -150,7 +150,7 @@ fn a_table_written_by_a_standard_tool_is_read() {
     let script = format!("label: gpt\nsize=1MiB, name=esp, type=uefi\nname=state, type={STATE_PARTITION_TYPE}\n");
     let tool = std::process::Command::new("sfdisk").arg("-q").arg(&path).stdin(std::process::Stdio::piped()).spawn();
     let Ok(mut tool) = tool else {
-        eprintln!("skipped: sfdisk is not installed");
+        latchkey_steady::skip("sfdisk is missing: apt-get install fdisk");
         return;
     };
     std::io::Write::write_all(&mut tool.stdin.take().unwrap(), script.as_bytes()).unwrap();

@@ -84,7 +84,7 @@ mod tests {
             .unwrap()
             .any(|entry| std::fs::write(entry.unwrap().path().join("uevent"), "change").is_ok());
         if !announced {
-            eprintln!("skipped: announcing a device needs root and a block device");
+            latchkey_steady::skip("announcing a device needs root, a writable /sys and a block device");
             return;
         }
         assert!(latchkey_steady::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());

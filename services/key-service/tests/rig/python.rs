@@ -27,7 +27,9 @@ fn prepare() -> Option<PathBuf> {
         let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
             .and_then(|()| run(Command::new(&python).args(install)));
         if let Err(why) = made {
-            eprintln!("SKIPPED: no python3 with venv and pip, or no package index, for {REQUIREMENT}: {why}");
+            latchkey_steady::skip(format_args!(
+                "no python3 with venv and pip, or no package index, for {REQUIREMENT}: {why}"
+            ));
             return None;
         }
         std::fs::write(complete, REQUIREMENT).unwrap();
