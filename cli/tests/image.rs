@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use latchkey_initramfs::elf_sample;
-use latchkey_measurements::pe_sample;
+use latchkey_measurements::{pe, pe_sample};
+use latchkey_steady::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -69,15 +70,22 @@ impl Parts {
 
     /// Runs the command below what stands before it, such as `setpriv`.
     fn run(&self, before: &[&str], out: &str) -> Output {
-        let latchkey = env!("CARGO_BIN_EXE_latchkey");
-        let [program, rest @ ..] = before else { return self.with(&mut Command::new(latchkey), out) };
-        self.with(Command::new(program).args(rest).arg(latchkey), out)
+        let [program, rest @ ..] = before else {
+            return self.with(&mut Command::new(env!("CARGO_BIN_EXE_latchkey")), out, None);
+        };
+        // Where it was built, others may not reach it.
+        let latchkey = self.path("latchkey");
+        fs::copy(env!("CARGO_BIN_EXE_latchkey"), &latchkey).unwrap();
+        self.with(Command::new(program).args(rest).arg(latchkey), out, None)
     }
 
-    fn with(&self, command: &mut Command, out: &str) -> Output {
+    fn with(&self, command: &mut Command, out: &str, epoch: Option<&str>) -> Output {
+        match epoch {
+            Some(epoch) => command.env("SOURCE_DATE_EPOCH", epoch),
+            None => command.env_remove("SOURCE_DATE_EPOCH"),
+        };
         let command = command.args(["image", "build"]).arg(self.path("sample.json")).arg("--out").arg(self.path(out));
-        let command = command.args(["--output", "json"]).current_dir("/").env_remove("SOURCE_DATE_EPOCH");
-        latchkey_steady::output(command).unwrap()
+        latchkey_steady::output(command.args(["--output", "json"]).current_dir("/")).unwrap()
     }
 }
 
@@ -90,16 +98,9 @@ fn can_change_user() -> bool {
     let here =
         |path: &str| ["/usr/bin", "/usr/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(path).exists());
     let root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
-    // The program under test must be where everybody can reach it.
-    let reachable = Path::new(env!("CARGO_BIN_EXE_latchkey"))
-        .ancestors()
-        .skip(1)
-        .all(|folder| fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0));
-    let can = root && reachable && here("setpriv") && here("mksquashfs");
+    let can = root && here("setpriv") && here("mksquashfs");
     if !can {
-        eprintln!(
-            "SKIPPED: needs root, a target folder that everybody may enter, setpriv (util-linux), mksquashfs (squashfs-tools)"
-        );
+        skip("needs root, setpriv (apt-get install util-linux) and mksquashfs (apt-get install squashfs-tools)");
     }
     can
 }
@@ -116,7 +117,7 @@ fn two_users_on_two_days_build_the_same_bytes() {
     let later = ["faketime", "2031-05-06 07:08:09"];
     let faketime = latchkey_steady::output(Command::new("faketime").arg("--version")).is_ok();
     if !faketime {
-        eprintln!("SKIPPED in part: faketime is missing (apt-get install faketime): both users build today");
+        skip("in part: faketime is missing (apt-get install faketime), so both users build today");
     }
     let before: Vec<&str> = NOBODY.into_iter().chain(later.into_iter().filter(|_| faketime)).collect();
     let theirs = document(&parts.run(&before, "out/theirs"));
@@ -153,7 +154,7 @@ fn what_the_agent_would_refuse_at_boot_is_refused_here() {
         let output = parts.run(&[], "out/a");
         let error = document(&output)["error"].clone();
         if error["code"] == "program-missing" {
-            eprintln!("SKIPPED: {error}");
+            skip(error);
             return;
         }
         assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some(code)), "{error}");
@@ -166,7 +167,7 @@ fn what_a_node_could_not_boot_is_refused_and_what_opens_a_way_in_is_told() {
     let parts = Parts::new();
     let built = document(&parts.run(&[], "out/a"));
     if built["error"]["code"] == "program-missing" {
-        eprintln!("SKIPPED: {built}");
+        skip(built);
         return;
     }
     assert_eq!((&built["warnings"], &built["root_examined"]), (&json!([]), &json!(true)), "{built}");
@@ -208,10 +209,55 @@ fn a_configuration_that_is_none_and_a_missing_program_are_named() {
     parts.configure(&json!({"qcow2": true}));
     // Administrators' folders are looked into all the same, so the program must be one that lies elsewhere.
     let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
-    let output = parts.with(command.env("PATH", "/nowhere"), "out/a");
+    let output = parts.with(command.env("PATH", "/nowhere"), "out/a", None);
     let error = document(&output)["error"].clone();
     assert_eq!((output.status.code(), error["code"].as_str()), (Some(1), Some("program-missing")), "{error}");
     assert!(error.to_string().contains("apt-get install squashfs-tools"), "{error}");
+}
+
+/// Seconds of the epoch, and how provenance writes them.
+const RELEASED: (u32, &str) = (1_700_000_000, "2023-11-14T22:13:20Z");
+
+#[test]
+fn source_date_epoch_is_the_time_of_all_that_has_one() {
+    let parts = Parts::new();
+    // What predictions want to see of a stub and a kernel, for the manifest.
+    let (mut stub, mut kernel) = (pe_sample::stub(9), fs::read(parts.path("kernel")).unwrap());
+    pe_sample::append(&mut stub, ".sdmagic", b"#### LoaderInfo: systemd-stub 252.39-1~deb12u2 ####\0");
+    kernel.extend(b"Linux initrd\0LOADED_IMAGE::LoadOptions\0");
+    kernel.resize(kernel.len().next_multiple_of(0x200), 0);
+    fs::write(parts.path("stub"), stub).unwrap();
+    fs::write(parts.path("kernel"), kernel).unwrap();
+    parts.configure(&json!({"machines": ["debian-12-ovmf"]}));
+    let (seconds, written) = RELEASED;
+    for (epoch, out, expected) in [(None, "out/without", 0), (Some(seconds.to_string()), "out/with", seconds)] {
+        let built = document(&parts.with(&mut Command::new(env!("CARGO_BIN_EXE_latchkey")), out, epoch.as_deref()));
+        assert_eq!(built["error"], Value::Null);
+        let file = |name: &str| fs::read(parts.path(out).join(name)).unwrap();
+
+        let image = file("sample_1.0.0.efi");
+        let initrd = pe::Image::parse(&image).unwrap().section(".initrd").unwrap().to_vec();
+        let archive = zstd::bulk::decompress(&initrd, 1 << 20).unwrap();
+        // "newc": magic of six characters, then eight each for inode, mode, owner, group, links, and the time.
+        let entries = archive.windows(6).enumerate().filter(|(_, window)| *window == b"070701");
+        let times: Vec<&[u8]> = entries.map(|(at, _)| &archive[at + 46..at + 54]).collect();
+        // The last one is the archive's end and no file.
+        let (_, files) = times.split_last().unwrap();
+        assert!(files.len() > 3 && files.iter().all(|time| *time == format!("{expected:08X}").as_bytes()), "{times:?}");
+
+        // `struct squashfs_super_block`: magic, count of inodes, `mkfs_time`.
+        let disk = file("sample_1.0.0.raw");
+        let root = disk.chunks(1 << 20).find(|chunk| chunk.starts_with(b"hsqs")).unwrap();
+        assert_eq!(root[8..12], expected.to_le_bytes());
+
+        let manifest: Value = serde_json::from_slice(&file("reference.json")).unwrap();
+        assert_eq!(manifest["serial"], expected.max(1), "{manifest}");
+        assert_eq!(manifest.to_string().contains(written), expected == seconds, "{manifest}");
+    }
+    let with = |epoch| parts.with(&mut Command::new(env!("CARGO_BIN_EXE_latchkey")), "out/bad", Some(epoch));
+    for epoch in ["", "yesterday", "-1", "4294967296"] {
+        assert_eq!(with(epoch).status.code(), Some(2), "{epoch}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ struct Parts(TempDir);
 impl Parts {
     fn new() -> Option<Self> {
         if !Path::new(STUB).is_file() {
-            eprintln!("SKIPPED: {STUB} is missing: apt-get install systemd-boot-efi");
+            latchkey_steady::skip(format_args!("{STUB} is missing: apt-get install systemd-boot-efi"));
             return None;
         }
         let parts = Self(TempDir::new().unwrap());
