@@ -110,13 +110,22 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// From now on a block of this root that does not match restarts the machine. Who has the mapping open notices
-    /// nothing.
+    /// From now on a block of this root that does not match restarts the machine, and with a kernel that can do it, one
+    /// that the disk refuses to read, too: says which. Who has the mapping open notices nothing.
     ///
     /// # Errors
     /// [`DiskError::Map`]; the mapping stays as it was then.
-    pub fn restart_on_corruption(&self, control: &Control, root: &VerityRoot) -> Result<(), DiskError> {
-        Ok(self.go_live(control, &Table::verity(root, OnCorruption::Restart))?)
+    pub fn restart_on_corruption(&self, control: &Control, root: &VerityRoot) -> Result<OnCorruption, DiskError> {
+        // A kernel that does not tell is not asked for more than all kernels can do.
+        let targets = control.target_versions().unwrap_or_default();
+        let version = targets.iter().find(|target| target.name == "verity").map(|target| target.version);
+        let strictest = OnCorruption::strictest(version);
+        if control.load(&self.name, &Table::verity(root, strictest)).is_ok() {
+            control.resume(&self.name).map_err(at(Step::Resume))?;
+            return Ok(strictest);
+        }
+        self.go_live(control, &Table::verity(root, OnCorruption::Restart))?;
+        Ok(OnCorruption::Restart)
     }
 
     /// Whether a block of this root has been read that did not match: the kernel's status of a `verity` target is `V`
@@ -230,13 +239,13 @@ impl Mapping {
 
 const DIRECTORY: &str = "/dev/mapper";
 
-/// The kernel's default is 1/128 of the device and at most 64 MiB, all of which is read on each boot: a quarter of that
-/// is as good for bursts, and the smaller disks keep the default.
+/// The kernel's default is 1/128 of the device and at most 64 MiB, all of which is written once and read on each boot: half
+/// of that, and at most 16 MiB, is as good for bursts. It is made of sections of about 1.2 MiB, and has at least one.
 const MAX_JOURNAL: u64 = 16 << 20;
 
 /// Units of the journal of a device of `size` bytes.
 fn journal(size: u64) -> u64 {
-    (size >> 7).min(MAX_JOURNAL) / superblock::UNIT
+    (size >> 8).min(MAX_JOURNAL) / superblock::UNIT
 }
 
 fn number(disk: &Disk) -> Result<DeviceNumber, MapError> {

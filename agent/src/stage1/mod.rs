@@ -71,6 +71,7 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
 fn leave(pid1: Pid1, root: OpenRoot, config: &Config) -> Result<Infallible, Failure> {
     let step = TIMELINE.begin("leave");
     let root = root.seal().map_err(|e| Failure::new("leave", e.code(), &e))?;
+    step.note(&root);
     if let Some(peak) = peak_memory() {
         step.note(format_args!("peak memory {peak}"));
     }

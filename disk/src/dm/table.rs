@@ -77,6 +77,7 @@ impl Table {
         let options = match corrupt {
             OnCorruption::Error => "",
             OnCorruption::Restart => " 1 restart_on_corruption",
+            OnCorruption::RestartAlsoIfUnreadable => " 2 restart_on_corruption restart_on_error",
         };
         Self {
             target: "verity",
@@ -135,6 +136,17 @@ pub enum OnCorruption {
     /// The machine restarts at once: an OS that lives on with some of its files gone is nobody's plan, and whoever writes
     /// the disk could choose which.
     Restart,
+    /// The same for a block that the disk refuses to read ("`restart_on_error`: Restart the system when an I/O error is
+    /// detected", the kernel's `admin-guide/device-mapper/verity.rst`), which is as good a way to take a file away.
+    RestartAlsoIfUnreadable,
+}
+
+impl OnCorruption {
+    /// The strictest that a `verity` target of this version may know: `restart_on_error` came with Linux 6.12, whose target
+    /// says 1.10.0. Older kernels say so too, so the table has to be tried.
+    pub(crate) fn strictest(version: Option<[u32; 3]>) -> Self {
+        if version >= Some([1, 10, 0]) { Self::RestartAlsoIfUnreadable } else { Self::Restart }
+    }
 }
 
 #[cfg(test)]
@@ -180,6 +192,20 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_that_can_not_know_an_option_is_not_asked_for_it() {
+        for (version, strictest) in [
+            (None, OnCorruption::Restart),
+            // Linux 6.1.
+            (Some([1, 9, 0]), OnCorruption::Restart),
+            // Linux 6.12.
+            (Some([1, 10, 0]), OnCorruption::RestartAlsoIfUnreadable),
+            (Some([2, 0, 0]), OnCorruption::RestartAlsoIfUnreadable),
+        ] {
+            assert_eq!(OnCorruption::strictest(version), strictest, "{version:?}");
+        }
+    }
+
+    #[test]
     fn the_verity_table_is_the_one_veritysetup_makes() {
         let root = VerityRoot {
             data: DeviceNumber { major: 254, minor: 2 },
@@ -196,6 +222,8 @@ mod tests {
             table.parameters,
             format!("1 254:2 254:3 4096 4096 10 1 sha256 {hash} 0102 1 restart_on_corruption")
         );
+        let table = Table::verity(&root, OnCorruption::RestartAlsoIfUnreadable);
+        assert!(table.parameters.ends_with(&format!("{hash} 0102 2 restart_on_corruption restart_on_error")));
         let unsalted = Table::verity(&VerityRoot { salt: Vec::new(), ..root }, OnCorruption::Error);
         assert!(unsalted.parameters.ends_with(&format!("{hash} -")));
     }

@@ -18,6 +18,10 @@ const EXT4_GROUP: u64 = 8 * SECTOR * SECTOR;
 /// What `xfs_repair` reads of an allocation group's beginning.
 const XFS_HEADER: u64 = MIB / 8;
 
+/// libblkid looks as far as 3087 units of 512 bytes before the end. Each sector is encrypted, authenticated and written
+/// twice, so what nobody looks at is left alone.
+const TAIL: u64 = (3087_u64 * 512).next_multiple_of(SECTOR);
+
 /// Bytes of one write; the boot's memory is promised to be small.
 const PIECE: usize = 1 << 18;
 
@@ -43,8 +47,7 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 ///   bytes;
 /// * the beginning of each XFS allocation group, of which `mkfs.xfs` makes four: `xfs_repair` reads more there than was
 ///   written;
-/// * the last 2 MiB, where RAIDs, partition tables and other file systems have signatures (libblkid looks as far as 3087
-///   units of 512 bytes before the end).
+/// * the end, where RAIDs, partition tables and other file systems have signatures ([`TAIL`]).
 ///
 /// This list is what system call traces of `mkfs.ext4` 1.47 on disks of 40 MiB to 8 TiB and of `blkid` 2.38 show, and what
 /// a kernel complains about while these, `mkfs.xfs` 6.1 and `mount` run. Anything that it names too much costs milliseconds;
@@ -53,7 +56,7 @@ fn places(length: u64) -> Vec<Range<u64>> {
     let length = length - length % SECTOR;
     let groups = length.div_ceil(EXT4_GROUP);
     let head = (ext4_tables(groups) * SECTOR).max(MIB + SECTOR).min(length);
-    let tail = length.saturating_sub(2 * MIB).max(head);
+    let tail = length.saturating_sub(TAIL).max(head);
     let mut middle: Vec<_> = scattered(length).filter(|place| place.start >= head && place.end <= tail).collect();
     // A group of ext4 may begin where one of XFS does: the longer place first, and the shorter one goes.
     middle.sort_unstable_by_key(|place| (place.start, Reverse(place.end)));
@@ -102,8 +105,9 @@ mod tests {
         for copy in copies {
             assert!(all.contains(&copy), "{copy:?}");
         }
-        assert_eq!([&all[0], &all[all.len() - 1]], [&(0..MIB + SECTOR), &(GIB - 2 * MIB..GIB)]);
+        assert_eq!([&all[0], &all[all.len() - 1]], [&(0..MIB + SECTOR), &(GIB - TAIL..GIB)]);
         assert_eq!(all.len(), 6 + 3 + 2);
+        assert!((3087 * 512..2 * MIB).contains(&TAIL));
     }
 
     /// "superblock read failed, offset 262983680, size 131072, ag 1", said `xfs_repair` 6.1 of 2054536 units.

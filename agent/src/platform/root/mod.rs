@@ -9,8 +9,8 @@
 //!    match is an I/O error in this step, so that the boot can be refused with a reason;
 //! 3. [`OpenRoot::seal`], right before the operating system takes over: from then on a block that does not match restarts
 //!    the machine, and the kernel's log names it. An I/O error would let the operating system live on without files of the
-//!    attacker's choice; a panic would do as well, but wait for `panic=` and may hang. A block that the *disk* refuses to
-//!    read stays an I/O error: kernels before 6.12 have no option for it.
+//!    attacker's choice; a panic would do as well, but wait for `panic=` and may hang. The same for a block that the *disk*
+//!    refuses to read, where the kernel has an option for it (6.12); before, it stays an I/O error, and the boot says so.
 
 mod fault;
 mod writable;
@@ -23,7 +23,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use latchkey_disk::{Control, DeviceNumber, Mapping, MappingName, VerityRoot};
+use latchkey_disk::{Control, DeviceNumber, Mapping, MappingName, OnCorruption, VerityRoot};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use sha2::{Digest as _, Sha256};
 
@@ -145,13 +145,11 @@ impl OpenRoot {
         }
     }
 
-    /// From now on a block that does not match restarts the machine.
+    /// From now on a block that does not match restarts the machine, and what the proof says of one that can not be read.
     pub fn seal(self) -> Result<SealedRoot, RootFault> {
         self.must_be_clean()?;
-        self.mapping
-            .restart_on_corruption(&self.control, &self.target)
-            .map_err(|source| RootFault::NotMapped { source })?;
-        Ok(SealedRoot(()))
+        let sealed = self.mapping.restart_on_corruption(&self.control, &self.target);
+        Ok(SealedRoot(sealed.map_err(|source| RootFault::NotMapped { source })?))
     }
 }
 
@@ -163,7 +161,21 @@ impl fmt::Display for OpenRoot {
 
 /// Proof that the root is mounted at [`NEW_ROOT`] and that nothing but what was measured comes out of it.
 #[derive(Debug)]
-pub struct SealedRoot(());
+pub struct SealedRoot(OnCorruption);
+
+impl fmt::Display for SealedRoot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            OnCorruption::RestartAlsoIfUnreadable => {
+                "a block of the root that does not match, or that its disk refuses to read, restarts the machine"
+            }
+            _ => {
+                "a block of the root that does not match restarts the machine; one that its disk refuses to read is an I/O \
+                 error (kernels before 6.12)"
+            }
+        })
+    }
+}
 
 /// The tree's top block decides over all others, and tells a wrong root hash from a changed block.
 fn check_top(hashes: &File, root: &RootVerity) -> Result<(), RootFault> {
@@ -215,6 +227,13 @@ mod tests {
         assert_eq!(check_top(&partition(8), &root).unwrap_err().code(), "root-verity-wrong-tree");
         root.salt.pop();
         assert_eq!(check_top(&partition(7), &root).unwrap_err().code(), "root-verity-wrong-tree");
+    }
+
+    #[test]
+    fn a_boot_says_what_an_unreadable_block_of_its_root_does() {
+        let [old, new] =
+            [OnCorruption::Restart, OnCorruption::RestartAlsoIfUnreadable].map(|on| SealedRoot(on).to_string());
+        assert!(old.contains("is an I/O error") && !new.contains("I/O error"), "{old}; {new}");
     }
 
     #[test]
