@@ -102,14 +102,19 @@ fn on(fleet: &Fleet, board: &Board, name: &str, title: &str, image: &OsImage) ->
 struct Refusal {
     node: String,
     service: String,
+    /// The event of the impostor's own log that differs.
+    event: String,
 }
 
 impl Refusal {
     /// From the line on the node's console and the one in the service's log.
     fn read(node: &str, service: &str) -> Self {
-        let after =
-            |line: &str, mark: &str| line.split_once(mark).map_or(line, |(_, rest)| rest).trim_matches('"').into();
-        Self { node: after(node, "no ticket yet: "), service: after(service, "detail=") }
+        let after = |line: &str, mark: &str| line.split_once(mark).map_or(line, |(_, rest)| rest).to_owned();
+        let (event, detail) = (after(service, "event="), after(service, "detail="));
+        // As the log quotes it.
+        let event = event.split(" detail=").next().unwrap_or_default();
+        let event = serde_json::from_str(event).unwrap_or_else(|_| event.to_owned());
+        Self { node: after(node, "no ticket yet: "), service: detail, event }
     }
 }
 
@@ -143,7 +148,7 @@ fn close(
         let bytes = json!({"agent": agent, "initramfs": initramfs, "unified_kernel_image": image, "disk": disk});
         println!(
             "{}",
-            json!({"seconds": took.as_secs_f64(), "boots": boots, "bytes": bytes, "refusal": {"node": refusal.node, "join_service": refusal.service}, "data_sha256": data})
+            json!({"seconds": took.as_secs_f64(), "boots": boots, "bytes": bytes, "refusal": {"node": refusal.node, "join_service": refusal.service, "event": refusal.event}, "data_sha256": data})
         );
         return Ok(());
     }
@@ -165,7 +170,11 @@ fn close(
     println!("\ntimes count from power-on, firmware included; the whole story took {:.1} s", took.as_secs_f32());
     println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes, disk {disk} bytes");
     println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
-    for (side, words) in [("what the impostor was told", &refusal.node), ("the join service's log", &refusal.service)] {
+    for (side, words) in [
+        ("what the impostor was told", &refusal.node),
+        ("the join service's log", &refusal.service),
+        ("and from the impostor's own log, replayed to what its TPM signed", &refusal.event),
+    ] {
         println!("{side}:");
         for line in wrapped(words, 110) {
             println!("    {line}");
