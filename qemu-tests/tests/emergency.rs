@@ -16,9 +16,11 @@ use latchkey_qemu_tests::vm::Vm;
 
 /// A boot takes 6 s without KVM on a quiet machine; this is for a slow and loaded one.
 const BOOT: Duration = Duration::from_mins(10);
-/// What opens a shell in one system or another.
-const SHELL_WORDS: &str = "init=/bin/sh rd.break rd.break=pre-mount rd.shell rd.emergency=halt rd.systemd.debug_shell systemd.debug_shell \
-     systemd.unit=rescue.target single emergency S 1";
+/// What opens a shell: words for the kernel and for sysvinit, and words for initramfs-tools, dracut and systemd. Apart, so
+/// that one kind does not hide what another would do; word by word the agent's reader of the command line is tested.
+const FIRST_PROGRAM_WORDS: &str = "init=/bin/sh single S 1";
+const INITRAMFS_WORDS: &str = "break rd.break=pre-mount rd.shell rd.emergency=halt rd.systemd.debug_shell systemd.debug_shell \
+     systemd.unit=rescue.target emergency";
 /// Asks a shell, whoever's it is, to say that it is there.
 const ARE_YOU_THERE: &str = "\n\nroot\n\necho SHELL $((6 * 7))\n";
 const SHELL: &str = "SHELL 42";
@@ -93,12 +95,12 @@ fn words_for_a_shell_from_the_boot_loader_or_in_the_image_open_none_and_the_node
     let mut parts = Parts::of(&image, std::fs::read(bootimage::stub().unwrap()).unwrap()).unwrap();
 
     // Without Secure Boot the boot stub takes them; what it takes, it measures.
-    let options = format!("{} {SHELL_WORDS}", parts.command_line);
+    let options = format!("{} {FIRST_PROGRAM_WORDS}", parts.command_line);
     let from_loader = with_options(&fleet, "loader", &options).start().unwrap();
     let refusal = shut(from_loader, &services, "[9, 12]");
     assert!(refusal.contains("overrides-differ: PCR 12"), "{refusal}");
 
-    parts.command_line = options;
+    parts.command_line = format!("{} {INITRAMFS_WORDS}", parts.command_line);
     let disk = TamperedDisk::copy(fleet.run(), "baked.raw", &fleet.image().disk).unwrap();
     disk.write(LOADER, &parts.build().unwrap()).unwrap();
     let boot = Boot::Disk(Disk::new(disk.path(), "os").read_only());
@@ -140,4 +142,18 @@ fn another_first_program_is_started_where_there_is_one_and_in_the_image_that_shi
     vm.expect("Kernel panic - not syncing: VFS: Unable to mount root fs", BOOT).unwrap();
     vm.wait_exit(BOOT).unwrap();
     assert!(!vm.console().contains("latchkey["), "{}", vm.console().text());
+}
+
+#[test]
+fn a_kernel_that_keeps_its_emergency_keys_open_is_refused_before_anything_is_read() {
+    let run = Run::new("sysrq").unwrap();
+    let image = bootimage::BootImage::agent().unwrap().build(&run, "agent.efi").unwrap();
+    let options = "console=ttyS0 no_timer_check panic=-1 sysrq_always_enabled";
+    let tpm = Authority::new(&run).unwrap().tpm("node").unwrap();
+    let boot = Boot::ImageWithOptions(image, options.into());
+    let mut vm = Machine::booting(&run, "node", boot).tpm(&tpm).start().unwrap();
+    let line = vm.expect("failed: ", BOOT).unwrap().text;
+    assert!(line.contains("failed: sysrq-open: "), "{line}");
+    vm.wait_exit(BOOT).unwrap();
+    assert!(!vm.console().contains("] config: "), "{}", vm.console().text());
 }
