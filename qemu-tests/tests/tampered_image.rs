@@ -4,19 +4,23 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use latchkey_measurements::predict::{MachineType, Uki};
+use latchkey_measurements::predict::{MachineType, StubVersion, Uki};
 use latchkey_qemu_tests::bootimage;
 use latchkey_qemu_tests::cluster::Services;
-use latchkey_qemu_tests::fleet::{Fleet, Plan, STEP};
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP};
 use latchkey_qemu_tests::hardware::{Boot, Disk};
-use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, with_section};
+use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, addon, with_section};
 use latchkey_qemu_tests::vm::Vm;
 
 /// Types of the Discoverable Partitions Specification.
 const ROOT: &str = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709";
 const ROOT_VERITY: &str = "2c7357ed-ebd2-46d9-aec1-23d437ec2bf5";
 /// Another loader, which Debian has beside the boot stub.
-const SYSTEMD_BOOT: &str = "/usr/lib/systemd/boot/efi/systemd-bootx64.efi";
+const SYSTEMD_BOOT: &str = "systemd-bootx64.efi";
+
+/// How a changed section is refused, and another change of the loaded file.
+const SECTIONS: (&str, u8) = ("image-differs", 11);
+const LOADED: (&str, u8) = ("boot-loader-differs", 4);
 
 /// `struct squashfs_super_block`: `mkfs_time`, after magic and inode count.
 const SQUASHFS_TIME: u64 = 8;
@@ -96,7 +100,7 @@ impl Site {
         self.fleet.machine_of(attack, boot, &tpm).unwrap().start().unwrap()
     }
 
-    /// Boots the disk: the node is refused, and the join service names the first component that differs, and all
+    /// Boots the disk: the node is refused, and the join service names the component that differs, and all
     /// registers; the line with `mark` in it is about this node.
     fn refused(&self, attack: &str, disk: &TamperedDisk, component: &str, registers: &str, mark: &str) {
         let node = self.boot(attack, disk);
@@ -109,12 +113,12 @@ impl Site {
     }
 
     /// The same for a disk with this unified kernel image; it measures what is predicted of it, too.
-    fn image_refused(&self, attack: &str, image: &[u8], registers: &str) {
+    fn image_refused(&self, attack: &str, image: &[u8], (component, pcr): (&str, u8), registers: &str) {
         let kind = MachineType::builtin(&bootimage::machine_type().unwrap()).unwrap().load(Path::new("/")).unwrap();
-        let measured = Uki::measure(image).unwrap().predict(&kind).unwrap().pcr(4).unwrap();
+        let measured = Uki::measure(image).unwrap().predict(&kind).unwrap().pcr(pcr).unwrap();
         let disk = self.disk(attack);
         disk.write(LOADER, image).unwrap();
-        self.refused(attack, &disk, "boot-loader-differs", registers, &format!("got {measured}"));
+        self.refused(attack, &disk, component, registers, &format!("got {measured}"));
     }
 }
 
@@ -132,7 +136,7 @@ fn a_changed_kernel_is_refused() {
     let mut parts = site.parts();
     // Text of its part for firmware of before UEFI.
     parts.linux = with_another_letter(&parts.linux, "Probing EDD");
-    site.image_refused("kernel", &parts.build().unwrap(), "[4, 11]");
+    site.image_refused("kernel", &parts.build().unwrap(), SECTIONS, "[4, 11]");
 }
 
 #[test]
@@ -141,15 +145,16 @@ fn a_changed_initrd_is_refused() {
     let mut parts = site.parts();
     // The kernel skips zeros between archives.
     parts.initrd.extend([0; 512]);
-    site.image_refused("initrd", &parts.build().unwrap(), "[4, 9, 11]");
+    site.image_refused("initrd", &parts.build().unwrap(), SECTIONS, "[4, 9, 11]");
 }
 
 #[test]
 fn a_changed_boot_stub_is_refused() {
     let site = site();
     let mut parts = site.parts();
-    parts.stub = with_another_letter(&parts.stub, "cannot be run in DOS mode");
-    site.image_refused("stub", &parts.build().unwrap(), "[4]");
+    // The name of a source file, for an assertion that fails.
+    parts.stub = with_another_letter(&parts.stub, "src/boot/");
+    site.image_refused("stub", &parts.build().unwrap(), LOADED, "[4]");
 }
 
 #[test]
@@ -157,16 +162,21 @@ fn an_appended_section_is_refused() {
     let site = site();
     // Sections of this name are data for nobody: only the hash of the whole file shows it.
     let image = with_section(&site.honest_image(), ".evil", b"evil").unwrap();
-    site.image_refused("section", &image, "[4]");
+    site.image_refused("section", &image, LOADED, "[4]");
 }
 
 #[test]
 fn a_second_loader_before_the_honest_image_is_refused() {
     let site = site();
     let disk = site.disk("loader");
-    disk.write(LOADER, &std::fs::read(SYSTEMD_BOOT).unwrap()).unwrap();
+    disk.write(LOADER, &std::fs::read(bootimage::stub().unwrap().with_file_name(SYSTEMD_BOOT)).unwrap()).unwrap();
     disk.write("EFI/Linux/honest.efi", &site.honest_image()).unwrap();
-    site.refused("loader", &disk, "boot-loader-differs", "[4, 12]", "");
+    // The older one hands a command line over, which the boot stub measures.
+    let registers = match bootimage::stub_version().unwrap() {
+        StubVersion::V252 => "[4, 12]",
+        StubVersion::V257 => "[4]",
+    };
+    site.refused("loader", &disk, "boot-loader-differs", registers, "");
 }
 
 #[test]
@@ -174,7 +184,7 @@ fn credentials_beside_the_honest_image_are_refused() {
     let site = site();
     let disk = site.disk("credential");
     disk.write(&format!("{LOADER}.extra.d/passwd.cred"), b"evil").unwrap();
-    site.refused("credential", &disk, "command-line-differs", "[9, 12]", "");
+    site.refused("credential", &disk, "overrides-differ", "[9, 12]", "");
 }
 
 #[test]
@@ -182,7 +192,19 @@ fn extensions_beside_the_honest_image_are_refused() {
     let site = site();
     let disk = site.disk("extension");
     disk.write(&format!("{LOADER}.extra.d/evil.raw"), b"evil").unwrap();
-    site.refused("extension", &disk, "command-line-differs", "[9, 13]", "");
+    site.refused("extension", &disk, "extensions-differ", "[9, 13]", "");
+}
+
+/// A stub that knows no addons leaves it alone, and the node joins; what one makes of it that does, its registers show.
+#[test]
+fn an_addon_beside_the_honest_image_is_refused_or_not_taken_up() {
+    let site = site();
+    let disk = site.disk("addon");
+    disk.write(&format!("{LOADER}.extra.d/evil.addon.efi"), &addon(&[(".cmdline", b"init=/bin/sh")]).unwrap()).unwrap();
+    match bootimage::stub_version().unwrap() {
+        StubVersion::V252 => drop(site.boot("addon", &disk).expect(MEMBER, STEP).unwrap()),
+        StubVersion::V257 => site.refused("addon", &disk, "boot-loader-differs", "[4, 9, 12]", ""),
+    }
 }
 
 /// The key would be issued: nothing that is measured differs. What is not measured is hashed when it is read.
