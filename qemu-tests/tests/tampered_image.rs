@@ -106,9 +106,8 @@ impl Site {
         let node = self.boot(attack, disk);
         node.expect("no ticket yet: measurements-refused", STEP).unwrap();
         let parts = [&format!("{component}: PCR"), &format!("PCRs that differ: {registers} ("), mark];
-        let lines = self.services.join.console().lines();
-        let found = lines.iter().any(|line| parts.iter().all(|part| line.text.contains(*part)));
-        assert!(found, "{attack}: {parts:?} are in no line of\n{}", self.services.join.console().text());
+        // The node may be told before the service's own line is read.
+        self.services.join.console().find(&parts, STEP).unwrap_or_else(|error| panic!("{attack}: {error}"));
         assert!(!node.console().contains("lock: begin"));
     }
 
