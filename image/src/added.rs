@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 
 use crate::systemd::{Addition, What};
+use crate::tree::{self, Entry, Tree};
 
 /// An archive ends with two blocks of zeroes (POSIX pax, "ustar Interchange Format").
 const END_OF_ARCHIVE: usize = 1024;
@@ -133,18 +134,12 @@ fn mode(what: &What) -> u32 {
     }
 }
 
-/// What a folder has at these paths.
-pub(crate) fn look(root: &Path, paths: &mut BTreeMap<String, Option<Place>>) -> io::Result<()> {
+/// What a root has at these paths.
+pub(crate) fn look(root: &Tree, paths: &mut BTreeMap<String, Option<Place>>) {
     for (path, place) in paths {
-        *place = match fs::symlink_metadata(root.join(path)) {
-            Ok(found) if found.is_dir() => Some(Place::Folder),
-            Ok(_) => Some(Place::Other),
-            // In what is no folder there is nothing; that itself is looked at, too.
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
-            Err(error) => return Err(error),
-        };
+        let kind = |entry: &Entry| if entry.what == tree::What::Folder { Place::Folder } else { Place::Other };
+        *place = root.at(path.as_bytes()).map(kind);
     }
-    Ok(())
 }
 
 #[cfg(test)]

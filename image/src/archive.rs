@@ -1,15 +1,9 @@
 //! Looks through a tar archive before a file system is made of it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read};
 
-use crate::added::Place;
-use crate::os_release::{self, OsReleaseError, PLACES};
-use crate::tree::{self, Entry, Tree, What};
-
-/// A root with ten times as many files as a large distribution.
-const MAX_ENTRIES: usize = 5_000_000;
+use crate::tree::{self, Entry, MAX_ENTRIES, Tree, What};
 
 /// Why no file system is made of an archive.
 #[derive(Debug)]
@@ -20,8 +14,6 @@ pub enum ArchiveError {
     Outside(String),
     /// More entries than any root has.
     TooMany,
-    /// Its `os-release` cannot be used.
-    OsRelease(OsReleaseError),
     /// It is damaged, or could not be read.
     Io(io::Error),
 }
@@ -37,7 +29,6 @@ impl fmt::Display for ArchiveError {
             }
             Self::Outside(path) => write!(f, "the archive has {path:?}, which leads out of it"),
             Self::TooMany => write!(f, "the archive has more than {MAX_ENTRIES} entries"),
-            Self::OsRelease(error) => error.fmt(f),
             Self::Io(source) => write!(f, "the archive: {source}"),
         }
     }
@@ -51,42 +42,8 @@ impl From<io::Error> for ArchiveError {
     }
 }
 
-/// Checks that every entry lies in a folder of the archive, and gives its `os-release` if it has one. What it has at `places`
-/// is filled in there; of several entries one that is no folder counts.
-pub(crate) fn survey(
-    archive: impl Read,
-    places: &mut BTreeMap<String, Option<Place>>,
-) -> Result<Option<String>, ArchiveError> {
-    let mut folders = BTreeSet::from([Vec::new()]);
-    let mut found: [Option<String>; 2] = [None, None];
-    let mut archive = tar::Archive::new(archive);
-    for (count, entry) in archive.entries()?.enumerate() {
-        let entry = entry?;
-        if count >= MAX_ENTRIES {
-            return Err(ArchiveError::TooMany);
-        }
-        let raw = entry.path_bytes().into_owned();
-        let path = plain(&raw).ok_or_else(|| ArchiveError::Outside(printable(&raw)))?;
-        let parent = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default();
-        if !folders.contains(parent) {
-            return Err(ArchiveError::NoParent(printable(&raw)));
-        }
-        if let Some(slot) = std::str::from_utf8(&path).ok().and_then(|path| places.get_mut(path))
-            && *slot != Some(Place::Other)
-        {
-            *slot = Some(if entry.header().entry_type().is_dir() { Place::Folder } else { Place::Other });
-        }
-        let place = PLACES.iter().position(|place| place.as_bytes() == path);
-        if entry.header().entry_type().is_dir() {
-            folders.insert(path);
-        } else if let Some(slot) = place.and_then(|place| found.get_mut(place)).filter(|_| is_file(&entry)) {
-            *slot = Some(os_release::text(entry).map_err(ArchiveError::OsRelease)?);
-        }
-    }
-    Ok(found.into_iter().flatten().next())
-}
-
-/// What the archive holds; of several entries of one path the first counts, as for mksquashfs.
+/// What the archive holds; of several entries of one path the first counts, as for mksquashfs. Every entry must lie in a
+/// folder of the archive.
 pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
     let mut tree = Tree::default();
     tree.insert(Vec::new(), Entry { mode: 0o755, what: What::Folder });
@@ -98,6 +55,10 @@ pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
         }
         let raw = entry.path_bytes().into_owned();
         let path = plain(&raw).ok_or_else(|| ArchiveError::Outside(printable(&raw)))?;
+        let parent = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default();
+        if !matches!(tree.at(parent), Some(Entry { what: What::Folder, .. })) {
+            return Err(ArchiveError::NoParent(printable(&raw)));
+        }
         if tree.at(&path).is_none()
             && let Some(entry) = in_tree(&path, entry)?
         {
@@ -129,10 +90,6 @@ fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>) -> Result<Option<Entry
     Ok(Some(Entry { mode, what }))
 }
 
-fn is_file(entry: &tar::Entry<'_, impl Read>) -> bool {
-    entry.header().entry_type().is_file()
-}
-
 /// The path without `./` and slashes at its ends; none if it has `..`.
 fn plain(path: &[u8]) -> Option<Vec<u8>> {
     let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b".")).collect();
@@ -146,6 +103,7 @@ fn printable(path: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::os_release::{self, OsReleaseError};
 
     fn archive(entries: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
@@ -154,6 +112,7 @@ mod tests {
             // Written past the builder's own checks: whoever attacks does not use it.
             header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
             header.set_entry_type(*kind);
+            header.set_mode(0o755);
             header.set_size(content.len() as u64);
             header.set_cksum();
             builder.append(&header, content.as_bytes()).unwrap();
@@ -174,24 +133,29 @@ mod tests {
             ("usr/lib/", DIR, ""),
             ("/usr/lib/os-release", FILE, "ID=lib\n"),
         ];
-        assert_eq!(survey(&archive(&entries)[..], &mut BTreeMap::new()).unwrap().unwrap(), "ID=lib\n");
-        assert_eq!(survey(&archive(&entries[..3])[..], &mut BTreeMap::new()).unwrap().unwrap(), "ID=etc\n");
-        assert_eq!(survey(&archive(&entries[..2])[..], &mut BTreeMap::new()).unwrap(), None);
+        let os_release = |bytes: &[u8]| os_release::of_tree(&tree(bytes).unwrap());
+        assert_eq!(os_release(&archive(&entries)).unwrap(), "ID=lib\n");
+        assert_eq!(os_release(&archive(&entries[..3])).unwrap(), "ID=etc\n");
+        assert!(matches!(os_release(&archive(&entries[..2])), Err(OsReleaseError::None)));
         let link = [("etc", DIR, ""), ("etc/os-release", tar::EntryType::Symlink, "")];
-        assert_eq!(survey(&archive(&link)[..], &mut BTreeMap::new()).unwrap(), None);
+        assert!(matches!(os_release(&archive(&link)), Err(OsReleaseError::None)));
     }
 
     #[test]
     fn a_file_in_a_folder_of_nobody_and_a_path_that_leads_out_are_refused() {
         let orphan = archive(&[("opt/x", FILE, "")]);
-        assert!(
-            matches!(survey(&orphan[..], &mut BTreeMap::new()), Err(ArchiveError::NoParent(path)) if path == "opt/x")
-        );
+        assert!(matches!(tree(&orphan[..]), Err(ArchiveError::NoParent(path)) if path == "opt/x"));
         let outside = archive(&[("a", DIR, ""), ("a/../../x", FILE, "")]);
-        assert!(matches!(survey(&outside[..], &mut BTreeMap::new()), Err(ArchiveError::Outside(_))));
-        assert!(matches!(survey(&[b'x'; 512][..], &mut BTreeMap::new()), Err(ArchiveError::Io(_))));
+        assert!(matches!(tree(&outside[..]), Err(ArchiveError::Outside(_))));
+        assert!(matches!(tree(&[b'x'; 512][..]), Err(ArchiveError::Io(_))));
         let mut cut = archive(&[("x", FILE, &"y".repeat(2000))]);
         cut.truncate(1024);
-        assert!(matches!(survey(&cut[..], &mut BTreeMap::new()), Err(ArchiveError::Io(_))));
+        assert!(matches!(tree(&cut[..]), Err(ArchiveError::Io(_))));
+    }
+
+    #[test]
+    fn the_first_of_several_entries_of_a_path_counts() {
+        let twice = archive(&[("etc", DIR, ""), ("etc/shadow", FILE, "first"), ("etc/shadow", FILE, "second")]);
+        assert_eq!(tree(&twice[..]).unwrap().text(b"etc/shadow"), Some(&b"first"[..]));
     }
 }

@@ -1,5 +1,6 @@
 //! The build, from what an image is made of to the files that are handed out.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,9 +17,11 @@ use crate::identity::Identity;
 use crate::image::Image;
 use crate::manifest;
 use crate::origin::Record;
+use crate::os_release::OsReleaseError;
 use crate::parts::{Part, Progress, Workshop, check_name};
 use crate::program::Program;
 use crate::root::{Root, RootError, RootFormat};
+use crate::tree::Tree as RootTree;
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
 use crate::ways_in::Warning;
@@ -79,17 +82,18 @@ impl Image {
         if self.qcow2 {
             Program::QemuImg.demand()?;
         }
-        let warnings = self.examine(&root, &words)?;
+        let tree = root.survey()?;
+        let warnings = self.examine(tree.as_ref(), &words)?;
         let version = self.version.to_string();
         let workshop = Workshop::new(out, &self.name, self.version, progress)?;
         let identity = Identity { name: &self.name, version: &version };
         let record = Record::of(self, &words, &root)?;
-        let built = Job { image: self, identity, workshop, record }.run(&words, &root)?;
+        let built = Job { image: self, identity, workshop, record, tree }.run(&words, &root)?;
         Ok(Built { warnings, ..built }.at(out))
     }
 
     /// Finds what else would be found at boot, before work begins that would be for nothing; and what opens a way in.
-    fn examine(&self, root: &Root<'_>, words: &str) -> Result<Option<Vec<Warning>>, ImageError> {
+    fn examine(&self, tree: Option<&RootTree>, words: &str) -> Result<Option<Vec<Warning>>, ImageError> {
         if self.state_size < MIN_SIZE {
             return Err(ImageError::StateSize(self.state_size));
         }
@@ -102,9 +106,10 @@ impl Image {
             executable::check_static(&agent)?;
             Ok::<_, ImageError>(demands)
         });
-        let (demands, Some(mut tree)) = (demands.transpose()?, root.survey()?) else { return Ok(None) };
+        let (demands, Some(tree)) = (demands.transpose()?, tree) else { return Ok(None) };
+        let mut tree = Cow::Borrowed(tree);
         if let Some(systemd) = &self.systemd {
-            tree.add(&systemd.additions(&agent));
+            tree.to_mut().add(&systemd.additions(&agent));
         }
         if let Some(demands) = demands {
             fitness::check(&tree, &demands).map_err(RootError::Unfit)?;
@@ -119,6 +124,8 @@ struct Job<'a> {
     identity: Identity<'a>,
     workshop: Workshop<'a>,
     record: Record,
+    /// What lies in the root, if it was looked into.
+    tree: Option<RootTree>,
 }
 
 /// The root file system, and the hash tree over it.
@@ -135,7 +142,7 @@ impl Job<'_> {
         let kernel_release = kernel::release(&kernel)?.to_owned();
         self.record.source("kernel", &kernel);
         self.record.fact("kernelRelease", &kernel_release);
-        let os_release = self.os_release(root)?;
+        let os_release = self.os_release()?;
         let root = self.root(root)?;
         let initrd = self.initramfs(&kernel_release)?;
         let command_line = self.command_line(words, &root)?;
@@ -158,10 +165,10 @@ impl Job<'_> {
         Ok(Built { machines, ..Built::new(parts, root_hash, command_line, kernel_release) })
     }
 
-    fn os_release(&self, root: &Root<'_>) -> Result<String, ImageError> {
+    fn os_release(&self) -> Result<String, ImageError> {
         let text = match &self.image.os_release {
             Some(source) => os_release::text(&source.read()?[..])?,
-            None => root.os_release()?,
+            None => os_release::of_tree(self.tree.as_ref().ok_or(OsReleaseError::None)?)?,
         };
         Ok(os_release::with_image(&text, self.identity.name, self.identity.version)?)
     }
@@ -174,7 +181,8 @@ impl Job<'_> {
             None => Vec::new(),
         };
         let about = (self.image.epoch, self.identity.uuid("root file system"));
-        let blocks = root.make(&file, &self.workshop.place("root-additions"), &additions, about)?;
+        let blocks =
+            root.make(&file, &self.workshop.place("root-additions"), (&additions, self.tree.as_ref()), about)?;
         self.workshop.inner_file("root", &file)?;
         if self.image.has_manifest() {
             self.record.root(root)?;

@@ -23,6 +23,7 @@ use crate::image::Image;
 use crate::parts::hash_of_file;
 use crate::program::Program;
 use crate::root::Root;
+use crate::systemd::{Folder, Systemd};
 
 /// As long as a manifest takes an option.
 const MAX_OPTION: usize = 4096;
@@ -46,6 +47,9 @@ impl Record {
         record.option("compression", &compression);
         record.option("moduleNames", &names.join(" "));
         record.option("stateSize", &image.state_size.to_string());
+        if let Some(systemd) = &image.systemd {
+            record.option("systemd", &in_words(systemd));
+        }
         if let Some(size) = image.esp_size {
             record.option("espSize", &size.to_string());
         }
@@ -110,4 +114,12 @@ impl Record {
     pub(crate) fn finish(self, products: BTreeMap<String, Digest>) -> Origin {
         Origin { products, ..self.0 }
     }
+}
+
+/// What is brought for systemd.
+fn in_words(systemd: &Systemd) -> String {
+    let place = if systemd.in_root { "in-root" } else { "added" };
+    let Some(state) = &systemd.state else { return place.to_owned() };
+    let folders: Vec<_> = state.persist.folders().iter().map(Folder::path).collect();
+    format!("{place} {} {}", state.file_system.name(), folders.join(","))
 }

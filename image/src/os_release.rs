@@ -1,9 +1,9 @@
 //! `os-release` of the image: that of the root file system, with the image's own name and version.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+
+use crate::tree::{Tree, What};
 
 /// Where distributions keep it (os-release(5)); the first of these that is a file.
 pub(crate) const PLACES: [&str; 2] = ["usr/lib/os-release", "etc/os-release"];
@@ -41,20 +41,16 @@ impl From<io::Error> for OsReleaseError {
     }
 }
 
-/// That of a directory tree. Symbolic links are not followed: they would lead into this machine's own system.
-pub(crate) fn of_directory(root: &Path) -> Result<String, OsReleaseError> {
-    for place in PLACES {
-        let mut path = root.to_path_buf();
-        let mut plain = true;
-        for component in place.split('/') {
-            path.push(component);
-            plain = plain && fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink());
-        }
-        if plain && path.is_file() {
-            return text(fs::File::open(&path)?);
-        }
+/// That of a root. Links are not followed: what they lead to is told under its own name.
+pub(crate) fn of_tree(tree: &Tree) -> Result<String, OsReleaseError> {
+    let files = PLACES.iter().filter_map(|place| match &tree.at(place.as_bytes())?.what {
+        What::File(_, content) => Some(content.as_deref()),
+        _ => None,
+    });
+    match files.into_iter().next() {
+        Some(content) => text(content.ok_or(OsReleaseError::Malformed)?),
+        None => Err(OsReleaseError::None),
     }
-    Err(OsReleaseError::None)
 }
 
 /// Reads one, bounded.
@@ -102,7 +98,9 @@ mod tests {
 
     #[test]
     fn a_link_out_of_the_root_is_not_followed() {
+        use std::fs;
         let root = tempfile::tempdir().unwrap();
+        let of_directory = |root: &std::path::Path| of_tree(&Tree::of_folder(root).unwrap());
         fs::create_dir_all(root.path().join("etc")).unwrap();
         std::os::unix::fs::symlink("/etc/os-release", root.path().join("etc/os-release")).unwrap();
         assert!(matches!(of_directory(root.path()), Err(OsReleaseError::None)));

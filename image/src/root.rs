@@ -10,7 +10,6 @@
 //!
 //! mksquashfs and mkfs.erofs sort what they find, so that equal trees give equal bytes, wherever they lie.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
@@ -23,7 +22,6 @@ use crate::archive::{self, ArchiveError};
 use crate::fitness::Unfit;
 use crate::identity::uuid_text;
 use crate::listing;
-use crate::os_release::{self, OsReleaseError};
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
 use crate::tree::Tree;
@@ -112,8 +110,6 @@ pub enum RootError {
     Archive(ArchiveError),
     /// A program is missing or failed.
     Program(ProgramError),
-    /// There is no `os-release` for the image.
-    OsRelease(OsReleaseError),
     /// A file could not be read or written.
     Io(io::Error),
 }
@@ -149,7 +145,6 @@ impl fmt::Display for RootError {
             Self::Unfit(error) => write!(f, "root: {error}"),
             Self::Archive(error) => write!(f, "root: {error}"),
             Self::Program(error) => error.fmt(f),
-            Self::OsRelease(error) => error.fmt(f),
             Self::Io(source) => write!(f, "root: {source}"),
         }
     }
@@ -172,12 +167,6 @@ impl From<ArchiveError> for RootError {
 impl From<ProgramError> for RootError {
     fn from(error: ProgramError) -> Self {
         Self::Program(error)
-    }
-}
-
-impl From<OsReleaseError> for RootError {
-    fn from(error: OsReleaseError) -> Self {
-        Self::OsRelease(error)
     }
 }
 
@@ -238,14 +227,10 @@ impl<'a> Root<'a> {
     }
 
     /// Whether these fit, and what there is to do.
-    fn fit<'b>(&self, additions: &'b [Addition]) -> Result<Added<'b>, RootError> {
+    fn fit<'b>(additions: &'b [Addition], tree: Option<&Tree>) -> Result<Added<'b>, RootError> {
         let mut places = added::paths(additions);
-        match self.kind {
-            Kind::Tar(packing) if !additions.is_empty() => {
-                archive::survey(unpacked(self.path, packing)?, &mut places)?;
-            }
-            Kind::Directory => added::look(self.path, &mut places)?,
-            Kind::Tar(_) | Kind::Ready(_) => {}
+        if let Some(tree) = tree {
+            added::look(tree, &mut places);
         }
         Added::fit(additions, &places).map_err(|path| RootError::InTheWay(path.to_owned()))
     }
@@ -286,30 +271,18 @@ impl<'a> Root<'a> {
         })
     }
 
-    /// `os-release` as it lies in the root.
-    pub(crate) fn os_release(&self) -> Result<String, RootError> {
-        match self.kind {
-            Kind::Directory => Ok(os_release::of_directory(self.path)?),
-            Kind::Tar(packing) => {
-                let found = archive::survey(unpacked(self.path, packing)?, &mut BTreeMap::new())?;
-                found.ok_or(OsReleaseError::None.into())
-            }
-            Kind::Ready(_) => Err(OsReleaseError::None.into()),
-        }
-    }
-
     /// Writes the file system to `out`, in whole blocks, and says how many. What is on the way to it lies in the folder
-    /// `shed`, which is made.
+    /// `shed`, which is made. `tree` is what the survey found.
     pub(crate) fn make(
         &self,
         out: &Path,
         shed: &Path,
-        additions: &[Addition],
+        (additions, tree): (&[Addition], Option<&Tree>),
         (epoch, uuid): (u32, [u8; 16]),
     ) -> Result<u64, RootError> {
         match (self.kind, self.format) {
             (Kind::Ready(_), _) => drop(fs::copy(self.path, out)?),
-            (_, RootFormat::Squashfs) => self.squashfs(out, shed, &self.fit(additions)?, epoch)?,
+            (_, RootFormat::Squashfs) => self.squashfs(out, shed, &Self::fit(additions, tree)?, epoch)?,
             (_, RootFormat::Erofs) => self.erofs(out, epoch, uuid)?,
         }
         let file = fs::OpenOptions::new().write(true).open(out)?;

@@ -41,7 +41,7 @@ pub(crate) enum What {
 }
 
 /// All of a root, by paths without a slash at either end; the root itself is the empty one.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Tree(BTreeMap<Vec<u8>, Entry>);
 
 impl Tree {
