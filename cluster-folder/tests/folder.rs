@@ -7,6 +7,7 @@ use latchkey_cluster_folder::{
     ClusterFile, Enrolment, Folder, FolderError, MAX_PAYLOAD, Malformed, NodeRecord, Part, Role,
 };
 use latchkey_keys::ClusterId;
+use latchkey_steady::in_time;
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -84,7 +85,8 @@ fn writers_take_turns_and_count() {
         first.put(&record(byte, &format!("w-{byte}"))).unwrap();
     }
     drop(first);
-    assert_eq!(second.join().unwrap(), 3, "the second one sees what the first one wrote");
+    let seen = in_time("the second writer", move || second.join().unwrap());
+    assert_eq!(seen, 3, "the second one sees what the first one wrote");
 }
 
 #[test]
@@ -279,7 +281,7 @@ fn two_programs_that_accept_at_once_forget_nothing_for_each_other() {
         })
     };
     for done in [accept("a"), accept("b"), accept("c")] {
-        done.join().unwrap();
+        in_time("one that accepts", move || done.join().unwrap());
     }
     for name in ["a", "b", "c"] {
         assert!(folder.remember(&references(&[manifest(name, 19, "image")]), 0).is_err(), "{name}");

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use latchkey_attestation::reference::{
     Authority, Description, Machine, ManifestFile, ManifestName, Origin, Reference, Signature,
@@ -42,7 +43,8 @@ fn minisign(folder: &Path, arguments: &[&str], input: &str) -> Option<Output> {
     };
     // It may not ask.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
-    Some(latchkey_steady::finish("minisign", child))
+    // A password costs it a gigabyte of memory and the time to fill that.
+    Some(latchkey_steady::finish_within(Duration::from_mins(10), "minisign", child))
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -11,7 +11,7 @@ mod skip;
 mod stream;
 
 pub use port::Port;
-pub use process::{finish, output, output_within, status_within, wait};
+pub use process::{finish, finish_within, output, output_within, status_within, wait};
 pub use skip::skip;
 pub use stream::{Lines, drained};
 

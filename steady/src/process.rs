@@ -61,7 +61,11 @@ pub fn wait(what: &str, child: &mut Child) -> ExitStatus {
     wait_within(PATIENCE, what, child)
 }
 
-fn finish_within(patience: Duration, what: &str, mut child: Child) -> Output {
+/// As [`finish`], for a program that may take longer.
+///
+/// # Panics
+/// As [`finish`].
+pub fn finish_within(patience: Duration, what: &str, mut child: Child) -> Output {
     drop(child.stdin.take());
     // All the while, so that its pipes are never full.
     let (out, err) = (read(child.stdout.take()), read(child.stderr.take()));
