@@ -8,7 +8,7 @@ const OUT: Flag = Flag {
     long: "out",
     value: Some("DIR"),
     need: Need::Once,
-    text: "where the files go: NAME_VERSION.raw (the disk), NAME_VERSION.efi,\nreference.json; files of these names are replaced",
+    text: "where the files go: NAME_VERSION.raw (the disk), NAME_VERSION.efi,\nreference.json; files of these names are replaced, and those that this\nbuild does not make are removed",
 };
 
 pub(super) const BUILD: Command = Command {
@@ -54,10 +54,14 @@ A node joins by itself only if command_line has latchkey.join_service=HOST:PORT 
 latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
 first node reads its init secret's hash only with latchkey.metadata=qemu.
 root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
+The first two are looked into: latchkey.init must be there, and /dev, /proc, /run and
+/sys; log-ins and shells on consoles and accounts without a password are warned about.
+agent is a static executable: cargo build --release -p latchkey-agent
+--target x86_64-unknown-linux-musl makes it.
 What may stand there too, with its default: module_names [what Debian's cloud kernels
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
-state_size [16777216], qcow2 [false], and:
+state_size [16777216; at least 4194304], qcow2 [false], and:
   "systemd": {"state": {"file_system": "ext4", "persist": ["/etc/kubernetes", "/srv"]}}
       for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as a unit;
       no log-ins, shells or measurements of systemd's own; with state, a file system on the
