@@ -97,13 +97,15 @@ fn provenance(values: &ReferenceValues) -> String {
             let lines: Vec<_> = list.iter().map(|file| format!("{}  {}", file.digest.sha256, file.name)).collect();
             if lines.is_empty() { "-".to_owned() } else { lines.join("\n") }
         };
+        let with: Vec<_> = provenance.circumstances().map(|(name, value)| format!("{name}: {value}")).collect();
         let made = format!("{}, {}", provenance.by(), provenance.at().unwrap_or("at a time not said"));
         text.push('\n');
         text.push_str(&pairs(
             &[
                 ("image", image.label()),
                 ("made by", made),
-                ("command", provenance.command_line().unwrap_or("-").to_owned()),
+                ("command line", provenance.command_line().unwrap_or("-").to_owned()),
+                ("made with", if with.is_empty() { "-".to_owned() } else { with.join("\n") }),
                 ("outputs", files(provenance.products())),
                 ("from", files(provenance.sources())),
             ]
