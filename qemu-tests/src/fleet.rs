@@ -14,11 +14,11 @@ use crate::debian::DebianRoot;
 use crate::error::{HarnessError, io_error};
 use crate::hardware::{Boot, Disk};
 use crate::machine::{HOST, Machine};
-use crate::osimage::{ImageWorks, OsImage, ROOT};
+use crate::osimage::{ImageWorks, OsImage};
 use crate::ports::Port;
 use crate::process::output;
 use crate::publisher::Publisher;
-use crate::rootfs::RootFs;
+use crate::rootfs::{Form, Root, RootFs};
 use crate::run::Run;
 use crate::swtpm::{Authority, TpmState};
 use crate::{build, pki};
@@ -37,6 +37,8 @@ pub(crate) const AGENT_PORT: u16 = 9000;
 pub const MANIFEST: &str = "test-image";
 /// The version of the image that a site begins with.
 pub const VERSION: &str = "1.0.0";
+/// The archive of a Debian, in the run's directory.
+const DEBIAN: &str = "debian.tar";
 /// The size of a state disk.
 const STATE_DISK: u64 = 64 << 20;
 /// The size of a disk that holds an image and the state: larger than any image here.
@@ -70,6 +72,7 @@ pub struct Fleet {
     authority: Authority,
     works: ImageWorks,
     image: OsImage,
+    root: Root,
     pub(crate) join_port: Port,
     site_words: String,
     pub(crate) pki: pki::Pki,
@@ -101,12 +104,11 @@ pub fn prepare() -> Result<(), HarnessError> {
 }
 
 /// The operating system of most machines.
-fn operating_system(run: &Run, then: &str, programs: &[(&str, Vec<u8>)]) -> Result<(), HarnessError> {
+fn operating_system(then: &str, programs: &[(&str, Vec<u8>)]) -> Result<RootFs, HarnessError> {
     let agent = build::agent()?;
     let agent = std::fs::read(&agent).map_err(io_error("read", &agent))?;
     let os = RootFs::operating_system(agent, then)?.file("/usr/bin/hook", 0o755, HOOK);
-    let os = programs.iter().fold(os, |os, (path, program)| os.file(path, 0o755, program.clone()));
-    os.build(run, ROOT).map(drop)
+    Ok(programs.iter().fold(os, |os, (path, program)| os.file(path, 0o755, program.clone())))
 }
 
 /// What is particular about a site.
@@ -118,6 +120,8 @@ pub struct Plan<'a> {
     pub then: &'a str,
     /// Programs in the OS: path and content.
     pub programs: Vec<(&'a str, Vec<u8>)>,
+    /// What the root is made of.
+    pub root: Form,
     /// A Debian that systemd runs, instead of busybox.
     pub debian: Option<DebianRoot>,
     /// Types of machines that the manifest is for; empty: the one that the harness makes.
@@ -149,19 +153,22 @@ impl Fleet {
         let join_port = Port::choose()?;
         let key = run.file("join-service.key");
         let key_words = output(Command::new(&programs.join).arg("--new-key").arg(&key))?.trim().to_owned();
-        match &plan.debian {
-            Some(debian) => debian.build(&run, ROOT, plan.then, &plan.programs)?,
-            None => operating_system(&run, plan.then, &plan.programs)?,
-        }
+        let root = match &plan.debian {
+            Some(debian) => {
+                debian.build(&run, DEBIAN, plan.then, &plan.programs)?;
+                Root { path: run.file(DEBIAN), format: None }
+            }
+            None => operating_system(plan.then, &plan.programs)?.write(&run, plan.root)?,
+        };
         let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
         let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=auto {step} {service}");
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
-        let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words))?;
+        let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;
         let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());
-        let mut fleet = Self { run, programs, authority, works, image, join_port, site_words, pki, init_hash };
+        let mut fleet = Self { run, programs, authority, works, image, root, join_port, site_words, pki, init_hash };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
         fleet.make_secrets()?;
@@ -171,7 +178,19 @@ impl Fleet {
     /// Builds another image of this site: agent, OS and services are the same; `words` are more of its command line.
     /// Everything goes into the folder `name`.
     pub fn build_image(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
-        self.works.build(name, version, &format!("{} {words}", self.site_words))
+        self.works.build(name, version, &format!("{} {words}", self.site_words), &self.root)
+    }
+
+    /// The same with a root of another form, whose OS runs the commands `then` after stage 2.
+    pub fn build_image_of(
+        &self,
+        (form, then): (Form, &str),
+        name: &str,
+        version: &str,
+        words: &str,
+    ) -> Result<OsImage, HarnessError> {
+        let root = operating_system(then, &[])?.write(&self.run, form)?;
+        self.works.build(name, version, &format!("{} {words}", self.site_words), &root)
     }
 
     /// Signs a manifest as the one that the operator, and with `latchkey init` the cluster, goes by.

@@ -14,11 +14,9 @@ use crate::fleet::MANIFEST;
 use crate::hardware::{Boot, Disk, Firmware, variables};
 use crate::kernel::Kernel;
 use crate::publisher::Publisher;
+use crate::rootfs::Root;
 use crate::run::Run;
 use crate::secureboot;
-
-/// The root file system that the images of a run are made of.
-pub(crate) const ROOT: &str = "root";
 
 /// A built image.
 #[derive(Debug, Clone)]
@@ -85,8 +83,8 @@ impl ImageWorks {
         Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, show, publisher })
     }
 
-    /// Builds an image with these words on its command line, into the folder `name` of the run.
-    pub(crate) fn build(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
+    /// Builds an image of this root, with these words on its command line, into the folder `name` of the run.
+    pub(crate) fn build(&self, name: &str, version: &str, words: &str, root: &Root) -> Result<OsImage, HarnessError> {
         let folder = self.run.subdirectory(name)?;
         let kernel = Kernel::provision()?;
         let os_release = self.run.write("os-release", OS_RELEASE)?;
@@ -98,7 +96,8 @@ impl ImageWorks {
             "modules": kernel.modules,
             "agent": crate::build::agent()?,
             "stub": stub()?,
-            "root": self.run.file(ROOT),
+            "root": root.path,
+            "root_format": root.format,
             "systemd": self.systemd,
             "os_release": os_release,
             "command_line": format!("{HARDWARE} quiet panic=-1 {words}"),

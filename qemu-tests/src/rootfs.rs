@@ -16,6 +16,38 @@ const APPLETS: &str = "[ ash awk base64 basename cat chmod chown chroot cmp cp c
     mkdir mknod mktemp mount mountpoint mv nc netstat od poweroff printf ps pwd readlink reboot rm rmdir sed seq sh \
     sha256sum sleep sort stat sync tail tar tee test top touch tr true umount uname uniq wc wget which xargs xxd";
 
+/// Commands of an OS that say what is at `/`, and to which of four directories it can write, unless something that it wrote
+/// there in an earlier boot is there still.
+pub const SHOW_ROOT: &str = r#"yes= no=
+for at in /run / /etc /var; do
+    if [ ! -e "$at/trace" ] && echo left > "$at/trace" && [ "$(cat "$at/trace")" = left ]; then
+        yes="$yes $at"
+    else
+        no="$no $at"
+    fi
+done
+echo "OS root is $(awk '$2 == "/" { kind = $3 } END { print kind }' /proc/mounts), writes to$yes and not to$no""#;
+
+/// What `latchkey image build` is given to make a root of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A finished squashfs.
+    #[default]
+    Squashfs,
+    /// An archive, of which it makes a squashfs.
+    Archive,
+    /// A folder, of which it makes an erofs.
+    FolderForErofs,
+}
+
+/// A root as an image's configuration names it.
+#[derive(Debug, Clone)]
+pub(crate) struct Root {
+    pub(crate) path: PathBuf,
+    /// `root_format` of the configuration, if it says one.
+    pub(crate) format: Option<&'static str>,
+}
+
 /// A root file system in the making.
 #[derive(Debug)]
 pub struct RootFs {
@@ -63,12 +95,35 @@ echo OS stage2 $?
         self
     }
 
+    /// Writes it as `root…` in the run's directory.
+    pub(crate) fn write(&self, run: &Run, form: Form) -> Result<Root, HarnessError> {
+        let (path, format) = match form {
+            Form::Squashfs => (self.build(run, "root.img")?, "squashfs"),
+            Form::Archive => (self.archive(run, "root.tar")?, "squashfs"),
+            Form::FolderForErofs => (self.folder(run, "root.tree")?, "erofs"),
+        };
+        Ok(Root { path, format: Some(format) })
+    }
+
+    fn folder(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
+        let tree = run.subdirectory(name)?;
+        self.lay_out(&tree)?;
+        Ok(tree)
+    }
+
+    fn archive(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
+        let (tree, archive) = (self.folder(run, &format!("{name}.tree"))?, run.file(name));
+        let mut command = Command::new(crate::doctor::need("tar")?);
+        command.args(["--create", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]).arg(&archive);
+        output(command.arg("--directory").arg(&tree).arg("."))?;
+        std::fs::remove_dir_all(&tree).map_err(io_error("remove", &tree))?;
+        Ok(archive)
+    }
+
     /// Writes the squashfs to the file `name` in the run's directory. Equal content gives equal bytes.
     pub fn build(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
         let mksquashfs = crate::doctor::need("mksquashfs")?;
-        let tree = run.subdirectory(&format!("{name}.tree"))?;
-        self.lay_out(&tree)?;
-        let image = run.file(name);
+        let (tree, image) = (self.folder(run, &format!("{name}.tree"))?, run.file(name));
         let mut command = Command::new(mksquashfs);
         command.arg(&tree).arg(&image).args(["-noappend", "-all-root", "-no-xattrs", "-comp", "zstd"]);
         command.args(["-mkfs-time", "0", "-all-time", "0", "-processors", "1", "-quiet", "-no-progress"]);
