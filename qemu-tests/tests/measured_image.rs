@@ -4,6 +4,7 @@
 use latchkey_attestation::ReferenceValues;
 use latchkey_qemu_tests::fleet::{Fleet, MEMBER, PAUSED, Plan, STEP, WAITS, WHOLE_DISK};
 use latchkey_qemu_tests::operator::address;
+use latchkey_qemu_tests::rootfs::{Form, SHOW_ROOT};
 use latchkey_qemu_tests::vm::Vm;
 
 /// Prints the size of the opened state disk, in sectors of 512 bytes.
@@ -68,10 +69,15 @@ fn nodes_are_born_join_and_rejoin_on_one_disk_whose_state_partition_grew_to_its_
 
 #[test]
 fn a_manifest_for_secure_boot_admits_a_node_with_it_and_refuses_the_same_disk_without_it() {
-    let fleet = Fleet::planned("secure-boot", Plan { secure_boot: true, ..Plan::default() }).unwrap();
+    // The root has come as an archive, and has places in memory: what is signed and measured is whole whatever it is.
+    let (root, words) = (Form::Archive, "latchkey.writable=tmpfs:/var");
+    let plan = Plan { secure_boot: true, root, words, then: SHOW_ROOT, ..Plan::default() };
+    let fleet = Fleet::planned("secure-boot", plan).unwrap();
     let image = fleet.image();
     let first = fleet.machine("node-1").unwrap().firmware(image.secure_firmware(fleet.run(), "node-1").unwrap());
     let (services, first) = fleet.found_cluster(first).unwrap();
+    let line = first.expect("OS root is ", STEP).unwrap().text;
+    assert!(line.ends_with("OS root is squashfs, writes to /run /var and not to / /etc"), "{line}");
     drop(first);
     // Somebody has switched it off in the firmware: here, the firmware is one without enrolled keys.
     let off = fleet.machine("off").unwrap().start().unwrap();
