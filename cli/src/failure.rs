@@ -45,7 +45,7 @@ impl From<Exit> for ExitCode {
 }
 
 /// Why a command failed. Nothing in it is secret, and nothing in it can steer a terminal.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// A stable kebab-case word.

@@ -283,7 +283,7 @@ fn nothing_listens_there_is_its_own_exit_code() {
         "--reference",
         "demo.json",
         "--timeout",
-        "20",
+        "8",
         "--output",
         "json",
     ]);

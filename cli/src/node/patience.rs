@@ -18,11 +18,13 @@ pub(crate) struct Patience {
     began: Instant,
     allowed: Duration,
     pause: Duration,
+    /// Why the last attempt that came to an end failed.
+    last: Option<Failure>,
 }
 
 impl Patience {
     pub(crate) fn new(allowed: Duration) -> Self {
-        Self { began: Instant::now(), allowed, pause: FIRST_PAUSE }
+        Self { began: Instant::now(), allowed, pause: FIRST_PAUSE, last: None }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -32,6 +34,7 @@ impl Patience {
     /// An attempt got further than the last: the next pause is short again.
     pub(crate) fn renewed(&mut self) {
         self.pause = FIRST_PAUSE;
+        self.last = None;
     }
 
     /// Waits before the next attempt, or gives up with the reason of the last.
@@ -40,17 +43,19 @@ impl Patience {
         if self.elapsed() + pause >= self.allowed {
             return Err(self.too_late(Some(lost)));
         }
+        self.last = Some(lost);
         smol::Timer::after(pause).await;
         self.pause = self.pause.saturating_mul(2).min(LONGEST_PAUSE);
         Ok(())
     }
 
-    /// Runs an attempt that may take no longer than what is left.
+    /// Runs an attempt that may take no longer than what is left. One that is cut off says nothing; the last one that was not
+    /// says why.
     pub(crate) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         let left = self.allowed.saturating_sub(self.elapsed());
         let late = async {
             smol::Timer::after(left).await;
-            Err(Trouble::Fatal(self.too_late(None)))
+            Err(Trouble::Fatal(self.too_late(self.last.clone())))
         };
         attempt.or(late).await
     }
