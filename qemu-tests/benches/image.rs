@@ -67,7 +67,8 @@ fn timed(image: &Image, out: &Path) -> (Duration, Vec<Duration>) {
     let all = start.elapsed();
     fs::remove_dir_all(out).unwrap();
     let ends = begun.iter().map(|(_, time)| *time).skip(1).chain([all]);
-    let times: Vec<_> = begun.iter().zip(ends).map(|((what, begin), end)| (*what, end - *begin)).collect();
+    let times: Vec<_> =
+        begun.iter().zip(ends).map(|((what, begin), end)| (*what, end.saturating_sub(*begin))).collect();
     let of = |name: &str| times.iter().filter(|(what, _)| *what == name).map(|(_, time)| *time).sum();
     (all, PARTS.iter().map(|(name, _)| of(name)).collect())
 }

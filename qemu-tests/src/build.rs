@@ -51,10 +51,10 @@ pub fn agent() -> Result<PathBuf, HarnessError> {
 /// A test program for the inside of a machine, linked as the agent is; built once per process. `LATCHKEY_GUESTS` names a
 /// folder with other ones.
 pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
+    static GUESTS: Mutex<Option<Built>> = Mutex::new(None);
     if let Some(folder) = std::env::var_os("LATCHKEY_GUESTS") {
         return Ok(Path::new(&folder).join(binary));
     }
-    static GUESTS: Mutex<Option<Built>> = Mutex::new(None);
     let target = if has_musl() { MUSL } else { GLIBC };
     // Together with the agent, so that what both are made of has the same features, and is compiled once.
     let packages = ["--package", "latchkey-agent", "--package", "latchkey-guests", "--bins"];

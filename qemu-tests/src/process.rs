@@ -169,7 +169,7 @@ mod tests {
             };
             let _process = Process::watch(spawn(holder()).unwrap()).unwrap();
             let mut tool = Command::new("sh");
-            let to_pipe = format!("echo started > {0}; exec tail -f /dev/null > {0}", pipe);
+            let to_pipe = format!("echo started > {pipe}; exec tail -f /dev/null > {pipe}");
             let _ = output_within(tool.args(["-c", &to_pipe]), GONE);
             return;
         }

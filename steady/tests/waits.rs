@@ -1,5 +1,4 @@
 //! Waits end: with what was waited for, or with a panic that names it.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use latchkey_steady::{Lines, PATIENCE, Port, drained, finish, in_time, output, output_within, status_within};
 use std::io::Write;
