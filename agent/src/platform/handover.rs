@@ -18,7 +18,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, fstatfs, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, openat, openat2, statat, unlinkat,
+};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_move, unmount};
 
@@ -67,9 +69,11 @@ fn check_new_root(root: &OwnedFd, new: &OwnedFd, init: &Path) -> Result<(), Hand
     if device(root)? == device(new)? {
         return Err(fault("nothing is mounted there", Errno::NOTDIR));
     }
-    let relative = init.strip_prefix("/").unwrap_or(init);
-    // A link may lead to a file that exists only after the switch; then exec judges it.
-    let stat = statat(new, relative, AtFlags::SYMLINK_NOFOLLOW)
+    // Links on the way lead where they will lead after the switch, and not into the initramfs. One at the end may lead to a
+    // file that exists only then; exec judges it.
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let stat = openat2(new, init, flags, Mode::empty(), ResolveFlags::IN_ROOT)
+        .and_then(fstat)
         .map_err(|e| fault("the program that takes over is not there", e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => Ok(()),
@@ -272,5 +276,19 @@ mod tests {
         for (init, usable) in [("/self", true), ("/version", false), ("/missing", false), ("/sys", false)] {
             assert_eq!(check_new_root(&root, &proc, Path::new(init)).is_ok(), usable, "{init}");
         }
+    }
+
+    /// `/sbin` of the root is a link to its own `/usr/sbin`, and not to that of whoever looks.
+    #[test]
+    fn links_on_the_way_to_the_program_stay_in_the_new_root() {
+        let folder = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("usr/sbin")).unwrap();
+        std::fs::copy("/bin/true", path("usr/sbin/only-here")).unwrap();
+        std::os::unix::fs::symlink("/usr/sbin", path("sbin")).unwrap();
+        std::os::unix::fs::symlink("/etc", path("outside")).unwrap();
+        let (root, new) = (open(Path::new("/")).unwrap(), open(folder.path()).unwrap());
+        check_new_root(&root, &new, Path::new("/sbin/only-here")).unwrap();
+        assert_eq!(check_new_root(&root, &new, Path::new("/outside/passwd")).unwrap_err().code(), "new-root-unusable");
     }
 }
