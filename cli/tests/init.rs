@@ -291,14 +291,14 @@ fn nothing_listens_there_is_its_own_exit_code() {
 }
 
 #[test]
-fn an_impostor_gets_no_key_and_the_first_difference_is_named() {
+fn an_impostor_gets_no_key_and_the_difference_that_tells_is_named() {
     let (operator, node) = Operator::with_node();
     node.set_pcr(9, [0x66; 32]);
     node.set_pcr(11, [0x66; 32]);
     let ran = operator.init(&node, &["--output", "json"]).failed(3);
     let error = ran.json()["error"].clone();
-    assert_eq!(error["code"], "command-line-differs");
-    assert_eq!(error["refusal"]["difference"]["pcr"], 9);
+    assert_eq!(error["code"], "image-differs");
+    assert_eq!(error["refusal"]["difference"]["pcr"], 11);
     assert_eq!(error["refusal"]["difference"]["differing"], serde_json::json!([9, 11]));
     assert_eq!(node.state().inits, 0);
 }
