@@ -57,7 +57,12 @@ fn events_that_do_not_make_the_values_are_refused() {
 
 #[test]
 fn words_that_could_steer_a_terminal_or_flood_it_are_refused() {
-    for (field, words) in [("what", "\u{1b}[2J".to_owned()), ("what", "x".repeat(1025)), ("type", String::new())] {
+    for (field, words) in [
+        ("what", "\u{1b}[2J".to_owned()),
+        ("what", "\u{202e}linux".to_owned()),
+        ("what", "x".repeat(1025)),
+        ("type", String::new()),
+    ] {
         let mut image = image(&[event(4, 1)]);
         image["machines"][0]["events"][0][field] = json!(words);
         refused(&image, "no words on one line, or too many");

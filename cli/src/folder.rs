@@ -130,12 +130,13 @@ impl Place {
 
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
         self.0.check_editions(&trust.references).map_err(unusable)?;
         for Found { name, manifest, signature } in &trust.manifests {
             let path = self.0.references_path().join(format!("{name}.json"));
             if !path.exists() && !self.path("reference.json").exists() {
                 self.0.make_references().map_err(unusable)?;
-                self.0.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
+                writer.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
             }
         }
         let policy = self.path("policy.json");
@@ -143,7 +144,9 @@ impl Place {
             files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
         }
         // What the join service will read must be usable before a node depends on it.
-        self.trust()?;
+        let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
+        writer.remember(&references, now()).map_err(unusable)?;
+        drop(writer);
         if self.path("enrolment.json").exists() {
             return Ok(());
         }
@@ -155,6 +158,8 @@ impl Place {
         let policy = self.0.policy().map_err(unusable)?;
         let (manifest, signature) = Trust::manifest_file(path)?;
         let edition = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
+        // Another installation may be under way: what is looked at from here on stays until this one is remembered.
+        let mut writer = self.0.writer().map_err(unusable)?;
         let name = edition.values().name().clone();
         let mut place = self.0.references_path().join(format!("{name}.json"));
         let (mut all, mut before) = (vec![edition.clone()], None);
@@ -175,11 +180,11 @@ impl Place {
         }
         if wishes.replace_newer {
             // Before the file is there: stopped in between, the newer edition is still in force, and this can be done again.
-            self.0.go_back_to(&edition, now()).map_err(unusable)?;
+            writer.go_back_to(&edition, now()).map_err(unusable)?;
         }
         self.0.make_references().map_err(unusable)?;
-        self.0.put_manifest(&policy, &place, &manifest, signature.as_deref()).map_err(unusable)?;
-        self.0.remember(&references, now()).map_err(unusable)?;
+        writer.put_manifest(&policy, &place, &manifest, signature.as_deref()).map_err(unusable)?;
+        writer.remember(&references, now()).map_err(unusable)?;
         Ok((edition, place))
     }
 

@@ -65,14 +65,14 @@ pub fn unexpected(expected: &[ExpectedEvent], log: &EventLog<'_>, pcrs: PcrSet) 
     let mut differences = differences(&expected, log.events(), pcrs, Bank::Sha256);
     for got in differences.iter_mut().filter_map(|difference| difference.got.as_mut()) {
         if let Some(text) = foreign_command_line(log, &got.digest) {
-            got.description = format!("kernel command line {text:?}");
+            got.description = format!("kernel command line \"{text}\"");
         }
     }
     differences
 }
 
 /// The text that the boot stub logged and that has this digest in the form the kernel gets it in.
-fn foreign_command_line(log: &EventLog<'_>, digest: &str) -> Option<String> {
+fn foreign_command_line(log: &EventLog<'_>, digest: &str) -> Option<Text> {
     let of_stub = |event: &&Event<'_>| event.extends() == Some(12);
     let texts = log.events().iter().filter(of_stub).filter_map(|event| match event.kind {
         EventType::EVENT_TAG => tagged_text(event.data).map(|(_, text)| text),
@@ -81,7 +81,7 @@ fn foreign_command_line(log: &EventLog<'_>, digest: &str) -> Option<String> {
     let handed_over =
         |text: &Text| -> Vec<u8> { text.raw().encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect() };
     let mut texts = texts.filter(|text| hex::encode(Bank::Sha256.digest(&[&handed_over(text)])) == digest);
-    texts.next().map(|text| text.raw().to_owned())
+    texts.next()
 }
 
 /// The first difference of each of these PCRs, in the order of the reported log. Two logs without a bank in common have

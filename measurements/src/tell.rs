@@ -3,7 +3,7 @@
 use std::fmt;
 
 use latchkey_attestation::reference::Machine;
-use latchkey_attestation::{PcrValues, Policy, References, Refusal};
+use latchkey_attestation::{Difference, PcrSet, PcrValues, Policy, References, Refusal};
 
 use crate::difference::{EventDifference, telling, unexpected};
 use crate::error::LogError;
@@ -18,38 +18,46 @@ pub fn what_differs(
     quoted: &PcrValues,
     log: Option<&[u8]>,
 ) -> Option<String> {
-    refusal.difference()?.image.as_ref()?;
+    let difference = refusal.difference()?;
+    difference.image.as_ref()?;
     let Some(log) = log else { return Some("no event tells: the machine sent no event log".to_owned()) };
-    Some(match telling_event(policy.closest(quoted, references)?, log, quoted) {
-        Ok(Some(event)) => event.to_string(),
-        Ok(None) => "no event tells: the log has every one that the manifest has".to_owned(),
+    Some(match telling_event(policy.closest(quoted, references)?, log, quoted, difference) {
+        Ok(event) => event.to_string(),
         Err(untold) => format!("no event tells: {untold}"),
     })
 }
 
-/// The most telling event that a machine of this type should have measured and this one did not, or the other way round.
-/// `None` where the log is as expected: what differs is not told of by events.
+/// The most telling event that a machine of this type should have measured and this one did not, or the other way round:
+/// of the register that the refusal names, or else of those that differ, too.
 ///
 /// `quoted` are PCR values that a TPM signed. The log is believed only as far as it replays to them: of a log that does
 /// not, nothing is said but that.
 ///
 /// # Errors
 /// [`Untold`].
-pub fn telling_event(expected: &Machine, log: &[u8], quoted: &PcrValues) -> Result<Option<EventDifference>, Untold> {
-    if expected.events().is_empty() {
-        return Err(Untold::NoEvents);
+pub fn telling_event(
+    expected: &Machine,
+    log: &[u8],
+    quoted: &PcrValues,
+    refused: &Difference,
+) -> Result<EventDifference, Untold> {
+    let differing = refused.differing.iter().fold(PcrSet::EMPTY, |set, &pcr| set.with(pcr).unwrap_or(set));
+    let which = expected.explained().intersection(differing);
+    if which.is_empty() {
+        return Err(Untold::NoEvents(refused.pcr));
     }
     let log = EventLog::parse(log).map_err(Untold::Log)?;
     replay::check(&log, quoted, replay::firmware_pcrs()).map_err(Untold::NotReplayed)?;
-    let which = expected.explained().intersection(quoted.set());
-    Ok(telling(unexpected(expected.events(), &log, which)))
+    let differences = unexpected(expected.events(), &log, which);
+    let named = differences.iter().find(|difference| difference.pcr == refused.pcr).cloned();
+    named.or_else(|| telling(differences)).ok_or(Untold::NoEvents(refused.pcr))
 }
 
 /// Why no event can be named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Untold {
-    /// The manifest has values only.
-    NoEvents,
+    /// The manifest does not tell what the value of this register, or of another that differs, is made of.
+    NoEvents(u8),
     /// The log cannot be read.
     Log(LogError),
     /// The log is not that of the quoted boot.
@@ -59,7 +67,7 @@ pub enum Untold {
 impl fmt::Display for Untold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoEvents => f.write_str("the manifest does not tell the events behind its values"),
+            Self::NoEvents(pcr) => write!(f, "the manifest does not tell the events behind its value of PCR {pcr}"),
             Self::Log(error) => error.fmt(f),
             Self::NotReplayed(why) => why.fmt(f),
         }

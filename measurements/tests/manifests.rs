@@ -5,7 +5,7 @@ mod support;
 
 use latchkey_attestation::parse::PcrSet;
 use latchkey_attestation::reference::{Machine, ManifestName, Rule};
-use latchkey_attestation::{RecordedEvidence, ReferenceValues};
+use latchkey_attestation::{Component, Difference, RecordedEvidence, ReferenceValues};
 use latchkey_measurements::manifest::{Description, ManifestError, differing, from_log};
 use latchkey_measurements::source::{Source, SourceError};
 use latchkey_measurements::tell::{Untold, telling_event};
@@ -51,19 +51,36 @@ fn the_event_that_tells_is_named_from_a_log_that_replays_and_from_no_other() {
     let manifest = from_log(&honest, &log, enforce, PcrSet::of(&[0]).unwrap(), "swtpm", &about()).unwrap();
     let machine = manifest.images()[0].machine("swtpm").unwrap();
     assert_eq!(machine.explained(), enforce.with(0).unwrap());
-    assert_eq!(telling_event(machine, &honest, &quoted("honest")).unwrap(), None);
+    let refused = |pcr: u8, differing: &[u8]| Difference {
+        pcr,
+        component: Component::of(pcr),
+        means: None,
+        expected: String::new(),
+        got: String::new(),
+        image: None,
+        differing: differing.to_vec(),
+    };
+    let told = |name: &str, refused: &Difference| {
+        telling_event(machine, &fixture(&format!("{name}.bin")), &quoted(name), refused).map(|event| event.to_string())
+    };
 
-    let told = telling_event(machine, &fixture("impostor.bin"), &quoted("impostor")).unwrap().unwrap().to_string();
-    assert!(told.starts_with("PCR 11 (sections of the unified kernel image): event "), "{told}");
-    assert!(told.contains("section .cmdline"), "{told}");
-    let told = telling_event(machine, &fixture("override.bin"), &quoted("override")).unwrap().unwrap().to_string();
-    assert!(told.starts_with("PCR 12 (command-line override or credentials): event "), "{told}");
+    let impostor = refused(11, &[4, 9, 11]);
+    let event = told("impostor", &impostor).unwrap();
+    assert!(event.starts_with("PCR 11 (sections of the unified kernel image): event "), "{event}");
+    assert!(event.contains("section .cmdline"), "{event}");
+    let event = told("override", &refused(12, &[9, 12])).unwrap();
+    assert!(event.starts_with("PCR 12 (command-line override or credentials): event "), "{event}");
+    // What differs and is only warned about is no reason.
+    let event = told("override", &refused(9, &[9])).unwrap();
+    assert!(event.starts_with("PCR 9 (kernel command line or initrd): event "), "{event}");
 
-    let lie = telling_event(machine, &honest, &quoted("impostor"));
+    assert_eq!(told("honest", &impostor).unwrap_err(), Untold::NoEvents(11), "nothing differs");
+    assert_eq!(told("impostor", &refused(7, &[7])).unwrap_err(), Untold::NoEvents(7), "nothing is told of it");
+    let lie = telling_event(machine, &honest, &quoted("impostor"), &impostor);
     assert!(matches!(lie, Err(Untold::NotReplayed(_))), "{lie:?}");
-    assert!(matches!(telling_event(machine, b"nonsense", &quoted("honest")), Err(Untold::Log(_))));
+    assert!(matches!(telling_event(machine, b"nonsense", &quoted("honest"), &impostor), Err(Untold::Log(_))));
     let silent = Machine::new("swtpm", machine.pcrs().clone());
-    assert_eq!(telling_event(&silent, &honest, &quoted("honest")), Err(Untold::NoEvents));
+    assert!(matches!(telling_event(&silent, &honest, &quoted("honest"), &impostor), Err(Untold::NoEvents(11))));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub struct ExpectedEvent {
 impl ExpectedEvent {
     /// An event, with words that a manifest takes: control characters are replaced, overlong ones cut.
     pub fn new(pcr: u8, kind: &str, what: &str, digest: Digest) -> Self {
-        let printable = what.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c });
+        let printable = what.chars().map(|c| if misleads(c) { char::REPLACEMENT_CHARACTER } else { c });
         let mut room = MAX_WORDS - ELLIPSIS.len_utf8();
         let fits = |c: &char| room.checked_sub(c.len_utf8()).map(|left| room = left).is_some();
         let mut words: String = printable.take_while(fits).collect();
@@ -38,8 +38,7 @@ impl ExpectedEvent {
 
     /// Whether its words are ones for people, and few enough.
     pub(super) fn is_sound(&self) -> bool {
-        let words =
-            |text: &str, most: usize| !text.is_empty() && text.len() <= most && !text.contains(char::is_control);
+        let words = |text: &str, most: usize| !text.is_empty() && text.len() <= most && !text.contains(misleads);
         words(&self.kind, MAX_KIND) && words(&self.what, MAX_WORDS)
     }
 
@@ -54,6 +53,12 @@ impl ExpectedEvent {
             extended
         })
     }
+}
+
+/// Whether a character could steer a terminal, hide, or turn what follows around.
+fn misleads(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
 const MAX_KIND: usize = 64;

@@ -11,6 +11,7 @@ use crate::parse::PcrSet;
 /// |---|---|---|---|
 /// | 0 to 3, 6 | | that one | other firmware may do everything else in another way |
 /// | 7 | | 7 | without Secure Boot the firmware measures the kernel, too (4) |
+/// | 11 | 4 | 11 | the loaded file is the image's: something extended 11 afterwards, such as a boot phase |
 /// | 11 | | 11 | the image's own parts; whether 9 differs tells command line and initrd from the rest |
 /// | 4 | 11 | 4 | every section is the image's: the stub, something appended, another loader before it, or an addon beside it |
 /// | 12 or 13 | 4, 11 | 12 or 13 | what lies beside the image goes into the initrd (9) as well |
@@ -23,6 +24,9 @@ pub(super) fn telling(differing: PcrSet, compared: PcrSet) -> Option<Telling> {
     match firmware {
         Some(pcr) => told(pcr, None),
         None if differs(7) => told(7, None),
+        None if differs(11) && same(4) => {
+            told(11, Some("the image itself is as expected, and something was measured after it, such as a boot phase"))
+        }
         None if differs(11) && same(9) => {
             told(11, Some("its kernel or another section, not its command line or initrd"))
         }
@@ -67,6 +71,8 @@ mod tests {
             (&[4, 7][..], 7, ""),
             (&[4, 11], 11, "kernel"),
             (&[4, 9, 11], 11, "initrd"),
+            (&[11], 11, "a boot phase"),
+            (&[9, 11], 11, "a boot phase"),
             (&[4], 4, "boot stub"),
             (&[4, 12], 4, "another loader"),
             (&[4, 9, 12], 4, "an addon beside it"),

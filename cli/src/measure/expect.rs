@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::image;
 use crate::failure::{Exit, Failure};
 use crate::files;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
 
 /// What was expected: text, its part of the JSON, and whether the log is that.
@@ -137,7 +137,7 @@ fn first_events(
     };
     let mut text = format!("\n{}\n", output.paint(Tone::Bad, &told));
     for difference in &differences {
-        let _ = writeln!(text, "  {difference}");
+        let _ = writeln!(text, "  {}", printable(&difference.to_string()));
     }
     (text, json!(differences))
 }
@@ -172,7 +172,7 @@ fn against_image(
         let told = format!("the first event of each PCR that is not as predicted from {name}:");
         let _ = writeln!(text, "\n{}", output.paint(Tone::Bad, &told));
         for difference in &differences {
-            let _ = writeln!(text, "  {difference}\n{}", digests(difference));
+            let _ = writeln!(text, "  {}\n{}", printable(&difference.to_string()), digests(difference));
         }
     }
     Ok((text, json!({"machine": prediction.machine, "differences": differences})))
