@@ -70,6 +70,7 @@ fn what_a_node_proves() {
 #[test]
 fn a_refusal_names_the_component_that_differs_and_the_fix() {
     let (operator, node) = Operator::with_node();
+    node.set_pcr(4, [0x66; 32]);
     node.set_pcr(9, [0x66; 32]);
     node.set_pcr(11, [0x66; 32]);
     let ran = operator.verify(&node, &[]).failed(3);
