@@ -40,7 +40,7 @@ pub struct HandOver {
     pub cluster_name: String,
     /// Lower-case UUID of the LUKS2 header.
     pub disk_uuid: String,
-    /// What the token says.
+    /// What the token says. The image's `state-file-system` looks for it in the text.
     pub phase: DiskPhase,
     /// Bootstraps of this disk that failed before.
     pub attempts: u8,
@@ -269,6 +269,19 @@ mod tests {
         wipe(&path).unwrap();
         assert!(matches!(HandOver::read(&path, me(folder.path())), Err(HandOverError::Missing)));
         wipe(&path).unwrap();
+    }
+
+    /// `image/systemd/state-file-system` looks for just these bytes, and without them makes no file system.
+    #[test]
+    fn whoever_makes_the_state_disks_file_system_finds_the_phase_in_the_text() {
+        let found = |phase| {
+            let text = HandOver { phase, ..handover() }.text().unwrap();
+            String::from_utf8(text.to_vec()).unwrap().contains(r#""phase":"formatted""#)
+        };
+        assert!(found(DiskPhase::Formatted));
+        assert!(!found(DiskPhase::Member));
+        let script = include_str!("../../image/systemd/state-file-system");
+        assert!(script.contains(r#"grep -q '"phase":"formatted"' /run/latchkey/handover.json"#));
     }
 
     #[test]

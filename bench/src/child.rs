@@ -15,6 +15,9 @@ use async_signal::{Signal, Signals};
 use rustix::process::{Pid, kill_process_group};
 use smol::stream::StreamExt;
 
+/// What was asked to stop has so long to tidy up.
+const GRACE: Duration = Duration::from_secs(20);
+
 /// The process group of the program that runs, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
 static STOPPED: AtomicBool = AtomicBool::new(false);

@@ -135,8 +135,8 @@ fn ways_in(built: &Built) -> String {
     match built.warnings.as_deref() {
         None => "not looked into: it is a finished file system".to_owned(),
         Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
-        Some([_]) => "1 way in was found: see the warning".to_owned(),
-        Some(many) => format!("{} ways in were found: see the warnings", many.len()),
+        Some([_]) => "1 way in was found, or a file not looked into: see the warning".to_owned(),
+        Some(many) => format!("{} ways in were found, or files not looked into: see the warnings", many.len()),
     }
 }
 

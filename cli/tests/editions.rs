@@ -5,8 +5,13 @@
 
 mod support;
 
+use latchkey_attestation::{ManifestFile, References};
+use latchkey_cluster_folder::Folder;
+use latchkey_steady::PATIENCE;
 use serde_json::{Value, json};
-use support::command::Ran;
+use std::fs;
+use std::time::{Duration, Instant};
+use support::command::{Ran, finish, start};
 use support::node::FakeNode;
 use support::operator::Operator;
 
@@ -87,6 +92,42 @@ fn a_serial_that_locks_out_all_later_editions_is_warned_of_and_there_is_a_way_ba
     assert_eq!(code(operator.run(&verify), 3), "image-revoked");
     // From here on everything older is refused again.
     assert_eq!(code(install(&operator, "demo.json", &["--forget-revocations"]), 2), "reference-rolled-back");
+}
+
+/// Both may look before either writes: the older edition would then be in force and the newer one be what is remembered, and
+/// the folder of no use to anybody.
+#[test]
+fn an_installation_that_a_newer_one_overtakes_is_refused_and_the_newer_one_stays_in_force() {
+    let (operator, node) = cluster();
+    revoked(&operator, "demo.json", "older.json", &[]).succeeded();
+    let next = (operator.serial("older.json") + 1).to_string();
+    revoked(&operator, "demo.json", "newer.json", &["--serial", &next]).succeeded();
+    let folder = Folder::open(operator.path("plant")).unwrap();
+    let policy = folder.policy().unwrap();
+    let [manifest, signature] = ["newer.json", "newer.json.minisig"].map(|file| fs::read(operator.path(file)).unwrap());
+    let edition = ManifestFile::new(manifest.clone(), Some(signature.clone())).under(&policy).unwrap();
+
+    let mut writer = folder.writer().unwrap();
+    let late = start(operator.folder(), &["reference", "install", "older.json", "--cluster", "plant", "--output", "json"]);
+    let begun = Instant::now();
+    while !has_open(late.id(), "plant/.lock") {
+        assert!(begun.elapsed() < PATIENCE, "it never came to the folder's lock");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let place = folder.references_path().join("demo.json");
+    writer.put_manifest(&policy, &place, &manifest, Some(&signature)).unwrap();
+    writer.remember(&References::new(&policy, vec![edition]).unwrap(), 1_800_000_000).unwrap();
+    drop(writer);
+
+    assert_eq!(code(finish(late), 2), "reference-rolled-back");
+    assert_eq!(folder.references(&policy).unwrap().iter().next().unwrap().values().serial().to_string(), next);
+    assert_eq!(code(operator.run(&["verify", &node.address(), "--cluster", "plant", "--output", "json"]), 3), "image-revoked");
+}
+
+/// Whether a process has a file open whose path ends so.
+fn has_open(process: u32, path: &str) -> bool {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file.ends_with(path))
 }
 
 #[test]

@@ -193,7 +193,7 @@ impl Folder {
         }
     }
 
-    /// The right to write records and to initialise the cluster. Waits for others that have it.
+    /// The right to write records, to initialise the cluster and to put editions in force. Waits for others that have it.
     ///
     /// # Errors
     /// [`FolderError::Io`].

@@ -14,7 +14,8 @@
 
 use crate::atomic::{self, Existing};
 use crate::error::FolderError;
-use crate::folder::{Folder, MAX_CONFIG, optional};
+use crate::folder::{MAX_CONFIG, optional};
+use crate::writer::Writer;
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, Refusal};
 use std::fs;
@@ -113,21 +114,23 @@ impl Step<'_> {
     }
 }
 
-impl Folder {
+impl Writer<'_> {
     /// Puts a manifest, with its signature, in the place of the one at `path`, which is a file of this folder. Whoever reads
     /// the folder finds the old edition or the new one, at every moment and after a crash at any.
+    ///
+    /// The caller answers for the edition being no older than what was accepted: it has looked while holding this, and
+    /// remembers it before it lets go.
     ///
     /// # Errors
     /// [`FolderError`].
     pub fn put_manifest(
-        &self,
+        &mut self,
         policy: &Policy,
         path: &Path,
         manifest: &[u8],
         signature: Option<&[u8]>,
     ) -> Result<(), FolderError> {
-        let _turn = self.writer()?;
-        let folder = path.parent().unwrap_or(self.path());
+        let folder = path.parent().unwrap_or(self.folder().path());
         steps(policy, path, manifest, signature)?.iter().try_for_each(|step| step.take(folder))
     }
 }
@@ -154,11 +157,18 @@ fn steps<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Folder;
     use latchkey_attestation::Digest;
     use latchkey_attestation::ReferenceValues;
     use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference};
     use latchkey_measurements::signing::{SignedManifest, SigningKey};
+    use latchkey_steady::PATIENCE;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::thread;
+    use std::time::Instant;
+
+    /// So often is read while editions are installed, at least.
+    const READINGS: usize = 100;
 
     struct Site {
         folder: tempfile::TempDir,
@@ -235,20 +245,30 @@ mod tests {
     #[test]
     fn whoever_reads_while_editions_are_installed_always_finds_a_good_one() {
         let key = SigningKey::generate().unwrap();
-        let editions: Vec<_> = (1..=60).map(|serial| edition(&key, serial)).collect();
         let site = Site::new(&key);
-        assert!(site.install(&editions[0], usize::MAX));
-        thread::scope(|scope| {
-            let installs =
-                scope.spawn(|| editions.iter().for_each(|edition| assert!(site.install(edition, usize::MAX))));
+        assert!(site.install(&edition(&key, 1), usize::MAX));
+        let (readings, begun) = (AtomicUsize::new(0), Instant::now());
+        let installed = thread::scope(|scope| {
+            let installs = scope.spawn(|| {
+                let mut serial = 1;
+                while serial < 60 || readings.load(Ordering::SeqCst) < READINGS {
+                    let read = readings.load(Ordering::SeqCst);
+                    assert!(begun.elapsed() < PATIENCE, "edition {serial}, and only {read} readings");
+                    serial += 1;
+                    assert!(site.install(&edition(&key, serial), usize::MAX));
+                }
+                serial
+            });
             let mut newest = 0;
             while !installs.is_finished() {
                 let serial = site.serial();
                 assert!(serial >= newest);
                 newest = serial;
+                readings.fetch_add(1, Ordering::SeqCst);
             }
+            installs.join().unwrap()
         });
-        assert_eq!(site.serial(), 60);
+        assert_eq!(site.serial(), installed);
     }
 
     #[test]

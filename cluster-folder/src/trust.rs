@@ -5,6 +5,7 @@ use crate::editions::Editions;
 use crate::error::{FolderError, Malformed};
 use crate::folder::{EDITIONS, Folder, MAX_CONFIG, POLICY, REFERENCE, optional};
 use crate::pair;
+use crate::writer::Writer;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, Policy, ReferenceValues, References, Refusal};
 use std::fs;
 use std::path::PathBuf;
@@ -66,32 +67,7 @@ impl Folder {
         if self.editions()?.has_all(references) {
             return Ok(());
         }
-        // Two programs that accept at once must not forget for each other.
-        let _turn = self.writer()?;
-        let path = self.path().join(EDITIONS);
-        let mut editions = self.editions()?;
-        let mut newer = false;
-        for manifest in references.iter() {
-            newer |= editions.accept(manifest, now).map_err(FolderError::malformed(&path))?;
-        }
-        if newer {
-            atomic::write(self.path(), EDITIONS, editions.to_json().as_bytes(), Existing::Replace)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Remembers this edition in the place of a newer one of its name, which is forgotten: the way back from an edition that
-    /// was signed by mistake, such as one with the largest serial there is. Durable when this returns. For an operator who
-    /// asks for it, never for a service.
-    ///
-    /// # Errors
-    /// [`FolderError`].
-    pub fn go_back_to(&self, manifest: &AuthenticManifest, now: u64) -> Result<(), FolderError> {
-        let _turn = self.writer()?;
-        let mut editions = self.editions()?;
-        editions.replace(manifest, now).map_err(FolderError::malformed(&self.path().join(EDITIONS)))?;
-        atomic::write(self.path(), EDITIONS, editions.to_json().as_bytes(), Existing::Replace)
+        self.writer()?.remember(references, now)
     }
 
     /// Whether none of these manifests, wherever they come from, is older than what was accepted here before.
@@ -106,7 +82,7 @@ impl Folder {
             .map_err(|refusal| FolderError::malformed(&self.path().join(EDITIONS))(refusal.into()))
     }
 
-    fn editions(&self) -> Result<Editions, FolderError> {
+    pub(crate) fn editions(&self) -> Result<Editions, FolderError> {
         let path = self.path().join(EDITIONS);
         let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(Editions::none()) };
         Editions::parse(&json).map_err(FolderError::malformed(&path))
@@ -152,5 +128,42 @@ impl Folder {
         }
         paths.sort();
         Ok(paths)
+    }
+}
+
+/// Two programs that accept at once must not forget for each other, nor one of them put a file in force that the other has
+/// outlived: who looks at what was accepted and acts on it holds this meanwhile.
+impl Writer<'_> {
+    /// [`Folder::remember`], for who has the turn already.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn remember(&mut self, references: &References, now: u64) -> Result<(), FolderError> {
+        let mut editions = self.folder().editions()?;
+        let mut newer = false;
+        for manifest in references.iter() {
+            newer |= editions.accept(manifest, now).map_err(FolderError::malformed(&self.editions_path()))?;
+        }
+        if newer { self.write_editions(&editions) } else { Ok(()) }
+    }
+
+    /// Remembers this edition in the place of a newer one of its name, which is forgotten: the way back from an edition that
+    /// was signed by mistake, such as one with the largest serial there is. Durable when this returns. For an operator who
+    /// asks for it, never for a service.
+    ///
+    /// # Errors
+    /// [`FolderError`].
+    pub fn go_back_to(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), FolderError> {
+        let mut editions = self.folder().editions()?;
+        editions.replace(manifest, now).map_err(FolderError::malformed(&self.editions_path()))?;
+        self.write_editions(&editions)
+    }
+
+    fn editions_path(&self) -> PathBuf {
+        self.folder().path().join(EDITIONS)
+    }
+
+    fn write_editions(&mut self, editions: &Editions) -> Result<(), FolderError> {
+        atomic::write(self.folder().path(), EDITIONS, editions.to_json().as_bytes(), Existing::Replace)
     }
 }

@@ -1,4 +1,4 @@
-//! The right to write records: one program at a time.
+//! The right to write records and to put editions in force: one program at a time.
 
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
@@ -34,6 +34,10 @@ impl<'a> Writer<'a> {
         let read = lock.read_at(&mut counter, 0).map_err(FolderError::io("read", path))?;
         let writes = if read == counter.len() { u64::from_be_bytes(counter) } else { 0 };
         Ok(Self { folder, lock, writes })
+    }
+
+    pub(crate) const fn folder(&self) -> &'a Folder {
+        self.folder
     }
 
     /// How many writes there were before. Another number than after one's own last write means that somebody else wrote.

@@ -261,7 +261,7 @@ fn an_operator_goes_back_behind_an_edition_that_was_accepted_by_mistake_and_only
     let accept = |manifests: &[AuthenticManifest]| folder.remember(&references(manifests), 1_800_000_000);
     accept(&[manifest("edge", LARGEST, "edge"), manifest("bench", 9, "bench")]).unwrap();
     assert_eq!(code(&accept(&[manifest("edge", 6, "edge")]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
-    folder.go_back_to(&manifest("edge", 6, "edge"), 1_800_000_001).unwrap();
+    folder.writer().unwrap().go_back_to(&manifest("edge", 6, "edge"), 1_800_000_001).unwrap();
     accept(&[manifest("edge", 6, "edge")]).unwrap();
     for older in [manifest("edge", 5, "edge"), manifest("bench", 8, "bench")] {
         assert_eq!(code(&accept(&[older]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use crate::tree::{self, Entry, MAX_ENTRIES, Tree, What};
+use crate::tree::{Entry, MAX_ENTRIES, Reads, Tree, What};
 
 /// Why no file system is made of an archive.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl From<io::Error> for ArchiveError {
 
 /// What the archive holds; of several entries of one path the first counts, as for mksquashfs. Every entry must lie in a
 /// folder of the archive.
-pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
+pub(crate) fn tree(archive: impl Read, reads: &Reads) -> Result<Tree, ArchiveError> {
     let mut tree = Tree::default();
     tree.insert(Vec::new(), Entry { mode: 0o755, what: What::Folder });
     let mut archive = tar::Archive::new(archive);
@@ -60,7 +60,7 @@ pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
             return Err(ArchiveError::NoParent(printable(&raw)));
         }
         if tree.at(&path).is_none()
-            && let Some(entry) = in_tree(&path, entry)?
+            && let Some(entry) = in_tree(&path, entry, reads)?
         {
             tree.insert(path, entry);
         }
@@ -69,7 +69,7 @@ pub(crate) fn tree(archive: impl Read) -> Result<Tree, ArchiveError> {
 }
 
 /// An entry of the archive; none of a kind that is no file.
-fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>) -> Result<Option<Entry>, ArchiveError> {
+fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>, reads: &Reads) -> Result<Option<Entry>, ArchiveError> {
     let header = entry.header();
     let mode = header.mode()? & 0o7777;
     let target = || entry.link_name_bytes().unwrap_or_default().into_owned();
@@ -83,7 +83,7 @@ fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>) -> Result<Option<Entry
         tar::EntryType::Block => numbers().map(|(major, minor)| What::Device(true, major, minor))?,
         kind if kind.is_file() || kind.is_gnu_sparse() || kind.is_contiguous() => {
             let size = entry.size();
-            What::File(size, if tree::reads(path) { tree::text(entry)? } else { None })
+            What::File(size, reads.text(path, || Ok(entry))?)
         }
         _ => return Ok(None),
     };
@@ -104,6 +104,10 @@ fn printable(path: &[u8]) -> String {
 mod tests {
     use super::*;
     use crate::os_release::{self, OsReleaseError};
+
+    fn tree(archive: &[u8]) -> Result<Tree, ArchiveError> {
+        super::tree(archive, &Reads::default())
+    }
 
     fn archive(entries: &[(&str, tar::EntryType, &str)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());

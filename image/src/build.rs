@@ -21,7 +21,8 @@ use crate::os_release::OsReleaseError;
 use crate::parts::{Part, Progress, Workshop, check_name};
 use crate::program::Program;
 use crate::root::{Root, RootError, RootFormat};
-use crate::tree::Tree as RootTree;
+use crate::systemd::Addition;
+use crate::tree::{Reads, Tree as RootTree};
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
 use crate::ways_in::Warning;
@@ -82,7 +83,11 @@ impl Image {
         if self.qcow2 {
             Program::QemuImg.demand()?;
         }
-        let tree = root.survey()?;
+        let there = self.said_to_be_there()?;
+        let tree = root.survey(&Reads::and(&there))?;
+        if let Some(tree) = &tree {
+            fitness::has(tree, &there).map_err(RootError::Unfit)?;
+        }
         let warnings = self.examine(tree.as_ref(), &words)?;
         let version = self.version.to_string();
         let workshop = Workshop::new(out, &self.name, self.version, progress)?;
@@ -90,6 +95,14 @@ impl Image {
         let record = Record::of(self, &words, &root)?;
         let built = Job { image: self, identity, workshop, record, tree }.run(&words, &root)?;
         Ok(Built { warnings, ..built }.at(out))
+    }
+
+    /// The files that the root has, if the configuration is right.
+    fn said_to_be_there(&self) -> Result<Vec<Addition>, ImageError> {
+        Ok(match self.systemd.as_ref().filter(|systemd| systemd.in_root) {
+            Some(systemd) => systemd.files(&self.agent.read()?),
+            None => Vec::new(),
+        })
     }
 
     /// Finds what else would be found at boot, before work begins that would be for nothing; and what opens a way in.

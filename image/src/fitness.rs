@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::systemd::{self, Addition};
 use crate::tree::{Entry, Tree, What};
 
 /// Where stage 1 has mounted what it hands over.
@@ -27,7 +28,14 @@ pub enum Unfit {
     InitNotExecutable(PathBuf),
     /// A file system is mounted there, and it is no folder, or behind a link.
     NoFolder(PathBuf),
+    /// A file for systemd that it is said to have is not there.
+    Lacks(String),
+    /// Something else lies there.
+    Differs(String),
 }
+
+/// What to do when `"in_root"` promises too much.
+const IN_ROOT: &str = "though \"in_root\": true says so: put all files that `latchkey image units` writes with this configuration and this agent into it, as they are";
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,6 +53,8 @@ impl fmt::Display for Unfit {
                 "{} must be a folder, with no link on the way: a file system is mounted there at boot",
                 path.display()
             ),
+            Self::Lacks(path) => write!(f, "it has no /{path}, {IN_ROOT}"),
+            Self::Differs(path) => write!(f, "its /{path} is not the one that it must have, {IN_ROOT}"),
         }
     }
 }
@@ -67,6 +77,28 @@ pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), Unfit> {
         Some(lacking) => Err(Unfit::NoFolder(lacking.into())),
         None => Ok(()),
     }
+}
+
+/// Whether the root has these already, at just these paths; the first that it lacks is the error. The content of files must
+/// have been read.
+pub(crate) fn has(tree: &Tree, files: &[Addition]) -> Result<(), Unfit> {
+    for Addition { path, what } in files {
+        let Some(entry) = tree.linked(path.as_bytes()) else { return Err(Unfit::Lacks(path.clone())) };
+        let same = match (what, &entry.what) {
+            (systemd::What::Folder, What::Folder) => true,
+            (systemd::What::Link(target), What::Link(found)) => target.as_bytes() == found,
+            (systemd::What::File(mode, content), What::File(size, found)) => {
+                // One without content is the same wherever it was read.
+                let equal = content.is_empty() && *size == 0 || found.as_ref() == Some(content);
+                equal && mode & 0o111 == entry.mode & 0o111
+            }
+            _ => false,
+        };
+        if !same {
+            return Err(Unfit::Differs(path.clone()));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -21,12 +21,12 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
-use crate::tree::{Entry, Tree, What, below};
+use crate::tree::{Entry, Reads, Tree, What, below};
 
 /// Its hash.
 pub(crate) fn hash(folder: &Path) -> io::Result<[u8; 32]> {
     let mut lines = Context::new(&SHA256);
-    for (path, entry) in Tree::of_folder(folder)?.iter() {
+    for (path, entry) in Tree::of_folder(folder, &Reads::default())?.iter() {
         lines.update(&line(folder, path, entry)?);
     }
     Ok(finished(lines))
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_lines_are_as_documented() {
         let folder = sample();
-        let tree = Tree::of_folder(folder.path()).unwrap();
+        let tree = Tree::of_folder(folder.path(), &Reads::default()).unwrap();
         let lines: Vec<u8> = tree.iter().flat_map(|(path, entry)| line(folder.path(), path, entry).unwrap()).collect();
         let content = "ed7002b439e9ac845f22357d822bac1444730fbdb6016d3ec9432297b9ec9f73";
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";

@@ -85,6 +85,7 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::Reads;
 
     #[test]
     fn the_image_s_name_and_version_replace_what_stood_there() {
@@ -100,7 +101,7 @@ mod tests {
     fn a_link_out_of_the_root_is_not_followed() {
         use std::fs;
         let root = tempfile::tempdir().unwrap();
-        let of_directory = |root: &std::path::Path| of_tree(&Tree::of_folder(root).unwrap());
+        let of_directory = |root: &std::path::Path| of_tree(&Tree::of_folder(root, &Reads::default()).unwrap());
         fs::create_dir_all(root.path().join("etc")).unwrap();
         std::os::unix::fs::symlink("/etc/os-release", root.path().join("etc/os-release")).unwrap();
         assert!(matches!(of_directory(root.path()), Err(OsReleaseError::None)));

@@ -24,7 +24,7 @@ use crate::identity::uuid_text;
 use crate::listing;
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
-use crate::tree::Tree;
+use crate::tree::{Reads, Tree};
 use crate::verity::BLOCK;
 
 /// A file system for the root.
@@ -263,10 +263,10 @@ impl<'a> Root<'a> {
     }
 
     /// What it holds; none of a finished file system, which is not looked into.
-    pub(crate) fn survey(&self) -> Result<Option<Tree>, RootError> {
+    pub(crate) fn survey(&self, reads: &Reads) -> Result<Option<Tree>, RootError> {
         Ok(match self.kind {
-            Kind::Directory => Some(Tree::of_folder(self.path)?),
-            Kind::Tar(packing) => Some(archive::tree(unpacked(self.path, packing)?)?),
+            Kind::Directory => Some(Tree::of_folder(self.path, reads)?),
+            Kind::Tar(packing) => Some(archive::tree(unpacked(self.path, packing)?, reads)?),
             Kind::Ready(_) => None,
         })
     }

@@ -13,10 +13,43 @@ use crate::systemd::{self, Addition};
 pub(crate) const MAX_ENTRIES: usize = 5_000_000;
 /// As many links as the kernel follows (`path_resolution(7)`: "a maximum of 40").
 const MAX_LINKS: usize = 40;
-/// Files that are looked into.
+/// Files that are looked into in every root.
 const READ: [&[u8]; 5] = [b"etc/inittab", b"etc/os-release", b"etc/passwd", b"etc/shadow", b"usr/lib/os-release"];
 /// Far more than one of them has.
 const MAX_TEXT: u64 = 1 << 20;
+
+/// The files that are looked into, and how many bytes each of them may have.
+#[derive(Debug)]
+pub(crate) struct Reads(BTreeMap<Vec<u8>, u64>);
+
+impl Reads {
+    /// Those of every root, and the files among these, which are to be compared with what is there.
+    pub(crate) fn and(files: &[Addition]) -> Self {
+        let files = files.iter().filter_map(|Addition { path, what }| match what {
+            systemd::What::File(_, content) => Some((path.clone().into_bytes(), content.len() as u64)),
+            _ => None,
+        });
+        Self(READ.iter().map(|path| (path.to_vec(), MAX_TEXT)).chain(files).collect())
+    }
+
+    /// The content of the file at this path; none if it is not looked into, or is longer than it may be.
+    pub(crate) fn text<R: Read>(
+        &self,
+        path: &[u8],
+        open: impl FnOnce() -> io::Result<R>,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let Some(most) = self.0.get(path) else { return Ok(None) };
+        let mut bytes = Vec::new();
+        open()?.take(most + 1).read_to_end(&mut bytes)?;
+        Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= *most))
+    }
+}
+
+impl Default for Reads {
+    fn default() -> Self {
+        Self::and(&[])
+    }
+}
 
 /// One file, folder, link or device.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +79,7 @@ pub(crate) struct Tree(BTreeMap<Vec<u8>, Entry>);
 
 impl Tree {
     /// Reads a folder. Links are not followed: they would lead into this machine's own system.
-    pub(crate) fn of_folder(root: &Path) -> io::Result<Self> {
+    pub(crate) fn of_folder(root: &Path, reads: &Reads) -> io::Result<Self> {
         let mut tree = Self::default();
         tree.insert(Vec::new(), Entry { mode: fs::metadata(root)?.mode() & 0o7777, what: What::Folder });
         let mut folders = vec![Vec::new()];
@@ -55,7 +88,7 @@ impl Tree {
             for entry in fs::read_dir(&place).map_err(named(&place))? {
                 let path = join(&folder, entry.map_err(named(&place))?.file_name().as_bytes());
                 let place = below(root, &path);
-                let entry = Entry::of_file(&place, reads(&path)).map_err(named(&place))?;
+                let entry = Entry::of_file(&place, &path, reads).map_err(named(&place))?;
                 if entry.what == What::Folder {
                     folders.push(path.clone());
                 }
@@ -85,7 +118,7 @@ impl Tree {
                 systemd::What::Folder => Entry { mode: 0o755, what: What::Folder },
                 systemd::What::Link(target) => Entry { mode: 0o777, what: What::Link(target.clone().into()) },
                 systemd::What::File(mode, content) => {
-                    let text = reads(path.as_bytes()).then(|| content.clone());
+                    let text = READ.contains(&path.as_bytes()).then(|| content.clone());
                     Entry { mode: *mode, what: What::File(content.len() as u64, text) }
                 }
             };
@@ -96,6 +129,16 @@ impl Tree {
     /// What lies at just this path; nothing is followed.
     pub(crate) fn at(&self, path: &[u8]) -> Option<&Entry> {
         self.0.get(path)
+    }
+
+    /// What lies at just this path, under whatever name an archive has it first: symbolic links are not followed.
+    pub(crate) fn linked(&self, path: &[u8]) -> Option<&Entry> {
+        let mut entry = self.at(path)?;
+        for _ in 0..MAX_LINKS {
+            let What::Same(other) = &entry.what else { return Some(entry) };
+            entry = self.at(other)?;
+        }
+        None
     }
 
     /// Everything, sorted by path.
@@ -135,7 +178,15 @@ impl Tree {
                     }
                     rest.extend(parts(target));
                 }
-                What::Same(other) if rest.is_empty() => here.clone_from(other),
+                // Which may be another name itself.
+                What::Same(other) if rest.is_empty() => {
+                    links += 1;
+                    if links > MAX_LINKS {
+                        return None;
+                    }
+                    here.clear();
+                    rest = parts(other);
+                }
                 _ => here = next,
             }
         }
@@ -152,8 +203,8 @@ impl Tree {
 }
 
 impl Entry {
-    fn of_file(path: &Path, read: bool) -> io::Result<Self> {
-        let found = fs::symlink_metadata(path)?;
+    fn of_file(place: &Path, path: &[u8], reads: &Reads) -> io::Result<Self> {
+        let found = fs::symlink_metadata(place)?;
         let kind = found.file_type();
         // Linux makedev(3): the major number is in bits 8 to 19 and from 32 on, the minor one in 0 to 7 and 20 to 31.
         let number = |high: u64, low: u64| u32::try_from(high | low).unwrap_or(u32::MAX);
@@ -163,9 +214,9 @@ impl Entry {
         let what = if kind.is_dir() {
             What::Folder
         } else if kind.is_symlink() {
-            return Ok(Self { mode: 0o777, what: What::Link(fs::read_link(path)?.into_os_string().into_vec()) });
+            return Ok(Self { mode: 0o777, what: What::Link(fs::read_link(place)?.into_os_string().into_vec()) });
         } else if kind.is_file() {
-            What::File(found.len(), if read { text(File::open(path)?)? } else { None })
+            What::File(found.len(), reads.text(path, || File::open(place))?)
         } else if kind.is_fifo() {
             What::Pipe
         } else if kind.is_socket() {
@@ -175,18 +226,6 @@ impl Entry {
         };
         Ok(Self { mode: found.mode() & 0o7777, what })
     }
-}
-
-/// Whether the file at this path is looked into.
-pub(crate) fn reads(path: &[u8]) -> bool {
-    READ.contains(&path)
-}
-
-/// The content of a file that is looked into; none if it is longer than any.
-pub(crate) fn text(source: impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
-    source.take(MAX_TEXT + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= MAX_TEXT))
 }
 
 /// The names of a path, the last one first.
@@ -257,13 +296,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn other_names_of_other_names_of_a_file_are_found_and_those_in_a_circle_are_not() {
+        let mut tree = tree(&[("usr/init", "x"), ("sbin/init", "-> /third")]);
+        for (path, other) in [("second", "usr/init"), ("third", "second"), ("round", "about"), ("about", "round")] {
+            tree.insert(path.into(), Entry { mode: 0o755, what: What::Same(other.into()) });
+        }
+        for path in [&b"second"[..], b"third", b"sbin/init"] {
+            assert_eq!(tree.find(path).unwrap().0, b"usr/init");
+        }
+        assert_eq!(tree.linked(b"third"), tree.at(b"usr/init"));
+        assert_eq!((tree.find(b"round"), tree.linked(b"round")), (None, None));
+    }
+
+    #[test]
     fn a_folder_is_read_without_following_links_out_of_it() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir_all(folder.path().join("etc/deep/deeper")).unwrap();
         fs::write(folder.path().join("etc/passwd"), "root::0:0::/:/bin/sh\n").unwrap();
         fs::write(folder.path().join("etc/other"), "12345").unwrap();
         std::os::unix::fs::symlink("/etc", folder.path().join("mine")).unwrap();
-        let tree = Tree::of_folder(folder.path()).unwrap();
+        let tree = Tree::of_folder(folder.path(), &Reads::default()).unwrap();
         let paths: Vec<_> = tree.iter().map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect();
         assert_eq!(paths, ["", "etc", "etc/deep", "etc/deep/deeper", "etc/other", "etc/passwd", "mine"]);
         assert_eq!(tree.at(b"etc/other").unwrap().what, What::File(5, None));

@@ -50,6 +50,11 @@ fn warning(code: &'static str, path: &[u8], told: impl Into<String>) -> Warning 
 fn passwords(tree: &Tree) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for path in [&b"etc/shadow"[..], b"etc/passwd"] {
+        if tree.at(path).is_some() && tree.text(path).is_none() {
+            let told =
+                "not looked into, since it leads elsewhere or is too long: accounts without a password may be in it";
+            warnings.push(warning("not-looked-into", path, told));
+        }
         for line in tree.text(path).unwrap_or_default().split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == b':');
             if let (Some(name), Some(b"")) = (fields.next(), fields.next()) {
@@ -66,6 +71,11 @@ fn passwords(tree: &Tree) -> Vec<Warning> {
 }
 
 fn inittab(tree: &Tree) -> Option<Warning> {
+    tree.at(b"etc/inittab")?;
+    if tree.text(b"etc/inittab").is_none() {
+        let told = "not looked into, since it leads elsewhere or is too long: it may open log-ins on consoles";
+        return Some(warning("not-looked-into", b"etc/inittab", told));
+    }
     let text = String::from_utf8_lossy(tree.text(b"etc/inittab")?);
     let opens = |line: &&str| !line.trim_start().starts_with('#') && INITTAB.iter().any(|word| line.contains(word));
     let line = text.lines().find(opens)?;
@@ -90,7 +100,7 @@ impl Units<'_> {
 
     fn masked(&self, place: &[u8]) -> bool {
         match self.unfollowed(place) {
-            Some(Entry { what: What::Link(target), .. }) => target == b"/dev/null",
+            Some(Entry { what: What::Link(target), .. }) => self.to_null(place, target),
             Some(Entry { what: What::File(size, _), .. }) => *size == 0,
             _ => false,
         }
@@ -98,9 +108,23 @@ impl Units<'_> {
 
     /// What has this name in its folder: the folder may be behind links, as `/lib` is.
     fn unfollowed(&self, place: &[u8]) -> Option<&Entry> {
-        let slash = place.iter().rposition(|byte| *byte == b'/')?;
-        let (folder, name) = (place.get(..slash)?, place.get(slash + 1..)?);
-        self.0.at(&join(&self.0.find(folder)?.0, name))
+        let (folder, name) = split(place)?;
+        self.0.linked(&join(&self.0.find(folder)?.0, name))
+    }
+
+    /// Whether a link at this place leads to `/dev/null`, read as a path only: devices are made at boot.
+    fn to_null(&self, place: &[u8], target: &[u8]) -> bool {
+        let Some((folder, _)) = split(place).and_then(|(folder, _)| self.0.find(folder)) else { return false };
+        let path = if target.starts_with(b"/") { target.to_vec() } else { join(&folder, target) };
+        let mut names: Vec<&[u8]> = Vec::new();
+        for name in path.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(names.pop()),
+                name => names.push(name),
+            }
+        }
+        names == [&b"dev"[..], b"null"]
     }
 
     /// A unit, or its template: an instance has the template's mask too.
@@ -115,8 +139,13 @@ impl Units<'_> {
 
     /// Units that other units want, and that open consoles.
     fn enabled(&self) -> Vec<Warning> {
-        let mut warnings = Vec::new();
+        let (mut warnings, mut seen) = (Vec::new(), Vec::new());
         for folder in FOLDERS.map(|folder| format!("{folder}system").into_bytes()) {
+            // One that is another's name was told of under that.
+            match self.0.find(&folder) {
+                Some((real, _)) if !seen.contains(&real) => seen.push(real),
+                _ => continue,
+            }
             let wants = |name: &&[u8]| name.ends_with(b".wants") || name.ends_with(b".requires");
             for wanting in self.0.names(&folder).into_iter().filter(wants) {
                 let wanting = join(&folder, wanting);
@@ -161,6 +190,12 @@ impl Units<'_> {
             |name: &str| self.unit(&format!("{name}.service")).map(|place| warning("rescue-shell", &place, told));
         FALLBACKS.iter().filter(|name| open(name)).filter_map(|name| place(name)).collect()
     }
+}
+
+/// The folder of a path, and the name in it.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let slash = path.iter().rposition(|byte| *byte == b'/')?;
+    Some((path.get(..slash)?, path.get(slash + 1..)?))
 }
 
 fn opens_console(name: &str) -> bool {
@@ -222,12 +257,38 @@ mod tests {
             ("etc/systemd/system/rescue.service", null),
         ];
         assert_eq!(found(&masks), [""; 0]);
+        let relative = masks.map(|(path, what)| (path, if what == null { "-> ../../../dev/null" } else { what }));
+        assert_eq!(found(&relative), [""; 0]);
+        assert_ne!(found(&masks.map(|(path, what)| (path, if what == null { "-> ../null" } else { what }))), [""; 0]);
         let generator = ("etc/systemd/system-generators/systemd-getty-generator", null);
         let rest = [&masks[..1], &masks[3..], &[generator]].concat();
         assert_eq!(found(&rest), [""; 0]);
         // An instance of its own, whatever becomes of the template.
         let own = [&masks[..], &[("etc/systemd/system/getty@tty1.service", "x")]].concat();
         assert_eq!(found(&own), ["console-login /etc/systemd/system/getty.target.wants/getty@tty1.service"]);
+    }
+
+    #[test]
+    fn what_is_enabled_in_a_folder_with_two_names_is_told_of_once() {
+        let enabled = ("usr/lib/systemd/system/multi-user.target.wants/getty@tty2.service", "-> ../getty@.service");
+        let told = found(&[enabled]);
+        assert_eq!(told.iter().filter(|line| line.contains("tty2")).count(), 1, "{told:?}");
+    }
+
+    #[test]
+    fn accounts_that_cannot_be_read_are_not_taken_for_none() {
+        let mut tree = tree(&[
+            ("etc/shadow", "-> /usr/share/shadow"),
+            ("usr/share/shadow", "x"),
+            ("etc/passwd", "x"),
+            ("etc/inittab", "-> /nowhere"),
+        ]);
+        let unread = Entry { mode: 0o600, what: What::File(2 << 20, None) };
+        tree.insert(b"usr/share/shadow".to_vec(), unread.clone());
+        tree.insert(b"etc/passwd".to_vec(), unread);
+        let told: Vec<_> = look(&tree).into_iter().map(|warning| (warning.code, warning.path)).collect();
+        let expected = ["/etc/inittab", "/etc/passwd", "/etc/shadow"].map(|path| ("not-looked-into", path.to_owned()));
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -14,7 +14,7 @@ const GLIBC: &str = "x86_64-unknown-linux-gnu";
 const PROGRAM_PACKAGES: [&str; 3] = ["latchkey-cli", "latchkey-join-service", "latchkey-key-service"];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
 /// folder, which is what it says then.
-const COMPILE: Duration = Duration::from_mins(40);
+const COMPILE: Duration = Duration::from_mins(30);
 
 /// Where cargo puts what it builds.
 pub fn target_directory() -> PathBuf {

@@ -104,7 +104,7 @@ impl Run {
 struct Slot;
 
 /// The longest that other tests have machines, each of whose steps has a deadline of its own.
-const TURN: Duration = Duration::from_hours(1);
+const TURN: Duration = Duration::from_mins(30);
 
 static USED: Mutex<usize> = Mutex::new(0);
 static FREED: Condvar = Condvar::new();

@@ -199,7 +199,7 @@ fn a_tampered_integrity_superblock_is_refused_before_the_kernel_reads_it() {
         disk.flip(at);
     }
     // Cut short by less than the journal's length, which only the kernel knows: it refuses, and nothing stays behind.
-    disk.truncate(255 * MIB);
+    disk.truncate(256 * MIB - MIB / 2);
     let mut vm = guest.boot("short", &look).unwrap();
     vm.expect("DISK refused map-load: ", BOOT).unwrap();
     vm.expect("GUEST mappings 0", BOOT).unwrap();

@@ -62,13 +62,14 @@ impl State {
     fn add_to(&self, additions: &mut Vec<Addition>) {
         let folders: Vec<&str> = self.persist.folders().iter().map(Folder::path).collect();
         let folders = folders.join(" ");
-        let needs = format!("# Not without the state disk.\n[Unit]\nRequiresMountsFor=/state {folders}\n");
+        let mounts = if folders.is_empty() { "/state".to_owned() } else { format!("/state {folders}") };
+        let needs = format!("# Not without the state disk.\n[Unit]\nRequiresMountsFor={mounts}\n");
         additions.extend([
             folder("/state"),
             unit("state.mount", &self.mount()),
             wanted("local-fs.target.requires", "state.mount"),
             unit("latchkey-state-failed.service", FAILED_SERVICE),
-            unit("latchkey-agent.service.d/state.conf", needs.trim_end_matches(' ')),
+            unit("latchkey-agent.service.d/state.conf", &needs),
             unit(
                 "latchkey-state-file-system.service",
                 &FILE_SYSTEM_SERVICE.replace("@FILE_SYSTEM@", self.file_system.name()),
@@ -193,6 +194,23 @@ mod tests {
         assert_eq!(content(&additions, "srv/a-b"), "/");
         let placeholders = additions.iter().filter(|one| content(&additions, &one.path).contains("@F"));
         assert_eq!(placeholders.count(), 0);
+    }
+
+    #[test]
+    fn without_folders_that_last_only_the_disk_is_needed() {
+        let text = content(&additions(&[]), &format!("{SYSTEM}/latchkey-agent.service.d/state.conf"));
+        assert!(text.ends_with("\nRequiresMountsFor=/state\n"), "{text:?}");
+    }
+
+    #[test]
+    fn no_folder_that_lasts_is_holds_or_lies_in_a_file_that_is_added() {
+        for addition in additions(&["/srv/a-b"]).iter().filter(|addition| addition.what != What::Folder) {
+            let path = format!("/{}", addition.path);
+            let holds = path.match_indices('/').skip(1).map(|(end, _)| path[..end].to_owned());
+            for path in holds.chain([path.clone(), format!("{path}/x")]) {
+                assert!(Folder::new(&path).is_err(), "{path}");
+            }
+        }
     }
 
     #[test]

@@ -5,31 +5,102 @@ use std::fmt::Write as _;
 
 /// `PATH_MAX` is 4096, unit names have at most 255 bytes (`UNIT_NAME_MAX`), and a byte may take four of them.
 const MAX_LENGTH: usize = 60;
-/// These and what is in them: file systems of their own, the state disk itself, or programs and settings that decide what
-/// runs, which are measured and have to stay so.
-const TAKEN: [&str; 19] = [
+/// These, what is in them and what holds them: file systems of their own, the state disk itself, files that the image adds,
+/// or programs and settings that decide what runs or who logs in, which are measured and have to stay so. With `*` at the
+/// end, everything whose path begins so.
+const TAKEN: [&str; 89] = [
     "/bin",
     "/boot",
     "/dev",
     "/efi",
-    "/etc/init.d",
-    "/etc/ld.so.conf.d",
-    "/etc/modprobe.d",
-    "/etc/pam.d",
+    "/etc/X11",
+    "/etc/acpi",
+    "/etc/alternatives",
+    "/etc/apparmor*",
+    "/etc/apt",
+    "/etc/at.*",
+    "/etc/audit",
+    "/etc/bash*",
+    "/etc/binfmt.d",
+    "/etc/cloud",
+    "/etc/credstore*",
+    "/etc/cron*",
+    "/etc/crypttab",
+    "/etc/dbus-1",
+    "/etc/default",
+    "/etc/dhcp",
+    "/etc/dpkg",
+    "/etc/environment*",
+    "/etc/extensions",
+    "/etc/fstab",
+    "/etc/group*",
+    "/etc/gshadow*",
+    "/etc/init*",
+    "/etc/kernel",
+    "/etc/ld.so*",
+    "/etc/login*",
+    "/etc/logrotate*",
+    "/etc/machine-id",
+    "/etc/mod*",
+    "/etc/network",
+    "/etc/networkd-dispatcher",
+    "/etc/NetworkManager",
+    "/etc/nsswitch.conf",
+    "/etc/pam*",
+    "/etc/passwd*",
+    "/etc/polkit-1",
+    "/etc/ppp",
+    "/etc/profile*",
+    "/etc/rc.*",
+    "/etc/rc0.d",
+    "/etc/rc1.d",
+    "/etc/rc2.d",
+    "/etc/rc3.d",
+    "/etc/rc4.d",
+    "/etc/rc5.d",
+    "/etc/rc6.d",
+    "/etc/rcS.d",
+    "/etc/repart.d",
+    "/etc/security",
+    "/etc/selinux",
+    "/etc/shadow*",
+    "/etc/shells",
+    "/etc/skel",
+    "/etc/ssh",
+    "/etc/subgid*",
+    "/etc/subuid*",
+    "/etc/sudo*",
+    "/etc/sysconfig",
+    "/etc/sysctl*",
+    "/etc/sysext*",
     "/etc/systemd",
+    "/etc/sysusers.d",
+    "/etc/tmpfiles.d",
     "/etc/udev",
-    "/lib",
-    "/lib32",
-    "/lib64",
+    "/etc/update-motd.d",
+    "/etc/userdb",
+    "/etc/verity.d",
+    "/etc/xdg",
+    "/etc/xinetd*",
+    "/etc/zsh*",
+    "/lib*",
     "/proc",
+    "/root",
     "/run",
     "/sbin",
     "/state",
     "/sys",
     "/usr",
+    "/var/lib/cloud",
+    "/var/lib/confexts*",
+    "/var/lib/extensions*",
+    "/var/lib/portables",
+    "/var/lib/systemd/linger",
+    "/var/run",
+    "/var/spool/*",
 ];
-/// These, but not what is in them.
-const TOO_MUCH: [&str; 4] = ["/etc", "/tmp", "/var", "/var/lib"];
+/// This, but not what is in it.
+const TOO_MUCH: &str = "/tmp";
 
 /// An absolute path of letters, digits, `-`, `_`, `.` and `/`, as plain as can be: no `..`, no `//`, no `/` at its end.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +152,7 @@ impl Folder {
             return Err(FolderError::Unclear(path.to_owned()));
         }
         let folder = Self(path.to_owned());
-        let taken = TAKEN.iter().any(|taken| within(path, taken)) || TOO_MUCH.contains(&path);
+        let taken = path == TOO_MUCH || TAKEN.iter().any(|taken| touches(path, taken));
         if taken { Err(FolderError::Taken(folder.0)) } else { Ok(folder) }
     }
 
@@ -111,6 +182,14 @@ impl Folder {
             }
         }
         name + ".mount"
+    }
+}
+
+/// Whether a path is, lies in or holds what is taken.
+fn touches(path: &str, taken: &str) -> bool {
+    match taken.strip_suffix('*') {
+        Some(beginning) => path.starts_with(beginning) || within(beginning, path),
+        None => within(path, taken) || within(taken, path),
     }
 }
 
@@ -178,10 +257,48 @@ mod tests {
             "/state/a",
             "/var",
             "/var/lib",
+            "/etc/tmpfiles.d",
+            "/etc/sysusers.d",
+            "/etc/modules-load.d",
+            "/etc/modules",
+            "/etc/binfmt.d",
+            "/etc/sysctl.d",
+            "/etc/cron.d",
+            "/etc/cron.daily/x",
+            "/etc/crontab",
+            "/etc/sudoers",
+            "/etc/sudoers.d",
+            "/etc/security",
+            "/etc/profile.d",
+            "/etc/ssh",
+            "/etc/dbus-1/system.d",
+            "/etc/ld.so.conf.d",
+            "/etc/ld.so.preload",
+            "/etc/rcS.d",
+            "/var/spool",
+            "/var/spool/cron",
+            "/var/spool/cron/crontabs",
+            "/var/lib/systemd",
+            "/libx32",
+            "/libexec",
+            "/root/.ssh",
+            "/tmp",
         ] {
             assert_eq!(Folder::new(path), Err(FolderError::Taken(path.to_owned())), "{path}");
         }
-        for path in ["/etc/kubernetes", "/etcetera", "/var/lib/etcd", "/var/log", "/opt/cni", "/srv", "/libexec"] {
+        for path in [
+            "/etc/kubernetes",
+            "/etc/cni/net.d",
+            "/etc/rclone",
+            "/etc/sshguard",
+            "/etcetera",
+            "/var/lib/etcd",
+            "/var/lib/systemd/timers",
+            "/var/log",
+            "/tmp/x",
+            "/opt/cni",
+            "/srv",
+        ] {
             assert!(Folder::new(path).is_ok(), "{path}");
         }
     }

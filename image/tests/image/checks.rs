@@ -99,9 +99,11 @@ fn an_agent_that_is_no_static_executable_is_refused() {
     let sample = Sample::new();
     let mut image = bootable(&sample);
     build(&sample, &image).unwrap();
+    let linker = elf_sample::Segment { kind: 3, flags: 4, content: b"/lib64/ld-linux-x86-64.so.2\0" };
+    let dynamic = elf_sample::executable(3, &[linker, elf_sample::Segment::code(&[0xf4; 16])]);
     for (agent, said) in [
         (Source::Bytes(br#"{"schema": 1}"#.to_vec()), "not a 64-bit ELF executable"),
-        (Source::File("/bin/ls".into()), "linked dynamically"),
+        (Source::Bytes(dynamic), "linked dynamically"),
     ] {
         image.agent = agent;
         let error = build(&sample, &image).unwrap_err();

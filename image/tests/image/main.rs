@@ -9,4 +9,5 @@ mod in_toto;
 mod manifest;
 mod sample;
 mod secure_boot;
+mod state;
 mod systemd;

@@ -112,6 +112,63 @@ fn a_folder_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
 }
 
 #[test]
+fn a_root_that_is_said_to_have_the_files_and_lacks_one_or_has_another_is_refused() {
+    // As somebody else would put them there.
+    let filled = |sample: &Sample| {
+        let units = sample.path("units");
+        let image = image(sample);
+        image.write_units(&units).unwrap();
+        let mut copy = Command::new(found("cp", "coreutils").unwrap());
+        run(copy.args(["-a", "--remove-destination"]).arg(units.join(".")).arg(sample.path("root")));
+        Image { systemd: Some(Systemd { in_root: true, ..systemd() }), ..image }
+    };
+    type Change = fn(&Path);
+    let changes: [(Change, &str); 6] = [
+        (|root| fs::remove_dir_all(root.join("usr/lib/systemd")).unwrap(), "it has no /usr/lib/systemd/system/"),
+        (
+            |root| fs::remove_file(root.join("etc/systemd/system/getty@.service")).unwrap(),
+            "no /etc/systemd/system/getty",
+        ),
+        (|root| fs::write(root.join("usr/bin/latchkey-agent"), "an agent").unwrap(), "its /usr/bin/latchkey-agent is"),
+        (
+            |root| {
+                let agent = root.join("usr/bin/latchkey-agent");
+                fs::set_permissions(agent, fs::Permissions::from_mode(0o644)).unwrap();
+            },
+            "its /usr/bin/latchkey-agent is",
+        ),
+        (
+            |root| {
+                let mask = root.join("etc/systemd/system/rescue.target");
+                fs::remove_file(&mask).unwrap();
+                symlink("/usr/lib/systemd/system/rescue.target", mask).unwrap();
+            },
+            "its /etc/systemd/system/rescue.target is",
+        ),
+        (|root| fs::remove_dir(root.join("state")).unwrap(), "it has no /state"),
+    ];
+    for (change, said) in changes {
+        let sample = sample();
+        let mut image = filled(&sample);
+        build(&image, &sample.out("whole"));
+        change(&sample.path("root"));
+        for packed in [false, true] {
+            if packed {
+                image.root = archive(&sample);
+            }
+            let error = image.build(&sample.out("a"), &mut |_| {}).unwrap_err();
+            let text = error.to_string();
+            assert_eq!(error.code(), "image-root-unusable");
+            assert!(text.contains(said) && text.contains("latchkey image units"), "{text}");
+        }
+    }
+    let sample = sample();
+    let mut image = filled(&sample);
+    image.root = archive(&sample);
+    build(&image, &sample.out("archive"));
+}
+
+#[test]
 fn the_measured_command_line_keeps_the_host_s_credentials_out() {
     let sample = Sample::new();
     let built = build(&image(&sample), &sample.out("a"));
