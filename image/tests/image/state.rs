@@ -1,0 +1,106 @@
+//! The script that checks or makes the state disk's file system, with the real programs, on a file.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::sample::found;
+
+const SCRIPT: &str = include_str!("../../systemd/state-file-system");
+/// mkfs.xfs refuses less than 300 MiB; the file has holes.
+const SIZE: u64 = 320 << 20;
+/// `xfs_dsb`: `sb_inprogress`, "mkfs is in progress, don't mount".
+const XFS_IN_PROGRESS: u64 = 126;
+/// ext4 "Special inodes", the root folder's, 2: where the inode table says so is not fixed, so the whole start goes.
+const EXT4_TABLES: (u64, usize) = (4096, 1 << 20);
+
+struct Disk(tempfile::TempDir);
+
+impl Disk {
+    fn new() -> Self {
+        let disk = Self(tempfile::tempdir().unwrap());
+        File::create_new(disk.file()).unwrap().set_len(SIZE).unwrap();
+        disk
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("disk")
+    }
+
+    /// Runs the script for a disk of this phase: whether it succeeds, and what it says.
+    fn run(&self, phase: &str, kind: &str) -> (bool, String) {
+        let handover = self.0.path().join("handover.json");
+        fs::write(&handover, format!(r#"{{"version":1,"phase":"{phase}","attempts":0}}"#)).unwrap();
+        let here = |path: &Path| path.to_str().unwrap().to_owned();
+        let script = SCRIPT
+            .replace("/dev/mapper/state", &here(&self.file()))
+            .replace("/run/latchkey/handover.json", &here(&handover));
+        let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, "state-file-system", kind]).env("PATH", path);
+        let output = latchkey_steady::output(&mut shell).unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        File::options().write(true).open(self.file()).unwrap().write_all_at(bytes, at).unwrap();
+    }
+
+    /// Bytes that every new file system has in its own way: those of its UUID and times are among them.
+    fn start(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 2048];
+        File::open(self.file()).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+}
+
+fn programs(kind: &str) -> bool {
+    let wanted: &[(&str, &str)] = match kind {
+        "xfs" => &[("blkid", "util-linux"), ("mkfs.xfs", "xfsprogs"), ("xfs_repair", "xfsprogs")],
+        _ => &[("blkid", "util-linux"), ("mkfs.ext4", "e2fsprogs"), ("fsck.ext4", "e2fsprogs")],
+    };
+    wanted.iter().all(|(program, package)| found(program, package).is_some())
+}
+
+#[test]
+fn a_file_system_is_made_once_and_one_that_is_whole_stays() {
+    for kind in ["ext4", "xfs"] {
+        if !programs(kind) {
+            return;
+        }
+        let disk = Disk::new();
+        assert_eq!(disk.run("member", kind).0, false, "{kind}: never on a member's disk");
+        let (made, said) = disk.run("formatted", kind);
+        assert!(made && said.contains("making"), "{kind}: {said}");
+        let start = disk.start();
+        for phase in ["formatted", "member"] {
+            let (well, said) = disk.run(phase, kind);
+            assert!(well && !said.contains("making"), "{kind}, {phase}: {said}");
+            // fsck writes times into the superblock of ext4; the UUID, at 104 in it, stays.
+            let uuid = if kind == "ext4" { 1024 + 104..1024 + 120 } else { 32..48 };
+            assert_eq!(disk.start()[uuid.clone()], start[uuid], "{kind}, {phase}");
+        }
+    }
+}
+
+#[test]
+fn half_a_file_system_of_a_node_that_was_never_born_is_made_anew_and_a_member_s_is_not() {
+    let halve_xfs = |disk: &Disk| disk.write(XFS_IN_PROGRESS, &[1]);
+    let halve_ext4 = |disk: &Disk| disk.write(EXT4_TABLES.0, &vec![0xa5; EXT4_TABLES.1]);
+    for (kind, halve) in [("xfs", &halve_xfs as &dyn Fn(&Disk)), ("ext4", &halve_ext4)] {
+        if !programs(kind) {
+            return;
+        }
+        let disk = Disk::new();
+        assert!(disk.run("formatted", kind).0);
+        halve(&disk);
+        let (_, said) = disk.run("member", kind);
+        assert!(!said.contains("making"), "{kind}: {said}");
+        halve(&disk);
+        let (well, said) = disk.run("formatted", kind);
+        assert!(well && said.contains("making"), "{kind}: {said}");
+        let (well, said) = disk.run("formatted", kind);
+        assert!(well && !said.contains("making"), "{kind}: {said}");
+    }
+}
