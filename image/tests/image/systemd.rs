@@ -111,6 +111,9 @@ fn a_folder_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     has("state/ 40755");
 }
 
+/// Harms a root.
+type Change = fn(&Path);
+
 #[test]
 fn a_root_that_is_said_to_have_the_files_and_lacks_one_or_has_another_is_refused() {
     // As somebody else would put them there.
@@ -122,7 +125,6 @@ fn a_root_that_is_said_to_have_the_files_and_lacks_one_or_has_another_is_refused
         run(copy.args(["-a", "--remove-destination"]).arg(units.join(".")).arg(sample.path("root")));
         Image { systemd: Some(Systemd { in_root: true, ..systemd() }), ..image }
     };
-    type Change = fn(&Path);
     let changes: [(Change, &str); 6] = [
         (|root| fs::remove_dir_all(root.join("usr/lib/systemd")).unwrap(), "it has no /usr/lib/systemd/system/"),
         (
