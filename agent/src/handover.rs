@@ -279,7 +279,7 @@ mod tests {
             String::from_utf8(text.to_vec()).unwrap().contains(r#""phase":"formatted""#)
         };
         assert!(found(DiskPhase::Formatted));
-        assert!(!found(DiskPhase::Member));
+        assert!(!found(DiskPhase::Bootstrapped));
         let script = include_str!("../../image/systemd/state-file-system");
         assert!(script.contains(r#"grep -q '"phase":"formatted"' /run/latchkey/handover.json"#));
     }
