@@ -135,8 +135,11 @@ fn ways_in(built: &Built) -> String {
     match built.warnings.as_deref() {
         None => "not looked into: it is a finished file system".to_owned(),
         Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
-        Some([_]) => "1 way in was found, or a file not looked into: see the warning".to_owned(),
-        Some(many) => format!("{} ways in were found, or files not looked into: see the warnings", many.len()),
+        Some(all) => match all.iter().filter(|warning| warning.code != "not-looked-into").count() {
+            0 => "not wholly looked into: see the warnings".to_owned(),
+            1 => "1 way in was found: see the warnings".to_owned(),
+            many => format!("{many} ways in were found: see the warnings"),
+        },
     }
 }
 

@@ -70,11 +70,11 @@ fn a_file_system_is_made_once_and_one_that_is_whole_stays() {
             return;
         }
         let disk = Disk::new();
-        assert!(!disk.run("member", kind).0, "{kind}: never on a member's disk");
+        assert!(!disk.run("bootstrapped", kind).0, "{kind}: never on a member's disk");
         let (made, said) = disk.run("formatted", kind);
         assert!(made && said.contains("making"), "{kind}: {said}");
         let start = disk.start();
-        for phase in ["formatted", "member"] {
+        for phase in ["formatted", "bootstrapped"] {
             let (well, said) = disk.run(phase, kind);
             assert!(well && !said.contains("making"), "{kind}, {phase}: {said}");
             // fsck writes times into the superblock of ext4; the UUID, at 104 in it, stays.
@@ -99,7 +99,7 @@ fn half_a_file_system_of_a_node_that_was_never_born_is_made_anew_and_a_member_s_
         assert!(disk.run("formatted", kind).0);
         halve(&disk);
         // The superblock says that all is well, and the quick check of a member's disk believes it.
-        let (well, said) = disk.run("member", kind);
+        let (well, said) = disk.run("bootstrapped", kind);
         assert!(well && !said.contains("making"), "{kind}: {said}");
         let (well, said) = disk.run("formatted", kind);
         assert!(well && said.contains("making"), "{kind}: {said}");
