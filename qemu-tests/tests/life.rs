@@ -24,6 +24,9 @@ echo OS disk $uuid
 /usr/bin/thief $service $pin $uuid
 echo OS up";
 
+/// How nodes protect their state disks: an image that says otherwise refuses them before it asks for a key.
+const AUTHENTICATED: &str = "latchkey.state_integrity=hmac-sha256";
+
 /// A cluster with its services, and its first node. State disks are authenticated here; without authentication nodes live
 /// in `a_node_waits_while_the_join_service_is_down_and_goes_on_when_it_is_back` and in the tests of other files.
 struct Site {
@@ -36,9 +39,10 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let thief = std::fs::read(build::guest("thief").unwrap()).unwrap();
-        let words = "latchkey.state_integrity=hmac-sha256";
         let programs = vec![("/usr/bin/thief", thief)];
-        let fleet = Fleet::planned("life", Plan { words, then: LOOK_AROUND, programs, ..Plan::default() }).unwrap();
+        let fleet =
+            Fleet::planned("life", Plan { words: AUTHENTICATED, then: LOOK_AROUND, programs, ..Plan::default() })
+                .unwrap();
         let (services, first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
         Self { services, first, fleet }
     }
@@ -133,7 +137,8 @@ fn after_boot_the_agent_is_gone_and_the_os_cannot_get_the_key() {
 fn an_impostor_with_a_changed_command_line_is_refused_and_both_sides_say_why() {
     let shared = shared();
     let Site { services, fleet, .. } = shared.site();
-    let image = fleet.build_image("impostor-image", VERSION, "latchkey.log=debug").unwrap();
+    let other = format!("{AUTHENTICATED} latchkey.log=debug");
+    let image = fleet.build_image("impostor-image", VERSION, &other).unwrap();
     let tpm = fleet.tpm("impostor").unwrap();
     let impostor = fleet.machine_of("impostor", image.boot(), &tpm).unwrap().start().unwrap();
     impostor.expect("no ticket yet: measurements-refused", STEP).unwrap();
