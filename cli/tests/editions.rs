@@ -108,7 +108,8 @@ fn an_installation_that_a_newer_one_overtakes_is_refused_and_the_newer_one_stays
     let edition = ManifestFile::new(manifest.clone(), Some(signature.clone())).under(&policy).unwrap();
 
     let mut writer = folder.writer().unwrap();
-    let late = start(operator.folder(), &["reference", "install", "older.json", "--cluster", "plant", "--output", "json"]);
+    let late =
+        start(operator.folder(), &["reference", "install", "older.json", "--cluster", "plant", "--output", "json"]);
     let begun = Instant::now();
     while !has_open(late.id(), "plant/.lock") {
         assert!(begun.elapsed() < PATIENCE, "it never came to the folder's lock");
@@ -121,7 +122,10 @@ fn an_installation_that_a_newer_one_overtakes_is_refused_and_the_newer_one_stays
 
     assert_eq!(code(finish(late), 2), "reference-rolled-back");
     assert_eq!(folder.references(&policy).unwrap().iter().next().unwrap().values().serial().to_string(), next);
-    assert_eq!(code(operator.run(&["verify", &node.address(), "--cluster", "plant", "--output", "json"]), 3), "image-revoked");
+    assert_eq!(
+        code(operator.run(&["verify", &node.address(), "--cluster", "plant", "--output", "json"]), 3),
+        "image-revoked"
+    );
 }
 
 /// Whether a process has a file open whose path ends so.
