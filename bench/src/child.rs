@@ -58,6 +58,10 @@ pub(crate) fn run(command: &mut Command, within: Duration, mut line: impl FnMut(
         let late = end.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
         if late {
             end_group();
+            // Some take a word to stop for none.
+            if end.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+                signal_group(rustix::process::Signal::KILL);
+            }
         }
         late
     });
@@ -75,9 +79,13 @@ pub(crate) fn run(command: &mut Command, within: Duration, mut line: impl FnMut(
 }
 
 fn end_group() {
+    signal_group(rustix::process::Signal::TERM);
+}
+
+fn signal_group(signal: rustix::process::Signal) {
     if let Some(group) = Pid::from_raw(GROUP.load(Ordering::SeqCst)) {
         // It may have ended by itself.
-        let _ = kill_process_group(group, rustix::process::Signal::TERM);
+        let _ = kill_process_group(group, signal);
     }
 }
 
@@ -90,7 +98,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 & wait"]);
         let mut said = Vec::new();
-        let error = run(&mut command, Duration::from_secs(1), |line| said.push(line.to_owned())).unwrap_err();
+        let error = run(&mut command, Duration::from_secs(20), |line| said.push(line.to_owned())).unwrap_err();
         assert!(error.contains("was ended") && said == ["begun"], "{error} {said:?}");
         let fine = run(Command::new("sh").args(["-c", "exit 3"]), Duration::from_mins(5), |_| ()).unwrap();
         assert_eq!(fine.code(), Some(3));
