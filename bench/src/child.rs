@@ -98,7 +98,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "echo begun; sleep 600 & wait"]);
         let mut said = Vec::new();
-        let error = run(&mut command, Duration::from_secs(20), |line| said.push(line.to_owned())).unwrap_err();
+        let error = run(&mut command, Duration::from_secs(10), |line| said.push(line.to_owned())).unwrap_err();
         assert!(error.contains("was ended") && said == ["begun"], "{error} {said:?}");
         let fine = run(Command::new("sh").args(["-c", "exit 3"]), Duration::from_mins(5), |_| ()).unwrap();
         assert_eq!(fine.code(), Some(3));

@@ -10,7 +10,7 @@ use latchkey_cluster_folder::Folder;
 use latchkey_steady::PATIENCE;
 use serde_json::{Value, json};
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use support::command::{Ran, finish, start};
 use support::node::FakeNode;
 use support::operator::Operator;
@@ -113,7 +113,7 @@ fn an_installation_that_a_newer_one_overtakes_is_refused_and_the_newer_one_stays
     let begun = Instant::now();
     while !has_open(late.id(), "plant/.lock") {
         assert!(begun.elapsed() < PATIENCE, "it never came to the folder's lock");
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::yield_now();
     }
     let place = folder.references_path().join("demo.json");
     writer.put_manifest(&policy, &place, &manifest, Some(&signature)).unwrap();
