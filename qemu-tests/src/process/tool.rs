@@ -126,7 +126,7 @@ mod tests {
     fn a_tool_that_hangs_is_killed_at_its_deadline_and_named_with_its_last_words() {
         let error = output_within(&mut shell("echo working on it; exec tail -f /dev/null"), Duration::from_secs(10));
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("tail -f /dev/null: no end after 20s") && error.contains("working on it"), "{error}");
+        assert!(error.contains("tail -f /dev/null: no end after 10s") && error.contains("working on it"), "{error}");
     }
 
     #[test]
