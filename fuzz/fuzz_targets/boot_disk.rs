@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(prediction.pcrs().len(), 6);
     let half = image.uki.len() / 2;
     let databases = SignatureDatabases { db: image.uki[half..].to_vec(), ..SignatureDatabases::default() };
-    let secure = Machine { name: "on".into(), boot: BootPath::Disk, secure_boot: SecureBoot::On(databases) };
+    let secure = Machine { name: "on".into(), boot: BootPath::Disk, secure_boot: SecureBoot::On(databases), guests: None };
     let _ = uki.predict(&secure);
 });
 

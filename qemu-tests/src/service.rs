@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn a_service_is_ready_when_it_says_so_and_stops_when_asked() {
         let run = Run::new("service").unwrap();
-        let script = "trap 'echo bye; kill $!; exit 3' TERM; tail -f /dev/null & echo READY >&2; wait";
+        // A child that is only just there, and not yet tail, would take another signal for the shell's and live on.
+        let script = "trap 'echo bye; kill -KILL $!; exit 3' TERM; tail -f /dev/null & echo READY >&2; wait";
         let service = shell(&run, script).unwrap();
         let console = service.console().clone();
         assert_eq!(service.stop().unwrap().code(), Some(3));
