@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 const HELP: &str = "Usage: ./dev bench [--output table|json] [--no-peers]
 
 Measures everything that SPECIFICATION.md has a number for, in one run, beside what others have for the same work.
-After everything is built it takes about ten minutes on two idle cores; machines boot in it, one at a time. Nothing is
+It builds everything first, and then takes a while; machines boot in it, one at a time. Nothing is
 judged by it but in the table at its end: promised, measured, beside which peer. Ctrl-C stops it and tidies up.";
 
 struct Options {

@@ -43,7 +43,7 @@ pub(crate) fn run(sources: &Path, scratch: &Path, outcome: &mut Outcome) -> Resu
         let status = child::run(boot.command(scratch).arg("--prepare"), BUILD, |_| ());
         note("what the machines run", status, outcome)?;
     }
-    eprintln!("measuring, which takes about ten minutes");
+    eprintln!("measuring, which takes a while");
     for (package, benchmark) in BENCHMARKS {
         let what = format!("{package}, {benchmark}");
         let Some(program) = program(benchmark) else {

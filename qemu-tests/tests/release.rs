@@ -2,8 +2,8 @@
 
 use latchkey_qemu_tests::build;
 
-/// Names of test code: software TPMs, the rig around swtpm, hostile peers, the thief. As they stand in symbols and strings.
-const TEST_CODE: [&str; 6] = ["fake_tpm", "FakeTpm", "swtpm", "test_rig", "THIEF", "FakeKubeadm"];
+/// Names of test code: software TPMs, the rig around swtpm, what waits in tests, hostile peers, the thief. As they stand in symbols and strings.
+const TEST_CODE: [&str; 7] = ["fake_tpm", "FakeTpm", "swtpm", "test_rig", "latchkey_steady", "THIEF", "FakeKubeadm"];
 
 fn contains(binary: &[u8], name: &str) -> bool {
     binary.windows(name.len()).any(|window| window == name.as_bytes())
