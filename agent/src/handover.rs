@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::life::{DiskPhase, NodeRole};
+use crate::lifecycle::{DiskPhase, NodeRole};
 
 /// Where stage 1 puts it: `/run` is a tmpfs that moves along into the OS.
 pub const PATH: &str = "/run/latchkey/handover.json";
@@ -153,12 +153,12 @@ impl core::fmt::Display for HandOverError {
 impl std::error::Error for HandOverError {}
 
 impl HandOver {
-    /// Writes the file, new and 0600, in a folder that only root enters.
+    /// Writes the file, new and 0600, in a directory that only root enters.
     pub fn write(&self, path: &Path) -> Result<(), HandOverError> {
         let text = self.text()?;
         let write = || {
-            let folder = path.parent().unwrap_or(Path::new("/"));
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            let directory = path.parent().unwrap_or(Path::new("/"));
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
             file.write_all(&text)
         };
@@ -260,14 +260,14 @@ mod tests {
 
     #[test]
     fn what_stage_1_writes_stage_2_reads_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("run/handover.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("run/handover.json");
         handover().write(&path).unwrap();
         assert!(handover().write(&path).is_err(), "an old hand-over is never overwritten");
-        let read = HandOver::read(&path, me(folder.path())).unwrap();
+        let read = HandOver::read(&path, me(directory.path())).unwrap();
         assert_eq!((read.node_name.as_str(), read.token_key.expose()), ("edge-1", &b"token key"[..]));
         wipe(&path).unwrap();
-        assert!(matches!(HandOver::read(&path, me(folder.path())), Err(HandOverError::Missing)));
+        assert!(matches!(HandOver::read(&path, me(directory.path())), Err(HandOverError::Missing)));
         wipe(&path).unwrap();
     }
 
@@ -288,18 +288,18 @@ mod tests {
     fn a_file_that_others_can_read_a_link_and_an_odd_field_are_refused() {
         use std::os::unix::fs::PermissionsExt as _;
         let temporary = tempfile::tempdir().unwrap();
-        let folder = temporary.path();
-        let path = folder.join("handover.json");
+        let directory = temporary.path();
+        let path = directory.join("handover.json");
         handover().write(&path).unwrap();
-        let owner = me(folder);
-        let link = folder.join("link.json");
+        let owner = me(directory);
+        let link = directory.join("link.json");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(matches!(HandOver::read(&link, owner), Err(HandOverError::Io(_))));
         assert!(matches!(HandOver::read(&path, owner + 1), Err(HandOverError::Exposed(_))));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(HandOver::read(&path, owner), Err(HandOverError::Exposed(_))));
         let odd = std::fs::read_to_string(&path).unwrap().replace("\"version\":1", "\"version\":1,\"debug\":true");
-        let odd_path = folder.join("odd.json");
+        let odd_path = directory.join("odd.json");
         std::fs::write(&odd_path, odd).unwrap();
         std::fs::set_permissions(&odd_path, std::fs::Permissions::from_mode(0o600)).unwrap();
         assert!(matches!(HandOver::read(&odd_path, owner), Err(HandOverError::Malformed(_))));

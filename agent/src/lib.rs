@@ -3,7 +3,7 @@
 pub mod cluster;
 mod flows;
 pub mod handover;
-pub mod life;
+pub mod lifecycle;
 pub mod platform;
 pub mod stage1;
 pub mod stage2;

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, ticket};
 use latchkey_agent::cluster::{ClusterStep as _, Work};
-use latchkey_agent::life::NodeRole;
+use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use smol::future::FutureExt as _;
 
@@ -131,7 +131,7 @@ fn a_kubeadm_that_hangs_is_not_tried_again() {
     fake.on("kubeadm", "join", 1, "exec sleep 600");
     let step = latchkey_agent::cluster::Kubeadm { limit: std::time::Duration::from_secs(1), ..fake.step() };
     let (member, work) = (member(NodeRole::Worker), Work::Join(ticket()));
-    let error = latchkey_steady::block_on(step.run(&member, &work, &mut |_: &str| {})).unwrap_err();
+    let error = latchkey_test_support::block_on(step.run(&member, &work, &mut |_: &str| {})).unwrap_err();
     assert_eq!(error.code, "step-timeout");
     assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
 }
@@ -148,7 +148,7 @@ fn interrupt_init(fake: &FakeKubeadm) {
     let (step, member, work) = (fake.step(), member(NodeRole::First), init());
     let run = async { step.run(&member, &work, &mut progress).await.is_ok() };
     let crash = async { heard.recv().await.is_err() };
-    assert!(!latchkey_steady::block_on(run.or(crash)));
+    assert!(!latchkey_test_support::block_on(run.or(crash)));
     assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0, "the configuration outlived its step");
 }
 

@@ -9,9 +9,9 @@ use std::process::Command;
 
 use cluster_fake::{FakeKubeadm, control_plane_ticket, member, ticket};
 use latchkey_agent::cluster::Work;
-use latchkey_agent::life::NodeRole;
+use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::ClusterSettings;
-use latchkey_steady::output;
+use latchkey_test_support::output;
 
 /// The version of `qemu-tests/kubernetes/go.mod`.
 const VERSION: &str = "v1.34.4";

@@ -14,20 +14,20 @@ use std::process::Command;
 
 use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::net::{NetFault, Network, up_below};
-use latchkey_steady::{PATIENCE, drained};
+use latchkey_test_support::{PATIENCE, drained};
 use netns::{Side, ip, ip_each};
 
 /// Brings the network up with these words of a command line.
 fn up(words: &str) -> Result<(Network, String), NetFault> {
     let root = tempfile::tempdir().unwrap();
     let config = Config::parse(words.as_bytes()).unwrap();
-    let network = latchkey_steady::block_on(up_below(&config, root.path()));
+    let network = latchkey_test_support::block_on(up_below(&config, root.path()));
     let resolver = std::fs::read_to_string(root.path().join("etc/resolv.conf")).unwrap_or_default();
     network.map(|network| (network, resolver))
 }
 
 fn output(command: &str, arguments: &str) -> String {
-    let output = latchkey_steady::output(Command::new(command).args(arguments.split(' '))).unwrap();
+    let output = latchkey_test_support::output(Command::new(command).args(arguments.split(' '))).unwrap();
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -47,7 +47,7 @@ async fn count(events: &mut Streaming<v1::InitEvent>) -> (u64, Option<Code>) {
 
 #[test]
 fn a_unary_call_is_answered() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let answer = keys.get_data_key(&key("measurement-secret"), SOON).await.unwrap();
@@ -57,7 +57,7 @@ fn a_unary_call_is_answered() {
 
 #[test]
 fn a_failure_carries_code_and_message() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key(""), SOON).await.unwrap_err();
@@ -68,7 +68,7 @@ fn a_failure_carries_code_and_message() {
 
 #[test]
 fn handlers_know_whose_connection_it_is() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key("not mine"), None).await.unwrap_err();
@@ -78,7 +78,7 @@ fn handlers_know_whose_connection_it_is() {
 
 #[test]
 fn unknown_services_and_methods_are_unimplemented() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         for path in ["/latchkey.v1.Keys/Nothing", "/latchkey.v1.Nothing/GetDataKey", "/latchkey.v1.Keys", "/", "//"] {
             let answer = pair.channel.unary::<_, v1::GetDataKeyResponse>(path, &key("x"), Some(SOON)).await;
@@ -89,7 +89,7 @@ fn unknown_services_and_methods_are_unimplemented() {
 
 #[test]
 fn a_stream_comes_in_order_and_ends() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("1000"), SOON).await.unwrap();
         assert_eq!(count(&mut events).await, (1000, None));
@@ -99,7 +99,7 @@ fn a_stream_comes_in_order_and_ends() {
 
 #[test]
 fn an_empty_stream_ends_with_success() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("0"), SOON).await.unwrap();
         assert_eq!(count(&mut events).await, (0, None));
@@ -108,7 +108,7 @@ fn an_empty_stream_ends_with_success() {
 
 #[test]
 fn a_stream_that_fails_delivers_what_came_before() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let client = v1::InitClient::new(pair.channel);
         let mut events = client.init(&init("3 fails"), SOON).await.unwrap();
@@ -121,7 +121,7 @@ fn a_stream_that_fails_delivers_what_came_before() {
 
 #[test]
 fn dropping_a_stream_cancels_its_handler() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel.clone()).init(&init("1 hangs"), None).await.unwrap();
         assert!(events.message().await.unwrap().is_some());
@@ -132,7 +132,7 @@ fn dropping_a_stream_cancels_its_handler() {
 
 #[test]
 fn a_lost_connection_cancels_its_handlers_and_fails_its_calls() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let (never, wait) = (key("never"), key("wait"));
@@ -154,7 +154,7 @@ fn a_lost_connection_cancels_its_handlers_and_fails_its_calls() {
 
 #[test]
 fn the_callers_deadline_ends_the_call_on_both_sides() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("1 hangs"), WHILE).await.unwrap();
         assert!(events.message().await.unwrap().is_some(), "the handler runs");
@@ -165,7 +165,7 @@ fn the_callers_deadline_ends_the_call_on_both_sides() {
 
 #[test]
 fn a_stream_that_never_pauses_does_not_outrun_its_deadline() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let mut events = v1::InitClient::new(pair.channel).init(&init("1000000000"), WHILE).await.unwrap();
         assert_eq!(count(&mut events).await.1, Some(Code::DeadlineExceeded));
@@ -174,7 +174,7 @@ fn a_stream_that_never_pauses_does_not_outrun_its_deadline() {
 
 #[test]
 fn the_server_bounds_calls_of_callers_who_set_no_deadline() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits { call: Some(SHORT), ..Limits::default() }).await;
         let keys = v1::KeysClient::new(pair.channel);
         let status = keys.get_data_key(&key("never"), None).await.unwrap_err();
@@ -184,7 +184,7 @@ fn the_server_bounds_calls_of_callers_who_set_no_deadline() {
 
 #[test]
 fn a_handler_that_panics_fails_its_own_call_only() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         assert_eq!(keys.get_data_key(&key("panic"), SOON).await.unwrap_err().code(), Code::Internal);
@@ -194,7 +194,7 @@ fn a_handler_that_panics_fails_its_own_call_only() {
 
 #[test]
 fn large_messages_pass_flow_control_both_ways() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let limits = Limits { inbound_message: 8 << 20, outbound_message: 8 << 20, ..Limits::default() };
         let pair = pair(limits).await;
         let request = v1::AttachRequest { init_secret: vec![3; 3 << 20], cluster_id: vec![4; 32] };
@@ -207,7 +207,7 @@ fn large_messages_pass_flow_control_both_ways() {
 
 #[test]
 fn messages_above_the_limits_are_refused_wherever_they_are_noticed() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let small = Limits { inbound_message: 100, outbound_message: 100, ..Limits::default() };
         let long = |length| v1::GetDataKeyRequest { length, ..key("x") };
         for (server, client) in [(small, Limits::default()), (Limits::default(), small)] {
@@ -225,7 +225,7 @@ fn messages_above_the_limits_are_refused_wherever_they_are_noticed() {
 
 #[test]
 fn parallel_calls_beyond_the_concurrency_limit_all_end_well() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits { concurrent_calls: 8, ..Limits::default() }).await;
         let calls: Vec<_> = (0..200)
             .map(|_| {
@@ -241,7 +241,7 @@ fn parallel_calls_beyond_the_concurrency_limit_all_end_well() {
 
 #[test]
 fn a_stopping_server_finishes_open_calls_and_takes_no_new_ones() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits::default()).await;
         let keys = v1::KeysClient::new(pair.channel);
         let wait = key("wait");
@@ -262,7 +262,7 @@ fn a_stopping_server_finishes_open_calls_and_takes_no_new_ones() {
 
 #[test]
 fn a_stopping_server_does_not_wait_for_ever() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits { drain: SHORT, ..Limits::default() }).await;
         let keys = v1::KeysClient::new(pair.channel);
         let never = key("never");
@@ -279,7 +279,7 @@ fn a_stopping_server_does_not_wait_for_ever() {
 
 #[test]
 fn an_idle_connection_is_closed_and_a_busy_one_is_not() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let pair = pair(Limits { idle: WHILE, ..Limits::default() }).await;
         let busy = v1::InitClient::new(pair.channel.clone()).init(&init("0 hangs"), WHILE * 2).await.unwrap_err();
         assert_eq!(busy.code(), Code::DeadlineExceeded, "a busy connection outlives the idle limit");
@@ -299,7 +299,7 @@ fn a_stream_nobody_reads_does_not_run_ahead() {
     let (peer, sent, _release) = support::peer();
     let server = support::services::server(Limits::default());
     let _serving = executor.spawn(async move { server.serve(far, peer).await });
-    let (channel, driver) = latchkey_steady::block_on(Channel::open(near, Limits::default())).unwrap();
+    let (channel, driver) = latchkey_test_support::block_on(Channel::open(near, Limits::default())).unwrap();
     let _driver = executor.spawn(driver);
     let unread = executor.spawn(async move { v1::InitClient::new(channel).init(&init("1000000"), None).await });
     while executor.try_tick() {}

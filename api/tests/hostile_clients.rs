@@ -42,7 +42,7 @@ const GRPC: (&str, &str) = ("content-type", "application/grpc");
 
 #[test]
 fn what_is_not_grpc_gets_an_http_error() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         for more in [&[("content-type", "application/json")][..], &[("content-type", "application/grpc+json")], &[]] {
             assert_eq!(answer(Limits::default(), more, &[0; 5]).await.0.status(), 415);
         }
@@ -51,7 +51,7 @@ fn what_is_not_grpc_gets_an_http_error() {
 
 #[test]
 fn an_encoding_is_refused_and_the_answer_lists_what_is_read() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let (head, code) = answer(Limits::default(), &[GRPC, ("grpc-encoding", "gzip")], &[1, 0, 0, 0, 1, 0]).await;
         assert_eq!((head.status().as_u16(), code), (200, Code::Unimplemented));
         assert_eq!(head.headers()["grpc-accept-encoding"], "identity");
@@ -60,7 +60,7 @@ fn an_encoding_is_refused_and_the_answer_lists_what_is_read() {
 
 #[test]
 fn broken_requests_get_the_code_of_the_specification() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let bodies: [(&[u8], Code); 7] = [
             (&[1, 0, 0, 0, 1, 0], Code::Internal), // compressed without an encoding
             (&[9, 0, 0, 0, 0], Code::Internal),    // no such flag
@@ -78,7 +78,7 @@ fn broken_requests_get_the_code_of_the_specification() {
 
 #[test]
 fn a_malformed_timeout_is_refused_and_not_ignored() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         for timeout in ["1", "S", "-1S", "123456789S", "1x"] {
             let (_, code) = answer(Limits::default(), &[GRPC, ("grpc-timeout", timeout)], &[0; 5]).await;
             assert_eq!(code, Code::Internal, "{timeout}");
@@ -88,7 +88,7 @@ fn a_malformed_timeout_is_refused_and_not_ignored() {
 
 #[test]
 fn the_server_keeps_the_deadline_for_a_caller_that_does_not() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let never = [&[0, 0, 0, 0, 7, 0x0a, 5][..], b"never"].concat();
         let (_, code) = answer(Limits::default(), &[GRPC, ("grpc-timeout", "50m")], &never).await;
         assert_eq!(code, Code::DeadlineExceeded);
@@ -97,7 +97,7 @@ fn the_server_keeps_the_deadline_for_a_caller_that_does_not() {
 
 #[test]
 fn a_request_that_never_ends_is_given_up() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits { stall: SHORT, ..Limits::default() }).await;
         raw.start(1, GET_DATA_KEY, &[]).await;
         let (kind, flags, stream, _) = raw.read().await.unwrap();
@@ -109,7 +109,7 @@ fn a_request_that_never_ends_is_given_up() {
 
 #[test]
 fn a_caller_that_opens_no_window_loses_its_call() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::silent(Limits { stall: SHORT, ..Limits::default() });
         raw.write(PREFACE).await.unwrap();
         // SETTINGS_INITIAL_WINDOW_SIZE = 0
@@ -130,7 +130,7 @@ fn a_caller_that_opens_no_window_loses_its_call() {
 
 #[test]
 fn garbage_instead_of_a_preface_ends_the_connection() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         for garbage in [
             &b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"[..],
             &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
@@ -144,7 +144,7 @@ fn garbage_instead_of_a_preface_ends_the_connection() {
 
 #[test]
 fn a_peer_that_says_nothing_is_sent_away() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let raw = Raw::silent(Limits { handshake: SHORT, ..Limits::default() });
         assert!(matches!(raw.serving.await, Err(ConnectionError::Handshake(limit)) if limit == SHORT));
     });
@@ -152,7 +152,7 @@ fn a_peer_that_says_nothing_is_sent_away() {
 
 #[test]
 fn a_peer_that_answers_no_ping_is_given_up() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let keepalive = Some(Keepalive { interval: SHORT, timeout: SHORT });
         let raw = Raw::open(Limits { keepalive, ..Limits::default() }).await;
         assert!(matches!(raw.serving.await, Err(ConnectionError::Unresponsive(limit)) if limit == SHORT));
@@ -161,7 +161,7 @@ fn a_peer_that_answers_no_ping_is_given_up() {
 
 #[test]
 fn a_peer_that_leaves_in_the_middle_of_a_call_cancels_it() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         raw.start(1, GET_DATA_KEY, &[]).await;
         raw.write(&frame(DATA, END_STREAM, 1, &[&[0, 0, 0, 0, 7, 0x0a, 5][..], b"never"].concat())).await.unwrap();
@@ -174,7 +174,7 @@ fn a_peer_that_leaves_in_the_middle_of_a_call_cancels_it() {
 
 #[test]
 fn too_many_headers_fail_the_call_and_not_the_connection() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         let value = "x".repeat(100);
         let many: Vec<_> = (0..100).map(|_| ("x-filler", value.as_str())).collect();
@@ -198,7 +198,7 @@ fn too_many_headers_fail_the_call_and_not_the_connection() {
 /// "CONTINUATION flood" (RUSTSEC-2024-0332): a header block that never ends.
 #[test]
 fn a_header_block_that_never_ends_ends_the_connection() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         raw.write(&frame(HEADERS, 0, 1, &call(GET_DATA_KEY, &[]))).await.unwrap();
         let more = frame(CONTINUATION, 0, 1, &headers(&[("x-filler", "x".repeat(100).as_str()); 50]));
@@ -211,7 +211,7 @@ fn a_header_block_that_never_ends_ends_the_connection() {
 /// "HPACK bomb": one large entry in the dynamic table, referred to again and again by a byte each.
 #[test]
 fn a_header_bomb_is_not_unpacked() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         let mut block = call(GET_DATA_KEY, &[]);
         // Literal with incremental indexing, name "x", a value of 3 900 bytes (prefix 127 + 3 773 in base 128).
@@ -232,7 +232,7 @@ fn a_header_bomb_is_not_unpacked() {
 /// CVE-2023-44487: calls that are reset as soon as they are made.
 #[test]
 fn rapid_reset_ends_the_connection() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         let mut burst = Vec::new();
         for stream in (1..20_000).step_by(2) {
@@ -258,7 +258,7 @@ fn rapid_reset_ends_the_connection() {
 /// RUSTSEC-2026-0258: DATA frames without data, which no window bounds.
 #[test]
 fn a_flood_of_empty_data_frames_ends_the_connection() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits::default()).await;
         raw.start(1, GET_DATA_KEY, &[]).await;
         let (taken, ended) = raw.flood(&frame(DATA, 0, 1, &[]), 1_000_000).await;
@@ -269,7 +269,7 @@ fn a_flood_of_empty_data_frames_ends_the_connection() {
 
 #[test]
 fn calls_beyond_the_limit_are_refused_one_by_one() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let mut raw = Raw::open(Limits { concurrent_calls: 2, ..Limits::default() }).await;
         for stream in [1, 3, 5] {
             raw.start(stream, GET_DATA_KEY, &[]).await;
@@ -302,7 +302,7 @@ fn a_peer_that_pings_and_never_reads_is_held_up() {
 
 #[test]
 fn a_hostile_connection_leaves_the_others_alone() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let server = support::services::server(Limits::default());
         let connect = |server: latchkey_api::grpc::Server<support::services::Peer>| {
             let (near, far) = support::pipe::pipe();
@@ -336,7 +336,7 @@ fn a_hostile_connection_leaves_the_others_alone() {
 /// An idle peer is told to go; one that stays is hung up on, and that is no failure.
 #[test]
 fn an_idle_peer_that_does_not_leave_is_hung_up_on() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let raw = Raw::open(Limits { idle: SHORT, drain: SHORT, ..Limits::default() }).await;
         let serving = raw.serving;
         assert!(serving.await.is_ok());

@@ -67,13 +67,13 @@ const OK: &[(&str, &str)] = &[("grpc-status", "0")];
 
 #[test]
 fn a_well_behaved_answer_is_understood() {
-    latchkey_steady::block_on(async { assert_eq!(told_of(&[0, 0, 0, 0, 2, 0x10, 9], OK).await, Ok(9)) });
+    latchkey_test_support::block_on(async { assert_eq!(told_of(&[0, 0, 0, 0, 2, 0x10, 9], OK).await, Ok(9)) });
 }
 
 /// The reference's bug: a status, then `RST_STREAM(NO_ERROR)`, before the request's body is out.
 #[test]
 fn a_status_that_comes_before_the_request_is_sent_is_heard() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         for _ in 0..20 {
             let answer = told("x".repeat(1 << 20), |request, mut respond| async move {
                 let refusal = head(&[("grpc-status", "7"), ("grpc-message", "not%20you")]);
@@ -88,7 +88,7 @@ fn a_status_that_comes_before_the_request_is_sent_is_heard() {
 
 #[test]
 fn an_answer_without_status_is_no_success() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let whole = &[0, 0, 0, 0, 2, 0x10, 9];
         assert_eq!(told_of(whole, &[]).await.unwrap_err().code(), Code::Unknown);
         assert_eq!(told_of(whole, &[("grpc-status", "five")]).await.unwrap_err().code(), Code::Unknown);
@@ -102,7 +102,7 @@ fn an_answer_without_status_is_no_success() {
 
 #[test]
 fn broken_answers_get_the_code_of_the_specification() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let bodies: [(&[u8], Code); 6] = [
             (&[1, 0, 0, 0, 1, 0], Code::Internal),
             (&[0, 0xff, 0xff, 0xff, 0xff], Code::ResourceExhausted),
@@ -119,7 +119,7 @@ fn broken_answers_get_the_code_of_the_specification() {
 
 #[test]
 fn answers_that_are_not_grpc_are_mapped() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let expected = [(401, Code::Unauthenticated), (404, Code::Unimplemented), (503, Code::Unavailable)];
         for (http, code) in expected {
             let answer = told("x".into(), move |_, mut respond| async move {
@@ -143,7 +143,7 @@ fn answers_that_are_not_grpc_are_mapped() {
 
 #[test]
 fn resets_are_mapped() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let expected = [
             (h2::Reason::REFUSED_STREAM, Code::Unavailable),
             (h2::Reason::CANCEL, Code::Cancelled),
@@ -167,7 +167,7 @@ async fn silent(limits: Limits) -> (Channel, Task<Result<(), ConnectionError>>) 
 
 #[test]
 fn a_silent_server_costs_no_more_than_the_deadline() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let (channel, _driver) = silent(Limits::default()).await;
         let answer = v1::KeysClient::new(channel).get_data_key(&request("x".into()), SHORT).await;
         assert_eq!(answer.unwrap_err().code(), Code::DeadlineExceeded);
@@ -176,7 +176,7 @@ fn a_silent_server_costs_no_more_than_the_deadline() {
 
 #[test]
 fn a_silent_server_is_noticed_by_pings() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let keepalive = Some(Keepalive { interval: SHORT, timeout: SHORT });
         let (channel, driver) = silent(Limits { keepalive, ..Limits::default() }).await;
         let answer = v1::KeysClient::new(channel).get_data_key(&request("x".into()), None).await;
@@ -187,7 +187,7 @@ fn a_silent_server_is_noticed_by_pings() {
 
 #[test]
 fn garbage_instead_of_http2_is_unavailable() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let (near, mut far) = support::pipe::pipe();
         far.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await.unwrap();
         let (channel, driver) = Channel::open(near, Limits::default()).await.unwrap();
@@ -201,7 +201,7 @@ fn garbage_instead_of_http2_is_unavailable() {
 
 #[test]
 fn a_server_that_says_goaway_is_unavailable_for_new_calls() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let (near, far) = support::pipe::pipe();
         let _server = smol::spawn(async move {
             let mut connection = h2::server::handshake(support::pipe::Tokio(far)).await.unwrap();

@@ -7,7 +7,7 @@ use latchkey_api::{
     grpc::{Channel, Code, Limits},
     v1::{self, init_event::Event},
 };
-use latchkey_steady::within;
+use latchkey_test_support::within;
 use smol::{
     io::{AsyncBufReadExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -36,7 +36,7 @@ const LARGE: Limits = Limits {
 #[test]
 fn grpcio_calls_every_method_of_our_server() {
     let Some(interpreter) = python::python() else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (heard_sender, heard) = smol::channel::unbounded();
@@ -114,7 +114,7 @@ fn init(cluster_name: &str) -> v1::InitRequest {
 
 #[test]
 fn our_client_calls_grpcios_server() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(server) = grpcio_server().await else { return };
         let keys = v1::KeysClient::new(server.channel.clone());
         assert_eq!(keys.get_data_key(&key("x", 32), SOON).await.unwrap().data_key, [b'k'; 32]);
@@ -142,7 +142,7 @@ fn our_client_calls_grpcios_server() {
 
 #[test]
 fn our_client_reads_grpcios_streams() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(server) = grpcio_server().await else { return };
         let client = v1::InitClient::new(server.channel.clone());
         let mut events = client.init(&init("1000"), SOON).await.unwrap();
@@ -166,7 +166,7 @@ fn our_client_reads_grpcios_streams() {
 
 #[test]
 fn grpcio_notices_our_deadline_and_our_cancellation() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(mut server) = grpcio_server().await else { return };
         let client = v1::InitClient::new(server.channel.clone());
         // The first event proves that the handler runs; grpcio tells it when nobody listens any more.

@@ -10,20 +10,20 @@ use ring::rand::SystemRandom;
 
 fn main() {
     let bench = Bench::from_args();
-    for (id, folder, algorithm) in
+    for (id, directory, algorithm) in
         [("attestation/quote-p256", "ek-p256-pinned", "P-256"), ("attestation/quote-rsa", "ak-rsa", "RSA-2048")]
     {
-        let fixture = Fixture::read(folder);
+        let fixture = Fixture::read(directory);
         let what = format!("quote by a {algorithm} AK: keys, signature, PCRs, policy");
         bench.measure(id, &what, || fixture.appraise());
     }
     honest_steps(&bench);
-    for (id, folder, key) in [
+    for (id, directory, key) in [
         ("attestation/ek-p256", "ek-p256-pinned", "P-256, pinned"),
         ("attestation/ek-p384", "ek-p384-chain", "P-384, chain of 3"),
         ("attestation/ek-rsa", "ek-rsa-chain", "RSA-2048, chain of 3"),
     ] {
-        let fixture = Fixture::read(folder);
+        let fixture = Fixture::read(directory);
         let (identity, now, random) = (fixture.identity(), fixture.recording.recorded_at(), SystemRandom::new());
         let what = format!("identity and credential for an EK of {key}");
         bench.measure(id, &what, || Appraisal::begin(&fixture.policy, &identity, now, &random).is_ok());
@@ -70,8 +70,8 @@ struct Fixture {
 impl Fixture {
     fn read(name: &str) -> Self {
         let read = |file| {
-            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-            std::fs::read(folder.join(name).join(file)).expect("a fixture")
+            let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+            std::fs::read(directory.join(name).join(file)).expect("a fixture")
         };
         let policy = Policy::from_json(&read("policy.json")).expect("a policy");
         let reference = ManifestFile::new(read("reference.json"), None).under(&policy).expect("reference values");
@@ -88,7 +88,7 @@ impl Fixture {
 
     fn appraise(&self) -> OfflineFinding {
         let now = self.recording.recorded_at();
-        let finding = self.recording.appraise_recorded(&self.policy, &self.references, LockExpectation::Open, now);
+        let finding = self.recording.appraise_recorded(&self.policy, &self.references, LockExpectation::Unlocked, now);
         finding.expect("good evidence")
     }
 }

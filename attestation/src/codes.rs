@@ -192,13 +192,13 @@ reason_codes! {
     /// The signature is by a key that the policy does not name for this manifest.
     ReferenceSignatureUnknownSigner = "reference-signature-unknown-signer", Operator, VerifierUnavailable, "sign the manifest by a key of the policy's `signers`, or add its public key there if the signer is to be trusted";
     /// Manifest, signature or trusted comment are not what the key signed.
-    ReferenceSignatureInvalid = "reference-signature-invalid", Operator, VerifierUnavailable, "fetch manifest and signature again from whoever made them: one of the two was altered, or they are of different editions";
+    ReferenceSignatureInvalid = "reference-signature-invalid", Operator, VerifierUnavailable, "fetch manifest and signature again from whoever made them: one of the two was altered, or they are of different revisions";
     /// This program is built without what the signature needs.
     ReferenceSignatureUnsupported = "reference-signature-unsupported", Operator, VerifierUnavailable, "use a verifier built with BLAKE2b, or sign the manifest with `minisign -l`";
-    /// A newer edition of the manifest was accepted before.
-    ReferenceRolledBack = "reference-rolled-back", Operator, VerifierUnavailable, "provide the newest edition of the manifest; to go back on purpose, sign the old content under a higher serial";
-    /// Two editions of one manifest have the same serial.
-    ReferenceSerialReused = "reference-serial-reused", Operator, VerifierUnavailable, "give every edition of a manifest a serial of its own, higher than the last one's (`latchkey reference add` does)";
+    /// A newer revision of the manifest was accepted before.
+    ReferenceRolledBack = "reference-rolled-back", Operator, VerifierUnavailable, "provide the newest revision of the manifest; to go back on purpose, sign the old content under a higher serial";
+    /// Two revisions of one manifest have the same serial.
+    ReferenceSerialReused = "reference-serial-reused", Operator, VerifierUnavailable, "give every revision of a manifest a serial of its own, higher than the last one's (`latchkey reference add` does)";
     /// The policy names a manifest that is not loaded.
     ReferenceMissing = "reference-missing", Operator, VerifierUnavailable, "provide every reference manifest that the policy names";
     /// A manifest does not fit the policy's PCRs.

@@ -33,8 +33,8 @@ mod authentic;
 mod event;
 mod image;
 mod launch;
-mod machine;
 mod name;
+mod platform_profile;
 mod provenance;
 mod set;
 mod signature;
@@ -50,16 +50,16 @@ use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::VerifiedEvidence;
 
 pub use crate::parse::LaunchDigest;
-pub use authentic::{AuthenticManifest, Authority, Edition, ManifestFile};
+pub use authentic::{AuthenticManifest, Authority, ManifestFile, Revision};
 pub use event::ExpectedEvent;
 pub use image::{Image, Revocation, Source};
 pub use launch::SnpLaunch;
-pub use machine::{Machine, Reference, Rule};
 pub use name::ManifestName;
+pub use platform_profile::{PlatformProfile, Reference, Rule};
 pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
 pub use signature::{KeyId, NotAKey, Signature, SignerKey};
-pub use time::{instant, seconds};
+pub use time::{format_rfc3339, parse_rfc3339};
 
 /// One manifest: images that may run, with their measurements and where these come from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -120,7 +120,7 @@ impl ReferenceValues {
     ///
     /// # Errors
     /// `reference-empty`, `reference-malformed`.
-    pub fn predicted(about: &Description<'_>, origin: Origin, machines: Vec<Machine>) -> Result<Self, Refusal> {
+    pub fn predicted(about: &Description<'_>, origin: Origin, machines: Vec<PlatformProfile>) -> Result<Self, Refusal> {
         Self::of_one(about, Source::Predicted, origin, machines)
     }
 
@@ -152,14 +152,14 @@ impl ReferenceValues {
             sources: [("endorsement key of the recorded machine".to_owned(), ek)].into(),
             ..Origin::default()
         };
-        Self::recorded(about, origin, vec![Machine::new(machine, pcrs).with_events(events)])
+        Self::recorded(about, origin, vec![PlatformProfile::new(machine, pcrs).with_events(events)])
     }
 
     /// A manifest with one image whose values were read from a boot that the caller vouches for.
     ///
     /// # Errors
     /// `reference-empty`, `reference-malformed`.
-    pub fn recorded(about: &Description<'_>, origin: Origin, machines: Vec<Machine>) -> Result<Self, Refusal> {
+    pub fn recorded(about: &Description<'_>, origin: Origin, machines: Vec<PlatformProfile>) -> Result<Self, Refusal> {
         Self::of_one(about, Source::Recorded, origin, machines)
     }
 
@@ -167,7 +167,7 @@ impl ReferenceValues {
         about: &Description<'_>,
         source: Source,
         origin: Origin,
-        machines: Vec<Machine>,
+        machines: Vec<PlatformProfile>,
     ) -> Result<Self, Refusal> {
         let build_type = if source == Source::Recorded { RECORDED } else { BUILT }.to_owned();
         let origin = Origin { build_type, by: about.by.to_owned(), at: about.at, ..origin };
@@ -176,7 +176,7 @@ impl ReferenceValues {
         Self::new(about.manifest.clone(), about.serial, vec![image], Vec::new())
     }
 
-    /// The next edition of this manifest: what `change` makes of its images and revocations, under a higher serial.
+    /// The next revision of this manifest: what `change` makes of its images and revocations, under a higher serial.
     ///
     /// # Errors
     /// `reference-malformed` when `serial` is not higher; and as [`Self::new`].
@@ -203,7 +203,7 @@ impl ReferenceValues {
         &self.name
     }
 
-    /// Which edition this is: a newer one has a higher number.
+    /// Which revision this is: a newer one has a higher number.
     pub fn serial(&self) -> u64 {
         self.serial
     }
@@ -218,7 +218,7 @@ impl ReferenceValues {
         &self.revoked
     }
 
-    /// What this edition revokes and `next` does not: what would run again, if anything still has its measurements.
+    /// What this revision revokes and `next` does not: what would run again, if anything still has its measurements.
     pub fn revocations_missing_in<'a>(&'a self, next: &'a Self) -> impl Iterator<Item = &'a Revocation> {
         self.revoked.iter().filter(|revoked| next.revocation(&revoked.name, revoked.version).is_none())
     }
@@ -234,7 +234,7 @@ impl ReferenceValues {
 pub struct Description<'a> {
     /// Name by which policies refer to the manifest.
     pub manifest: ManifestName,
-    /// Its edition, 1 or more. Seconds since the Unix epoch make a good one.
+    /// Its revision, 1 or more. Seconds since the Unix epoch make a good one.
     pub serial: u64,
     /// Name of the image.
     pub image: &'a str,

@@ -2,13 +2,13 @@
 
 mod launch;
 mod measurements;
-mod telling;
+mod most_specific;
 
 use serde::Serialize;
 
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
 use crate::policy::Policy;
-use crate::reference::{Machine, ManifestName, References, Source};
+use crate::reference::{ManifestName, PlatformProfile, References, Source};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
@@ -19,7 +19,7 @@ pub(crate) use measurements::{Match, match_image};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockExpectation {
     /// PCR 15 is zero: this boot is not locked yet. For join, rejoin, init and recovery.
-    Open,
+    Unlocked,
     /// PCR 15 has this cluster's value. For members of the cluster: join services, `verify`, `report`.
     LockedTo([u8; 32]),
 }
@@ -90,7 +90,7 @@ impl Admission {
 pub struct AdmittedImage {
     /// The manifest it is in.
     pub manifest: ManifestName,
-    /// The manifest's edition.
+    /// The manifest's revision.
     pub serial: u64,
     /// Whether its values were recorded or predicted.
     pub source: Source,
@@ -111,7 +111,7 @@ pub struct Comparison {
     pub differing: Vec<DifferingPcr>,
     /// The one of them that tells what is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub telling: Option<u8>,
+    pub most_specific: Option<u8>,
     /// Why the image may not run, whatever is measured: too old, not valid now, revoked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forbidden: Option<Refusal>,
@@ -158,8 +158,8 @@ impl Policy {
     }
 
     /// The machine type that these PCR values come closest to: what a refusal compares with, and whose
-    /// [events](crate::reference::Machine::events) a log can be held against.
-    pub fn closest<'a>(&'a self, pcrs: &'a PcrValues, references: &'a References) -> Option<&'a Machine> {
+    /// [events](crate::reference::PlatformProfile::events) a log can be held against.
+    pub fn closest<'a>(&'a self, pcrs: &'a PcrValues, references: &'a References) -> Option<&'a PlatformProfile> {
         measurements::closest(self, pcrs, references)
     }
 
@@ -196,14 +196,14 @@ impl Policy {
 
 pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), Refusal> {
     let expected = match lock {
-        LockExpectation::Open => Digest::ZERO,
+        LockExpectation::Unlocked => Digest::ZERO,
         LockExpectation::LockedTo(value) => Digest(value),
     };
     let missing = || Refusal::new(ReasonCode::PcrValuesMismatch, "PCR 15 is not quoted");
     let got = pcrs.value(Policy::LOCK_PCR).ok_or_else(missing)?;
     let code = match lock {
         _ if got == expected => return Ok(()),
-        LockExpectation::Open => ReasonCode::AlreadyLocked,
+        LockExpectation::Unlocked => ReasonCode::AlreadyLocked,
         LockExpectation::LockedTo(_) if got == Digest::ZERO => ReasonCode::NotLocked,
         LockExpectation::LockedTo(_) => ReasonCode::LockedToAnotherCluster,
     };
@@ -220,6 +220,6 @@ pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), 
 }
 
 /// PCRs that must equal the machine type's values: the stricter of policy and manifest wins.
-fn enforced(policy: &Policy, machine: &Machine) -> PcrSet {
+fn enforced(policy: &Policy, machine: &PlatformProfile) -> PcrSet {
     policy.enforce.union(machine.enforced())
 }

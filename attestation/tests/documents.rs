@@ -15,9 +15,9 @@ const CRATES: [(&str, &str); 16] = [
     ("attestation", "attestation"),
     ("channel", "channel"),
     ("cli", "cli"),
-    ("cluster-folder", "cluster-folder"),
+    ("cluster-store", "cluster-store"),
     ("disk", "disk"),
-    ("foundation", "services/foundation"),
+    ("foundation", "services/service-runtime"),
     ("image", "image"),
     ("initramfs", "initramfs"),
     ("join-service", "services/join-service"),
@@ -93,9 +93,9 @@ fn every_test_and_file_that_a_document_names_exists() {
 /// `crate::test`, `path/file.rs` or `path/file.rs::WORD`; anything else is prose.
 fn check(name: &str) -> Result<(), String> {
     let (left, right) = name.rsplit_once("::").unwrap_or((name, ""));
-    if let Some((_, folder)) = CRATES.iter().find(|(name, _)| *name == left && !right.is_empty()) {
+    if let Some((_, directory)) = CRATES.iter().find(|(name, _)| *name == left && !right.is_empty()) {
         let function = format!("fn {right}(");
-        return if any_source(&root().join(folder), &function) {
+        return if any_source(&root().join(directory), &function) {
             Ok(())
         } else {
             Err(format!("no {function}…) there"))
@@ -110,8 +110,8 @@ fn check(name: &str) -> Result<(), String> {
     if text.contains(right) { Ok(()) } else { Err(format!("{right} is not in that file")) }
 }
 
-fn any_source(folder: &Path, needle: &str) -> bool {
-    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).any(|path| {
+fn any_source(directory: &Path, needle: &str) -> bool {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).any(|path| {
         if path.is_dir() {
             return any_source(&path, needle);
         }

@@ -139,10 +139,10 @@ fn bytes_that_are_no_report_are_refused() {
 /// `xxd`.
 #[test]
 fn the_measurement_of_real_reports_is_read() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/snp");
-    let first = fs::read_to_string(folder.join("report-milan-1.hex")).unwrap();
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/snp");
+    let first = fs::read_to_string(directory.join("report-milan-1.hex")).unwrap();
     let first = UnverifiedSnpReport::parse(&hex::decode(first.trim()).unwrap()).unwrap();
-    let second = UnverifiedSnpReport::parse(&fs::read(folder.join("report-milan-2.bin")).unwrap()).unwrap();
+    let second = UnverifiedSnpReport::parse(&fs::read(directory.join("report-milan-2.bin")).unwrap()).unwrap();
     assert_eq!((first.version(), second.version()), (2, 2));
     assert!(second.claimed_measurement().to_string().starts_with("b07af9620f3b839b47996422ddec6058338951d984e31211"));
     assert!(second.claimed_measurement().to_string().ends_with("6bdf8a9ece31a5a608eb0cf2e4872b01"));

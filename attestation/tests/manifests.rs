@@ -1,4 +1,4 @@
-//! Reference manifests: by whom they must be, which edition, what their images are made from, and what they revoke.
+//! Reference manifests: by whom they must be, which revision, what their images are made from, and what they revoke.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
 
@@ -166,13 +166,13 @@ fn a_policy_that_says_not_or_twice_who_signs_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn an_edition_follows_only_older_ones_and_itself() {
+fn an_revision_follows_only_older_ones_and_itself() {
     let manifest = |serial: u64, image: u8| {
         let mut json = reference_json(&[image_json(image)]);
         json["serial"] = json!(serial);
         unsigned(&json).as_local_file().unwrap()
     };
-    let accepted = manifest(5, 1).edition();
+    let accepted = manifest(5, 1).revision();
     manifest(6, 2).check_follows(&accepted).unwrap();
     manifest(5, 1).check_follows(&accepted).unwrap();
     assert_eq!(code(manifest(4, 1).check_follows(&accepted)), ReasonCode::ReferenceRolledBack);
@@ -189,7 +189,7 @@ fn against(
     let mut json = reference_json(images);
     json["revoked"] = revoked;
     let references = References::new(&policy, vec![AuthenticManifest::local(reference_values(&json))]).unwrap();
-    policy.validate(&verified(&policy, tpm)?, &references, LockExpectation::Open, NOW)
+    policy.validate(&verified(&policy, tpm)?, &references, LockExpectation::Unlocked, NOW)
 }
 
 fn with_machines(numbers: &[u8]) -> Value {
@@ -252,7 +252,7 @@ fn every_image_and_machine_is_compared_for_whoever_asks_why() {
     assert_eq!(compared[0].differing.len(), support::ENFORCED.len());
     assert_eq!(compared[0].differing[0].expected.unwrap().to_string(), value(1));
     assert_eq!(compared[2].forbidden.as_ref().unwrap().code(), ReasonCode::ImageVersionTooOld);
-    let admitted = policy.validate(&evidence, &references, LockExpectation::Open, NOW).unwrap();
+    let admitted = policy.validate(&evidence, &references, LockExpectation::Unlocked, NOW).unwrap();
     assert_eq!(&compared[1].image, admitted.image(), "the explanation and the decision agree");
 }
 
@@ -274,7 +274,7 @@ fn a_revocation_in_one_manifest_counts_in_all_manifests_of_a_policy() {
         let policy = policy(&json);
         let files = [ours.file(&named("a")), theirs.file(revoking)];
         let references = load(&policy, files.into_iter().take(rules.len()).collect()).unwrap();
-        policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Open, NOW)
+        policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Unlocked, NOW)
     };
     decide(&revoking, &[&a, &b]).unwrap();
     revoking["revoked"] = json!([{"name": "image", "version": "7.0.0", "why": "a stolen key"}]);

@@ -19,7 +19,7 @@ fn code(result: Result<Admission, Refusal>) -> ReasonCode {
 /// Admission against these images.
 fn against(tpm: &latchkey_attestation::fake_tpm::FakeTpm, images: &[Value], now: u64) -> Result<Admission, Refusal> {
     let policy = policy_for(tpm);
-    policy.validate(&verified(&policy, tpm)?, &references(&policy, images), LockExpectation::Open, now)
+    policy.validate(&verified(&policy, tpm)?, &references(&policy, images), LockExpectation::Unlocked, now)
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn each_enforced_pcr_has_its_own_reason() {
     for (pcr, code, component) in expected {
         let mut tpm = booted(1);
         tpm.set_pcr(pcr, [0xee; 32]);
-        let refusal = admitted(&tpm, LockExpectation::Open).unwrap_err();
+        let refusal = admitted(&tpm, LockExpectation::Unlocked).unwrap_err();
         assert_eq!(refusal.code(), code);
         assert_eq!(refusal.coarse(), CoarseReason::MeasurementsRefused);
         let difference = refusal.difference().unwrap();
@@ -56,7 +56,7 @@ fn a_foreign_command_line_is_named_as_an_override_and_not_by_the_lowest_register
     let mut impostor = booted(1);
     impostor.set_pcr(9, [9; 32]);
     impostor.set_pcr(12, [12; 32]);
-    let refusal = admitted(&impostor, LockExpectation::Open).unwrap_err();
+    let refusal = admitted(&impostor, LockExpectation::Unlocked).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::OverridesDiffer);
     assert_eq!(refusal.difference().unwrap().differing, [9, 12]);
     assert!(refusal.to_string().contains("command-line override"), "{refusal}");
@@ -66,7 +66,7 @@ fn a_foreign_command_line_is_named_as_an_override_and_not_by_the_lowest_register
 fn the_coarse_reason_tells_the_peer_no_values() {
     let mut impostor = booted(1);
     impostor.set_pcr(9, [9; 32]);
-    let refusal = admitted(&impostor, LockExpectation::Open).unwrap_err();
+    let refusal = admitted(&impostor, LockExpectation::Unlocked).unwrap_err();
     let told = format!("{} {}", refusal.coarse(), refusal.coarse().remedy());
     assert!(!told.contains(&support::value(1)) && !told.contains(&support::value(9)), "{told}");
     assert_eq!(refusal.code().blame(), Blame::Platform);
@@ -98,7 +98,7 @@ fn every_listed_image_is_admitted_and_named() {
 fn a_pcr_only_warned_about_admits_with_a_warning() {
     let mut tpm = booted(1);
     tpm.set_pcr(0, [7; 32]);
-    let admission = admitted(&tpm, LockExpectation::Open).unwrap();
+    let admission = admitted(&tpm, LockExpectation::Unlocked).unwrap();
     let [warning] = admission.warnings() else { panic!("one warning: {admission:?}") };
     assert_eq!((warning.pcr, warning.component), (0, Component::Firmware));
     assert_eq!((warning.expected, warning.got), (Digest([1; 32]), Digest([7; 32])));
@@ -158,7 +158,7 @@ fn a_second_entry_for_the_same_measurements_can_renew_an_expired_one() {
 fn a_locked_node_may_not_join_again() {
     let mut tpm = booted(1);
     tpm.set_pcr(15, [0x15; 32]);
-    let refusal = admitted(&tpm, LockExpectation::Open).unwrap_err();
+    let refusal = admitted(&tpm, LockExpectation::Unlocked).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::AlreadyLocked);
     assert_eq!(refusal.coarse(), CoarseReason::LockRefused);
     assert_eq!(refusal.difference().unwrap().component, Component::NodeLock);
@@ -173,7 +173,7 @@ fn only_a_node_locked_to_this_cluster_is_a_member() {
     assert_eq!(code(admitted(&tpm, LockExpectation::LockedTo(cluster))), ReasonCode::LockedToAnotherCluster);
     tpm.set_pcr(15, cluster);
     assert!(admitted(&tpm, LockExpectation::LockedTo(cluster)).unwrap().locked());
-    assert!(!admitted(&booted(1), LockExpectation::Open).unwrap().locked());
+    assert!(!admitted(&booted(1), LockExpectation::Unlocked).unwrap().locked());
 }
 
 #[test]
@@ -203,11 +203,11 @@ fn recorded_reference_values_admit_the_same_boot_and_no_other() {
 
     let recorded = ManifestFile::new(recorded.to_json().into_bytes(), None).under(&policy).unwrap();
     let references = References::new(&policy, vec![recorded]).unwrap();
-    assert!(policy.validate(&evidence, &references, LockExpectation::Open, NOW).is_ok());
+    assert!(policy.validate(&evidence, &references, LockExpectation::Unlocked, NOW).is_ok());
     let mut other = tpm;
     other.set_pcr(11, [0; 32]);
     let other = verified(&policy, &other).unwrap();
-    assert_eq!(code(policy.validate(&other, &references, LockExpectation::Open, NOW)), ReasonCode::ImageDiffers);
+    assert_eq!(code(policy.validate(&other, &references, LockExpectation::Unlocked, NOW)), ReasonCode::ImageDiffers);
 }
 
 #[test]
@@ -220,6 +220,6 @@ fn references_of_a_narrower_policy_admit_nobody() {
     let mut image = image_json(1);
     image["machines"][0]["pcrs"] = json!({"4": {"value": support::value(1), "rule": "enforce"}});
     let references = references(&narrow, &[image]);
-    let refused = policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Open, NOW);
+    let refused = policy.validate(&verified(&policy, &tpm).unwrap(), &references, LockExpectation::Unlocked, NOW);
     assert_eq!(code(refused), ReasonCode::SecureBootDiffers);
 }

@@ -40,7 +40,7 @@ fn code(result: Result<VerifiedEvidence, Refusal>) -> ReasonCode {
 
 #[test]
 fn honest_evidence_is_admitted() {
-    let admission = support::admitted(&booted(1), LockExpectation::Open).unwrap();
+    let admission = support::admitted(&booted(1), LockExpectation::Unlocked).unwrap();
     assert_eq!(admission.image().version.to_string(), "1.1.0");
     assert_eq!((admission.reset_count(), admission.restart_count()), (2, 3));
     assert!(admission.warnings().is_empty());

@@ -45,7 +45,7 @@ impl Fixture {
 
     fn appraise(&self, evidence: &Value) -> Result<OfflineFinding, Refusal> {
         let recording = RecordedEvidence::from_json(evidence.to_string().as_bytes())?;
-        self.appraise_at(&recording, LockExpectation::Open, self.recording().recorded_at())
+        self.appraise_at(&recording, LockExpectation::Unlocked, self.recording().recorded_at())
     }
 
     fn appraise_at(
@@ -175,7 +175,7 @@ fn malformed_and_newer_recordings_are_refused() {
 #[test]
 fn the_asked_for_time_decides_about_certificates() {
     let recording = P384.recording();
-    let before = P384.appraise_at(&recording, LockExpectation::Open, recording.recorded_at() - 86_400 * 365);
+    let before = P384.appraise_at(&recording, LockExpectation::Unlocked, recording.recorded_at() - 86_400 * 365);
     assert_eq!(before.unwrap_err().code(), ReasonCode::EkCertificateNotYetValid);
 }
 

@@ -17,7 +17,7 @@ use latchkey_attestation::{
     PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
 };
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::{EkTemplate, extended};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
@@ -28,11 +28,11 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-fn attester(swtpm: &Swtpm, preference: EkPreference) -> Attester {
-    Attester::new(swtpm.connect().unwrap(), preference).unwrap()
+fn attester(swtpm: &Swtpm, preference: EkPreference) -> AttestingTpm {
+    AttestingTpm::new(swtpm.connect().unwrap(), preference).unwrap()
 }
 
-fn identity(attester: &Attester) -> AttesterIdentity {
+fn identity(attester: &AttestingTpm) -> AttesterIdentity {
     AttesterIdentity::new(
         attester.ek_public().marshal(),
         attester.ek_certificate().map(<[u8]>::to_vec),
@@ -55,13 +55,13 @@ fn begin(policy: &Policy, identity: &AttesterIdentity) -> Result<(TpmChallenge, 
     Appraisal::begin(policy, identity, now(), &SystemRandom::new())
 }
 
-fn answer(attester: &mut Attester, challenge: &TpmChallenge, binding: &[u8; 32]) -> TpmEvidence {
+fn answer(attester: &mut AttestingTpm, challenge: &TpmChallenge, binding: &[u8; 32]) -> TpmEvidence {
     let secret = attester.activate(challenge.credential()).unwrap();
     let quote = attester.quote(&challenge.pcrs().selection().unwrap(), binding).unwrap();
     TpmEvidence::new(quote.attest, quote.signature, PcrValues::new(quote.pcrs).unwrap(), secret, None).unwrap()
 }
 
-fn verify(policy: &Policy, attester: &mut Attester) -> Result<(TpmEvidence, VerifiedEvidence), Refusal> {
+fn verify(policy: &Policy, attester: &mut AttestingTpm) -> Result<(TpmEvidence, VerifiedEvidence), Refusal> {
     let (challenge, pending) = begin(policy, &identity(attester))?;
     let evidence = answer(attester, &challenge, &BINDING);
     let verified = pending.confirm(evidence.activated_secret())?.verify(&evidence, &BINDING)?;
@@ -69,7 +69,7 @@ fn verify(policy: &Policy, attester: &mut Attester) -> Result<(TpmEvidence, Veri
 }
 
 /// Records the boot and asks for admission by what was recorded.
-fn admit(policy: &Policy, attester: &mut Attester, lock: LockExpectation) -> Result<Admission, Refusal> {
+fn admit(policy: &Policy, attester: &mut AttestingTpm, lock: LockExpectation) -> Result<Admission, Refusal> {
     let references = recorded(policy, &verify(policy, attester)?.1);
     policy.validate(&verify(policy, attester)?.1, &references, lock, now())
 }
@@ -84,7 +84,7 @@ fn recorded(policy: &Policy, verified: &VerifiedEvidence) -> References {
     References::new(policy, vec![AuthenticManifest::local(record(policy, verified))]).unwrap()
 }
 
-fn digest(attester: &Attester) -> EkDigest {
+fn digest(attester: &AttestingTpm) -> EkDigest {
     EkDigest::of_public_area(&attester.ek_public().marshal()).unwrap()
 }
 
@@ -96,7 +96,7 @@ fn certified_and_pinned_endorsement_keys_are_admitted() {
         let certified = attester.ek_certificate().is_some();
         assert_eq!(certified, template != EkTemplate::P256L2, "what swtpm_setup certifies");
         let trust = if certified { chain(&swtpm) } else { pinned(&[digest(&attester)]) };
-        let admission = admit(&policy(&policy_json(trust)), &mut attester, LockExpectation::Open).unwrap();
+        let admission = admit(&policy(&policy_json(trust)), &mut attester, LockExpectation::Unlocked).unwrap();
         assert_eq!(matches!(admission.trust(), EkTrust::EkChain { .. }), certified);
         assert_eq!(admission.ek_digest(), digest(&attester));
     }
@@ -125,7 +125,7 @@ fn keys_and_certificates_of_two_tpms_do_not_combine() {
     let (mut one, mut two, trust) =
         (attester(&one, EkPreference::Certified), attester(&two, EkPreference::Certified), chain(&one));
     let policy = policy(&policy_json(trust));
-    let mix = |ek: &Attester, certificate: &Attester, ak: &Attester| {
+    let mix = |ek: &AttestingTpm, certificate: &AttestingTpm, ak: &AttestingTpm| {
         let certificate = certificate.ek_certificate().map(<[u8]>::to_vec);
         AttesterIdentity::new(ek.ek_public().marshal(), certificate, Vec::new(), ak.ak_public().marshal()).unwrap()
     };
@@ -164,7 +164,7 @@ fn the_lock_is_one_way() {
     let evidence = verify(&policy, &mut attester).unwrap().1;
     let lock = extended(&[0; 32], b"a cluster");
     let verdict = |lock| policy.validate(&evidence, &references, lock, now()).map_err(|refusal| refusal.code());
-    assert_eq!(verdict(LockExpectation::Open), Err(ReasonCode::AlreadyLocked));
+    assert_eq!(verdict(LockExpectation::Unlocked), Err(ReasonCode::AlreadyLocked));
     assert!(verdict(LockExpectation::LockedTo(lock)).unwrap().locked());
     let other = extended(&[0; 32], b"another cluster");
     assert_eq!(verdict(LockExpectation::LockedTo(other)), Err(ReasonCode::LockedToAnotherCluster));
@@ -178,7 +178,7 @@ fn a_changed_pcr_is_refused_and_named() {
     let references = recorded(&policy, &verify(&policy, &mut attester).unwrap().1);
     attester.extend_event(9, b"evil=1").unwrap();
     let evidence = verify(&policy, &mut attester).unwrap().1;
-    let refusal = policy.validate(&evidence, &references, LockExpectation::Open, now()).unwrap_err();
+    let refusal = policy.validate(&evidence, &references, LockExpectation::Unlocked, now()).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::CommandLineDiffers);
     assert_eq!(refusal.difference().unwrap().got, hex::encode(extended(&[0; 32], b"evil=1")));
 }
@@ -201,7 +201,7 @@ impl Tools<'_> {
     }
 
     fn read(&self, file: &str) -> Vec<u8> {
-        fs::read(self.swtpm.folder().join(file)).unwrap()
+        fs::read(self.swtpm.directory().join(file)).unwrap()
     }
 
     fn identity(&self, algorithm: &[&str]) -> Option<AttesterIdentity> {
@@ -217,7 +217,7 @@ impl Tools<'_> {
     /// The tools want a header before the structures: magic and version.
     fn activate(&self, challenge: &TpmChallenge) -> Option<Vec<u8>> {
         let blob = [&0xbadc_c0deu32.to_be_bytes()[..], &1u32.to_be_bytes(), challenge.credential()].concat();
-        fs::write(self.swtpm.folder().join("credential"), blob).unwrap();
+        fs::write(self.swtpm.directory().join("credential"), blob).unwrap();
         let common = ["-c", "ak.ctx", "-C", self.ek, "-i", "credential", "-o", "secret"];
         if self.ek == P384_HANDLE {
             // Template H-3 has userWithAuth, and an empty authorisation.
@@ -323,10 +323,10 @@ fn write_fixture(
     evidence: &TpmEvidence,
     verified: &VerifiedEvidence,
 ) {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
-    fs::create_dir_all(&folder).unwrap();
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    fs::create_dir_all(&directory).unwrap();
     let recording = RecordedEvidence::new(identity, evidence, verified, "tests/swtpm.rs", now()).unwrap();
-    let write = |file: &str, text: String| fs::write(folder.join(file), text + "\n").unwrap();
+    let write = |file: &str, text: String| fs::write(directory.join(file), text + "\n").unwrap();
     write("evidence.json", recording.to_json());
     write("policy.json", serde_json::to_string_pretty(json).unwrap());
     write("reference.json", record(&policy(json), verified).to_json());

@@ -2,7 +2,7 @@
 //!
 //! Runs the benchmarks of the crates (each can also be run alone with `cargo bench -p …`), then what others have for
 //! the same work: rustls in this process, keylime, grpcio and sev-snp-measure from the Python package index in a virtual
-//! environment in the target folder; tpm2-tools, cryptsetup, systemd-measure and snpguest as the processes they are. A peer
+//! environment in the target directory; tpm2-tools, cryptsetup, systemd-measure and snpguest as the processes they are. A peer
 //! that is not there is named and left out.
 
 mod child;
@@ -67,11 +67,11 @@ fn run(options: &Options) -> Result<(), String> {
     let (sources, machine) = (sources()?, Machine::now());
     // Everything temporary lies here, that of programs which are ended too. Sockets' paths must be short.
     let scratch = tempfile::Builder::new().prefix("lkb").tempdir().map_err(|error| error.to_string())?;
-    tempfile::env::override_temp_dir(scratch.path()).map_err(|_| "another folder for temporary files is set")?;
+    tempfile::env::override_temp_dir(scratch.path()).map_err(|_| "another directory for temporary files is set")?;
     let mut outcome = Outcome::new(machine);
     own::run(&sources, scratch.path(), &mut outcome)?;
     if options.peers {
-        peers::run(&sources, &target_folder()?, &mut outcome)?;
+        peers::run(&sources, &target_directory()?, &mut outcome)?;
     }
     outcome.finish();
     if options.json {
@@ -89,7 +89,7 @@ fn sources() -> Result<PathBuf, String> {
 }
 
 /// Where cargo put this program: `…/release/latchkey-bench`.
-fn target_folder() -> Result<PathBuf, String> {
+fn target_directory() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    program.ancestors().nth(2).map(Path::to_path_buf).ok_or_else(|| "no target folder".to_owned())
+    program.ancestors().nth(2).map(Path::to_path_buf).ok_or_else(|| "no target directory".to_owned())
 }

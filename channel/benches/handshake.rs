@@ -16,8 +16,8 @@ use latchkey_bench::pipe::pipe;
 use latchkey_bench::{Bench, Clock, Figure, processor_time};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    Kind, Kinds, LockDemand, NoProof, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed, ProofRequest, Prover, Role,
-    Terms, accept, connect,
+    Attester, Kind, Kinds, LockDemand, NoProof, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest,
+    Purpose, Terms, accept, connect,
 };
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -30,39 +30,39 @@ const BATCHES: u32 = 150;
 fn main() {
     let bench = Bench::from_args();
     let (client, server) = tpm_against_pinned_key();
-    report(&bench, "join", "join: TPM against pinned key", Role::Join, &client, &server);
+    report(&bench, "join", "join: TPM against pinned key", Purpose::Join, &client, &server);
     let (client, server) = tpm_against_tpm();
-    report(&bench, "join-tpm", "join: TPM against TPM", Role::Join, &client, &server);
+    report(&bench, "join-tpm", "join: TPM against TPM", Purpose::Join, &client, &server);
     let (client, server) = nothing_against_tpm();
-    report(&bench, "init", "init: nothing against TPM", Role::Init, &client, &server);
+    report(&bench, "init", "init: nothing against TPM", Purpose::Init, &client, &server);
 }
 
 fn tpm_against_pinned_key() -> (Terms, Terms) {
-    let (node, service) = (fresh_node(), PinnedKeyProver::generate().expect("randomness"));
-    let of_node = demand(&[&node], LockDemand::Open);
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
+    let (node, service) = (fresh_node(), PinnedKeyAttester::generate().expect("randomness"));
+    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let pin = PinnedKeyVerifier::new([service.hash()]);
     (terms(Clocked(node), pin), terms(service, of_node))
 }
 
 fn tpm_against_tpm() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), locked_node(CLUSTER));
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     let of_service = demand(&[&service], LockDemand::LockedTo(CLUSTER));
     (terms(Clocked(node), of_service), terms(Clocked(service), of_node))
 }
 
 fn nothing_against_tpm() -> (Terms, Terms) {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     (terms(NoProof, of_node), terms(Clocked(node), NoProof))
 }
 
-fn report(bench: &Bench, id: &str, what: &str, role: Role, client: &Terms, server: &Terms) {
+fn report(bench: &Bench, id: &str, what: &str, purpose: Purpose, client: &Terms, server: &Terms) {
     smol::block_on(Box::pin(async {
-        batch(role, client, server).await;
+        batch(purpose, client, server).await;
         let mut times = Vec::new();
         for _ in 0..BATCHES {
-            times.push(batch(role, client, server).await);
+            times.push(batch(purpose, client, server).await);
         }
         let (ours, fake): (Vec<_>, Vec<_>) = times.into_iter().unzip();
         let figure = |id: &str, what: &str, times: &[Duration]| {
@@ -74,20 +74,20 @@ fn report(bench: &Bench, id: &str, what: &str, role: Role, client: &Terms, serve
 }
 
 /// The processor time of a batch of handshakes, and of the fake TPM beside them.
-async fn batch(role: Role, client: &Terms, server: &Terms) -> (Duration, Duration) {
+async fn batch(purpose: Purpose, client: &Terms, server: &Terms) -> (Duration, Duration) {
     let (start, fake) = (processor_time(), FAKE_TPM.load(Ordering::Relaxed));
     for _ in 0..PER_BATCH {
-        handshake(role, client, server).await;
+        handshake(purpose, client, server).await;
     }
     let fake = Duration::from_nanos(FAKE_TPM.load(Ordering::Relaxed) - fake);
     (processor_time().saturating_sub(start + fake), fake)
 }
 
-async fn handshake(role: Role, client: &Terms, server: &Terms) {
+async fn handshake(purpose: Purpose, client: &Terms, server: &Terms) {
     let (near, far) = pipe();
     let reception = |_| Some(server.clone());
     let one = async {
-        let mut stream = connect(near, role, client.clone(), TIME).await.expect("admitted");
+        let mut stream = connect(near, purpose, client.clone(), TIME).await.expect("admitted");
         stream.write_all(b"!").await.expect("open");
         stream.flush().await.expect("open");
     };
@@ -105,13 +105,13 @@ static FAKE_TPM: AtomicU64 = AtomicU64::new(0);
 /// A fake TPM whose work is counted apart.
 struct Clocked(FakeTpm);
 
-impl Prover for Clocked {
+impl Attester for Clocked {
     fn kinds(&self) -> Kinds {
         self.0.kinds()
     }
 
     fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
-        clocked(|| Prover::identity(&self.0, kind))
+        clocked(|| Attester::identity(&self.0, kind))
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {

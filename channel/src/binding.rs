@@ -1,9 +1,9 @@
-//! What evidence covers: this session, this role, this side, now.
+//! What evidence covers: this session, this purpose, this side, now.
 //!
 //! SHA-256 over these fields in this order, each preceded by its length as a big-endian u32:
 //!
 //! 1. the label `latchkey attested channel v1`
-//! 2. the role's name
+//! 2. the purpose's name
 //! 3. `client` or `server`: the side that makes the evidence
 //! 4. the TLS exporter, 32 bytes
 //! 5. SHA-256 of the client's `SubjectPublicKeyInfo`
@@ -12,7 +12,7 @@
 //! 8. the server's nonce, 32 bytes
 //!
 //! Relayed to another session, evidence meets another exporter; sent back to its maker, another side; used for
-//! another purpose, another role; kept for later, another nonce.
+//! another purpose, another purpose; kept for later, another nonce.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ use latchkey_attestation::parse::Digest;
 use ring::digest::{Context, SHA256};
 
 use crate::nonce::Nonce;
-use crate::role::{Role, Side};
+use crate::purpose::{Purpose, Side};
 use crate::tls::Session;
 
 const LABEL: &[u8] = b"latchkey attested channel v1";
@@ -35,10 +35,10 @@ impl Binding {
         self.0.as_bytes()
     }
 
-    pub(crate) fn new(session: &Session, role: Role, maker: Side, nonces: &Nonces) -> Self {
+    pub(crate) fn new(session: &Session, purpose: Purpose, maker: Side, nonces: &Nonces) -> Self {
         let fields: [&[u8]; 8] = [
             LABEL,
-            role.name().as_bytes(),
+            purpose.name().as_bytes(),
             maker.name().as_bytes(),
             &session.exporter,
             &session.client_key.0,
@@ -88,10 +88,10 @@ pub struct Bindings {
 }
 
 impl Bindings {
-    pub(crate) fn new(session: &Session, role: Role, nonces: &Nonces) -> Self {
+    pub(crate) fn new(session: &Session, purpose: Purpose, nonces: &Nonces) -> Self {
         Self {
-            client: Binding::new(session, role, Side::Client, nonces),
-            server: Binding::new(session, role, Side::Server, nonces),
+            client: Binding::new(session, purpose, Side::Client, nonces),
+            server: Binding::new(session, purpose, Side::Server, nonces),
         }
     }
 
@@ -121,19 +121,19 @@ mod tests {
     /// `sha256(b"".join(struct.pack(">I", len(f)) + f for f in fields))`.
     #[test]
     fn known_answer() {
-        let bindings = Bindings::new(&session(), Role::Join, &nonces());
+        let bindings = Bindings::new(&session(), Purpose::Join, &nonces());
         assert_eq!(bindings.client.to_string(), "7e661669020ba5746ceb9cf856bcad6eac7a9ad34fd80634fc306212ba9c38d0");
         assert_eq!(bindings.server.to_string(), "33c0af098d0cd48417f5789ed1f470f59cf192d4e11d8b830945099cc64da425");
     }
 
     #[test]
     fn every_field_changes_the_binding() {
-        let original = Binding::new(&session(), Role::Join, Side::Client, &nonces());
+        let original = Binding::new(&session(), Purpose::Join, Side::Client, &nonces());
         let mut others = vec![original];
-        for role in Role::ALL {
-            others.push(Binding::new(&session(), role, Side::Server, &nonces()));
-            if role != Role::Join {
-                others.push(Binding::new(&session(), role, Side::Client, &nonces()));
+        for purpose in Purpose::ALL {
+            others.push(Binding::new(&session(), purpose, Side::Server, &nonces()));
+            if purpose != Purpose::Join {
+                others.push(Binding::new(&session(), purpose, Side::Client, &nonces()));
             }
         }
         for change in [
@@ -147,7 +147,7 @@ mod tests {
         ] {
             let (mut session, mut nonces) = (session(), nonces());
             change(&mut session, &mut nonces);
-            others.push(Binding::new(&session, Role::Join, Side::Client, &nonces));
+            others.push(Binding::new(&session, Purpose::Join, Side::Client, &nonces));
         }
         let distinct: std::collections::HashSet<_> = others.iter().collect();
         assert_eq!(distinct.len(), others.len());

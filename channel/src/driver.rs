@@ -13,26 +13,26 @@ use crate::frame::{self, FrameFault, Slot};
 use crate::handshake::{AwaitHello, Concluded, Reception, Start};
 use crate::message::{Evidence, Identity, Message};
 use crate::nonce::Nonce;
-use crate::proof::{ProofFailed, ProofRequest, Prover, Terms};
+use crate::proof::{Attester, ProofFailed, ProofRequest, Terms};
 use crate::proven::Proven;
-use crate::role::{Kind, Role, Side};
+use crate::purpose::{Kind, Purpose, Side};
 use crate::tls::{self, Session, TlsError, TlsStream};
 
 /// Time for a whole handshake that suits a slow discrete TPM (a quote and a credential activation may take seconds)
 /// and no idler.
 pub const HANDSHAKE_TIME: Duration = Duration::from_secs(30);
 
-/// Connects over `io` for `role`. The whole handshake may take `time`.
+/// Connects over `io` for `purpose`. The whole handshake may take `time`.
 ///
 /// On any error the transport is gone and nothing has been sent but handshake messages.
-pub async fn connect<S>(io: S, role: Role, terms: Terms, time: Duration) -> Result<Proven<S>, ChannelError>
+pub async fn connect<S>(io: S, purpose: Purpose, terms: Terms, time: Duration) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let progress = Progress::new();
     let work = async {
         let (mut stream, session) = establish(io, Side::Client).await?;
-        let result = drive_client(&mut stream, session, role, terms, &progress).await;
+        let result = drive_client(&mut stream, session, purpose, terms, &progress).await;
         finish(stream, result).await
     };
     within(time, &progress, work).await
@@ -64,18 +64,18 @@ where
 pub(crate) async fn drive_client<S>(
     stream: &mut TlsStream<S>,
     session: Session,
-    role: Role,
+    purpose: Purpose,
     terms: Terms,
     progress: &Progress,
 ) -> Result<Concluded, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let prover = Arc::clone(&terms.prover);
-    let start = Start::new(session, role, terms)?;
+    let attester = Arc::clone(&terms.attester);
+    let start = Start::new(session, purpose, terms)?;
 
     progress.at(Step::Identity);
-    let identity = identity(&prover, start.shows()).await?;
+    let identity = identity(&attester, start.shows()).await?;
     let (hello, await_challenge) = start.hello(identity, nonce()?)?;
     send(stream, &hello).await?;
 
@@ -83,7 +83,7 @@ where
     let challenged = await_challenge.challenged(receive(stream, Slot::Challenge).await?, now())?;
 
     progress.at(Step::Evidence);
-    let evidence = evidence(&prover, challenged.request()).await?;
+    let evidence = evidence(&attester, challenged.request()).await?;
     let (proof, await_verdict) = challenged.proof(evidence)?;
     send(stream, &proof).await?;
 
@@ -105,10 +105,10 @@ where
     progress.at(Step::Greeting);
     let hello = receive(stream, Slot::Hello).await?;
     let greeted = AwaitHello::new(session).greeted(hello, now(), reception)?;
-    let prover = Arc::clone(&greeted.terms().prover);
+    let attester = Arc::clone(&greeted.terms().attester);
 
     progress.at(Step::Identity);
-    let identity = identity(&prover, greeted.shows()).await?;
+    let identity = identity(&attester, greeted.shows()).await?;
     let (challenge, await_proof) = greeted.challenge(identity, nonce()?)?;
     send(stream, &challenge).await?;
 
@@ -116,7 +116,7 @@ where
     let appraised = await_proof.appraised(receive(stream, Slot::Proof).await?, now())?;
 
     progress.at(Step::Evidence);
-    let evidence = evidence(&prover, appraised.request()).await?;
+    let evidence = evidence(&attester, appraised.request()).await?;
     let (admitted, await_verdict) = appraised.admit(evidence)?;
     send(stream, &admitted).await?;
 
@@ -148,26 +148,26 @@ where
     }
 }
 
-/// Asks the prover for an identity, off the executor if that takes long.
-async fn identity(prover: &Arc<dyn Prover>, kind: Kind) -> Result<Identity, ChannelError> {
-    ask(prover, move |prover| prover.identity(kind)).await
+/// Asks the attester for an identity, off the executor if that takes long.
+async fn identity(attester: &Arc<dyn Attester>, kind: Kind) -> Result<Identity, ChannelError> {
+    ask(attester, move |attester| attester.identity(kind)).await
 }
 
-/// Asks the prover for evidence, off the executor if that takes long.
-async fn evidence(prover: &Arc<dyn Prover>, request: &ProofRequest) -> Result<Evidence, ChannelError> {
+/// Asks the attester for evidence, off the executor if that takes long.
+async fn evidence(attester: &Arc<dyn Attester>, request: &ProofRequest) -> Result<Evidence, ChannelError> {
     let request = request.clone();
-    ask(prover, move |prover| prover.prove(&request)).await
+    ask(attester, move |attester| attester.prove(&request)).await
 }
 
 async fn ask<T: Send + 'static>(
-    prover: &Arc<dyn Prover>,
-    question: impl FnOnce(&dyn Prover) -> Result<T, ProofFailed> + Send + 'static,
+    attester: &Arc<dyn Attester>,
+    question: impl FnOnce(&dyn Attester) -> Result<T, ProofFailed> + Send + 'static,
 ) -> Result<T, ChannelError> {
-    let answer = if prover.is_slow() {
-        let prover = Arc::clone(prover);
-        smol::unblock(move || question(prover.as_ref())).await
+    let answer = if attester.is_slow() {
+        let attester = Arc::clone(attester);
+        smol::unblock(move || question(attester.as_ref())).await
     } else {
-        question(prover.as_ref())
+        question(attester.as_ref())
     };
     answer.map_err(ChannelError::CannotProve)
 }

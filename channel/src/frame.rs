@@ -180,18 +180,20 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let frame = encode(&Message::refused(PeerReason::RoleRefused)).unwrap();
-        assert_eq!(frame, b"\0\0\0\x23{\"refused\":{\"code\":\"role-refused\"}}");
-        assert!(matches!(decode(&frame[4..]).unwrap(), Message::Refused(body) if body.code == PeerReason::RoleRefused));
+        let frame = encode(&Message::refused(PeerReason::PurposeRefused)).unwrap();
+        assert_eq!(frame, b"\0\0\0\x23{\"refused\":{\"code\":\"purpose-refused\"}}");
+        assert!(
+            matches!(decode(&frame[4..]).unwrap(), Message::Refused(body) if body.code == PeerReason::PurposeRefused)
+        );
     }
 
     #[test]
     fn unknown_fields_variants_and_trailing_bytes_are_refused() {
         for json in [
-            r#"{"refused":{"code":"role-refused","extra":1}}"#,
-            r#"{"refused":{"code":"role-refused"},"admitted":{"evidence":"none"}}"#,
+            r#"{"refused":{"code":"purpose-refused","extra":1}}"#,
+            r#"{"refused":{"code":"purpose-refused"},"admitted":{"evidence":"none"}}"#,
             r#"{"refused":{"code":"because"}}"#,
-            r#"{"refused":{"code":"role-refused","code":"role-refused"}}"#,
+            r#"{"refused":{"code":"purpose-refused","code":"purpose-refused"}}"#,
             r#"{"refused":{}}"#,
             r#"{"welcome":{}}"#,
             r#"{"admitted":{"evidence":"none"}} "x""#,

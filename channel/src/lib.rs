@@ -3,9 +3,9 @@
 //! [`connect`] and [`accept`] turn any byte stream into a [`Proven`] one. First TLS 1.3 with a fresh key on both sides
 //! ([`tls`]): a secret channel with somebody. Then five messages ([`message`], [`handshake`]) in which the sides show
 //! evidence bound to this very session ([`binding`]): the somebody becomes a machine with a known TPM and image, the
-//! holder of a pinned key, or remains nobody where the role allows it ([`Role::rule`]).
+//! holder of a pinned key, or remains nobody where the purpose allows it ([`Purpose::rule`]).
 //!
-//! What a side shows and demands are its [`Terms`]: a [`Prover`] and an [`Appraiser`]. A server gets them from a
+//! What a side shows and demands are its [`Terms`]: a [`Attester`] and an [`Verifier`]. A server gets them from a
 //! [`Reception`], once per connection.
 //!
 //! What the channel does *not* do: it keeps no record of who came before, limits no rate, and knows no names. It says
@@ -20,9 +20,9 @@ pub mod message;
 mod nonce;
 mod proof;
 mod proven;
+mod purpose;
 #[cfg(feature = "test-rig")]
 pub mod rig;
-mod role;
 pub mod tls;
 
 pub use driver::{HANDSHAKE_TIME, accept, connect};
@@ -30,10 +30,10 @@ pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
 pub use handshake::{Concluded, Reception};
 pub use nonce::Nonce;
 pub use proof::{
-    Appraisal, AppraisalFailed, Appraiser, AppraiserSet, Claim, LockDemand, NoProof, Observer, PeerProof,
-    PinnedKeyAppraiser, PinnedKeyProver, PinnedPeer, ProofFailed, ProofRequest, Prover, ProverSet, Terms, TpmAppraiser,
-    TpmPeer, TpmProver, UnusableKey,
+    Appraisal, AppraisalFailed, Attester, AttesterSet, Claim, LockDemand, NoProof, Observer, PeerProof,
+    PinnedKeyAttester, PinnedKeyVerifier, PinnedPeer, ProofFailed, ProofRequest, Terms, TpmAttester, TpmPeer,
+    TpmVerifier, UnusableKey, Verifier, VerifierSet,
 };
 pub use proven::Proven;
-pub use role::{Kind, Kinds, LockRule, Role, RoleRule, Side, SideRule, UnknownRole};
+pub use purpose::{Kind, Kinds, LockRule, Purpose, PurposeRule, Side, SideRule, UnknownPurpose};
 pub use tls::SpkiHash;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::PeerReason;
 use crate::nonce::Nonce;
-use crate::role::{Kind, Kinds, Role};
+use crate::purpose::{Kind, Kinds, Purpose};
 use crate::tls::{MAX_SIGNATURE_LEN, SPKI_LEN};
 
 /// The version of the messages. ALPN names it too; this one is for the reader of a log.
@@ -51,7 +51,7 @@ pub struct Hello {
     /// [`VERSION`].
     pub version: u32,
     /// What the connection is for.
-    pub role: Role,
+    pub purpose: Purpose,
     /// The client's nonce.
     pub nonce: Nonce,
     /// Who the client says it is.

@@ -9,7 +9,7 @@ use smol::io::{AsyncRead, AsyncWrite};
 use crate::binding::Bindings;
 use crate::handshake::Concluded;
 use crate::proof::PeerProof;
-use crate::role::Role;
+use crate::purpose::Purpose;
 use crate::tls::TlsStream;
 
 /// A stream of application bytes to a peer that both verdicts have admitted. Only a finished handshake makes one.
@@ -27,8 +27,8 @@ impl<S> Proven<S> {
     }
 
     /// What the connection is for.
-    pub const fn role(&self) -> Role {
-        self.concluded.role()
+    pub const fn purpose(&self) -> Purpose {
+        self.concluded.purpose()
     }
 
     /// Who the peer is.

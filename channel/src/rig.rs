@@ -11,7 +11,7 @@ use crate::frame::{self, FrameFault, Slot};
 use crate::message::Message;
 use crate::proof::Terms;
 use crate::proven::Proven;
-use crate::role::{Role, Side};
+use crate::purpose::{Purpose, Side};
 use crate::tls::{self, P256Key, Session, TlsError, TlsStream};
 
 /// A TLS key that can be in two hands.
@@ -59,13 +59,13 @@ where
 pub async fn prove_as_client<S>(
     mut stream: TlsStream<S>,
     session: Session,
-    role: Role,
+    purpose: Purpose,
     terms: Terms,
 ) -> Result<Proven<S>, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let result = driver::drive_client(&mut stream, session, role, terms, &Progress::new()).await;
+    let result = driver::drive_client(&mut stream, session, purpose, terms, &Progress::new()).await;
     driver::finish(stream, result).await
 }
 

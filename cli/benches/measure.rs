@@ -25,13 +25,13 @@ fn main() {
 }
 
 fn run(bench: &Bench, stub: &[u8]) {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let direct = firmware::Sample { pages: PAGES, ..firmware::Sample::amd_sev() };
-    fs::write(folder.path().join("image.efi"), sample::uki(stub)).expect("room for an image");
-    fs::write(folder.path().join("direct.fd"), direct.build()).expect("room for a firmware");
+    fs::write(directory.path().join("image.efi"), sample::uki(stub)).expect("room for an image");
+    fs::write(directory.path().join("direct.fd"), direct.build()).expect("room for a firmware");
     let measure = |firmware: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
-        command.current_dir(folder.path()).args(["measure", "image", "image.efi", "--vcpus", "4"]);
+        command.current_dir(directory.path()).args(["measure", "image", "image.efi", "--vcpus", "4"]);
         let command = command.args(["--snp-firmware", firmware]).stdin(Stdio::null()).stdout(Stdio::null());
         assert!(command.status().expect("the program that was just built").success());
     };

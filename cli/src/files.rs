@@ -95,7 +95,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result
         }
         _ => unwritable(path, &error),
     })?;
-    file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| sync_folder_of(path)).map_err(|error| {
+    file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| sync_directory_of(path)).map_err(|error| {
         // What is half written is worth nothing; that it stays would be worse than that removing it fails.
         drop(fs::remove_file(path));
         unwritable(path, &error)
@@ -110,11 +110,11 @@ pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(
     // Left by a crash: nothing that was finished has this name.
     drop(fs::remove_file(&new));
     write_new(&new, content, readers)?;
-    fs::rename(&new, path).and_then(|()| sync_folder_of(path)).map_err(|error| unwritable(path, &error))
+    fs::rename(&new, path).and_then(|()| sync_directory_of(path)).map_err(|error| unwritable(path, &error))
 }
 
-/// Makes a folder that only its owner can enter; one that exists is left as it is.
-pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
+/// Makes a directory that only its owner can enter; one that exists is left as it is.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| unwritable(path, &error))
@@ -124,7 +124,7 @@ fn create_new(path: &Path, readers: Readers) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(readers.mode()).open(path)
 }
 
-fn sync_folder_of(path: &Path) -> io::Result<()> {
+fn sync_directory_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)?.sync_all()
 }

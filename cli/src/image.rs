@@ -39,7 +39,7 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failur
     Ok(())
 }
 
-/// `latchkey image units`: what an image's systemd needs, in a folder.
+/// `latchkey image units`: what an image's systemd needs, in a directory.
 pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let out = arguments.required_path("out")?;
     let written = configured(arguments)?.write_units(out).map_err(|error| {
@@ -49,8 +49,8 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<(), Failur
         return Err(Failure::new(Exit::Usage, "image-config-unusable", "the image asks for nothing for systemd")
             .fix("add \"systemd\", as in `latchkey image build --help`"));
     };
-    let told = format!("{count} files, links and folders in {}", out.display());
-    output.result(&json!({"folder": out, "count": count}), &told);
+    let told = format!("{count} files, links and directories in {}", out.display());
+    output.result(&json!({"directory": out, "count": count}), &told);
     Ok(())
 }
 
@@ -67,11 +67,11 @@ fn configured(arguments: &Arguments) -> Result<Image, Failure> {
 /// The agent's own parser: what it refuses at boot is refused here, and what it looks for in the root must be there.
 fn agent_would_take(command_line: &str) -> Result<RootDemands, String> {
     let config = Config::parse(command_line.as_bytes()).map_err(|fault| fault.to_string())?;
-    let folders = match config.writable {
-        Writable::Tmpfs(folders) => folders,
+    let directories = match config.writable {
+        Writable::Tmpfs(directories) => directories,
         Writable::Overlay | Writable::None => Vec::new(),
     };
-    Ok(RootDemands { init: config.init, folders })
+    Ok(RootDemands { init: config.init, directories })
 }
 
 /// What a part is.
@@ -103,7 +103,7 @@ fn in_words(built: &Built, output: &Output) -> String {
         ("root hash", output.paint(Tone::Strong, &hex::encode(built.root_hash))),
         ("command line", built.command_line.clone()),
         ("kernel", built.kernel_release.clone()),
-        ("root", ways_in(built)),
+        ("root", login_audit(built)),
     ];
     if built.manifest.is_none() {
         facts
@@ -131,7 +131,7 @@ fn launches(built: &Built) -> String {
 }
 
 /// What was found in the root, in one line.
-fn ways_in(built: &Built) -> String {
+fn login_audit(built: &Built) -> String {
     match built.warnings.as_deref() {
         None => "not looked into: it is a finished file system".to_owned(),
         Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
@@ -196,7 +196,10 @@ mod tests {
         let root = format!("latchkey.root_verity={},salt=,blocks=2", "00".repeat(32));
         let demands =
             agent_would_take(&format!("quiet latchkey.network=none latchkey.writable=tmpfs:/var,/srv {root}"));
-        assert_eq!(demands, Ok(RootDemands { init: "/sbin/init".into(), folders: vec!["/var".into(), "/srv".into()] }));
+        assert_eq!(
+            demands,
+            Ok(RootDemands { init: "/sbin/init".into(), directories: vec!["/var".into(), "/srv".into()] })
+        );
         for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command"] {
             assert!(agent_would_take(&format!("{words} {root}")).is_err(), "{words}");
         }

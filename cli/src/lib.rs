@@ -10,9 +10,9 @@
 //!
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
+mod cluster_dir;
 mod failure;
 mod files;
-mod folder;
 mod image;
 mod init;
 mod init_secret;

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use latchkey_attestation::policy::Signers;
-use latchkey_attestation::reference::{Description, Image, Machine, ManifestName, Origin, Reference, Rule};
+use latchkey_attestation::reference::{Description, Image, ManifestName, Origin, PlatformProfile, Reference, Rule};
 use latchkey_attestation::{Component, Digest, ImageVersion, Policy, ReasonCode, ReferenceValues};
-use latchkey_channel::{LockDemand, Role};
+use latchkey_channel::{LockDemand, Purpose};
 use latchkey_measurements::manifest::told;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::node::{self, Address, Evidence, Patience, Seen, Trouble};
+use crate::node::{self, Address, ConnectError, Evidence, Patience, Seen};
 use crate::output::{Output, Table, Tone};
 use crate::policy::{Draft, manifest_name, rule_json};
 use crate::spec::Arguments;
@@ -72,7 +72,7 @@ impl Job {
             name: manifest_name(arguments.required_text("name")?)?,
             version: arguments.value("version")?.ok_or_else(|| Failure::usage("--version is missing"))?,
             machine: arguments.text("machine")?.unwrap_or("recorded-machine").to_owned(),
-            // Seconds grow by themselves: a boot recorded later is a newer edition.
+            // Seconds grow by themselves: a boot recorded later is a newer revision.
             serial: arguments.value("serial")?.unwrap_or_else(now),
             basis,
         })
@@ -93,25 +93,28 @@ impl Job {
         let values =
             values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;
-        let again = || Box::pin(node::connect(&self.address, Role::Verify, &recorded, LockDemand::Open, None));
+        let again = || Box::pin(node::connect(&self.address, Purpose::Verify, &recorded, LockDemand::Unlocked, None));
         patience.repeat(output, again).await?;
         output.say(Tone::Good, "admitted", "by what was recorded");
         Ok(values)
     }
 
     /// The evidence of the node, whatever it measures, as long as it is not locked.
-    async fn observe(&self, trust: &Trust) -> Result<Seen, Trouble> {
+    async fn observe(&self, trust: &Trust) -> Result<Seen, ConnectError> {
         let evidence = Evidence::default();
-        let connected = node::connect(&self.address, Role::Verify, trust, LockDemand::Open, Some(&evidence)).await;
+        let connected =
+            node::connect(&self.address, Purpose::Verify, trust, LockDemand::Unlocked, Some(&evidence)).await;
         match (connected, evidence.take()) {
             (_, Some(seen)) if seen.verified.pcrs().value(Policy::LOCK_PCR) == Some(Digest::ZERO) => Ok(seen),
             (_, Some(_)) => {
                 let code = ReasonCode::AlreadyLocked;
                 let failure = Failure::new(Exit::Attestation, code.as_str(), "the node is locked: its OS may have run");
-                Err(Trouble::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
+                Err(ConnectError::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
             }
             (Err(trouble), None) => Err(trouble),
-            (Ok(_), None) => Err(Trouble::Fatal(Failure::local("no-evidence", "the node's evidence was not kept"))),
+            (Ok(_), None) => {
+                Err(ConnectError::Fatal(Failure::local("no-evidence", "the node's evidence was not kept")))
+            }
         }
     }
 
@@ -139,7 +142,7 @@ impl Job {
     fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, Failure> {
         let reference = Reference::enforced(Digest([0xff; 32]));
         let registers = policy.selection().iter().filter(|index| *index != Policy::LOCK_PCR);
-        let machine = Machine::new(&self.machine, registers.map(|index| (index, reference)).collect());
+        let machine = PlatformProfile::new(&self.machine, registers.map(|index| (index, reference)).collect());
         let products = [("nothing".to_owned(), Digest::ZERO)].into();
         let about = self.about("latchkey record, before there are values");
         ReferenceValues::recorded(&about, Origin { products, ..Origin::default() }, vec![machine])

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use latchkey_api::v1::RecoverRequest;
-use latchkey_channel::{LockDemand, Role};
+use latchkey_channel::{LockDemand, Purpose};
 use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
 use serde_json::json;
 
+use crate::cluster_dir::ClusterDir;
 use crate::failure::{Exit, Failure};
-use crate::folder::Place;
-use crate::node::{self, Address, CALL, Patience, RefusedCall, Trouble, refused_call};
+use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Tone, pairs};
 use crate::spec::Arguments;
 use crate::trust::Trust;
@@ -19,9 +19,9 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
-    let place = Place::open(arguments.required_path("cluster")?)?;
+    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = place.required_cluster()?;
-    let trust = Trust::from_files_or_folder(arguments)?;
+    let trust = Trust::from_files_or_directory(arguments)?;
     let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(attempt(&address, &trust, &master, cluster.cluster_id, output));
@@ -43,9 +43,9 @@ async fn attempt(
     master: &MasterSecret,
     expected: ClusterId,
     output: &Output,
-) -> Result<(String, Uuid), Trouble> {
+) -> Result<(String, Uuid), ConnectError> {
     output.waiting(&format!("connecting to {address}"));
-    let node = node::connect(address, Role::Recover, trust, LockDemand::Open, None).await?;
+    let node = node::connect(address, Purpose::Recover, trust, LockDemand::Unlocked, None).await?;
     output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
     let described = node.describe_recovery(address).await?;
     output.say(Tone::Plain, "node", &format!("{}, disk {}", described.node_name, described.disk));
@@ -53,8 +53,8 @@ async fn attempt(
     if cluster != expected {
         let failure =
             Failure::new(Exit::Node, "wrong-cluster", "the disk's key fits, but the disk is of another cluster");
-        return Err(Trouble::Fatal(
-            failure.because(format!("it is of cluster {cluster}, and the folder of {expected}")),
+        return Err(ConnectError::Fatal(
+            failure.because(format!("it is of cluster {cluster}, and the directory of {expected}")),
         ));
     }
     Ok((described.node_name, described.disk))

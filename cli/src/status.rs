@@ -1,15 +1,15 @@
-//! `latchkey status`: a cluster's nodes, from its folder.
+//! `latchkey status`: a cluster's nodes, from its directory.
 
-use latchkey_cluster_folder::{DiskState, NodeRecord, Outcome};
+use latchkey_cluster_store::{DiskState, NodeRecord, Outcome};
 use serde_json::json;
 
+use crate::cluster_dir::ClusterDir;
 use crate::failure::Failure;
-use crate::folder::Place;
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let place = Place::open(arguments.required_path("cluster")?)?;
+    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = place.required_cluster()?;
     let (nodes, wrong) = place.nodes()?;
     for sentence in &wrong {

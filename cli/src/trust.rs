@@ -6,12 +6,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, ReferenceValues, References, Refusal};
-use latchkey_cluster_folder::signature_of;
-use latchkey_measurements::tell::what_differs;
+use latchkey_cluster_store::signature_of;
+use latchkey_measurements::diagnose::what_differs;
 
+use crate::cluster_dir::ClusterDir;
 use crate::failure::{Exit, Failure};
 use crate::files;
-use crate::folder::Place;
 use crate::spec::Arguments;
 
 /// As large as the reader of either takes.
@@ -23,7 +23,7 @@ pub(crate) struct Trust {
     pub(crate) references: Arc<References>,
     pub(crate) policy_file: Vec<u8>,
     pub(crate) manifests: Vec<Found>,
-    /// Whether older editions of the manifests would have been noticed: only a cluster's folder remembers them.
+    /// Whether older revisions of the manifests would have been noticed: only a cluster's directory remembers them.
     pub(crate) remembers: bool,
 }
 
@@ -46,10 +46,10 @@ impl Trust {
         Self::with(policy_file, policy, &references)
     }
 
-    /// From `--policy` and `--reference`, held against what a cluster's folder remembers where `--cluster` names one; or
-    /// all of it from that folder.
-    pub(crate) fn from_files_or_folder(arguments: &Arguments) -> Result<Self, Failure> {
-        let place = arguments.path("cluster").map(Place::open).transpose()?;
+    /// From `--policy` and `--reference`, held against what a cluster's directory remembers where `--cluster` names one; or
+    /// all of it from that directory.
+    pub(crate) fn from_files_or_directory(arguments: &Arguments) -> Result<Self, Failure> {
+        let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
         match place {
             None => Self::from_arguments(arguments),
             Some(place) if arguments.has("policy") => place.held_against(Self::from_arguments(arguments)?),
@@ -70,8 +70,8 @@ impl Trust {
         Ok(Self { policy: Arc::clone(policy), references, policy_file, manifests, remembers: false })
     }
 
-    /// From a cluster's folder.
-    pub(crate) fn of_folder(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
+    /// From a cluster's directory.
+    pub(crate) fn of_directory(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
         let (policy, references) = (Arc::new(policy), Arc::new(references));
         Self { policy, references, policy_file, manifests: Vec::new(), remembers: true }
     }

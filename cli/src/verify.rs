@@ -9,7 +9,7 @@ use latchkey_attestation::validate::{AdmittedImage, Warning};
 use latchkey_attestation::{
     Component, Difference, Digest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
-use latchkey_channel::{LockDemand, Role};
+use latchkey_channel::{LockDemand, Purpose};
 use latchkey_keys::ClusterId;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let trust = Trust::from_files_or_folder(arguments)?;
+    let trust = Trust::from_files_or_directory(arguments)?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
         (Some(_), None) => live(arguments, &trust, cluster, output),
@@ -48,7 +48,7 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     let lock = cluster.map_or(LockDemand::Either, |cluster| LockDemand::LockedTo(cluster.locked_pcr15()));
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let evidence = Evidence::default();
-    let attempt = || Box::pin(node::connect(&address, Role::Verify, trust, lock, Some(&evidence)));
+    let attempt = || Box::pin(node::connect(&address, Purpose::Verify, trust, lock, Some(&evidence)));
     let connected = node::block_on(patience.repeat(output, attempt));
     let seen = evidence.take();
     let told = |failure: Failure| match (&failure.refusal, &seen) {
@@ -100,7 +100,7 @@ fn kept(
     let lock = match (cluster, recording.pcrs().value(Policy::LOCK_PCR)) {
         (Some(cluster), _) => LockExpectation::LockedTo(cluster.locked_pcr15()),
         (None, Some(value)) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
-        (None, _) => LockExpectation::Open,
+        (None, _) => LockExpectation::Unlocked,
     };
     let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
         let event = trust.event(&refusal, recording.pcrs(), recording.unverified_event_log());
@@ -222,7 +222,7 @@ fn vouched_in_words(image: &AdmittedImage, trust: &Trust) -> String {
     let manifest = trust.references.manifest(&image.manifest);
     let mut text = manifest.map_or_else(String::new, |manifest| authority_in_words(manifest.authority()));
     if !trust.remembers {
-        text.push_str("\nan older edition would not be noticed: no --cluster remembers what was accepted");
+        text.push_str("\nan older revision would not be noticed: no --cluster remembers what was accepted");
     }
     text
 }

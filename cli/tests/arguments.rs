@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 #[test]
 fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     for (arguments, reason) in [
         (&["frobnicate"][..], "there is no command `frobnicate`"),
         (&["policy"], "`policy` needs another word: policy new, policy check"),
@@ -32,7 +32,7 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["status", "--cluster", "a", "extra"], "unexpected argument"),
         (&["status", "--clusters", "a"], "there is no flag --clusters here"),
         (&["status", "--cluster", "a", "--output", "xml"], "--output is `human` or `json`"),
-        (&["status", "--cluster", "missing"], "there is no folder missing"),
+        (&["status", "--cluster", "missing"], "there is no directory missing"),
         (&["init-secret", "--out"], "missing argument"),
         (&["policy", "new", "--out", "p", "--manifest", "m"], "no TPM would be trusted"),
         (&["policy", "new", "--out", "p", "--manifest", "M", "--ek-pin", "00"], "is no name"),
@@ -40,43 +40,43 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-root", "absent.pem"], "cannot read absent.pem"),
         (&["verify", "--policy", "p", "--reference", "r"], "cannot read p"),
     ] {
-        let ran = latchkey(folder.path(), arguments).failed(2);
+        let ran = latchkey(directory.path(), arguments).failed(2);
         assert!(ran.err.starts_with("error: ") && ran.err.contains(reason), "{arguments:?}: {}", ran.err);
         assert_eq!(ran.out, "", "{arguments:?}");
         assert!(!ran.err.contains('\u{fffd}'), "{}", ran.err);
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is made before all is right");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is made before all is right");
 }
 
 #[test]
 fn programs_get_errors_as_documents() {
-    let folder = TempDir::new().unwrap();
-    let ran = latchkey(folder.path(), &["init", "--output", "json"]).failed(2);
+    let directory = TempDir::new().unwrap();
+    let ran = latchkey(directory.path(), &["init", "--output", "json"]).failed(2);
     assert_eq!(ran.json()["error"]["exit_code"], 2);
     assert_eq!(ran.err, "");
 }
 
 #[test]
 fn every_command_and_every_flag_is_in_the_help() {
-    let folder = TempDir::new().unwrap();
-    let overview = latchkey(folder.path(), &["--help"]).succeeded().out;
-    assert_eq!(latchkey(folder.path(), &[]).succeeded().out, overview);
+    let directory = TempDir::new().unwrap();
+    let overview = latchkey(directory.path(), &["--help"]).succeeded().out;
+    assert_eq!(latchkey(directory.path(), &[]).succeeded().out, overview);
     for command in
         ["secret new", "init-secret", "record", "policy new", "policy check", "init", "status", "verify", "recover"]
     {
         assert!(overview.contains(command), "{command}");
         let words: Vec<&str> = command.split(' ').collect();
-        let help = latchkey(folder.path(), &[&words[..], &["--help"]].concat()).succeeded().out;
+        let help = latchkey(directory.path(), &[&words[..], &["--help"]].concat()).succeeded().out;
         assert!(help.starts_with(&format!("latchkey {command}: ")), "{help}");
-        assert_eq!(latchkey(folder.path(), &[&["help"], &words[..]].concat()).succeeded().out, help);
+        assert_eq!(latchkey(directory.path(), &[&["help"], &words[..]].concat()).succeeded().out, help);
         assert!(help.lines().all(|line| line.chars().count() <= 120), "{help}");
     }
-    assert!(latchkey(folder.path(), &["--version"]).succeeded().out.starts_with("latchkey "));
+    assert!(latchkey(directory.path(), &["--version"]).succeeded().out.starts_with("latchkey "));
 }
 
 #[test]
 fn a_word_that_several_commands_begin_with_has_a_help_too() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     for (word, commands) in [
         ("image", &["image build"][..]),
         ("measure", &["measure image", "measure log"]),
@@ -84,17 +84,17 @@ fn a_word_that_several_commands_begin_with_has_a_help_too() {
         ("secret", &["secret new"]),
         ("reference", &["reference sign", "reference install"]),
     ] {
-        let help = latchkey(folder.path(), &[word, "--help"]).succeeded().out;
+        let help = latchkey(directory.path(), &[word, "--help"]).succeeded().out;
         assert!(help.starts_with(&format!("Usage: latchkey {word} COMMAND")), "{help}");
         for command in commands {
             assert!(help.contains(command), "{help}");
         }
         assert!(!help.contains("recover"), "{help}");
         for other in [&[word, "-h"][..], &["help", word]] {
-            assert_eq!(latchkey(folder.path(), other).succeeded().out, help);
+            assert_eq!(latchkey(directory.path(), other).succeeded().out, help);
         }
     }
-    latchkey(folder.path(), &["frobnicate", "--help"]).failed(2);
+    latchkey(directory.path(), &["frobnicate", "--help"]).failed(2);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn credentials_have_a_place_before_the_node_is_touched() {
     let (operator, node) = Operator::with_node();
     std::fs::write(operator.path("taken.conf"), "precious").unwrap();
     operator.init(&node, &["--admin-config", "taken.conf"]).failed(2);
-    operator.init(&node, &["--admin-config", "no/such/folder.conf"]).failed(2);
+    operator.init(&node, &["--admin-config", "no/such/directory.conf"]).failed(2);
     assert_eq!(node.state().inits, 0);
     assert_eq!(std::fs::read(operator.path("taken.conf")).unwrap(), b"precious");
 }

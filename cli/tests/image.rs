@@ -9,21 +9,23 @@ use std::process::{Command, Output};
 
 use latchkey_initramfs::elf_sample;
 use latchkey_measurements::{pe, pe_sample};
-use latchkey_steady::skip;
+use latchkey_test_support::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A folder with what a small image is made of. Everybody may read it.
+/// A directory with what a small image is made of. Everybody may read it.
 struct Parts(TempDir);
 
 impl Parts {
     fn new() -> Self {
         let parts = Self(TempDir::new().unwrap());
-        for folder in ["usr/lib", "etc", "dev", "proc", "run", "sys", "sbin"].map(|folder| format!("root/{folder}")) {
-            fs::create_dir_all(parts.path(&folder)).unwrap();
+        for directory in
+            ["usr/lib", "etc", "dev", "proc", "run", "sys", "sbin"].map(|directory| format!("root/{directory}"))
+        {
+            fs::create_dir_all(parts.path(&directory)).unwrap();
         }
-        for folder in ["modules", "out"] {
-            fs::create_dir_all(parts.path(folder)).unwrap();
+        for directory in ["modules", "out"] {
+            fs::create_dir_all(parts.path(directory)).unwrap();
         }
         // More than one block after compression: each number's bits, well mixed.
         let mixed = (0..4096_u64)
@@ -45,8 +47,8 @@ impl Parts {
             fs::write(parts.path(name), content).unwrap();
         }
         parts.configure(&json!({}));
-        for (folder, mode) in [("", 0o755), ("out", 0o777), ("root/sbin/init", 0o755)] {
-            fs::set_permissions(parts.path(folder), fs::Permissions::from_mode(mode)).unwrap();
+        for (directory, mode) in [("", 0o755), ("out", 0o777), ("root/sbin/init", 0o755)] {
+            fs::set_permissions(parts.path(directory), fs::Permissions::from_mode(mode)).unwrap();
         }
         parts
     }
@@ -85,7 +87,7 @@ impl Parts {
             None => command.env_remove("SOURCE_DATE_EPOCH"),
         };
         let command = command.args(["image", "build"]).arg(self.path("sample.json")).arg("--out").arg(self.path(out));
-        latchkey_steady::output(command.args(["--output", "json"]).current_dir("/")).unwrap()
+        latchkey_test_support::output(command.args(["--output", "json"]).current_dir("/")).unwrap()
     }
 }
 
@@ -96,7 +98,7 @@ fn document(output: &Output) -> Value {
 /// Whether the tests may become somebody else, and mksquashfs is there.
 fn can_change_user() -> bool {
     let here =
-        |path: &str| ["/usr/bin", "/usr/sbin", "/bin"].iter().any(|folder| Path::new(folder).join(path).exists());
+        |path: &str| ["/usr/bin", "/usr/sbin", "/bin"].iter().any(|directory| Path::new(directory).join(path).exists());
     let root = fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0);
     let can = root && here("setpriv") && here("mksquashfs");
     if !can {
@@ -115,7 +117,7 @@ fn two_users_on_two_days_build_the_same_bytes() {
     let parts = Parts::new();
     let mine = document(&parts.run(&[], "out/mine"));
     let later = ["faketime", "2031-05-06 07:08:09"];
-    let faketime = latchkey_steady::output(Command::new("faketime").arg("--version")).is_ok();
+    let faketime = latchkey_test_support::output(Command::new("faketime").arg("--version")).is_ok();
     if !faketime {
         skip("in part: faketime is missing (apt-get install faketime), so both users build today");
     }
@@ -207,7 +209,7 @@ fn a_configuration_that_is_none_and_a_missing_program_are_named() {
     assert!(error.to_string().contains("rooot"), "{error}");
 
     parts.configure(&json!({"qcow2": true}));
-    // Administrators' folders are looked into all the same, so the program must be one that lies elsewhere.
+    // Administrators' directories are looked into all the same, so the program must be one that lies elsewhere.
     let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
     let output = parts.with(command.env("PATH", "/nowhere"), "out/a", None);
     let error = document(&output)["error"].clone();
@@ -261,12 +263,12 @@ fn source_date_epoch_is_the_time_of_all_that_has_one() {
 }
 
 #[test]
-fn what_systemd_needs_is_written_into_a_folder_and_never_over_one() {
+fn what_systemd_needs_is_written_into_a_directory_and_never_over_one() {
     let parts = Parts::new();
     let units = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
         let command = command.args(["image", "units"]).arg(parts.path("sample.json")).arg("--out");
-        latchkey_steady::output(command.arg(parts.path("units")).args(["--output", "json"])).unwrap()
+        latchkey_test_support::output(command.arg(parts.path("units")).args(["--output", "json"])).unwrap()
     };
     let asked_for_nothing = units();
     assert_eq!(asked_for_nothing.status.code(), Some(2), "{asked_for_nothing:?}");

@@ -6,14 +6,14 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
-use latchkey_steady::wait;
+use latchkey_test_support::wait;
 use serde_json::Value;
 use support::command::{finish, latchkey_fed};
 use support::node::{ADMIN_CONFIG, Behaviour, FakeNode, Happened, Stage};
 use support::operator::Operator;
 
-fn cluster(operator: &Operator, folder: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(operator.path(folder).join("cluster.json")).unwrap()).unwrap()
+fn cluster(operator: &Operator, directory: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(operator.path(directory).join("cluster.json")).unwrap()).unwrap()
 }
 
 fn error_code(ran: &support::command::Ran) -> String {
@@ -42,15 +42,15 @@ fn a_fresh_node_becomes_the_first_of_a_cluster() {
 fn the_join_service_finds_everything_it_reads() {
     let (operator, node) = Operator::with_node();
     operator.init(&node, &[]).succeeded();
-    let folder = latchkey_cluster_folder::Folder::open(operator.path("plant")).unwrap();
-    let policy = folder.policy().unwrap();
-    folder.references(&policy).unwrap();
-    folder.enrolment().unwrap();
-    let file = folder.cluster().unwrap().unwrap();
+    let directory = latchkey_cluster_store::ClusterStore::open(operator.path("plant")).unwrap();
+    let policy = directory.policy().unwrap();
+    directory.references(&policy).unwrap();
+    directory.enrolment().unwrap();
+    let file = directory.cluster().unwrap().unwrap();
     let (_, secret, salt) = node.state().keys.take().unwrap();
     assert_eq!(file.measurement_salt, salt);
     assert_eq!(file.cluster_id, latchkey_keys::ClusterId::derive(&secret, &salt).unwrap());
-    assert_eq!(folder.record(&node.ek()).unwrap().unwrap().name.as_str(), "edge-1");
+    assert_eq!(directory.record(&node.ek()).unwrap().unwrap().name.as_str(), "edge-1");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_secret_from_standard_input_is_as_good_as_one_from_a_file() {
     let secret = operator.init_secret();
     let address = node.address();
     let ran = latchkey_fed(
-        operator.folder(),
+        operator.directory(),
         &[
             "init",
             &address,
@@ -193,13 +193,13 @@ fn a_node_that_somebody_else_bootstraps_is_refused_as_taken() {
 }
 
 #[test]
-fn one_folder_is_never_worked_on_twice_at_once() {
+fn one_directory_is_never_worked_on_twice_at_once() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
     let mut first = operator.init_started(&node, &[]);
     node.wait_for(Happened::KeysTaken);
     let second = operator.init(&node, &["--output", "json"]).failed(1);
-    assert_eq!(error_code(&second), "folder-busy");
+    assert_eq!(error_code(&second), "directory-busy");
     first.kill().unwrap();
     wait("an init that was killed", &mut first);
 }
@@ -273,7 +273,7 @@ fn another_name_or_another_master_secret_is_not_this_cluster() {
 #[test]
 fn nothing_listens_there_is_its_own_exit_code() {
     let (operator, _node) = Operator::with_node();
-    let nobody = latchkey_steady::Port::reserve();
+    let nobody = latchkey_test_support::Port::reserve();
     let address = nobody.address().to_string();
     let ran = operator.run(&[
         "verify",
@@ -321,7 +321,7 @@ fn a_fresh_node_is_not_recovered() {
     operator.init(&node, &[]).succeeded();
     node.restart(Stage::Fresh);
     let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(4);
-    assert_eq!(error_code(&ran), "role-refused");
+    assert_eq!(error_code(&ran), "purpose-refused");
 }
 
 /// An init that is killed when it has come that far.

@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use latchkey_attestation::reference::{Description, ExpectedEvent, Machine, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ExpectedEvent, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{Digest, ReferenceValues};
 use latchkey_measurements::pe_sample::{kernel, unified};
 use support::command::latchkey;
@@ -15,29 +15,29 @@ use tempfile::TempDir;
 /// The log of a recorded boot, of another image than the tests' own.
 const LOG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/tests/fixtures/override.bin");
 
-fn folder_with_image() -> TempDir {
-    let folder = TempDir::new().unwrap();
+fn directory_with_image() -> TempDir {
+    let directory = TempDir::new().unwrap();
     let kernel = kernel();
     let sections: [(&str, &[u8]); 4] =
         [(".osrel", b"ID=test\n"), (".cmdline", b"console=ttyS0"), (".initrd", b"initrd"), (".linux", &kernel)];
-    fs::write(folder.path().join("image.efi"), unified("systemd-stub 252.39", &sections)).unwrap();
-    folder
+    fs::write(directory.path().join("image.efi"), unified("systemd-stub 252.39", &sections)).unwrap();
+    directory
 }
 
 #[test]
 fn an_image_s_registers_are_shown_for_every_machine_asked_for() {
-    let folder = folder_with_image();
-    let out = latchkey(folder.path(), &["measure", "image", "image.efi"]).succeeded().out;
+    let directory = directory_with_image();
+    let out = latchkey(directory.path(), &["measure", "image", "image.efi"]).succeeded().out;
     for text in ["systemd-stub 252", "on debian-12-ovmf\n", "after systemd's phase enter-initrd", "Secure Boot state"] {
         assert!(out.contains(text), "{text}: {out}");
     }
     fs::write(
-        folder.path().join("lab.json"),
+        directory.path().join("lab.json"),
         r#"{"name": "lab", "boot": "qemu-kernel", "secure_boot": "off", "secure_boot_variable": "empty"}"#,
     )
     .unwrap();
     let arguments = ["measure", "image", "image.efi", "--output", "json", "--machine", "debian-13-ovmf-kernel"];
-    let json = latchkey(folder.path(), &[&arguments[..], &["--machine", "lab.json"]].concat()).succeeded().json();
+    let json = latchkey(directory.path(), &[&arguments[..], &["--machine", "lab.json"]].concat()).succeeded().json();
     let machines = json["machines"].as_array().unwrap();
     assert_eq!(
         (machines[0]["machine"].as_str(), machines[1]["machine"].as_str()),
@@ -50,11 +50,11 @@ fn an_image_s_registers_are_shown_for_every_machine_asked_for() {
 
 #[test]
 fn what_cannot_be_predicted_is_refused_with_reason_and_fix() {
-    let folder = folder_with_image();
-    fs::write(folder.path().join("disk.qcow2"), b"QFI\xfb\0\0\0\x03").unwrap();
-    fs::write(folder.path().join("nothing"), b"nothing").unwrap();
-    fs::write(folder.path().join("new.efi"), unified("systemd-stub 300.1", &[])).unwrap();
-    fs::write(folder.path().join("odd.json"), r#"{"name": "odd", "secure_boot": "perhaps"}"#).unwrap();
+    let directory = directory_with_image();
+    fs::write(directory.path().join("disk.qcow2"), b"QFI\xfb\0\0\0\x03").unwrap();
+    fs::write(directory.path().join("nothing"), b"nothing").unwrap();
+    fs::write(directory.path().join("new.efi"), unified("systemd-stub 300.1", &[])).unwrap();
+    fs::write(directory.path().join("odd.json"), r#"{"name": "odd", "secure_boot": "perhaps"}"#).unwrap();
     for (arguments, reason) in [
         (&["disk.qcow2"][..], "fix: qemu-img convert -O raw disk.qcow2 disk.qcow2.raw"),
         (&["nothing"], "neither a raw disk image"),
@@ -62,15 +62,15 @@ fn what_cannot_be_predicted_is_refused_with_reason_and_fix() {
         (&["image.efi", "--machine", "pdp-11"], "neither a file nor one of debian-12-ovmf"),
         (&["image.efi", "--machine", "odd.json"], "unknown variant `perhaps`"),
     ] {
-        let ran = latchkey(folder.path(), &[&["measure", "image"], arguments].concat()).failed(2);
+        let ran = latchkey(directory.path(), &[&["measure", "image"], arguments].concat()).failed(2);
         assert!(ran.err.contains(reason), "{arguments:?}: {}", ran.err);
     }
 }
 
 #[test]
 fn a_log_of_another_image_is_told_by_the_first_event_of_each_register() {
-    let folder = folder_with_image();
-    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "image.efi"]).failed(3).out;
+    let directory = directory_with_image();
+    let out = latchkey(directory.path(), &["measure", "log", LOG, "--expect", "image.efi"]).failed(3).out;
     for text in [
         "not as predicted from image.efi on debian-12-ovmf-kernel:",
         "PCR 4 (boot loader or unified kernel image): event 10",
@@ -84,13 +84,13 @@ fn a_log_of_another_image_is_told_by_the_first_event_of_each_register() {
 
 #[test]
 fn a_log_is_held_against_a_manifest_register_by_register() {
-    let folder = folder_with_image();
+    let directory = directory_with_image();
     let secure_boot_off = "65caf8dd1e0ea7a6347b635d2b379c93b9a1351edc2afc3ecda700e534eb3068";
     let values = [(7, Digest::from_hex(secure_boot_off).unwrap()), (12, Digest::ZERO)];
     let expected = ExpectedEvent::new(14, "EV_IPL", "a machine owner key", Digest([0x14; 32]));
     let made = ExpectedEvent::fold(std::slice::from_ref(&expected), 14);
     let values = values.into_iter().chain([(14, made)]).map(|(pcr, value)| (pcr, Reference::enforced(value)));
-    let machine = Machine::new("lab", values.collect()).with_events(vec![expected]);
+    let machine = PlatformProfile::new("lab", values.collect()).with_events(vec![expected]);
     let about = Description {
         manifest: ManifestName::new("edge").unwrap(),
         serial: 1,
@@ -101,8 +101,8 @@ fn a_log_is_held_against_a_manifest_register_by_register() {
     };
     let origin = Origin { products: [("edge.raw".to_owned(), Digest::ZERO)].into(), ..Origin::default() };
     let manifest = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap().to_json();
-    fs::write(folder.path().join("edge.json"), manifest).unwrap();
-    let out = latchkey(folder.path(), &["measure", "log", LOG, "--expect", "edge.json"]).failed(3).out;
+    fs::write(directory.path().join("edge.json"), manifest).unwrap();
+    let out = latchkey(directory.path(), &["measure", "log", LOG, "--expect", "edge.json"]).failed(3).out;
     assert!(out.contains("the log is not that of edge 1.0.0 on lab; what differs:"), "{out}");
     for text in [
         "the first event of each PCR that is not as edge 1.0.0 on lab has it:",
@@ -113,5 +113,5 @@ fn a_log_is_held_against_a_manifest_register_by_register() {
     }
     assert!(out.contains(&format!("expected {}, got caa5ae3d732efcee", Digest::ZERO)), "{out}");
     let arguments = ["measure", "log", LOG, "--expect", "edge.json", "--pcr", "7", "--output", "json"];
-    assert_eq!(latchkey(folder.path(), &arguments).succeeded().json()["expected"][0]["matches"], true);
+    assert_eq!(latchkey(directory.path(), &arguments).succeeded().json()["expected"][0]["matches"], true);
 }

@@ -8,14 +8,14 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use support::node::{FakeNode, Tpm};
 use support::operator::Operator;
 
 #[test]
 fn a_certified_tpm_is_recorded_initialised_and_verified() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = Attester::new(swtpm.connect().unwrap(), EkPreference::Certified).unwrap();
+    let mut attester = AttestingTpm::new(swtpm.connect().unwrap(), EkPreference::Certified).unwrap();
     attester.extend_event(11, b"the image of this test").unwrap();
     let operator = Operator::new();
     let node = FakeNode::with_tpm(Tpm::Real(Arc::new(Mutex::new(attester))), &operator.init_secret());

@@ -38,9 +38,9 @@ fn code(ran: Ran, exit: i32) -> Value {
 
 /// `None`, and a line that says so, where it is not installed.
 fn minisign(operator: &Operator, arguments: &[&str]) -> Option<bool> {
-    let ran = latchkey_steady::output(Command::new("minisign").args(arguments).current_dir(operator.folder()));
+    let ran = latchkey_test_support::output(Command::new("minisign").args(arguments).current_dir(operator.directory()));
     if ran.is_err() {
-        latchkey_steady::skip("minisign is missing: apt-get install minisign");
+        latchkey_test_support::skip("minisign is missing: apt-get install minisign");
     }
     Some(ran.ok()?.status.success())
 }
@@ -67,14 +67,14 @@ fn a_new_key_is_private_named_unencrypted_and_never_overwritten() {
 fn a_key_with_a_password_signs_with_it_and_not_without() {
     let (operator, _) = published();
     let arguments = ["reference", "new-key", "--out", "locked.key", "--password", "-"];
-    let ran = latchkey_fed(operator.folder(), &arguments, b"correct horse\n").succeeded();
+    let ran = latchkey_fed(operator.directory(), &arguments, b"correct horse\n").succeeded();
     assert!(ran.err.contains("encrypted with the password"), "{}", ran.err);
     let sign = ["reference", "sign", "edge.json", "--key", "locked.key", "--output", "json"];
     let without = operator.run(&sign).failed(2);
     assert!(without.json()["error"]["fix"].as_str().unwrap().contains("--password"), "{without:?}");
     let with = [&sign[..], &["--password", "-"]].concat();
-    assert_eq!(code(latchkey_fed(operator.folder(), &with, b"wrong\n"), 2), "key-unusable");
-    latchkey_fed(operator.folder(), &with, b"correct horse\n").succeeded();
+    assert_eq!(code(latchkey_fed(operator.directory(), &with, b"wrong\n"), 2), "key-unusable");
+    latchkey_fed(operator.directory(), &with, b"correct horse\n").succeeded();
     operator.run(&["reference", "check", "edge.json", "--signer", "locked.pub"]).succeeded();
 }
 
@@ -171,7 +171,7 @@ fn what_is_added_keeps_its_revocations_and_ends_only_older_versions_of_its_own()
 }
 
 #[test]
-fn an_edition_that_makes_no_sense_is_not_written() {
+fn an_revision_that_makes_no_sense_is_not_written() {
     let (operator, _) = published();
     let revoke = |name: &str, version: &str| {
         let arguments = ["reference", "revoke", "edge.json", name, version, "--why", "x", "--out", "next.json"];
@@ -189,7 +189,7 @@ fn an_edition_that_makes_no_sense_is_not_written() {
 }
 
 #[test]
-fn a_cluster_s_folder_remembers_editions_and_commands_without_one_say_that_they_do_not() {
+fn a_cluster_s_directory_remembers_revisions_and_commands_without_one_say_that_they_do_not() {
     let (operator, node) = published();
     let add = ["reference", "revoke", "edge.json", "demo", "1.0.0", "--why", "a test", "--key", "release.key"];
     operator.run(&[&add[..], &["--out", "edge-2.json"]].concat()).succeeded();
@@ -199,7 +199,7 @@ fn a_cluster_s_folder_remembers_editions_and_commands_without_one_say_that_they_
     std::fs::rename(operator.path("signed.json"), operator.path("policy.json")).unwrap();
     operator.init(&node, &[]).succeeded();
     assert!(operator.path("plant/references/demo.json.minisig").exists());
-    assert!(operator.path("plant/editions.json").exists());
+    assert!(operator.path("plant/revisions.json").exists());
 
     let address = node.address();
     let check = |arguments: &[&str]| operator.run(&[&["verify", &address, "--output", "json"], arguments].concat());
@@ -207,7 +207,7 @@ fn a_cluster_s_folder_remembers_editions_and_commands_without_one_say_that_they_
     assert_eq!(check(&files).succeeded().json()["rollback"], "unnoticed");
     assert_eq!(check(&[&files[..], &["--cluster", "plant"]].concat()).succeeded().json()["rollback"], "refused");
     assert_eq!(check(&["--cluster", "plant"]).succeeded().json()["rollback"], "refused");
-    // The folder takes up the next edition, and then nothing older: not from its own files, and not from elsewhere.
+    // The directory takes up the next revision, and then nothing older: not from its own files, and not from elsewhere.
     let install = |file: &str| operator.run(&["reference", "install", file, "--cluster", "plant", "--output", "json"]);
     let installed = install("edge-2.json").succeeded().json();
     assert_eq!(installed["file"], "plant/references/demo.json", "{installed}");

@@ -1,4 +1,4 @@
-//! Launch digests of SEV-SNP guests on their way: from the image's configuration into the manifest, over its editions, to
+//! Launch digests of SEV-SNP guests on their way: from the image's configuration into the manifest, over its revisions, to
 //! what a policy says of a report.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
@@ -29,11 +29,11 @@ struct Parts(TempDir);
 impl Parts {
     fn new() -> Option<Self> {
         if !Path::new(STUB).is_file() {
-            latchkey_steady::skip(format_args!("{STUB} is missing: apt-get install systemd-boot-efi"));
+            latchkey_test_support::skip(format_args!("{STUB} is missing: apt-get install systemd-boot-efi"));
             return None;
         }
         let parts = Self(TempDir::new().unwrap());
-        for folder in [
+        for directory in [
             "root/dev",
             "root/etc",
             "root/proc",
@@ -45,7 +45,7 @@ impl Parts {
             "root/var",
             "modules",
         ] {
-            fs::create_dir_all(parts.0.path().join(folder)).unwrap();
+            fs::create_dir_all(parts.0.path().join(directory)).unwrap();
         }
         // More than one block after compression: each number's bits, well mixed.
         let mixed = (0..4096_u64)
@@ -84,7 +84,7 @@ impl Parts {
         fs::read(self.0.path().join(name)).unwrap()
     }
 
-    /// Builds a version for guests with this description, into the folder of the version.
+    /// Builds a version for guests with this description, into the directory of the version.
     fn build(&self, version: &str, snp: &Value, more: &[&str]) -> Ran {
         let machine = json!({
             "name": "sealed", "boot": "qemu-kernel", "secure_boot": "off", "secure_boot_variable": "empty", "snp": snp,
@@ -191,7 +191,7 @@ fn told(parts: &Parts, measurement: &str, more: &[&str]) -> Ran {
 }
 
 #[test]
-fn editions_keep_launch_digests_and_a_policy_names_the_image_of_a_report_that_nobody_verified() {
+fn revisions_keep_launch_digests_and_a_policy_names_the_image_of_a_report_that_nobody_verified() {
     let Some(parts) = Parts::new() else { return };
     for version in ["1.0.0", "2.0.0"] {
         parts.build(version, &sealed(), &[]).succeeded();

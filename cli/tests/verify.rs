@@ -16,7 +16,7 @@ fn stable(operator: &Operator, node: &FakeNode, text: &str) -> String {
         .replace(&node.address(), "NODE")
         .replace(&node.ek().to_string(), "EK")
         .replace(&disk, "DISK")
-        .replace(&operator.folder().display().to_string(), "FOLDER")
+        .replace(&operator.directory().display().to_string(), "FOLDER")
         .replace(&operator.serial("demo.json").to_string(), "SERIAL");
     if let Some(cluster) = cluster {
         stable = stable.replace(&cluster.to_string(), "CLUSTER");

@@ -14,15 +14,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn main() {
-    let folder = std::env::temp_dir().join(format!("latchkey-disk-bench-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
-    run(&Bench::from_args(), &folder);
-    fs::remove_dir_all(&folder).unwrap();
+    let directory = std::env::temp_dir().join(format!("latchkey-disk-bench-{}", std::process::id()));
+    fs::create_dir(&directory).unwrap();
+    run(&Bench::from_args(), &directory);
+    fs::remove_dir_all(&directory).unwrap();
 }
 
-fn run(bench: &Bench, folder: &Path) {
+fn run(bench: &Bench, directory: &Path) {
     let key = Secret::random().unwrap();
-    let (disk_file, key_file) = (folder.join("disk"), folder.join("key"));
+    let (disk_file, key_file) = (directory.join("disk"), directory.join("key"));
     File::create_new(&disk_file).unwrap().set_len(32 << 20).unwrap();
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(&key_file).unwrap();
     file.write_all(key.expose()).unwrap();

@@ -300,8 +300,8 @@ mod tests {
 
     #[test]
     fn the_node_of_an_earlier_run_is_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
         for minor in [3, 4] {
             link(&path, DeviceNumber { major: 253, minor }).unwrap();
             assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(&format!("../dm-{minor}")));

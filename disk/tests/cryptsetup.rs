@@ -18,15 +18,15 @@ use tempfile::TempDir;
 
 const SIZE: u64 = 32 << 20;
 
-/// A folder of its own with an empty disk and the key's file; gone when dropped.
+/// A directory of its own with an empty disk and the key's file; gone when dropped.
 struct Bench {
-    folder: TempDir,
+    directory: TempDir,
     key: Secret<32>,
 }
 
 impl Bench {
     fn new() -> Self {
-        let bench = Self { folder: tempfile::tempdir().unwrap(), key: Secret::random().unwrap() };
+        let bench = Self { directory: tempfile::tempdir().unwrap(), key: Secret::random().unwrap() };
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(bench.key_file()).unwrap();
         file.write_all(bench.key.expose()).unwrap();
@@ -35,11 +35,11 @@ impl Bench {
     }
 
     fn key_file(&self) -> PathBuf {
-        self.folder.path().join("key")
+        self.directory.path().join("key")
     }
 
     fn disk_file(&self) -> PathBuf {
-        self.folder.path().join("disk")
+        self.directory.path().join("disk")
     }
 
     fn disk(&self) -> Disk {
@@ -64,7 +64,7 @@ impl Bench {
         let program = ["/usr/sbin/cryptsetup", "/sbin/cryptsetup", "/usr/bin/cryptsetup"];
         let program = program.into_iter().find(|path| Path::new(path).exists());
         let program = program.expect("these tests need cryptsetup: install cryptsetup-bin");
-        Ran(latchkey_steady::output(Command::new(program).args(arguments).arg(self.disk_file())).unwrap())
+        Ran(latchkey_test_support::output(Command::new(program).args(arguments).arg(self.disk_file())).unwrap())
     }
 
     fn header(&self) -> UncheckedHeader {
@@ -127,7 +127,7 @@ fn cryptsetup_opens_what_we_format_with_the_same_volume_key() {
         assert!(dump.contains(expected), "{expected} is not in {dump}");
     }
 
-    let volume_key = bench.folder.path().join("volume-key");
+    let volume_key = bench.directory.path().join("volume-key");
     let arguments = ["luksDump", "--batch-mode", "--dump-volume-key", "--key-file", text(&key_file)];
     let arguments = [&arguments[..], &["--volume-key-file", text(&volume_key)]].concat();
     bench.cryptsetup(&arguments).succeeded();
@@ -139,7 +139,7 @@ fn cryptsetup_opens_what_we_format_with_the_same_volume_key() {
 fn cryptsetup_refuses_a_wrong_key_for_our_disk() {
     let bench = Bench::new();
     bench.format(Uuid::random().unwrap());
-    let wrong = bench.folder.path().join("wrong");
+    let wrong = bench.directory.path().join("wrong");
     fs::write(&wrong, [1; 32]).unwrap();
     let ran = bench.cryptsetup(&["open", "--test-passphrase", "--key-file", text(&wrong)]);
     assert_eq!(ran.0.status.code(), Some(2), "no key available with this passphrase");
@@ -201,7 +201,7 @@ fn a_luks1_volume_is_refused_by_name() {
 fn a_second_key_slot_added_by_cryptsetup_is_refused() {
     let bench = Bench::new();
     bench.format(Uuid::random().unwrap());
-    let second = bench.folder.path().join("second");
+    let second = bench.directory.path().join("second");
     fs::write(&second, [2; 32]).unwrap();
     let key_file = bench.key_file();
     // The disk stands between cryptsetup's two key files, so the new one is given by option.

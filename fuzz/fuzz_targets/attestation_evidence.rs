@@ -42,6 +42,6 @@ fuzz_target!(|input: &[u8]| {
     }
     let Ok(recording) = RecordedEvidence::from_json(json.to_string().as_bytes()) else { return };
     let now = recording.recorded_at();
-    let finding = recording.appraise_recorded(&FIXTURE.policy, &FIXTURE.references, LockExpectation::Open, now);
+    let finding = recording.appraise_recorded(&FIXTURE.policy, &FIXTURE.references, LockExpectation::Unlocked, now);
     assert!(same || finding.is_err(), "a quote that no TPM signed verifies");
 });

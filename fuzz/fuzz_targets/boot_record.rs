@@ -2,7 +2,7 @@
 //! the lock.
 #![no_main]
 
-use latchkey_agent::life::replay;
+use latchkey_agent::lifecycle::replay;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|log: &str| {

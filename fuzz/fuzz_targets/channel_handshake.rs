@@ -9,7 +9,7 @@ use latchkey_channel::frame::decode;
 use latchkey_channel::handshake::{AwaitHello, Start};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::tls::Session;
-use latchkey_channel::{LockDemand, NoProof, Nonce, PinnedKeyProver, Prover, Role, SpkiHash, Terms, TpmAppraiser};
+use latchkey_channel::{LockDemand, NoProof, Nonce, PinnedKeyAttester, Attester, Purpose, SpkiHash, Terms, TpmVerifier};
 use libfuzzer_sys::fuzz_target;
 
 /// The recordings' certificates are valid then.
@@ -26,11 +26,11 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let policy = Policy::from_json(policy).expect("the fixture's policy");
     let reference = ManifestFile::new(reference.to_vec(), None).under(&policy).expect("the fixture's reference values");
     let references = References::new(&policy, vec![reference]).expect("they fit");
-    let appraiser = Arc::new(TpmAppraiser::new(Arc::new(policy), Arc::new(references), LockDemand::Open));
-    let service: Arc<dyn Prover> = Arc::new(PinnedKeyProver::generate().expect("randomness"));
+    let verifier = Arc::new(TpmVerifier::new(Arc::new(policy), Arc::new(references), LockDemand::Unlocked));
+    let service: Arc<dyn Attester> = Arc::new(PinnedKeyAttester::generate().expect("randomness"));
     World {
-        client: Terms { prover: Arc::new(NoProof), appraiser: appraiser.clone() },
-        server: Terms { prover: service, appraiser },
+        client: Terms { attester: Arc::new(NoProof), verifier: verifier.clone() },
+        server: Terms { attester: service, verifier },
     }
 });
 
@@ -42,7 +42,7 @@ fn session() -> Session {
 fn serve(hello: &[u8], proof: &[u8]) -> Option<()> {
     let reception = |_| Some(WORLD.server.clone());
     let greeted = AwaitHello::new(session()).greeted(decode(hello).ok()?, NOW, &reception).ok()?;
-    let identity = WORLD.server.prover.identity(greeted.shows()).ok()?;
+    let identity = WORLD.server.attester.identity(greeted.shows()).ok()?;
     let (_, server) = greeted.challenge(identity, Nonce::from_bytes([2; 32])).ok()?;
     assert!(server.appraised(decode(proof).ok()?, NOW).is_err(), "a node without a TPM is admitted");
     Some(())
@@ -50,7 +50,7 @@ fn serve(hello: &[u8], proof: &[u8]) -> Option<()> {
 
 /// A command line that wants to initialise, and a node.
 fn call(challenge: &[u8], verdict: &[u8]) -> Option<()> {
-    let start = Start::new(session(), Role::Init, WORLD.client.clone()).ok()?;
+    let start = Start::new(session(), Purpose::Init, WORLD.client.clone()).ok()?;
     let (_, client) = start.hello(Identity::None, Nonce::from_bytes([1; 32])).ok()?;
     let challenged = client.challenged(decode(challenge).ok()?, NOW).ok()?;
     let (_, client) = challenged.proof(Evidence::None).ok()?;

@@ -1,7 +1,7 @@
-//! What an operator writes into a cluster's folder.
+//! What an operator writes into a cluster's directory.
 #![no_main]
 
-use latchkey_cluster_folder::Enrolment;
+use latchkey_cluster_store::Enrolment;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|json: &[u8]| {

@@ -13,8 +13,8 @@ use libfuzzer_sys::fuzz_target;
 /// The reader takes files only, with checked permissions.
 static FILE: LazyLock<PathBuf> = LazyLock::new(|| {
     let memory = PathBuf::from("/dev/shm");
-    let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
-    folder.join(format!("latchkey-fuzz-{}", std::process::id()))
+    let directory = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    directory.join(format!("latchkey-fuzz-{}", std::process::id()))
 });
 
 fuzz_target!(|bytes: &[u8]| {

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use latchkey_tpm::device::{Attester, EkPreference, Tpm, Transport};
+use latchkey_tpm::device::{AttestingTpm, EkPreference, Tpm, Transport};
 use latchkey_tpm::wire::{EkTemplate, PcrSelection};
 use libfuzzer_sys::fuzz_target;
 
@@ -41,7 +41,7 @@ fuzz_target!(|answers: &[u8]| {
         _ => EkPreference::Template(EkTemplate::P384H3),
     };
     let tpm = Tpm::new(Liar { answers: answers.to_vec(), at: 0 });
-    let Ok(mut attester) = Attester::new(tpm, preference) else { return };
+    let Ok(mut attester) = AttestingTpm::new(tpm, preference) else { return };
     drop(attester.read_pcr(15));
     if let Ok(selection) = PcrSelection::new([4, 15]) {
         assert!(attester.quote(&selection, &[0; 32]).is_err(), "a quote without the session's key");

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use crate::tree::{Entry, MAX_ENTRIES, Reads, Tree, What};
+use crate::tree::{Entry, EntryKind, MAX_ENTRIES, Reads, Tree};
 
 /// Why no file system is made of an archive.
 #[derive(Debug)]
 pub enum ArchiveError {
-    /// An entry lies in a folder that the archive does not name: whose that would be is nobody's decision.
+    /// An entry lies in a directory that the archive does not name: whose that would be is nobody's decision.
     NoParent(String),
     /// An entry leads out of the root.
     Outside(String),
@@ -24,7 +24,7 @@ impl fmt::Display for ArchiveError {
             Self::NoParent(path) => {
                 write!(
                     f,
-                    "the archive has {path:?} but not the folder it is in: pack folders too, before what is in them"
+                    "the archive has {path:?} but not the directory it is in: pack directories too, before what is in them"
                 )
             }
             Self::Outside(path) => write!(f, "the archive has {path:?}, which leads out of it"),
@@ -43,10 +43,10 @@ impl From<io::Error> for ArchiveError {
 }
 
 /// What the archive holds; of several entries of one path the first counts, as for mksquashfs. Every entry must lie in a
-/// folder of the archive.
+/// directory of the archive.
 pub(crate) fn tree(archive: impl Read, reads: &Reads) -> Result<Tree, ArchiveError> {
     let mut tree = Tree::default();
-    tree.insert(Vec::new(), Entry { mode: 0o755, what: What::Folder });
+    tree.insert(Vec::new(), Entry { mode: 0o755, what: EntryKind::Directory });
     let mut archive = tar::Archive::new(archive);
     for (count, entry) in archive.entries()?.enumerate() {
         let entry = entry?;
@@ -56,7 +56,7 @@ pub(crate) fn tree(archive: impl Read, reads: &Reads) -> Result<Tree, ArchiveErr
         let raw = entry.path_bytes().into_owned();
         let path = plain(&raw).ok_or_else(|| ArchiveError::Outside(printable(&raw)))?;
         let parent = path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default();
-        if !matches!(tree.at(parent), Some(Entry { what: What::Folder, .. })) {
+        if !matches!(tree.at(parent), Some(Entry { what: EntryKind::Directory, .. })) {
             return Err(ArchiveError::NoParent(printable(&raw)));
         }
         if tree.at(&path).is_none()
@@ -75,15 +75,15 @@ fn in_tree(path: &[u8], entry: tar::Entry<'_, impl Read>, reads: &Reads) -> Resu
     let target = || entry.link_name_bytes().unwrap_or_default().into_owned();
     let numbers = || Ok::<_, io::Error>((header.device_major()?.unwrap_or(0), header.device_minor()?.unwrap_or(0)));
     let what = match header.entry_type() {
-        tar::EntryType::Directory => What::Folder,
-        tar::EntryType::Symlink => return Ok(Some(Entry { mode: 0o777, what: What::Link(target()) })),
-        tar::EntryType::Link => What::Same(plain(&target()).unwrap_or_default()),
-        tar::EntryType::Fifo => What::Pipe,
-        tar::EntryType::Char => numbers().map(|(major, minor)| What::Device(false, major, minor))?,
-        tar::EntryType::Block => numbers().map(|(major, minor)| What::Device(true, major, minor))?,
+        tar::EntryType::Directory => EntryKind::Directory,
+        tar::EntryType::Symlink => return Ok(Some(Entry { mode: 0o777, what: EntryKind::Link(target()) })),
+        tar::EntryType::Link => EntryKind::Hardlink(plain(&target()).unwrap_or_default()),
+        tar::EntryType::Fifo => EntryKind::Pipe,
+        tar::EntryType::Char => numbers().map(|(major, minor)| EntryKind::Device(false, major, minor))?,
+        tar::EntryType::Block => numbers().map(|(major, minor)| EntryKind::Device(true, major, minor))?,
         kind if kind.is_file() || kind.is_gnu_sparse() || kind.is_contiguous() => {
             let size = entry.size();
-            What::File(size, reads.text(path, || Ok(entry))?)
+            EntryKind::File(size, reads.text(path, || Ok(entry))?)
         }
         _ => return Ok(None),
     };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_a_folder_of_nobody_and_a_path_that_leads_out_are_refused() {
+    fn a_file_in_a_directory_of_nobody_and_a_path_that_leads_out_are_refused() {
         let orphan = archive(&[("opt/x", FILE, "")]);
         assert!(matches!(tree(&orphan[..]), Err(ArchiveError::NoParent(path)) if path == "opt/x"));
         let outside = archive(&[("a", DIR, ""), ("a/../../x", FILE, "")]);

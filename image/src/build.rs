@@ -6,28 +6,28 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
-use latchkey_attestation::reference::{Image as ReferenceImage, Machine};
+use latchkey_attestation::reference::{Image as ReferenceImage, PlatformProfile};
 use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 
+use crate::cmdline::CmdlineError;
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, ESP, Guid, Partition, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
 use crate::identity::Identity;
 use crate::image::Image;
+use crate::login_audit::Warning;
 use crate::manifest;
-use crate::origin::Record;
 use crate::os_release::OsReleaseError;
-use crate::parts::{Part, Progress, Workshop, check_name};
+use crate::parts::{Part, Progress, StagingDir, check_name};
 use crate::program::Program;
+use crate::provenance::Record;
 use crate::root::{Root, RootError, RootFormat};
 use crate::systemd::Addition;
 use crate::tree::{Reads, Tree as RootTree};
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
-use crate::ways_in::Warning;
-use crate::words::WordError;
-use crate::{esp, fitness, kernel, os_release, ways_in, words};
+use crate::{cmdline, esp, kernel, login_audit, os_release, preflight};
 
 /// A machine's host and firmware can give systemd credentials (SMBIOS, `fw_cfg`), units, users and passwords among them, and
 /// nothing measures these (systemd.system-credentials(7)).
@@ -59,11 +59,11 @@ pub struct Built {
     /// OVMF's variables, with this image's keys enrolled.
     pub variables: Option<PathBuf>,
     /// What the manifest says of each type of machine.
-    pub machines: Vec<Machine>,
+    pub machines: Vec<PlatformProfile>,
 }
 
 impl Image {
-    /// Builds the image into the folder `out`, which is made if it is not there. Files of these names are replaced once
+    /// Builds the image into the directory `out`, which is made if it is not there. Files of these names are replaced once
     /// everything is finished, or removed if this build does not make them (`reference.json` if it is of this image):
     ///
     /// | file | what |
@@ -75,7 +75,7 @@ impl Image {
     /// | `reference.json`, `reference.json.minisig` | what the image measures, if machines are named; signed, if there is a key |
     pub fn build(&self, out: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, ImageError> {
         check_name(&self.name)?;
-        let words = words::check(&self.command_line)?;
+        let cmdline = cmdline::check(&self.command_line)?;
         let root = Root::look(&self.root, self.root_format, self.compression)?;
         if self.systemd.as_ref().is_some_and(|systemd| !systemd.in_root) {
             root.takes_additions()?;
@@ -86,14 +86,14 @@ impl Image {
         let there = self.said_to_be_there()?;
         let tree = root.survey(&Reads::and(&there))?;
         if let Some(tree) = &tree {
-            fitness::has(tree, &there).map_err(RootError::Unfit)?;
+            preflight::has(tree, &there).map_err(RootError::Unfit)?;
         }
-        let warnings = self.examine(tree.as_ref(), &words)?;
+        let warnings = self.examine(tree.as_ref(), &cmdline)?;
         let version = self.version.to_string();
-        let workshop = Workshop::new(out, &self.name, self.version, progress)?;
+        let staging = StagingDir::new(out, &self.name, self.version, progress)?;
         let identity = Identity { name: &self.name, version: &version };
-        let record = Record::of(self, &words, &root)?;
-        let built = Job { image: self, identity, workshop, record, tree }.run(&words, &root)?;
+        let record = Record::of(self, &cmdline, &root)?;
+        let built = Job { image: self, identity, staging, record, tree }.run(&cmdline, &root)?;
         Ok(Built { warnings, ..built }.at(out))
     }
 
@@ -106,7 +106,7 @@ impl Image {
     }
 
     /// Finds what else would be found at boot, before work begins that would be for nothing; and what opens a way in.
-    fn examine(&self, tree: Option<&RootTree>, words: &str) -> Result<Option<Vec<Warning>>, ImageError> {
+    fn examine(&self, tree: Option<&RootTree>, cmdline: &str) -> Result<Option<Vec<Warning>>, ImageError> {
         if self.state_size < MIN_SIZE {
             return Err(ImageError::StateSize(self.state_size));
         }
@@ -114,8 +114,8 @@ impl Image {
         let agent = self.agent.read()?;
         let demands = self.agent_check.map(|check| {
             // Any root hash: the real one is known when the root is made.
-            let any = format!("{words} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
-            let demands = check(&any).map_err(WordError::Agent)?;
+            let any = format!("{cmdline} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
+            let demands = check(&any).map_err(CmdlineError::Agent)?;
             executable::check_static(&agent)?;
             Ok::<_, ImageError>(demands)
         });
@@ -125,9 +125,9 @@ impl Image {
             tree.to_mut().add(&systemd.additions(&agent));
         }
         if let Some(demands) = demands {
-            fitness::check(&tree, &demands).map_err(RootError::Unfit)?;
+            preflight::check(&tree, &demands).map_err(RootError::Unfit)?;
         }
-        Ok(Some(ways_in::look(&tree)))
+        Ok(Some(login_audit::look(&tree)))
     }
 }
 
@@ -135,7 +135,7 @@ impl Image {
 struct Job<'a> {
     image: &'a Image,
     identity: Identity<'a>,
-    workshop: Workshop<'a>,
+    staging: StagingDir<'a>,
     record: Record,
     /// What lies in the root, if it was looked into.
     tree: Option<RootTree>,
@@ -150,7 +150,7 @@ struct Hashed {
 }
 
 impl Job<'_> {
-    fn run(mut self, words: &str, root: &Root<'_>) -> Result<Built, ImageError> {
+    fn run(mut self, cmdline: &str, root: &Root<'_>) -> Result<Built, ImageError> {
         let kernel = self.image.kernel.read()?;
         let kernel_release = kernel::release(&kernel)?.to_owned();
         self.record.source("kernel", &kernel);
@@ -158,7 +158,7 @@ impl Job<'_> {
         let os_release = self.os_release()?;
         let root = self.root(root)?;
         let initrd = self.initramfs(&kernel_release)?;
-        let command_line = self.command_line(words, &root)?;
+        let command_line = self.command_line(cmdline, &root)?;
         let stub = self.image.stub.read()?;
         self.record.source("boot-stub", &stub);
         let uki = Uki {
@@ -174,7 +174,7 @@ impl Job<'_> {
         self.enrolment()?;
         let machines = self.manifest(&uki)?;
         let root_hash = root.tree.root_hash;
-        let parts = self.workshop.hand_out()?;
+        let parts = self.staging.publish()?;
         Ok(Built { machines, ..Built::new(parts, root_hash, command_line, kernel_release) })
     }
 
@@ -187,30 +187,30 @@ impl Job<'_> {
     }
 
     fn root(&mut self, root: &Root<'_>) -> Result<Hashed, ImageError> {
-        self.workshop.begins("root");
-        let file = self.workshop.place("root");
+        self.staging.begins("root");
+        let file = self.staging.place("root");
         let additions = match &self.image.systemd {
             Some(systemd) => systemd.additions(&self.image.agent.read()?),
             None => Vec::new(),
         };
         let about = (self.image.epoch, self.identity.uuid("root file system"));
         let blocks =
-            root.make(&file, &self.workshop.place("root-additions"), (&additions, self.tree.as_ref()), about)?;
-        self.workshop.inner_file("root", &file)?;
+            root.make(&file, &self.staging.place("root-additions"), (&additions, self.tree.as_ref()), about)?;
+        self.staging.inner_file("root", &file)?;
         if self.image.has_manifest() {
             self.record.root(root)?;
         }
 
-        self.workshop.begins("root-verity");
+        self.staging.begins("root-verity");
         let salt = self.identity.bytes("verity salt");
         let data = File::open(&file).map_err(at(&file))?;
         let tree = verity::hash(&data, blocks, &salt, self.identity.uuid("verity")).map_err(at(&file))?;
-        self.workshop.inner("root-verity", &tree.bytes);
+        self.staging.inner("root-verity", &tree.bytes);
         Ok(Hashed { file, format: root.format, salt, tree })
     }
 
     fn initramfs(&mut self, release: &str) -> Result<Vec<u8>, ImageError> {
-        self.workshop.begins("initramfs");
+        self.staging.begins("initramfs");
         let tree = ModuleTree::open(&self.image.modules).map_err(InitramfsError::from)?;
         let modules = tree.closure(&self.module_names()).map_err(InitramfsError::from)?;
         for module in &modules {
@@ -225,7 +225,7 @@ impl Job<'_> {
             initramfs.file(path, *permissions, content.clone())?;
         }
         let bytes = initramfs.build(self.image.epoch)?;
-        self.workshop.inner("initramfs", &bytes);
+        self.staging.inner("initramfs", &bytes);
         Ok(bytes)
     }
 
@@ -236,46 +236,46 @@ impl Job<'_> {
         self.image.module_names.iter().cloned().chain(file_system).collect()
     }
 
-    fn command_line(&self, words: &str, root: &Hashed) -> Result<String, ImageError> {
+    fn command_line(&self, cmdline: &str, root: &Hashed) -> Result<String, ImageError> {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
         let mut own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}");
         if self.image.systemd.is_some() {
             own = format!("{NO_CREDENTIALS} {own}");
         }
-        let whole = if words.is_empty() { own } else { format!("{words} {own}") };
-        self.image.agent_check.map_or(Ok(()), |check| check(&whole).map(drop)).map_err(WordError::Agent)?;
+        let whole = if cmdline.is_empty() { own } else { format!("{cmdline} {own}") };
+        self.image.agent_check.map_or(Ok(()), |check| check(&whole).map(drop)).map_err(CmdlineError::Agent)?;
         Ok(whole)
     }
 
     fn uki(&mut self, uki: &Uki<'_>) -> Result<Vec<u8>, ImageError> {
-        self.workshop.begins("uki");
+        self.staging.begins("uki");
         let mut bytes = uki.build()?;
         if let Some(secure_boot) = &self.image.secure_boot {
             bytes = secure_boot.signer.sign(&bytes)?;
         }
-        self.workshop.outer("uki", self.workshop.named("efi"), &bytes)?;
+        self.staging.outer("uki", self.staging.named("efi"), &bytes)?;
         Ok(bytes)
     }
 
     fn disk(&mut self, uki: &[u8], root: &Hashed) -> Result<(), ImageError> {
-        self.workshop.begins("esp");
+        self.staging.begins("esp");
         let volume = self.identity.bytes("boot volume").first_chunk().copied().map_or(0, u32::from_le_bytes);
         let boot = esp::build(uki, self.image.esp_size, volume).map_err(ImageError::Esp)?;
-        self.workshop.inner("esp", &boot);
+        self.staging.inner("esp", &boot);
 
-        self.workshop.begins("disk");
-        let name = self.workshop.named("raw");
-        let file = self.workshop.place(&name);
+        self.staging.begins("disk");
+        let name = self.staging.named("raw");
+        let file = self.staging.place(&name);
         let mut out = File::create_new(&file).map_err(at(&file))?;
         self.layout(&boot, root).write(&mut out)?;
-        self.workshop.outer_file("disk", name)?;
+        self.staging.outer_file("disk", name)?;
 
         if self.image.qcow2 {
-            self.workshop.begins("disk-qcow2");
-            let name = self.workshop.named("qcow2");
-            convert(&file, &self.workshop.place(&name))?;
-            self.workshop.outer_file("disk-qcow2", name)?;
+            self.staging.begins("disk-qcow2");
+            let name = self.staging.named("qcow2");
+            convert(&file, &self.staging.place(&name))?;
+            self.staging.outer_file("disk-qcow2", name)?;
         }
         Ok(())
     }
@@ -298,30 +298,30 @@ impl Job<'_> {
     /// What to give to firmware, so that it starts this image and nothing else.
     fn enrolment(&mut self) -> Result<(), ImageError> {
         let Some(secure_boot) = &self.image.secure_boot else { return Ok(()) };
-        self.workshop.begins("enrolment");
+        self.staging.begins("enrolment");
         for (variable, list) in secure_boot.keys().lists() {
-            self.workshop.outer(variable, self.workshop.named(&format!("{variable}.esl")), &list)?;
+            self.staging.outer(variable, self.staging.named(&format!("{variable}.esl")), &list)?;
         }
         if let Some(template) = &secure_boot.variables {
             let store = secure_boot.keys().enroll(template)?;
-            self.workshop.outer("variables", self.workshop.named("vars.fd"), &store)?;
+            self.staging.outer("variables", self.staging.named("vars.fd"), &store)?;
         }
         Ok(())
     }
 
-    fn manifest(&mut self, uki: &[u8]) -> Result<Vec<Machine>, ImageError> {
+    fn manifest(&mut self, uki: &[u8]) -> Result<Vec<PlatformProfile>, ImageError> {
         let machines = manifest::machines(self.image)?;
         if machines.is_empty() {
             return Ok(Vec::new());
         }
-        self.workshop.begins("manifest");
-        let products = self.workshop.products().map(|(name, hash)| (name.to_owned(), Digest(hash))).collect();
+        self.staging.begins("manifest");
+        let products = self.staging.products().map(|(name, hash)| (name.to_owned(), Digest(hash))).collect();
         let origin = std::mem::take(&mut self.record).finish(products);
         let values = manifest::values(self.image, uki, &machines, origin)?;
         let (text, signature) = manifest::files(&values, self.image.manifest_key.as_ref())?;
-        self.workshop.outer("manifest", manifest::FILE.to_owned(), text.as_bytes())?;
+        self.staging.outer("manifest", manifest::FILE.to_owned(), text.as_bytes())?;
         if let Some(signature) = signature {
-            self.workshop.outer("signature", manifest::SIGNATURE.to_owned(), signature.as_bytes())?;
+            self.staging.outer("signature", manifest::SIGNATURE.to_owned(), signature.as_bytes())?;
         }
         Ok(values.images().iter().flat_map(ReferenceImage::machines).cloned().collect())
     }
@@ -349,7 +349,7 @@ impl Built {
         }
     }
 
-    /// Its files lie in this folder.
+    /// Its files lie in this directory.
     fn at(self, out: &Path) -> Self {
         let optional = |path: Option<PathBuf>| path.map(|path| out.join(path));
         Self {

@@ -31,7 +31,7 @@ const MAX_TEMPLATE: usize = 16 << 20;
 /// configuration says.
 const DEFAULT_MACHINES: [&str; 2] = ["debian-12-ovmf", "debian-13-ovmf"];
 
-/// What a configuration file says. Paths in it are relative to its folder.
+/// What a configuration file says. Paths in it are relative to its directory.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ImageConfig {
@@ -75,7 +75,7 @@ pub struct ImageConfig {
     /// The types of machines that the reference manifest is for: names of built-in ones, or descriptions
     /// [`debian-12-ovmf` and `debian-13-ovmf`; with `secure_boot.variables`, OVMF with these].
     machines: Option<Vec<MachineEntry>>,
-    /// The manifest's edition [`SOURCE_DATE_EPOCH`, at least 1].
+    /// The manifest's revision [`SOURCE_DATE_EPOCH`, at least 1].
     serial: Option<u64>,
     /// A minisign secret key without a password that signs the manifest [nobody].
     signing_key: Option<PathBuf>,
@@ -232,10 +232,10 @@ impl ImageConfig {
         if config.schema == SCHEMA { Ok(config) } else { Err(ConfigError::Schema(config.schema)) }
     }
 
-    /// The image it describes; relative paths begin at `folder`.
-    pub fn image(self, folder: &Path) -> Result<Image, ConfigError> {
-        let at = |path: PathBuf| folder.join(path);
-        let file = |path: PathBuf| Source::File(folder.join(path));
+    /// The image it describes; relative paths begin at `directory`.
+    pub fn image(self, directory: &Path) -> Result<Image, ConfigError> {
+        let at = |path: PathBuf| directory.join(path);
+        let file = |path: PathBuf| Source::File(directory.join(path));
         let mut image =
             Image::new(self.name, self.version, file(self.kernel), at(self.modules), file(self.agent), at(self.root));
         if let Some(names) = self.module_names {
@@ -250,9 +250,9 @@ impl ImageConfig {
         image.esp_size = self.esp_size;
         image.state_size = self.state_size.unwrap_or(image.state_size);
         image.qcow2 = self.qcow2;
-        image.secure_boot = self.secure_boot.map(|keys| keys.load(folder)).transpose()?;
+        image.secure_boot = self.secure_boot.map(|keys| keys.load(directory)).transpose()?;
         image.machines = match self.machines {
-            Some(machines) => machines.into_iter().map(|machine| machine.load(folder)).collect::<Result<_, _>>()?,
+            Some(machines) => machines.into_iter().map(|machine| machine.load(directory)).collect::<Result<_, _>>()?,
             // Those without Secure Boot are not what it is signed for.
             None if image.secure_boot.as_ref().is_some_and(|keys| keys.variables.is_some()) => Vec::new(),
             None if image.secure_boot.is_some() => return Err(ConfigError::NoMachines),
@@ -260,38 +260,38 @@ impl ImageConfig {
                 .map(str::to_owned)
                 .map(MachineEntry::Builtin)
                 .into_iter()
-                .map(|machine| machine.load(folder))
+                .map(|machine| machine.load(directory))
                 .collect::<Result<_, _>>()?,
         };
         image.serial = self.serial;
-        image.manifest_key = self.signing_key.map(|path| signing_key(&folder.join(path))).transpose()?;
+        image.manifest_key = self.signing_key.map(|path| signing_key(&directory.join(path))).transpose()?;
         Ok(image)
     }
 }
 
 impl SecureBootConfig {
-    fn load(self, folder: &Path) -> Result<SecureBoot, ConfigError> {
-        let pem = |path: PathBuf| read(&folder.join(path), MAX_PEM);
+    fn load(self, directory: &Path) -> Result<SecureBoot, ConfigError> {
+        let pem = |path: PathBuf| read(&directory.join(path), MAX_PEM);
         let certificate = |path: Option<PathBuf>| {
             path.map(|path| Ok::<_, ConfigError>(certificate_from_pem(&pem(path)?)?)).transpose()
         };
-        let key = read_private_file(&folder.join(self.key), MAX_PEM)?;
+        let key = read_private_file(&directory.join(self.key), MAX_PEM)?;
         Ok(SecureBoot {
             signer: Signer::from_pem(&key, &pem(self.certificate)?)?,
             platform: certificate(self.platform_certificate)?,
             exchange: certificate(self.exchange_certificate)?,
-            variables: self.variables.map(|path| read(&folder.join(path), MAX_TEMPLATE)).transpose()?,
+            variables: self.variables.map(|path| read(&directory.join(path), MAX_TEMPLATE)).transpose()?,
         })
     }
 }
 
 impl MachineEntry {
-    fn load(self, folder: &Path) -> Result<Machine, ConfigError> {
+    fn load(self, directory: &Path) -> Result<Machine, ConfigError> {
         let machine = match self {
             Self::Builtin(name) => MachineType::builtin(&name).ok_or(ConfigError::UnknownMachine(name))?,
             Self::Described(machine) => *machine,
         };
-        Ok(machine.load(folder)?)
+        Ok(machine.load(directory)?)
     }
 }
 
@@ -317,7 +317,7 @@ mod tests {
 
     fn parsed(more: &str) -> Result<Image, String> {
         let config = ImageConfig::parse(format!("{LEAST}{more}}}").as_bytes()).map_err(|error| error.to_string())?;
-        config.image(Path::new("/folder")).map_err(|error| error.to_string())
+        config.image(Path::new("/directory")).map_err(|error| error.to_string())
     }
 
     fn with_guests(fields: &str) -> String {
@@ -326,10 +326,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_to_the_configuration_s_folder() {
+    fn paths_are_relative_to_the_configuration_s_directory() {
         let image = parsed("").unwrap();
-        assert!(matches!(image.kernel, Source::File(path) if path == Path::new("/folder/k")));
-        assert_eq!((image.modules.as_path(), image.root.as_path()), (Path::new("/folder/m"), Path::new("/r")));
+        assert!(matches!(image.kernel, Source::File(path) if path == Path::new("/directory/k")));
+        assert_eq!((image.modules.as_path(), image.root.as_path()), (Path::new("/directory/m"), Path::new("/r")));
         let machines: Vec<_> = image.machines.iter().map(|machine| machine.name.as_str()).collect();
         assert_eq!(machines, DEFAULT_MACHINES);
     }
@@ -349,7 +349,7 @@ mod tests {
             (r#", "machines": [7]"#, "the name of a type of machine, or a description of one"),
             (&with_guests(r#""firmware": "f", "vcpus": [1]"#), "missing field `kernel_hashes`"),
             (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false, "x": 1"#), "unknown field `x`"),
-            (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false"#), "read /folder/f"),
+            (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false"#), "read /directory/f"),
             (&with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": true"#), "say `boot`: qemu-kernel"),
             (
                 &with_guests(r#""firmware": "f", "vcpus": [1], "kernel_hashes": false, "vcpu_type": "8086""#),

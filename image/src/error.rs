@@ -8,6 +8,7 @@ use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::InitramfsError;
 use latchkey_initramfs::executable::ExecutableError;
 
+use crate::cmdline::CmdlineError;
 use crate::config::ConfigError;
 use crate::gpt::GptError;
 use crate::kernel::KernelError;
@@ -17,7 +18,6 @@ use crate::program::ProgramError;
 use crate::root::RootError;
 use crate::secure_boot::SecureBootError;
 use crate::uki::UkiError;
-use crate::words::WordError;
 
 /// Why no image was built; its text names what to change.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub enum ImageError {
     /// The image's name has characters that file names or os-release should not have.
     Name(String),
     /// The operator's words cannot stand in an image.
-    Words(WordError),
+    Words(CmdlineError),
     /// The agent could not become process 1.
     Agent(ExecutableError),
     /// The state partition is smaller than what the agent takes for a state disk.
@@ -133,7 +133,7 @@ macro_rules! from {
 
 from! {
     ConfigError => Config,
-    WordError => Words,
+    CmdlineError => Words,
     ExecutableError => Agent,
     KernelError => Kernel,
     RootError => Root,

@@ -43,8 +43,8 @@ pub(crate) fn build(loader: &[u8], size: Option<u64>, volume_id: u32) -> io::Res
     Ok(bytes)
 }
 
-/// `..` of a folder in the root has cluster 0 (the specification's section on directories); `fatfs` 0.3 writes the root's
-/// number on FAT32, which fsck.fat finds fault with. The folder is the only one in the root, so it follows the root's cluster.
+/// `..` of a directory in the root has cluster 0 (the specification's section on directories); `fatfs` 0.3 writes the root's
+/// number on FAT32, which fsck.fat finds fault with. The directory is the only one in the root, so it follows the root's cluster.
 fn mend_parent(bytes: &mut [u8]) -> io::Result<()> {
     let number = |at: usize, size: usize| {
         let field = bytes.get(at..at + size).unwrap_or_default();
@@ -54,7 +54,7 @@ fn mend_parent(bytes: &mut [u8]) -> io::Result<()> {
     let cluster = number(13, 1) * 512;
     let entry = (number(14, 2) + number(16, 1) * number(36, 4)) * 512 + cluster + 32;
     let entry = bytes.get_mut(entry..entry + 32).filter(|entry| entry.starts_with(b"..         "));
-    let entry = entry.ok_or_else(|| io::Error::other("the folder is not where it was expected"))?;
+    let entry = entry.ok_or_else(|| io::Error::other("the directory is not where it was expected"))?;
     for (at, byte) in entry.iter_mut().enumerate() {
         if matches!(at, 20 | 21 | 26 | 27) {
             *byte = 0;

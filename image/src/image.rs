@@ -10,7 +10,7 @@ use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
 use crate::error::{ImageError, at};
-use crate::fitness::RootDemands;
+use crate::preflight::RootDemands;
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
 use crate::systemd::Systemd;
@@ -51,7 +51,7 @@ pub struct Image {
     pub version: ImageVersion,
     /// The kernel (`vmlinuz` with EFI stub).
     pub kernel: Source,
-    /// The folder of its modules, for example `/lib/modules/6.1.0-56-cloud-amd64`.
+    /// The directory of its modules, for example `/lib/modules/6.1.0-56-cloud-amd64`.
     pub modules: PathBuf,
     /// Which go into the initramfs, with what they depend on [`DEBIAN_CLOUD`].
     pub module_names: Vec<Wanted>,
@@ -84,7 +84,7 @@ pub struct Image {
     /// The types of machines that the reference manifest is for. With Secure Boot and a variable store for it, one is
     /// added: OVMF with this image's keys. Without any, no manifest is made.
     pub machines: Vec<Machine>,
-    /// The manifest's edition [`epoch`, at least 1].
+    /// The manifest's revision [`epoch`, at least 1].
     ///
     /// [`epoch`]: Self::epoch
     pub serial: Option<u64>,

@@ -1,6 +1,6 @@
 //! Builds OS images: everything that a machine boots, and what it will be measured as.
 //!
-//! Equal inputs give equal bytes, whatever the folder, the user or the day; nothing needs privileges, loop devices or
+//! Equal inputs give equal bytes, whatever the directory, the user or the day; nothing needs privileges, loop devices or
 //! mounts. In the order of a build:
 //!
 //! 1. [`config`] reads what is wanted into an [`Image`]; [`words`] checks the kernel command line.
@@ -12,42 +12,42 @@
 //!
 //! [`Image::build`] does it all.
 
-mod added;
 mod archive;
 pub mod build;
+pub mod cmdline;
 pub mod config;
 pub mod error;
 mod esp;
-pub mod fitness;
 pub mod gpt;
-mod hand_out;
 mod identity;
 pub mod image;
 mod kernel;
-mod listing;
+mod login_audit;
 mod manifest;
-mod origin;
 mod os_release;
+mod overlay;
 pub mod parts;
+pub mod preflight;
 mod program;
+mod provenance;
+mod publish;
 pub mod root;
 pub mod secure_boot;
 pub mod systemd;
 mod tree;
+mod tree_digest;
 pub mod uki;
 pub mod verity;
-mod ways_in;
-pub mod words;
 
 pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
 pub use error::ImageError;
-pub use fitness::RootDemands;
 pub use image::{AgentCheck, DEBIAN_STUB, Image, Source};
+pub use login_audit::Warning;
 pub use manifest::ManifestError;
 pub use parts::{Part, Progress};
+pub use preflight::RootDemands;
 pub use root::{Compression, RootFormat};
 pub use secure_boot::{SecureBoot, SecureBootError, Signer};
 pub use systemd::Systemd;
 pub use uki::{Uki, UkiError};
-pub use ways_in::Warning;

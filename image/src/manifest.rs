@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use latchkey_attestation::reference::{Description, Machine as ReferenceMachine, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{Digest, ReferenceValues, Refusal};
 use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki};
 use latchkey_measurements::signing::{SigningError, SigningKey};
@@ -77,7 +77,7 @@ pub(crate) fn values(
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
         let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
         let launches = machine.launches(uki).map_err(ManifestError::Predict)?;
-        Ok(ReferenceMachine::new(&machine.name, pcrs).with_events(prediction.expected()).with_launches(launches))
+        Ok(PlatformProfile::new(&machine.name, pcrs).with_events(prediction.expected()).with_launches(launches))
     };
     let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
     let epoch = u64::from(image.epoch);

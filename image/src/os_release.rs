@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read};
 
-use crate::tree::{Tree, What};
+use crate::tree::{EntryKind, Tree};
 
 /// Where distributions keep it (os-release(5)); the first of these that is a file.
 pub(crate) const PLACES: [&str; 2] = ["usr/lib/os-release", "etc/os-release"];
@@ -44,7 +44,7 @@ impl From<io::Error> for OsReleaseError {
 /// That of a root. Links are not followed: what they lead to is told under its own name.
 pub(crate) fn of_tree(tree: &Tree) -> Result<String, OsReleaseError> {
     let files = PLACES.iter().filter_map(|place| match &tree.at(place.as_bytes())?.what {
-        What::File(_, content) => Some(content.as_deref()),
+        EntryKind::File(_, content) => Some(content.as_deref()),
         _ => None,
     });
     match files.into_iter().next() {
@@ -101,7 +101,7 @@ mod tests {
     fn a_link_out_of_the_root_is_not_followed() {
         use std::fs;
         let root = tempfile::tempdir().unwrap();
-        let of_directory = |root: &std::path::Path| of_tree(&Tree::of_folder(root, &Reads::default()).unwrap());
+        let of_directory = |root: &std::path::Path| of_tree(&Tree::of_directory(root, &Reads::default()).unwrap());
         fs::create_dir_all(root.path().join("etc")).unwrap();
         std::os::unix::fs::symlink("/etc/os-release", root.path().join("etc/os-release")).unwrap();
         assert!(matches!(of_directory(root.path()), Err(OsReleaseError::None)));

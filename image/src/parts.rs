@@ -8,7 +8,7 @@ use latchkey_attestation::ImageVersion;
 use ring::digest::{Context, SHA256};
 
 use crate::error::{ImageError, at};
-use crate::hand_out::HandOut;
+use crate::publish::HandOut;
 
 /// A file name with a version and an ending must stay below 255 bytes.
 const MAX_NAME: usize = 64;
@@ -35,8 +35,8 @@ pub struct Part {
     pub sha256: [u8; 32],
 }
 
-/// Unfinished files, in a folder that goes away with them.
-pub(crate) struct Workshop<'a> {
+/// Unfinished files, in a directory that goes away with them.
+pub(crate) struct StagingDir<'a> {
     out: &'a Path,
     path: PathBuf,
     stem: String,
@@ -44,7 +44,7 @@ pub(crate) struct Workshop<'a> {
     progress: &'a mut dyn FnMut(Progress<'_>),
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> StagingDir<'a> {
     /// Opens it below `out`, for files called `NAME_VERSION` and an ending.
     pub(crate) fn new(
         out: &'a Path,
@@ -109,7 +109,7 @@ impl<'a> Workshop<'a> {
 
     /// Moves everything to where it is handed out, which replaces what has these names there, and removes what an earlier
     /// build of the same image made and this one did not.
-    pub(crate) fn hand_out(mut self) -> Result<Vec<Part>, ImageError> {
+    pub(crate) fn publish(mut self) -> Result<Vec<Part>, ImageError> {
         let names: Vec<&str> = self.parts.iter().filter_map(|part| part.file.as_deref()).collect();
         HandOut { from: &self.path, to: self.out, stem: &self.stem, names: &names }.run()?;
         Ok(std::mem::take(&mut self.parts))
@@ -122,7 +122,7 @@ impl<'a> Workshop<'a> {
     }
 }
 
-impl Drop for Workshop<'_> {
+impl Drop for StagingDir<'_> {
     fn drop(&mut self) {
         // What cannot be removed is named as what it is.
         drop(fs::remove_dir_all(&self.path));

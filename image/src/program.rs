@@ -48,8 +48,9 @@ impl Program {
     /// The program's file, or that it is missing.
     fn find(self) -> Result<PathBuf, ProgramError> {
         let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-        let folders = std::env::split_paths(&path).chain(ADMINISTRATORS.iter().map(PathBuf::from));
-        let mut files = folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(self.name()));
+        let directories = std::env::split_paths(&path).chain(ADMINISTRATORS.iter().map(PathBuf::from));
+        let mut files =
+            directories.filter(|directory| directory.is_absolute()).map(|directory| directory.join(self.name()));
         files.find(|file| file.is_file()).ok_or(ProgramError::Missing(self))
     }
 
@@ -80,10 +81,10 @@ impl Program {
         self.work(Command::new(self.find()?), arguments, input)
     }
 
-    /// Runs it in a folder.
-    pub(crate) fn run_in(self, folder: &Path, arguments: Vec<OsString>) -> Result<(), ProgramError> {
+    /// Runs it in a directory.
+    pub(crate) fn run_in(self, directory: &Path, arguments: Vec<OsString>) -> Result<(), ProgramError> {
         let mut command = Command::new(self.find()?);
-        command.current_dir(folder);
+        command.current_dir(directory);
         self.work(command, arguments, None)
     }
 

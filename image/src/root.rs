@@ -17,14 +17,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::added::{self, Added};
 use crate::archive::{self, ArchiveError};
-use crate::fitness::Unfit;
 use crate::identity::uuid_text;
-use crate::listing;
+use crate::overlay::{self, Added};
+use crate::preflight::Unfit;
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
 use crate::tree::{Reads, Tree};
+use crate::tree_digest;
 use crate::verity::BLOCK;
 
 /// A file system for the root.
@@ -129,11 +129,11 @@ impl fmt::Display for RootError {
             }
             Self::Additions(form) => write!(
                 f,
-                "root: nothing is added to {form}, so \"systemd\" needs a folder or an archive, and squashfs; or put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
+                "root: nothing is added to {form}, so \"systemd\" needs a directory or an archive, and squashfs; or put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
             ),
             Self::InTheWay(path) => write!(
                 f,
-                "root: /{path} is in the way of what \"systemd\" adds: it must be a folder where files lie in it, and a file or nothing where one is put"
+                "root: /{path} is in the way of what \"systemd\" adds: it must be a directory where files lie in it, and a file or nothing where one is put"
             ),
             Self::Contradiction(format) => {
                 let format = format.name();
@@ -228,9 +228,9 @@ impl<'a> Root<'a> {
 
     /// Whether these fit, and what there is to do.
     fn fit<'b>(additions: &'b [Addition], tree: Option<&Tree>) -> Result<Added<'b>, RootError> {
-        let mut places = added::paths(additions);
+        let mut places = overlay::paths(additions);
         if let Some(tree) = tree {
-            added::look(tree, &mut places);
+            overlay::look(tree, &mut places);
         }
         Added::fit(additions, &places).map_err(|path| RootError::InTheWay(path.to_owned()))
     }
@@ -257,21 +257,21 @@ impl<'a> Root<'a> {
         }
     }
 
-    /// The hash of a folder; none of a file, which has its own.
-    pub(crate) fn listing(&self) -> Result<Option<[u8; 32]>, RootError> {
-        Ok(if self.kind == Kind::Directory { Some(listing::hash(self.path)?) } else { None })
+    /// The hash of a directory; none of a file, which has its own.
+    pub(crate) fn tree_digest(&self) -> Result<Option<[u8; 32]>, RootError> {
+        Ok(if self.kind == Kind::Directory { Some(tree_digest::hash(self.path)?) } else { None })
     }
 
     /// What it holds; none of a finished file system, which is not looked into.
     pub(crate) fn survey(&self, reads: &Reads) -> Result<Option<Tree>, RootError> {
         Ok(match self.kind {
-            Kind::Directory => Some(Tree::of_folder(self.path, reads)?),
+            Kind::Directory => Some(Tree::of_directory(self.path, reads)?),
             Kind::Tar(packing) => Some(archive::tree(unpacked(self.path, packing)?, reads)?),
             Kind::Ready(_) => None,
         })
     }
 
-    /// Writes the file system to `out`, in whole blocks, and says how many. What is on the way to it lies in the folder
+    /// Writes the file system to `out`, in whole blocks, and says how many. What is on the way to it lies in the directory
     /// `shed`, which is made. `tree` is what the survey found.
     pub(crate) fn make(
         &self,

@@ -26,7 +26,7 @@ impl Reads {
     /// Those of every root, and the files among these, which are to be compared with what is there.
     pub(crate) fn and(files: &[Addition]) -> Self {
         let files = files.iter().filter_map(|Addition { path, what }| match what {
-            systemd::What::File(_, content) => Some((path.clone().into_bytes(), content.len() as u64)),
+            systemd::AdditionKind::File(_, content) => Some((path.clone().into_bytes(), content.len() as u64)),
             _ => None,
         });
         Self(READ.iter().map(|path| (path.to_vec(), MAX_TEXT)).chain(files).collect())
@@ -51,22 +51,22 @@ impl Default for Reads {
     }
 }
 
-/// One file, folder, link or device.
+/// One file, directory, link or device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Permission bits; 0777 for links.
     pub(crate) mode: u32,
-    pub(crate) what: What,
+    pub(crate) what: EntryKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum What {
-    Folder,
+pub(crate) enum EntryKind {
+    Directory,
     /// Bytes, and the content of those that are looked into.
     File(u64, Option<Vec<u8>>),
     Link(Vec<u8>),
     /// The same file as at this path of the root.
-    Same(Vec<u8>),
+    Hardlink(Vec<u8>),
     /// Whether it is a block device, and its numbers.
     Device(bool, u32, u32),
     Pipe,
@@ -78,19 +78,19 @@ pub(crate) enum What {
 pub(crate) struct Tree(BTreeMap<Vec<u8>, Entry>);
 
 impl Tree {
-    /// Reads a folder. Links are not followed: they would lead into this machine's own system.
-    pub(crate) fn of_folder(root: &Path, reads: &Reads) -> io::Result<Self> {
+    /// Reads a directory. Links are not followed: they would lead into this machine's own system.
+    pub(crate) fn of_directory(root: &Path, reads: &Reads) -> io::Result<Self> {
         let mut tree = Self::default();
-        tree.insert(Vec::new(), Entry { mode: fs::metadata(root)?.mode() & 0o7777, what: What::Folder });
-        let mut folders = vec![Vec::new()];
-        while let Some(folder) = folders.pop() {
-            let place = below(root, &folder);
+        tree.insert(Vec::new(), Entry { mode: fs::metadata(root)?.mode() & 0o7777, what: EntryKind::Directory });
+        let mut directories = vec![Vec::new()];
+        while let Some(directory) = directories.pop() {
+            let place = below(root, &directory);
             for entry in fs::read_dir(&place).map_err(named(&place))? {
-                let path = join(&folder, entry.map_err(named(&place))?.file_name().as_bytes());
+                let path = join(&directory, entry.map_err(named(&place))?.file_name().as_bytes());
                 let place = below(root, &path);
                 let entry = Entry::of_file(&place, &path, reads).map_err(named(&place))?;
-                if entry.what == What::Folder {
-                    folders.push(path.clone());
+                if entry.what == EntryKind::Directory {
+                    directories.push(path.clone());
                 }
                 tree.insert(path, entry);
                 if tree.0.len() > MAX_ENTRIES {
@@ -106,20 +106,22 @@ impl Tree {
         self.0.insert(path, entry);
     }
 
-    /// Puts additions over it, as the build does; folders that it has stay as they are.
+    /// Puts additions over it, as the build does; directories that it has stay as they are.
     pub(crate) fn add(&mut self, additions: &[Addition]) {
         for Addition { path, what } in additions {
             for (end, _) in path.match_indices('/') {
-                let folder = path.get(..end).unwrap_or_default();
-                self.0.entry(folder.into()).or_insert(Entry { mode: 0o755, what: What::Folder });
+                let directory = path.get(..end).unwrap_or_default();
+                self.0.entry(directory.into()).or_insert(Entry { mode: 0o755, what: EntryKind::Directory });
             }
             let entry = match what {
-                systemd::What::Folder if self.at(path.as_bytes()).is_some() => continue,
-                systemd::What::Folder => Entry { mode: 0o755, what: What::Folder },
-                systemd::What::Link(target) => Entry { mode: 0o777, what: What::Link(target.clone().into()) },
-                systemd::What::File(mode, content) => {
+                systemd::AdditionKind::Directory if self.at(path.as_bytes()).is_some() => continue,
+                systemd::AdditionKind::Directory => Entry { mode: 0o755, what: EntryKind::Directory },
+                systemd::AdditionKind::Link(target) => {
+                    Entry { mode: 0o777, what: EntryKind::Link(target.clone().into()) }
+                }
+                systemd::AdditionKind::File(mode, content) => {
                     let text = READ.contains(&path.as_bytes()).then(|| content.clone());
-                    Entry { mode: *mode, what: What::File(content.len() as u64, text) }
+                    Entry { mode: *mode, what: EntryKind::File(content.len() as u64, text) }
                 }
             };
             self.insert(path.clone().into(), entry);
@@ -135,7 +137,7 @@ impl Tree {
     pub(crate) fn linked(&self, path: &[u8]) -> Option<&Entry> {
         let mut entry = self.at(path)?;
         for _ in 0..MAX_LINKS {
-            let What::Same(other) = &entry.what else { return Some(entry) };
+            let EntryKind::Hardlink(other) = &entry.what else { return Some(entry) };
             entry = self.at(other)?;
         }
         None
@@ -146,10 +148,12 @@ impl Tree {
         self.0.iter().map(|(path, entry)| (path.as_slice(), entry))
     }
 
-    /// The names of what lies in a folder, links on the way to it followed.
-    pub(crate) fn names(&self, folder: &[u8]) -> Vec<&[u8]> {
-        let Some((folder, Entry { what: What::Folder, .. })) = self.find(folder) else { return Vec::new() };
-        let inside = join(&folder, b"");
+    /// The names of what lies in a directory, links on the way to it followed.
+    pub(crate) fn names(&self, directory: &[u8]) -> Vec<&[u8]> {
+        let Some((directory, Entry { what: EntryKind::Directory, .. })) = self.find(directory) else {
+            return Vec::new();
+        };
+        let inside = join(&directory, b"");
         let from = inside.clone();
         let found = self.0.range(from..).map(|(path, _)| path.as_slice());
         let names = found.map_while(|path| path.strip_prefix(inside.as_slice()));
@@ -168,7 +172,7 @@ impl Tree {
             }
             let next = join(&here, &name);
             match &self.0.get(&next)?.what {
-                What::Link(target) => {
+                EntryKind::Link(target) => {
                     links += 1;
                     if links > MAX_LINKS {
                         return None;
@@ -179,7 +183,7 @@ impl Tree {
                     rest.extend(parts(target));
                 }
                 // Which may be another name itself.
-                What::Same(other) if rest.is_empty() => {
+                EntryKind::Hardlink(other) if rest.is_empty() => {
                     links += 1;
                     if links > MAX_LINKS {
                         return None;
@@ -196,7 +200,7 @@ impl Tree {
     /// The content of one of the files that are looked into; none if it is not there, or is no file.
     pub(crate) fn text(&self, path: &[u8]) -> Option<&[u8]> {
         match self.find(path)?.1 {
-            Entry { what: What::File(_, text), .. } => text.as_deref(),
+            Entry { what: EntryKind::File(_, text), .. } => text.as_deref(),
             _ => None,
         }
     }
@@ -212,17 +216,17 @@ impl Entry {
         let major = number(device >> 32 & 0xffff_f000, device >> 8 & 0xfff);
         let minor = number(device >> 12 & 0xffff_ff00, device & 0xff);
         let what = if kind.is_dir() {
-            What::Folder
+            EntryKind::Directory
         } else if kind.is_symlink() {
-            return Ok(Self { mode: 0o777, what: What::Link(fs::read_link(place)?.into_os_string().into_vec()) });
+            return Ok(Self { mode: 0o777, what: EntryKind::Link(fs::read_link(place)?.into_os_string().into_vec()) });
         } else if kind.is_file() {
-            What::File(found.len(), reads.text(path, || File::open(place))?)
+            EntryKind::File(found.len(), reads.text(path, || File::open(place))?)
         } else if kind.is_fifo() {
-            What::Pipe
+            EntryKind::Pipe
         } else if kind.is_socket() {
-            What::Socket
+            EntryKind::Socket
         } else {
-            What::Device(kind.is_block_device(), major, minor)
+            EntryKind::Device(kind.is_block_device(), major, minor)
         };
         Ok(Self { mode: found.mode() & 0o7777, what })
     }
@@ -238,8 +242,8 @@ fn parent(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').and_then(|end| path.get(..end)).unwrap_or_default()
 }
 
-pub(crate) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
-    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, b"/", name].concat() }
 }
 
 pub(crate) fn below(root: &Path, path: &[u8]) -> std::path::PathBuf {
@@ -254,19 +258,19 @@ fn named(path: &Path) -> impl FnOnce(io::Error) -> io::Error + '_ {
 pub(crate) mod tests {
     use super::*;
 
-    /// A tree of a path and what lies there: `/` a folder, `-> x` a link, otherwise a file of mode 0755 with this content.
+    /// A tree of a path and what lies there: `/` a directory, `-> x` a link, otherwise a file of mode 0755 with this content.
     pub(crate) fn tree(entries: &[(&str, &str)]) -> Tree {
         let mut tree = Tree::default();
-        tree.insert(Vec::new(), Entry { mode: 0o755, what: What::Folder });
+        tree.insert(Vec::new(), Entry { mode: 0o755, what: EntryKind::Directory });
         for (path, what) in entries {
             let what = match what.strip_prefix("-> ") {
-                Some(target) => What::Link(target.into()),
-                None if *what == "/" => What::Folder,
-                None => What::File(what.len() as u64, Some(what.as_bytes().to_vec())),
+                Some(target) => EntryKind::Link(target.into()),
+                None if *what == "/" => EntryKind::Directory,
+                None => EntryKind::File(what.len() as u64, Some(what.as_bytes().to_vec())),
             };
             for (end, _) in path.match_indices('/') {
-                let folder = Entry { mode: 0o755, what: What::Folder };
-                tree.0.entry(path.as_bytes()[..end].to_vec()).or_insert(folder);
+                let directory = Entry { mode: 0o755, what: EntryKind::Directory };
+                tree.0.entry(path.as_bytes()[..end].to_vec()).or_insert(directory);
             }
             tree.insert(path.as_bytes().to_vec(), Entry { mode: 0o755, what });
         }
@@ -299,7 +303,7 @@ pub(crate) mod tests {
     fn other_names_of_other_names_of_a_file_are_found_and_those_in_a_circle_are_not() {
         let mut tree = tree(&[("usr/init", "x"), ("sbin/init", "-> /third")]);
         for (path, other) in [("second", "usr/init"), ("third", "second"), ("round", "about"), ("about", "round")] {
-            tree.insert(path.into(), Entry { mode: 0o755, what: What::Same(other.into()) });
+            tree.insert(path.into(), Entry { mode: 0o755, what: EntryKind::Hardlink(other.into()) });
         }
         for path in [&b"second"[..], b"third", b"sbin/init"] {
             assert_eq!(tree.find(path).unwrap().0, b"usr/init");
@@ -309,16 +313,16 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_folder_is_read_without_following_links_out_of_it() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir_all(folder.path().join("etc/deep/deeper")).unwrap();
-        fs::write(folder.path().join("etc/passwd"), "root::0:0::/:/bin/sh\n").unwrap();
-        fs::write(folder.path().join("etc/other"), "12345").unwrap();
-        std::os::unix::fs::symlink("/etc", folder.path().join("mine")).unwrap();
-        let tree = Tree::of_folder(folder.path(), &Reads::default()).unwrap();
+    fn a_directory_is_read_without_following_links_out_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("etc/deep/deeper")).unwrap();
+        fs::write(directory.path().join("etc/passwd"), "root::0:0::/:/bin/sh\n").unwrap();
+        fs::write(directory.path().join("etc/other"), "12345").unwrap();
+        std::os::unix::fs::symlink("/etc", directory.path().join("mine")).unwrap();
+        let tree = Tree::of_directory(directory.path(), &Reads::default()).unwrap();
         let paths: Vec<_> = tree.iter().map(|(path, _)| String::from_utf8_lossy(path).into_owned()).collect();
         assert_eq!(paths, ["", "etc", "etc/deep", "etc/deep/deeper", "etc/other", "etc/passwd", "mine"]);
-        assert_eq!(tree.at(b"etc/other").unwrap().what, What::File(5, None));
+        assert_eq!(tree.at(b"etc/other").unwrap().what, EntryKind::File(5, None));
         assert!(tree.text(b"mine/passwd").unwrap().starts_with(b"root::"));
     }
 }

@@ -135,7 +135,7 @@ impl fmt::Display for ModuleError {
             }
             Self::WrongName(path, name) => write!(f, "{} says that it is the module {name}", path.display()),
             Self::Circle(name) => write!(f, "kernel module {name} depends on itself through others"),
-            Self::TooMany(path) => write!(f, "{}: more files or folders than any kernel has", path.display()),
+            Self::TooMany(path) => write!(f, "{}: more files or directories than any kernel has", path.display()),
         }
     }
 }

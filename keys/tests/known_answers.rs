@@ -9,8 +9,8 @@ use std::os::unix::fs::PermissionsExt;
 
 /// Version 1 is 00..1f, version 2 (current) is 32 times ff.
 fn master() -> MasterSecret {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("master.json");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("master.json");
     let one = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     let two = "ff".repeat(32);
     let json = format!(

@@ -11,16 +11,16 @@ use tempfile::TempDir;
 const SECRET: &str = "a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90";
 
 struct Rig {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Rig {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self { directory: tempfile::tempdir().unwrap() }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     fn file(&self, text: &str) -> PathBuf {
@@ -75,7 +75,7 @@ fn a_systemd_credential_is_accepted_and_any_other_access_list_is_not() {
         let set =
             rustix::fs::fsetxattr(&file, "system.posix_acl_access", &list(reader), rustix::fs::XattrFlags::empty());
         if set == Err(rustix::io::Errno::OPNOTSUPP) {
-            latchkey_steady::skip("this file system has no access lists");
+            latchkey_test_support::skip("this file system has no access lists");
             return;
         }
         set.unwrap();
@@ -89,7 +89,7 @@ fn a_file_of_another_user_is_refused() {
     let rig = Rig::new();
     let path = rig.file(&valid());
     if fs::metadata(&path).unwrap().uid() != 0 {
-        latchkey_steady::skip("only root can give files away");
+        latchkey_test_support::skip("only root can give files away");
         return;
     }
     chown(&path, Some(4711), None).unwrap();
@@ -108,12 +108,13 @@ fn a_symbolic_link_is_refused_even_if_its_target_is_good() {
 #[test]
 fn directories_devices_and_pipes_are_refused_without_waiting() {
     let rig = Rig::new();
-    assert_eq!(fault(rig.folder.path()), FileFault::NotRegular);
+    assert_eq!(fault(rig.directory.path()), FileFault::NotRegular);
     assert_eq!(fault(Path::new("/dev/zero")), FileFault::NotRegular);
     let pipe = rig.path("pipe");
-    let made = latchkey_steady::output(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe)).unwrap();
+    let made =
+        latchkey_test_support::output(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe)).unwrap();
     assert!(made.status.success());
-    assert_eq!(latchkey_steady::in_time("the fault of a pipe", move || fault(&pipe)), FileFault::NotRegular);
+    assert_eq!(latchkey_test_support::in_time("the fault of a pipe", move || fault(&pipe)), FileFault::NotRegular);
 }
 
 #[test]

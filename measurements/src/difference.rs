@@ -42,11 +42,11 @@ pub struct EventSummary {
 /// The most telling of the [`explain_differences`]: the first that is about a part and not only a whole image, whose
 /// digest changes with every part.
 pub fn explain_difference(reference: &EventLog<'_>, reported: &EventLog<'_>, pcrs: PcrSet) -> Option<EventDifference> {
-    telling(explain_differences(reference, reported, pcrs))
+    most_specific(explain_differences(reference, reported, pcrs))
 }
 
 /// The most telling of these, in the sense of [`explain_difference`].
-pub(crate) fn telling(differences: Vec<EventDifference>) -> Option<EventDifference> {
+pub(crate) fn most_specific(differences: Vec<EventDifference>) -> Option<EventDifference> {
     let whole = |difference: &&EventDifference| {
         let kind = difference.got.as_ref().or(difference.expected.as_ref()).map(|event| event.kind.as_str());
         kind == EventType::EFI_BOOT_SERVICES_APPLICATION.name()

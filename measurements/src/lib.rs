@@ -20,6 +20,7 @@
 pub mod bank;
 pub mod cel;
 pub mod check;
+pub mod diagnose;
 pub mod difference;
 pub mod disk_image;
 pub mod error;
@@ -36,7 +37,6 @@ pub mod replay;
 pub mod report;
 pub mod signing;
 pub mod source;
-pub mod tell;
 
 pub use bank::{AlgorithmId, Bank};
 pub use difference::{EventDifference, explain_difference, explain_differences};

@@ -10,7 +10,7 @@ use std::fmt;
 
 use latchkey_attestation::parse::PcrSet;
 pub use latchkey_attestation::reference::Description;
-use latchkey_attestation::reference::{ExpectedEvent, Machine, Origin, Reference, Rule};
+use latchkey_attestation::reference::{ExpectedEvent, Origin, PlatformProfile, Reference, Rule};
 use latchkey_attestation::{Digest, PcrValues, Policy, ReferenceValues, Refusal};
 
 use crate::bank::Bank;
@@ -44,7 +44,7 @@ pub fn from_log(
     let origin = Origin { products: files.clone().into(), sources: files.into(), ..Origin::default() };
     let made = |pcr| pcrs.get(&pcr).map(|reference: &Reference| reference.value);
     let events = events(log, made);
-    ReferenceValues::recorded(about, origin, vec![Machine::new(machine, pcrs).with_events(events)])
+    ReferenceValues::recorded(about, origin, vec![PlatformProfile::new(machine, pcrs).with_events(events)])
         .map_err(ManifestError::Invalid)
 }
 
@@ -67,14 +67,14 @@ fn events(log: &EventLog<'_>, made: impl Fn(u8) -> Option<Digest>) -> Vec<Expect
         told.into_iter().filter(|&pcr| made(pcr) == Some(ExpectedEvent::fold(&events, pcr))).collect();
     events.retain(|event| told.contains(&event.pcr));
     // A log may have thousands; a manifest is for those of a boot.
-    if events.len() > Machine::MAX_EVENTS { Vec::new() } else { events }
+    if events.len() > PlatformProfile::MAX_EVENTS { Vec::new() } else { events }
 }
 
 /// The PCRs of `machine` that `log` does not replay to.
 ///
 /// # Errors
 /// [`ManifestError::NoSha256`].
-pub fn differing(machine: &Machine, log: &EventLog<'_>) -> Result<PcrSet, ManifestError> {
+pub fn differing(machine: &PlatformProfile, log: &EventLog<'_>) -> Result<PcrSet, ManifestError> {
     let replay = Replay::of(log, Bank::Sha256).ok_or(ManifestError::NoSha256)?;
     let differs = |(&pcr, reference): (&u8, &Reference)| (value(&replay, pcr) != reference.value).then_some(pcr);
     let pcrs = machine.pcrs().iter().filter_map(differs);

@@ -75,28 +75,33 @@ fn digests_are_the_known_ones() {
 #[test]
 fn digests_are_those_of_sev_snp_measure() {
     let Some(program) = peer::sev_snp_measure() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let sample = folder.path().join("AMDSEV.fd");
+    let directory = tempfile::tempdir().unwrap();
+    let sample = directory.path().join("AMDSEV.fd");
     std::fs::write(&sample, Sample::amd_sev().build()).unwrap();
     for case in CASES {
         assert_eq!(
             digest(&std::fs::read(&sample).unwrap(), case).unwrap(),
-            theirs(&program, &sample, case, folder.path())
+            theirs(&program, &sample, case, directory.path())
         );
     }
     for path in ["/usr/share/ovmf/OVMF.fd", "/usr/share/OVMF/OVMF_CODE.fd"].map(Path::new) {
         let Ok(file) = std::fs::read(path) else {
-            latchkey_steady::skip(format_args!("{} is missing: apt-get install ovmf", path.display()));
+            latchkey_test_support::skip(format_args!("{} is missing: apt-get install ovmf", path.display()));
             continue;
         };
         for case in CASES.into_iter().filter(|case| case.boot.is_none()) {
-            assert_eq!(digest(&file, case).unwrap(), theirs(&program, path, case, folder.path()), "{}", path.display());
+            assert_eq!(
+                digest(&file, case).unwrap(),
+                theirs(&program, path, case, directory.path()),
+                "{}",
+                path.display()
+            );
         }
     }
 }
 
 /// The ends of two builds of edk2, which are somebody else's code and so not part of this project: compared where the
-/// folder of shared vectors lies beside the checkout. The digests are those of sev-snp-measure's own tests.
+/// directory of shared vectors lies beside the checkout. The digests are those of sev-snp-measure's own tests.
 #[test]
 fn digests_of_real_builds_of_edk2_are_the_published_ones() {
     let boot = Some((&b""[..], "console=ttyS0 loglevel=7"));
@@ -149,18 +154,18 @@ fn digests_of_real_builds_of_edk2_are_the_published_ones() {
     }
 }
 
-fn theirs(program: &Path, firmware: &Path, case: Case, folder: &Path) -> String {
+fn theirs(program: &Path, firmware: &Path, case: Case, directory: &Path) -> String {
     let mut command = Command::new(program);
     command.args(["--mode", "snp", "--vmm-type", "QEMU", "--ovmf"]).arg(firmware);
     command.args(["--vcpus", &case.vcpus.to_string(), "--guest-features", &format!("{:#x}", case.features)]);
     command.args(["--vcpu-type", case.cpu]);
     if let Some((initrd, line)) = case.boot {
-        let (kernel, file) = (folder.join("kernel"), folder.join("initrd"));
+        let (kernel, file) = (directory.join("kernel"), directory.join("initrd"));
         std::fs::write(&kernel, KERNEL).unwrap();
         std::fs::write(&file, initrd).unwrap();
         command.args(["--append", line, "--kernel"]).arg(&kernel).arg("--initrd").arg(&file);
     }
-    let output = latchkey_steady::output(&mut command).unwrap();
+    let output = latchkey_test_support::output(&mut command).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
@@ -282,7 +287,7 @@ const METADATA_ENTRY: [u8; 16] =
 fn debian_s_firmware_is_read_if_and_only_if_it_has_sev_metadata() {
     for path in ["/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/ovmf/OVMF.fd"].map(Path::new) {
         let Ok(file) = std::fs::read(path) else {
-            latchkey_steady::skip(format_args!("{} is missing: apt-get install ovmf", path.display()));
+            latchkey_test_support::skip(format_args!("{} is missing: apt-get install ovmf", path.display()));
             continue;
         };
         let (_, last_page) = file.split_last_chunk::<4096>().unwrap();

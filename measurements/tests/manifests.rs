@@ -4,11 +4,11 @@
 mod support;
 
 use latchkey_attestation::parse::PcrSet;
-use latchkey_attestation::reference::{Machine, ManifestName, Rule};
+use latchkey_attestation::reference::{ManifestName, PlatformProfile, Rule};
 use latchkey_attestation::{Component, Difference, RecordedEvidence, ReferenceValues};
+use latchkey_measurements::diagnose::{NoDiagnosis, most_specific_event};
 use latchkey_measurements::manifest::{Description, ManifestError, differing, from_log};
 use latchkey_measurements::source::{Source, SourceError};
-use latchkey_measurements::tell::{Untold, telling_event};
 use latchkey_measurements::{Bank, EventLog};
 use support::{Agile, IPL, fixture, quoted};
 
@@ -61,7 +61,8 @@ fn the_event_that_tells_is_named_from_a_log_that_replays_and_from_no_other() {
         differing: differing.to_vec(),
     };
     let told = |name: &str, refused: &Difference| {
-        telling_event(machine, &fixture(&format!("{name}.bin")), &quoted(name), refused).map(|event| event.to_string())
+        most_specific_event(machine, &fixture(&format!("{name}.bin")), &quoted(name), refused)
+            .map(|event| event.to_string())
     };
 
     let impostor = refused(11, &[4, 9, 11]);
@@ -74,13 +75,19 @@ fn the_event_that_tells_is_named_from_a_log_that_replays_and_from_no_other() {
     let event = told("override", &refused(9, &[9])).unwrap();
     assert!(event.starts_with("PCR 9 (kernel command line or initrd): event "), "{event}");
 
-    assert_eq!(told("honest", &impostor).unwrap_err(), Untold::NoEvents(11), "nothing differs");
-    assert_eq!(told("impostor", &refused(7, &[7])).unwrap_err(), Untold::NoEvents(7), "nothing is told of it");
-    let lie = telling_event(machine, &honest, &quoted("impostor"), &impostor);
-    assert!(matches!(lie, Err(Untold::NotReplayed(_))), "{lie:?}");
-    assert!(matches!(telling_event(machine, b"nonsense", &quoted("honest"), &impostor), Err(Untold::Log(_))));
-    let silent = Machine::new("swtpm", machine.pcrs().clone());
-    assert!(matches!(telling_event(&silent, &honest, &quoted("honest"), &impostor), Err(Untold::NoEvents(11))));
+    assert_eq!(told("honest", &impostor).unwrap_err(), NoDiagnosis::NoEvents(11), "nothing differs");
+    assert_eq!(told("impostor", &refused(7, &[7])).unwrap_err(), NoDiagnosis::NoEvents(7), "nothing is told of it");
+    let lie = most_specific_event(machine, &honest, &quoted("impostor"), &impostor);
+    assert!(matches!(lie, Err(NoDiagnosis::NotReplayed(_))), "{lie:?}");
+    assert!(matches!(
+        most_specific_event(machine, b"nonsense", &quoted("honest"), &impostor),
+        Err(NoDiagnosis::Log(_))
+    ));
+    let silent = PlatformProfile::new("swtpm", machine.pcrs().clone());
+    assert!(matches!(
+        most_specific_event(&silent, &honest, &quoted("honest"), &impostor),
+        Err(NoDiagnosis::NoEvents(11))
+    ));
 }
 
 #[test]

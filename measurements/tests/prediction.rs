@@ -45,30 +45,30 @@ fn predict(bytes: &[u8], machine: &str) -> Result<Prediction, PredictError> {
 }
 
 fn run(command: &mut Command) -> String {
-    let output = latchkey_steady::output(command).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = latchkey_test_support::output(command).unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn folder() -> TempDir {
+fn directory() -> TempDir {
     tempfile::tempdir().unwrap()
 }
 
-fn write(folder: &TempDir, name: &str, content: &[u8]) -> PathBuf {
-    let path = folder.path().join(name);
+fn write(directory: &TempDir, name: &str, content: &[u8]) -> PathBuf {
+    let path = directory.path().join(name);
     fs::write(&path, content).unwrap();
     path
 }
 
 #[test]
 fn pcr_11_is_what_systemd_measure_calculates_in_every_phase() {
-    let folder = folder();
+    let directory = directory();
     let bytes = uki(b"an initramfs");
     let image = Image::parse(&bytes).unwrap();
     let mut command = Command::new(SYSTEMD_MEASURE);
     command.args(["calculate", "--bank=sha256", "--json=short"]);
     for section in ["linux", "osrel", "cmdline", "initrd"] {
-        let path = write(&folder, section, image.section(&format!(".{section}")).unwrap());
+        let path = write(&directory, section, image.section(&format!(".{section}")).unwrap());
         command.arg(format!("--{section}={}", path.display()));
     }
     command.arg("--phase=");
@@ -83,16 +83,16 @@ fn pcr_11_is_what_systemd_measure_calculates_in_every_phase() {
 }
 
 /// The test key that OVMF's package brings, without its password.
-fn snakeoil_key(folder: &TempDir) -> PathBuf {
-    let key = folder.path().join("key");
+fn snakeoil_key(directory: &TempDir) -> PathBuf {
+    let key = directory.path().join("key");
     let mut openssl = Command::new("openssl");
     openssl.args(["rsa", "-in", "/usr/share/ovmf/PkKek-1-snakeoil.key", "-passin", "pass:snakeoil", "-out"]).arg(&key);
     run(&mut openssl);
     key
 }
 
-fn signed(folder: &TempDir, bytes: &[u8], key: &Path, certificate: &Path) -> Vec<u8> {
-    let (plain, signed) = (write(folder, "plain.efi", bytes), folder.path().join("signed.efi"));
+fn signed(directory: &TempDir, bytes: &[u8], key: &Path, certificate: &Path) -> Vec<u8> {
+    let (plain, signed) = (write(directory, "plain.efi", bytes), directory.path().join("signed.efi"));
     run(Command::new("sbsign")
         .arg("--key")
         .arg(key)
@@ -106,9 +106,10 @@ fn signed(folder: &TempDir, bytes: &[u8], key: &Path, certificate: &Path) -> Vec
 
 #[test]
 fn a_signature_changes_nothing_that_is_measured_and_holds_the_predicted_hash() {
-    let folder = folder();
+    let directory = directory();
     let plain = uki(b"an initramfs");
-    let signed = signed(&folder, &plain, &snakeoil_key(&folder), Path::new("/usr/share/ovmf/PkKek-1-snakeoil.pem"));
+    let signed =
+        signed(&directory, &plain, &snakeoil_key(&directory), Path::new("/usr/share/ovmf/PkKek-1-snakeoil.pem"));
     assert_ne!(plain, signed);
     let expected = predict(&plain, "debian-12-ovmf").unwrap();
     assert_eq!(predict(&signed, "debian-12-ovmf").unwrap(), expected);
@@ -120,17 +121,17 @@ fn a_signature_changes_nothing_that_is_measured_and_holds_the_predicted_hash() {
 
 #[test]
 fn under_secure_boot_the_admitting_certificate_is_measured_and_the_kernel_is_not() {
-    let folder = folder();
+    let directory = directory();
     let plain = uki(b"an initramfs");
     let certificate = Path::new("/usr/share/ovmf/PkKek-1-snakeoil.pem");
-    let signed = signed(&folder, &plain, &snakeoil_key(&folder), certificate);
+    let signed = signed(&directory, &plain, &snakeoil_key(&directory), certificate);
     let prediction = predict(&signed, "debian-ovmf-snakeoil").unwrap();
     let kinds =
         |pcr| prediction.events.iter().filter(move |event| event.pcr == pcr).map(|event| event.kind.to_string());
     assert_eq!(kinds(4).collect::<Vec<_>>().len(), 3);
     assert_eq!(kinds(7).next_back().as_deref(), Some("EV_EFI_VARIABLE_AUTHORITY"));
     let authority = prediction.events.iter().rfind(|event| event.pcr == 7).unwrap().data.clone().unwrap();
-    let der = folder.path().join("certificate.der");
+    let der = directory.path().join("certificate.der");
     run(Command::new("openssl").args(["x509", "-outform", "der", "-in"]).arg(certificate).arg("-out").arg(&der));
     assert!(authority.ends_with(&fs::read(der).unwrap()));
     assert!(prediction.events.iter().any(|event| event.what == "Secure Boot is enabled"));
@@ -139,16 +140,16 @@ fn under_secure_boot_the_admitting_certificate_is_measured_and_the_kernel_is_not
 
 #[test]
 fn under_secure_boot_a_stranger_s_signature_or_one_of_another_image_is_refused() {
-    let folder = folder();
-    let (key, certificate) = (folder.path().join("k"), folder.path().join("c"));
+    let directory = directory();
+    let (key, certificate) = (directory.path().join("k"), directory.path().join("c"));
     let mut openssl = Command::new("openssl");
     openssl.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=stranger", "-keyout"]).arg(&key);
     run(openssl.arg("-out").arg(&certificate));
     let plain = uki(b"an initramfs");
-    let stranger = signed(&folder, &plain, &key, &certificate);
+    let stranger = signed(&directory, &plain, &key, &certificate);
     assert_eq!(predict(&stranger, "debian-ovmf-snakeoil"), Err(PredictError::NotAdmitted));
     let mut changed =
-        signed(&folder, &plain, &snakeoil_key(&folder), Path::new("/usr/share/ovmf/PkKek-1-snakeoil.pem"));
+        signed(&directory, &plain, &snakeoil_key(&directory), Path::new("/usr/share/ovmf/PkKek-1-snakeoil.pem"));
     let at = changed.windows(12).position(|window| window == b"an initramfs").unwrap();
     changed[at] ^= 0x20;
     assert_eq!(predict(&changed, "debian-ovmf-snakeoil"), Err(PredictError::NotAdmitted));
@@ -187,8 +188,8 @@ fn a_variable_store_cut_or_changed_anywhere_is_refused_or_read_without_panic() {
 }
 
 /// A disk with one partition, by the tools that everybody uses.
-fn disk(folder: &TempDir, uki: &[u8], format: &[&str], megabytes: u32, more: &[(&str, &[u8])]) -> PathBuf {
-    let (path, uki) = (folder.path().join("disk.raw"), write(folder, "uki.efi", uki));
+fn disk(directory: &TempDir, uki: &[u8], format: &[&str], megabytes: u32, more: &[(&str, &[u8])]) -> PathBuf {
+    let (path, uki) = (directory.path().join("disk.raw"), write(directory, "uki.efi", uki));
     let _ = fs::remove_file(&path);
     fs::File::create(&path).unwrap().set_len(u64::from(megabytes + 2) << 20).unwrap();
     let new = format!("1:2048:+{}K", megabytes * 1024 - 1024);
@@ -201,21 +202,27 @@ fn disk(folder: &TempDir, uki: &[u8], format: &[&str], megabytes: u32, more: &[(
     make("::/EFI");
     make("::/EFI/BOOT");
     // A file in several pieces: something lies where its second half would be.
-    copy(&write(folder, "first", &vec![1; 100_000]), "/first");
-    copy(&write(folder, "second", &vec![2; 100_000]), "/second");
+    copy(&write(directory, "first", &vec![1; 100_000]), "/first");
+    copy(&write(directory, "second", &vec![2; 100_000]), "/second");
     run(Command::new("mdel").args(["-i", &at, "::/first"]));
     copy(&uki, "/EFI/BOOT/BOOTX64.EFI");
     run(Command::new("mdel").args(["-i", &at, "::/second"]));
     for (name, content) in more {
-        let folders: Vec<_> = name.match_indices('/').skip(1).map(|(end, _)| &name[..end]).collect();
-        for folder in folders {
+        let directories: Vec<_> = name.match_indices('/').skip(1).map(|(end, _)| &name[..end]).collect();
+        for directory in directories {
             // Some are there already.
             drop(
-                latchkey_steady::output(Command::new("mmd").args(["-D", "s", "-i", &at, &format!("::{folder}")]))
-                    .unwrap(),
+                latchkey_test_support::output(Command::new("mmd").args([
+                    "-D",
+                    "s",
+                    "-i",
+                    &at,
+                    &format!("::{directory}"),
+                ]))
+                .unwrap(),
             );
         }
-        copy(&write(folder, "more", content), name);
+        copy(&write(directory, "more", content), name);
     }
     path
 }
@@ -224,19 +231,19 @@ fn disk(folder: &TempDir, uki: &[u8], format: &[&str], megabytes: u32, more: &[(
 fn the_booted_image_is_found_on_disks_of_other_tools_with_every_kind_of_fat() {
     let uki = uki(&vec![0x77; 2_000_000]);
     for (format, megabytes) in [(&["-c", "16"][..], 9), (&["-c", "2"][..], 33), (&["-F"][..], 70)] {
-        let folder = folder();
-        let image = BootImage::open(&disk(&folder, &uki, format, megabytes, &[])).unwrap();
+        let directory = directory();
+        let image = BootImage::open(&disk(&directory, &uki, format, megabytes, &[])).unwrap();
         assert!(image.from_disk && image.uki == uki, "{format:?}");
         assert_eq!(image.others, [], "{format:?}");
     }
-    let folder = folder();
-    let image = BootImage::open(&write(&folder, "uki", &uki)).unwrap();
+    let directory = directory();
+    let image = BootImage::open(&write(&directory, "uki", &uki)).unwrap();
     assert!(!image.from_disk && image.uki == uki);
 }
 
 #[test]
 fn what_else_is_measured_from_the_boot_partition_is_named() {
-    let folder = folder();
+    let directory = directory();
     let more: [(&str, &[u8]); 6] = [
         ("/EFI/BOOT/BOOTX64.EFI.extra.d/evil.cred", b"x"),
         ("/EFI/BOOT/BOOTX64.EFI.extra.d/evil.addon.efi", b"x"),
@@ -245,7 +252,7 @@ fn what_else_is_measured_from_the_boot_partition_is_named() {
         ("/loader/entries/debian.conf", b"x"),
         ("/a long name that needs three entries.txt", b"x"),
     ];
-    let image = BootImage::open(&disk(&folder, &uki(b"i"), &["-F"], 70, &more)).unwrap();
+    let image = BootImage::open(&disk(&directory, &uki(b"i"), &["-F"], 70, &more)).unwrap();
     let measured: Vec<_> = image.measured().map(|file| file.path.as_str()).collect();
     let expected = ["EFI/BOOT/BOOTX64.EFI.extra.d/evil.addon.efi", "EFI/BOOT/BOOTX64.EFI.extra.d/evil.cred"];
     assert_eq!(measured, [expected[0], expected[1], "loader/credentials/other.cred"]);
@@ -259,12 +266,12 @@ fn what_else_is_measured_from_the_boot_partition_is_named() {
 
 #[test]
 fn what_is_no_disk_is_refused_with_the_reason() {
-    let folder = folder();
-    let open = |content: &[u8]| BootImage::open(&write(&folder, "image", content)).unwrap_err();
+    let directory = directory();
+    let open = |content: &[u8]| BootImage::open(&write(&directory, "image", content)).unwrap_err();
     assert_eq!(open(b"QFI\xfb\0\0\0\x03"), ImageError::Qcow2);
     assert_eq!(open(b""), ImageError::NotAnImage);
     assert_eq!(open(&[0; 4096]), ImageError::NotAnImage);
-    let whole = fs::read(disk(&folder, &uki(b"i"), &["-F"], 70, &[])).unwrap();
+    let whole = fs::read(disk(&directory, &uki(b"i"), &["-F"], 70, &[])).unwrap();
     assert_eq!(
         open(&whole[..1 << 20]),
         ImageError::BadPartitionTable("the EFI system partition lies outside the disk")
@@ -279,8 +286,8 @@ fn what_is_no_disk_is_refused_with_the_reason() {
 
 #[test]
 fn a_boot_partition_changed_anywhere_is_refused_or_read_without_panic() {
-    let folder = folder();
-    let whole = fs::read(disk(&folder, &uki(b"i"), &["-c", "16"], 9, &[])).unwrap();
+    let directory = directory();
+    let whole = fs::read(disk(&directory, &uki(b"i"), &["-c", "16"], 9, &[])).unwrap();
     let start = 1 << 20;
     let mut bytes = whole;
     for position in (start..start + 64).chain((start + 512..start + 0x6000).step_by(151)) {

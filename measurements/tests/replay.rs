@@ -10,7 +10,7 @@ use latchkey_attestation::PcrSet;
 use latchkey_measurements::replay::{check, firmware_pcrs};
 use latchkey_measurements::report::Report;
 use latchkey_measurements::{Bank, EventLog, NotReplayed, Replay};
-use latchkey_steady::output;
+use latchkey_test_support::output;
 use support::{Agile, IPL, NO_ACTION, SEPARATOR, fixture, logs, quoted, sha1_event};
 
 #[test]
@@ -98,7 +98,7 @@ fn a_log_of_the_old_format_replays_in_sha1() {
 #[test]
 fn events_and_values_are_those_of_tpm2_eventlog() {
     if output(Command::new("tpm2_eventlog").arg("--version")).is_err() {
-        latchkey_steady::skip("tpm2_eventlog is missing: apt-get install tpm2-tools");
+        latchkey_test_support::skip("tpm2_eventlog is missing: apt-get install tpm2-tools");
         return;
     }
     for path in logs() {

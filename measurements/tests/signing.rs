@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use latchkey_attestation::reference::{
-    Authority, Description, Machine, ManifestFile, ManifestName, Origin, Reference, Signature,
+    Authority, Description, ManifestFile, ManifestName, Origin, PlatformProfile, Reference, Signature,
 };
 use latchkey_attestation::{Digest, ReasonCode, ReferenceValues, SignerKey};
 use latchkey_keys::SecretVec;
@@ -25,7 +25,7 @@ fn manifest() -> ReferenceValues {
     };
     let value = Digest([7; 32]);
     let origin = Origin { products: [("demo.raw".to_owned(), value)].into(), ..Origin::default() };
-    let machine = Machine::new("qemu", [(11, Reference::enforced(value))].into());
+    let machine = PlatformProfile::new("qemu", [(11, Reference::enforced(value))].into());
     ReferenceValues::predicted(&about, origin, vec![machine]).unwrap()
 }
 
@@ -33,18 +33,18 @@ fn no_password() -> Result<SecretVec, SigningError> {
     panic!("the key is not encrypted")
 }
 
-/// Runs minisign in this folder; `None`, and a line that says so, where it is not installed.
-fn minisign(folder: &Path, arguments: &[&str], input: &str) -> Option<Output> {
+/// Runs minisign in this directory; `None`, and a line that says so, where it is not installed.
+fn minisign(directory: &Path, arguments: &[&str], input: &str) -> Option<Output> {
     let mut command = Command::new("minisign");
-    command.args(arguments).current_dir(folder).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).current_dir(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let Ok(mut child) = command.spawn() else {
-        latchkey_steady::skip("minisign is missing: apt-get install minisign");
+        latchkey_test_support::skip("minisign is missing: apt-get install minisign");
         return None;
     };
     // It may not ask.
     drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     // A password costs it a gigabyte of memory and the time to fill that.
-    Some(latchkey_steady::finish_within(Duration::from_mins(10), "minisign", child))
+    Some(latchkey_test_support::finish_within(Duration::from_mins(10), "minisign", child))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -53,36 +53,38 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn stock_minisign_verifies_what_is_signed_here() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let signed = key.sign_manifest(&manifest()).unwrap();
-    fs::write(folder.path().join("reference.json"), &signed.manifest).unwrap();
-    fs::write(folder.path().join("reference.json.minisig"), &signed.signature).unwrap();
-    fs::write(folder.path().join("release.pub"), public_key_file(&key.public())).unwrap();
-    let Some(ran) = minisign(folder.path(), &["-V", "-m", "reference.json", "-p", "release.pub"], "") else { return };
+    fs::write(directory.path().join("reference.json"), &signed.manifest).unwrap();
+    fs::write(directory.path().join("reference.json.minisig"), &signed.signature).unwrap();
+    fs::write(directory.path().join("release.pub"), public_key_file(&key.public())).unwrap();
+    let Some(ran) = minisign(directory.path(), &["-V", "-m", "reference.json", "-p", "release.pub"], "") else {
+        return;
+    };
     assert!(ran.status.success(), "{ran:?}");
     assert!(text(&ran.stdout).contains("Trusted comment: manifest:demo serial:3"), "{ran:?}");
-    fs::write(folder.path().join("reference.json"), signed.manifest.replace("demo", "demi")).unwrap();
-    let ran = minisign(folder.path(), &["-V", "-m", "reference.json", "-p", "release.pub"], "").unwrap();
+    fs::write(directory.path().join("reference.json"), signed.manifest.replace("demo", "demi")).unwrap();
+    let ran = minisign(directory.path(), &["-V", "-m", "reference.json", "-p", "release.pub"], "").unwrap();
     assert!(!ran.status.success(), "{ran:?}");
 }
 
 #[test]
 fn what_stock_minisign_signs_is_verified_here_in_both_forms() {
-    let folder = tempfile::tempdir().unwrap();
-    let made = minisign(folder.path(), &["-G", "-W", "-p", "release.pub", "-s", "release.key"], "");
+    let directory = tempfile::tempdir().unwrap();
+    let made = minisign(directory.path(), &["-G", "-W", "-p", "release.pub", "-s", "release.key"], "");
     let Some(made) = made else { return };
     assert!(made.status.success(), "{made:?}");
-    let public = fs::read_to_string(folder.path().join("release.pub")).unwrap();
+    let public = fs::read_to_string(directory.path().join("release.pub")).unwrap();
     let signer: SignerKey = public.lines().nth(1).unwrap().parse().unwrap();
     assert_eq!(public_key_file(&signer), public);
     let json = manifest().to_json();
-    fs::write(folder.path().join("reference.json"), &json).unwrap();
+    fs::write(directory.path().join("reference.json"), &json).unwrap();
     for form in ["-H", "-l"] {
         let arguments = ["-S", form, "-s", "release.key", "-m", "reference.json", "-t", "edge 3\tfirst"];
-        let ran = minisign(folder.path(), &arguments, "").unwrap();
+        let ran = minisign(directory.path(), &arguments, "").unwrap();
         assert!(ran.status.success(), "{ran:?}");
-        let signature = fs::read(folder.path().join("reference.json.minisig")).unwrap();
+        let signature = fs::read(directory.path().join("reference.json.minisig")).unwrap();
         let file = ManifestFile::new(json.clone().into_bytes(), Some(signature));
         let authentic = file.signed_by_one_of(&[signer]).unwrap();
         let comment = "edge 3\tfirst".to_owned();
@@ -93,7 +95,7 @@ fn what_stock_minisign_signs_is_verified_here_in_both_forms() {
 
 #[test]
 fn keys_without_a_password_are_the_same_in_both_programs() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let key = SigningKey::generate().unwrap();
     let file = key.to_file(None).unwrap();
     assert!(text(file.expose()).contains("UNENCRYPTED"));
@@ -101,17 +103,17 @@ fn keys_without_a_password_are_the_same_in_both_programs() {
     assert_eq!(again.public(), key.public());
     assert_eq!(again.sign_manifest(&manifest()).unwrap(), key.sign_manifest(&manifest()).unwrap());
 
-    fs::write(folder.path().join("ours.key"), file.expose()).unwrap();
-    fs::write(folder.path().join("reference.json"), "{}").unwrap();
-    let Some(ran) = minisign(folder.path(), &["-S", "-s", "ours.key", "-m", "reference.json"], "") else { return };
+    fs::write(directory.path().join("ours.key"), file.expose()).unwrap();
+    fs::write(directory.path().join("reference.json"), "{}").unwrap();
+    let Some(ran) = minisign(directory.path(), &["-S", "-s", "ours.key", "-m", "reference.json"], "") else { return };
     assert!(ran.status.success(), "{ran:?}");
-    let signature = Signature::parse(&fs::read(folder.path().join("reference.json.minisig")).unwrap()).unwrap();
+    let signature = Signature::parse(&fs::read(directory.path().join("reference.json.minisig")).unwrap()).unwrap();
     key.public().verify(b"{}", &signature).unwrap();
 
-    minisign(folder.path(), &["-G", "-W", "-p", "theirs.pub", "-s", "theirs.key"], "").unwrap();
-    let theirs = fs::read(folder.path().join("theirs.key")).unwrap();
+    minisign(directory.path(), &["-G", "-W", "-p", "theirs.pub", "-s", "theirs.key"], "").unwrap();
+    let theirs = fs::read(directory.path().join("theirs.key")).unwrap();
     let theirs = SigningKey::parse(&theirs, no_password).unwrap();
-    assert_eq!(public_key_file(&theirs.public()), fs::read_to_string(folder.path().join("theirs.pub")).unwrap());
+    assert_eq!(public_key_file(&theirs.public()), fs::read_to_string(directory.path().join("theirs.pub")).unwrap());
 }
 
 /// As minisign wrote it for a key of its own.
@@ -124,23 +126,24 @@ fn a_key_s_number_that_begins_with_zeros_stands_in_its_file_as_minisign_writes_i
 
 #[test]
 fn keys_with_a_password_are_the_same_in_both_programs_and_open_with_no_other() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let password = |text: &str| -> Result<_, SigningError> { Ok(SecretVec::from_slice(text.as_bytes())) };
     let key = SigningKey::generate().unwrap();
     let file = key.to_file(Some(&password("correct horse").unwrap())).unwrap();
     assert_eq!(SigningKey::parse(file.expose(), || password("wrong")).unwrap_err(), SigningError::WrongPassword);
-    fs::write(folder.path().join("ours.key"), file.expose()).unwrap();
-    fs::write(folder.path().join("f"), "{}").unwrap();
-    let Some(ran) = minisign(folder.path(), &["-S", "-s", "ours.key", "-m", "f"], "correct horse\n") else { return };
+    fs::write(directory.path().join("ours.key"), file.expose()).unwrap();
+    fs::write(directory.path().join("f"), "{}").unwrap();
+    let Some(ran) = minisign(directory.path(), &["-S", "-s", "ours.key", "-m", "f"], "correct horse\n") else { return };
     assert!(ran.status.success(), "{ran:?}");
-    let signature = Signature::parse(&fs::read(folder.path().join("f.minisig")).unwrap()).unwrap();
+    let signature = Signature::parse(&fs::read(directory.path().join("f.minisig")).unwrap()).unwrap();
     key.public().verify(b"{}", &signature).unwrap();
 
-    let ran = minisign(folder.path(), &["-G", "-p", "theirs.pub", "-s", "theirs.key"], "battery\nbattery\n").unwrap();
+    let ran =
+        minisign(directory.path(), &["-G", "-p", "theirs.pub", "-s", "theirs.key"], "battery\nbattery\n").unwrap();
     assert!(ran.status.success(), "{ran:?}");
-    let theirs = fs::read(folder.path().join("theirs.key")).unwrap();
+    let theirs = fs::read(directory.path().join("theirs.key")).unwrap();
     let theirs = SigningKey::parse(&theirs, || password("battery")).unwrap();
-    assert_eq!(public_key_file(&theirs.public()), fs::read_to_string(folder.path().join("theirs.pub")).unwrap());
+    assert_eq!(public_key_file(&theirs.public()), fs::read_to_string(directory.path().join("theirs.pub")).unwrap());
 }
 
 #[test]

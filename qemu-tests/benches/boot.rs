@@ -22,7 +22,7 @@ const BOOTS: usize = 5;
 /// What the idle process 1 says.
 const UP: &str = "NOTHING to do";
 /// What a node says when its key arrives.
-const TICKET: &str = "life: {\"saw\":{\"offered\"";
+const TICKET: &str = "lifecycle: {\"saw\":{\"offered\"";
 /// The steps of a node on the way, as it says that they are done.
 const STEPS: [(&str, &str); 4] = [
     ("process-1", "mounts: begin"),

@@ -86,13 +86,13 @@ fn image(root: &Path) -> Image {
 
 /// Copies files until there are enough; gives their bytes.
 fn fill(root: &Path) -> io::Result<u64> {
-    let (mut size, mut folders) = (0, vec![PathBuf::from(LIBRARIES)]);
-    while let Some(folder) = folders.pop() {
+    let (mut size, mut directories) = (0, vec![PathBuf::from(LIBRARIES)]);
+    while let Some(directory) = directories.pop() {
         // What may not be read here is not in the root.
-        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
         let mut entries: Vec<_> = entries.collect::<Result<_, _>>()?;
         entries.sort_by_key(fs::DirEntry::file_name);
-        let within = root.join(folder.strip_prefix("/").unwrap_or(&folder));
+        let within = root.join(directory.strip_prefix("/").unwrap_or(&directory));
         fs::create_dir_all(&within)?;
         for entry in &entries {
             let kind = entry.file_type()?;
@@ -101,7 +101,7 @@ fn fill(root: &Path) -> io::Result<u64> {
             }
         }
         // The last is taken first.
-        folders.extend(
+        directories.extend(
             entries
                 .iter()
                 .rev()

@@ -14,7 +14,7 @@ const PHASES: [(&str, &[&str]); 10] = [
     ("tpm", &["] tpm: done"]),
     ("network", &["] network: done"]),
     ("disk", &["look-at-disk: done"]),
-    ("key", &["life: {\"saw\":{\"offered\""]),
+    ("key", &["lifecycle: {\"saw\":{\"offered\""]),
     ("LOCK", &["] lock: done"]),
     ("open", &["format-disk: done", "open-disk: done"]),
     ("os", &["] leave: done"]),

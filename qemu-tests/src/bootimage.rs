@@ -107,8 +107,8 @@ impl BootImage {
         Ok(initramfs.build(0)?)
     }
 
-    /// Builds a whole disk from it and a root (a folder or a file system) into `folder`.
-    pub fn disk(&self, folder: &Path, name: &str, version: &str, root: &Path) -> Result<Built, HarnessError> {
+    /// Builds a whole disk from it and a root (a directory or a file system) into `directory`.
+    pub fn disk(&self, directory: &Path, name: &str, version: &str, root: &Path) -> Result<Built, HarnessError> {
         let kernel = Kernel::provision()?;
         let version = version.parse().map_err(|_| HarnessError::Unusable(format!("no version: {version}")))?;
         let (kernel_image, agent) = (Source::File(kernel.image), Source::Bytes(self.init.clone()));
@@ -118,7 +118,7 @@ impl BootImage {
         image.stub = Source::File(stub()?);
         image.command_line.clone_from(&self.command_line);
         image.os_release = Some(Source::Bytes(self.os_release.clone().into_bytes()));
-        Ok(image.build(folder, &mut |_| {})?)
+        Ok(image.build(directory, &mut |_| {})?)
     }
 
     /// Writes the image to the file `name` in the run's directory.

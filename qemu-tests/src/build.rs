@@ -13,7 +13,7 @@ const GLIBC: &str = "x86_64-unknown-linux-gnu";
 /// Where the programs are.
 const PROGRAM_PACKAGES: [&str; 3] = ["latchkey-cli", "latchkey-join-service", "latchkey-key-service"];
 /// The agent and all it stands on, from nothing, on a busy machine; or waiting for another cargo that has the target
-/// folder, which is what it says then.
+/// directory, which is what it says then.
 const COMPILE: Duration = Duration::from_mins(30);
 
 /// Where cargo puts what it builds.
@@ -49,11 +49,11 @@ pub fn agent() -> Result<PathBuf, HarnessError> {
 }
 
 /// A test program for the inside of a machine, linked as the agent is; built once per process. `LATCHKEY_GUESTS` names a
-/// folder with other ones.
+/// directory with other ones.
 pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
     static GUESTS: Mutex<Option<Built>> = Mutex::new(None);
-    if let Some(folder) = std::env::var_os("LATCHKEY_GUESTS") {
-        return Ok(Path::new(&folder).join(binary));
+    if let Some(directory) = std::env::var_os("LATCHKEY_GUESTS") {
+        return Ok(Path::new(&directory).join(binary));
     }
     let target = if has_musl() { MUSL } else { GLIBC };
     // Together with the agent, so that what both are made of has the same features, and is compiled once.

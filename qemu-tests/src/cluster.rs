@@ -28,7 +28,7 @@ impl Fleet {
         Ok((self.services()?, first))
     }
 
-    /// Starts key service and join service for the cluster folder.
+    /// Starts key service and join service for the cluster directory.
     pub fn services(&self) -> Result<Services, HarnessError> {
         let keys = self.key_service()?;
         let join = self.join_service(&keys)?;
@@ -61,7 +61,7 @@ impl Fleet {
             "listen": format!("127.0.0.1:{}", self.join_port.number()),
             "admin_listen": "127.0.0.1:0",
             "identity_key": self.path("join-service.key"),
-            "cluster_folder": self.path("cluster"),
+            "cluster_directory": self.path("cluster"),
             "key_service": {
                 "address": listen_address(keys)?,
                 "server_name": pki::KEY_SERVICE,

@@ -77,11 +77,11 @@ impl DebianRoot {
         std::os::unix::fs::symlink("../test-report.service", &link).map_err(io_error("link", &link))?;
         let mut tar = Command::new(crate::doctor::need("tar")?);
         tar.args(["--append", "--owner=0", "--group=0", "--mtime=@0", "--file"]).arg(&archive).arg("-C").arg(&tree);
-        // With the folders that they are in: of several entries the builder takes the first, which is Debian's.
-        let folders =
+        // With the directories that they are in: of several entries the builder takes the first, which is Debian's.
+        let directories =
             paths.iter().flat_map(|path| Path::new(path).ancestors().skip(1)).filter(|path| *path != Path::new(""));
-        let folders: BTreeSet<&Path> = folders.collect();
-        output(tar.arg("--no-recursion").args(folders).args(&paths)).map(drop)
+        let directories: BTreeSet<&Path> = directories.collect();
+        output(tar.arg("--no-recursion").args(directories).args(&paths)).map(drop)
     }
 }
 

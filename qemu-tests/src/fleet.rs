@@ -176,7 +176,7 @@ impl Fleet {
     }
 
     /// Builds another image of this site: agent, OS and services are the same; `words` are more of its command line.
-    /// Everything goes into the folder `name`.
+    /// Everything goes into the directory `name`.
     pub fn build_image(&self, name: &str, version: &str, words: &str) -> Result<OsImage, HarnessError> {
         self.works.build(name, version, &format!("{} {words}", self.site_words), &self.root)
     }

@@ -59,7 +59,7 @@ impl Kernel {
     }
 }
 
-/// What may be kept between runs, of one kind: in `$XDG_CACHE_HOME/latchkey`, `~/.cache/latchkey`, or else the target folder.
+/// What may be kept between runs, of one kind: in `$XDG_CACHE_HOME/latchkey`, `~/.cache/latchkey`, or else the target directory.
 pub(crate) fn cache(kind: &str) -> PathBuf {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
@@ -110,7 +110,7 @@ fn no_lists(package: &str) -> HarnessError {
     ))
 }
 
-/// Fetches into a folder of our own and moves that into place, so that a half-fetched kernel is never used.
+/// Fetches into a directory of our own and moves that into place, so that a half-fetched kernel is never used.
 fn fetch(package: &str, version: &str, cache: &Path, place: &Path) -> Result<(), HarnessError> {
     let work = cache.join(format!(".fetch-{}", std::process::id()));
     std::fs::create_dir_all(&work).map_err(io_error("make", &work))?;

@@ -11,7 +11,7 @@ use crate::process::run;
 use crate::service::Service;
 use crate::vm::Vm;
 
-/// The folder of the cluster that the site's services serve.
+/// The directory of the cluster that the site's services serve.
 const CLUSTER: &str = "cluster";
 /// Half of what `latchkey init` itself would take before it gave up.
 const COMMAND: Duration = Duration::from_mins(15);
@@ -69,7 +69,7 @@ impl Fleet {
         self.init_arguments_in(node, CLUSTER)
     }
 
-    /// The same for a cluster in the folder of this name.
+    /// The same for a cluster in the directory of this name.
     pub fn init_arguments_in(&self, node: &Vm, cluster: &str) -> Vec<String> {
         let mut arguments: Vec<String> =
             ["init", &address(node), "--name", "test", "--output", "json"].map(Into::into).into();

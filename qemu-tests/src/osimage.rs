@@ -83,9 +83,9 @@ impl ImageWorks {
         Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, show, publisher })
     }
 
-    /// Builds an image of this root, with these words on its command line, into the folder `name` of the run.
+    /// Builds an image of this root, with these words on its command line, into the directory `name` of the run.
     pub(crate) fn build(&self, name: &str, version: &str, words: &str, root: &Root) -> Result<OsImage, HarnessError> {
-        let folder = self.run.subdirectory(name)?;
+        let directory = self.run.subdirectory(name)?;
         let kernel = Kernel::provision()?;
         let os_release = self.run.write("os-release", OS_RELEASE)?;
         let mut config = json!({
@@ -109,13 +109,13 @@ impl ImageWorks {
             config["secure_boot"] = keys.clone();
         }
         let config = self.run.write(&format!("{name}.json"), config.to_string())?;
-        let (config, out) = (config.display().to_string(), folder.display().to_string());
+        let (config, out) = (config.display().to_string(), directory.display().to_string());
         called(&self.cli, &["image", "build", &config, "--out", &out], self.show)?;
-        let manifest = folder.join("reference.json");
+        let manifest = directory.join("reference.json");
         let values = std::fs::read(&manifest).map_err(io_error("read", &manifest))?;
         let values = ReferenceValues::from_json(&values)
             .map_err(|refusal| HarnessError::Unusable(format!("{}: {refusal}", manifest.display())))?;
-        let file = |ending: &str| folder.join(format!("{MANIFEST}_{version}.{ending}"));
+        let file = |ending: &str| directory.join(format!("{MANIFEST}_{version}.{ending}"));
         Ok(OsImage {
             disk: file("raw"),
             uki: file("efi"),

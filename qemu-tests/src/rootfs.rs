@@ -36,7 +36,7 @@ pub enum Form {
     Squashfs,
     /// An archive, of which it makes a squashfs.
     Archive,
-    /// A folder, of which it makes an erofs.
+    /// A directory, of which it makes an erofs.
     FolderForErofs,
 }
 
@@ -100,19 +100,19 @@ echo OS stage2 $?
         let (path, format) = match form {
             Form::Squashfs => (self.build(run, "root.img")?, "squashfs"),
             Form::Archive => (self.archive(run, "root.tar")?, "squashfs"),
-            Form::FolderForErofs => (self.folder(run, "root.tree")?, "erofs"),
+            Form::FolderForErofs => (self.directory(run, "root.tree")?, "erofs"),
         };
         Ok(Root { path, format: Some(format) })
     }
 
-    fn folder(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
+    fn directory(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
         let tree = run.subdirectory(name)?;
         self.lay_out(&tree)?;
         Ok(tree)
     }
 
     fn archive(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
-        let (tree, archive) = (self.folder(run, &format!("{name}.tree"))?, run.file(name));
+        let (tree, archive) = (self.directory(run, &format!("{name}.tree"))?, run.file(name));
         let mut command = Command::new(crate::doctor::need("tar")?);
         command.args(["--create", "--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--file"]).arg(&archive);
         output(command.arg("--directory").arg(&tree).arg("."))?;
@@ -123,7 +123,7 @@ echo OS stage2 $?
     /// Writes the squashfs to the file `name` in the run's directory. Equal content gives equal bytes.
     pub fn build(&self, run: &Run, name: &str) -> Result<PathBuf, HarnessError> {
         let mksquashfs = crate::doctor::need("mksquashfs")?;
-        let (tree, image) = (self.folder(run, &format!("{name}.tree"))?, run.file(name));
+        let (tree, image) = (self.directory(run, &format!("{name}.tree"))?, run.file(name));
         let mut command = Command::new(mksquashfs);
         command.arg(&tree).arg(&image).args(["-noappend", "-all-root", "-no-xattrs", "-comp", "zstd"]);
         command.args(["-mkfs-time", "0", "-all-time", "0", "-processors", "1", "-quiet", "-no-progress"]);

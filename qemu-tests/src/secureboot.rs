@@ -29,8 +29,8 @@ pub struct TestKeys {
 impl TestKeys {
     /// Takes the keys out of the package.
     pub fn take(run: &Run) -> Result<Self, HarnessError> {
-        let folder = crate::hardware::one_file()?;
-        let file = |name: &str| folder.with_file_name(name);
+        let directory = crate::hardware::one_file()?;
+        let file = |name: &str| directory.with_file_name(name);
         let key = run.file("secure-boot.key");
         let mut command = Command::new(crate::doctor::need("openssl")?);
         command.arg("rsa").arg("-in").arg(file(KEY)).args(["-passin", PASSPHRASE, "-out"]).arg(&key);

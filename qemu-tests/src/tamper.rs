@@ -37,7 +37,7 @@ impl TamperedDisk {
         &self.path
     }
 
-    /// Writes a file of the boot partition; folders appear by themselves.
+    /// Writes a file of the boot partition; directories appear by themselves.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), HarnessError> {
         let (start, _) = self.partition(ESP)?;
         let volume = format!("{}@@{start}", self.path.display());
@@ -49,9 +49,9 @@ impl TamperedDisk {
             Ok(command)
         };
         for (end, _) in name.match_indices('/') {
-            let folder = format!("::{}", &name[..end]);
-            if output(mtool("mdir")?.args(["-b", &folder])).is_err() {
-                output(mtool("mmd")?.arg(&folder))?;
+            let directory = format!("::{}", &name[..end]);
+            if output(mtool("mdir")?.args(["-b", &directory])).is_err() {
+                output(mtool("mmd")?.arg(&directory))?;
             }
         }
         output(mtool("mcopy")?.arg("-o").arg(&source).arg(format!("::{name}")))?;

@@ -27,7 +27,7 @@ for unit in dev-mapper-state.device latchkey-agent.service etc-kubernetes.mount 
     echo OS unit $unit $(systemctl is-active "$unit")
 done
 cat /proc/[0-9]*/comm | sed 's/^/OS process /'
-echo OS folder $(findmnt -n -o SOURCE,FSTYPE /etc/kubernetes)
+echo OS directory $(findmnt -n -o SOURCE,FSTYPE /etc/kubernetes)
 echo OS state $(findmnt -n -o SOURCE,FSTYPE,OPTIONS /state)
 ls /run/latchkey/handover.json 2> /dev/null && echo OS hand-over is there || echo OS hand-over is gone
 ls -d /run/credentials/@system 2> /dev/null && echo OS credentials are there || echo OS credentials are none
@@ -44,7 +44,7 @@ const CREDENTIALS: [&str; 4] = [
 ];
 
 fn fleet(name: &str, words: &str, then: &str) -> Fleet {
-    // A folder that kubeadm uses, and one with a name that units write otherwise.
+    // A directory that kubeadm uses, and one with a name that units write otherwise.
     let systemd = json!({"state": {"persist": ["/etc/kubernetes", "/var/lib/a-b"]}});
     let debian = Some(DebianRoot { systemd, hook: HOOK });
     let words = format!("latchkey.init=/lib/systemd/systemd {words}");
@@ -78,7 +78,7 @@ fn is_up(fleet: &Fleet, node: &mut Vm) {
         has(&format!("OS unit {unit} active"));
     }
     lacks("OS failed unit");
-    has("OS folder /dev/mapper/state[/etc/kubernetes] ext4");
+    has("OS directory /dev/mapper/state[/etc/kubernetes] ext4");
     has("OS state /dev/mapper/state ext4 rw,nosuid,nodev");
     has("OS hand-over is gone");
     has("OS credentials are none");

@@ -4,7 +4,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::ReferenceValues;
-use latchkey_attestation::reference::{Revocation, instant};
+use latchkey_attestation::reference::{Revocation, format_rfc3339};
 use latchkey_qemu_tests::cluster::Services;
 use latchkey_qemu_tests::fleet::{Fleet, MANIFEST, MEMBER, STEP, VERSION};
 use latchkey_qemu_tests::publisher::{Publisher, replace, signature};
@@ -17,21 +17,21 @@ const NEXT: &str = "2.0.0";
 const RELOADED: &str = "Configuration reloaded";
 const KEPT: &str = "what was read before stays in use";
 const WHY: &str = "its kernel has a hole";
-/// The end of the upgrade's window, from when the operator sets it: enough for the service to take the edition up before.
+/// The end of the upgrade's window, from when the operator sets it: enough for the service to take the revision up before.
 const SHORTLY: u64 = 3;
 
-/// The operator's command makes the next edition and puts it in force.
-fn publish(fleet: &Fleet, services: &Services, command: &[&str], edition: &str) {
-    let (key, edition) = (fleet.path("release.key"), fleet.path(edition));
-    let made = fleet.cli(&[&["reference"], command, &["--key", &key, "--out", &edition]].concat()).unwrap();
+/// The operator's command makes the next revision and puts it in force.
+fn publish(fleet: &Fleet, services: &Services, command: &[&str], revision: &str) {
+    let (key, revision) = (fleet.path("release.key"), fleet.path(revision));
+    let made = fleet.cli(&[&["reference"], command, &["--key", &key, "--out", &revision]].concat()).unwrap();
     made.success(command[0]).unwrap();
-    let install = ["reference", "install", &edition, "--cluster", &fleet.path("cluster")];
+    let install = ["reference", "install", &revision, "--cluster", &fleet.path("cluster")];
     fleet.cli(&install).unwrap().success("reference install").unwrap();
     services.join.console().expect(RELOADED, STEP).unwrap();
 }
 
-/// What the publisher never signed, or somebody holds back: an edition with both images and no window.
-fn edition(old: &ReferenceValues, new: &ReferenceValues, serial: u64, revoked: bool) -> ReferenceValues {
+/// What the publisher never signed, or somebody holds back: an revision with both images and no window.
+fn revision(old: &ReferenceValues, new: &ReferenceValues, serial: u64, revoked: bool) -> ReferenceValues {
     let revocation = Revocation { name: MANIFEST.into(), version: VERSION.parse().unwrap(), why: WHY.to_owned() };
     let change = |images: &mut Vec<_>, revocations: &mut Vec<_>| {
         images.extend(new.images().iter().cloned());
@@ -86,10 +86,10 @@ fn old_and_new_are_admitted_during_the_window_and_the_old_one_never_again_after_
     node.expect("no ticket yet: measurements-refused", STEP).unwrap();
     let (base, next) = (fleet.path("reference.json"), fleet.path("next/reference.json"));
     let add = |serial, until| ["add", &base, &next, "--serial", serial, "--old-until", until].map(str::to_owned);
-    let with = |command: [String; 7], edition| {
-        publish(&fleet, &services, &command.each_ref().map(String::as_str), edition);
+    let with = |command: [String; 7], revision| {
+        publish(&fleet, &services, &command.each_ref().map(String::as_str), revision);
     };
-    with(add("2", "14d"), "edition-2.json");
+    with(add("2", "14d"), "revision-2.json");
     node.expect(MEMBER, STEP).unwrap();
     assert_eq!(data(&node, "start-member"), written);
     root_is(&node, "erofs", "/run and not to / /etc /var");
@@ -100,17 +100,17 @@ fn old_and_new_are_admitted_during_the_window_and_the_old_one_never_again_after_
 
     // Its end, which comes while the service runs: nothing tells it.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    with(add("3", &instant(now + SHORTLY)), "edition-3.json");
+    with(add("3", &format_rfc3339(now + SHORTLY)), "revision-3.json");
     refused_in_the_end(&mut node);
     services.join.console().expect("image-expired", STEP).unwrap();
 
     // The old one is revoked. The node keeps asking while others try to make the service forget.
-    let revoke = ["revoke", &fleet.path("edition-3.json"), MANIFEST, VERSION, "--why", WHY];
-    publish(&fleet, &services, &revoke, "edition-4.json");
+    let revoke = ["revoke", &fleet.path("revision-3.json"), MANIFEST, VERSION, "--why", WHY];
+    publish(&fleet, &services, &revoke, "revision-4.json");
     let line = services.join.console().expect("image-revoked", STEP).unwrap().text;
     assert!(line.contains(WHY), "{line}");
 
-    let values = |serial, revoked| edition(&fleet.image().values, &new.values, serial, revoked);
+    let values = |serial, revoked| revision(&fleet.image().values, &new.values, serial, revoked);
     let line = plant(&fleet, &services, fleet.publisher(), &values(3, false), "reference-rolled-back");
     assert!(line.contains(KEPT), "{line}");
     let stranger = Publisher::new().unwrap();

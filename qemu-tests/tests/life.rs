@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use latchkey_agent::life::replay;
+use latchkey_agent::lifecycle::replay;
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::cluster::Services;
 use latchkey_qemu_tests::fleet::{Fleet, MEMBER, PAUSED, Plan, STEP, VERSION, WAITS};

@@ -3,7 +3,8 @@
 use latchkey_qemu_tests::build;
 
 /// Names of test code: software TPMs, the rig around swtpm, what waits in tests, hostile peers, the thief. As they stand in symbols and strings.
-const TEST_CODE: [&str; 7] = ["fake_tpm", "FakeTpm", "swtpm", "test_rig", "latchkey_steady", "THIEF", "FakeKubeadm"];
+const TEST_CODE: [&str; 7] =
+    ["fake_tpm", "FakeTpm", "swtpm", "test_rig", "latchkey_test_support", "THIEF", "FakeKubeadm"];
 
 fn contains(binary: &[u8], name: &str) -> bool {
     binary.windows(name.len()).any(|window| window == name.as_bytes())

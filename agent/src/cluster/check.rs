@@ -9,9 +9,9 @@ use std::net::{IpAddr, Ipv6Addr};
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
 
 use super::{Member, StepError};
-use crate::life::NodeRole;
+use crate::lifecycle::NodeRole;
 
-/// The files that all control planes share, relative to kubeadm's certificate folder. Source: Kubernetes, "Creating Highly
+/// The files that all control planes share, relative to kubeadm's certificate directory. Source: Kubernetes, "Creating Highly
 /// Available Clusters with kubeadm", manual certificate distribution; nothing else is written, whatever the ticket says.
 const CONTROL_PLANE_FILES: [&str; 8] =
     ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];

@@ -51,7 +51,7 @@ pub(super) enum Stdout {
 
 /// Runs a program to its end; on return, or when the future is dropped, everything it started has ended.
 ///
-/// The environment is `PATH`, `HOME` and the mark of the call, the folder is `/`, the umask 022, the process group its own.
+/// The environment is `PATH`, `HOME` and the mark of the call, the directory is `/`, the umask 022, the process group its own.
 pub(super) async fn run(call: Call<'_>, progress: Progress<'_>) -> Result<SecretVec, StepError> {
     let lines = Lines::new(progress, call.hidden);
     let timeout = async {

@@ -11,7 +11,7 @@ fn run_program(program: &str, arguments: &[&str], stdin: &[u8], limit: Duration)
     let mut lines = Vec::new();
     let mut progress = |line: &str| lines.push(line.to_owned());
     let call = Call { program, arguments, stdin, stdout: Stdout::Result, limit, hidden: &[] };
-    let result = latchkey_steady::block_on(run(call, &mut progress));
+    let result = latchkey_test_support::block_on(run(call, &mut progress));
     Seen { result, lines }
 }
 
@@ -24,7 +24,7 @@ fn assert_ends(pid: &str) {
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     let ended = async { Async::new(handle).unwrap().readable().await };
-    smol::block_on(latchkey_steady::within(format_args!("the end of {pid:?}"), ended)).unwrap();
+    smol::block_on(latchkey_test_support::within(format_args!("the end of {pid:?}"), ended)).unwrap();
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn output_as_progress_is_no_result_and_hides_the_token_too() {
     let stdout = Stdout::Progress;
     let call =
         Call { program: "/bin/sh", arguments: &arguments, stdin: b"", stdout, limit: PATIENCE, hidden: &["hunter2"] };
-    assert!(latchkey_steady::block_on(run(call, &mut progress)).unwrap().is_empty());
+    assert!(latchkey_test_support::block_on(run(call, &mut progress)).unwrap().is_empty());
     lines.sort();
     assert_eq!(lines, ["<token>", "kubeadm join --token <token>"]);
 }
@@ -80,7 +80,7 @@ fn a_dropped_step_ends_all_that_it_started_even_what_left_its_session() {
         let _ = run(call, &mut progress).await;
         None
     };
-    let pids = latchkey_steady::block_on(step.or(pids)).expect("the step waits for its children");
+    let pids = latchkey_test_support::block_on(step.or(pids)).expect("the step waits for its children");
     for pid in pids {
         assert_ends(&pid);
     }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use super::check::Endpoint;
 use super::{Member, StepError};
-use crate::life::NodeRole;
+use crate::lifecycle::NodeRole;
 
 const API: &str = "kubeadm.k8s.io/v1beta4";
 /// Where containerd listens unless it is told otherwise.

@@ -33,11 +33,11 @@ impl Drop for Scratch {
     }
 }
 
-/// Writes a file with mode 0600, in folders of 0700 where there are none yet; a crash leaves the old one or the new one.
+/// Writes a file with mode 0600, in directories of 0700 where there are none yet; a crash leaves the old one or the new one.
 pub(super) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
     let write = || {
-        let folder = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let directory = path.parent().unwrap_or(Path::new("/"));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut new = path.as_os_str().to_owned();
         new.push(".new");
         // Whatever lies there, an earlier try's file or a link: it is not written through.
@@ -49,7 +49,7 @@ pub(super) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
         file.write_all(data)?;
         file.sync_all()?;
         std::fs::rename(&new, path)?;
-        File::open(folder)?.sync_all()
+        File::open(directory)?.sync_all()
     };
     write().map_err(|e| error(path, &e))
 }
@@ -79,10 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_and_its_folders_are_for_root_alone() {
+    fn a_file_and_its_directories_are_for_root_alone() {
         let temporary = tempfile::tempdir().unwrap();
-        let folder = temporary.path();
-        let path = folder.join("pki/etcd/ca.key");
+        let directory = temporary.path();
+        let path = directory.join("pki/etcd/ca.key");
         write(&path, b"key").unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
@@ -91,24 +91,24 @@ mod tests {
     #[test]
     fn nothing_is_written_through_a_link() {
         let temporary = tempfile::tempdir().unwrap();
-        let folder = temporary.path();
-        let victim = folder.join("victim");
+        let directory = temporary.path();
+        let victim = directory.join("victim");
         std::fs::write(&victim, "theirs").unwrap();
-        symlink(&victim, folder.join("file.new")).unwrap();
-        symlink(&victim, folder.join("file")).unwrap();
-        write(&folder.join("file"), b"ours").unwrap();
+        symlink(&victim, directory.join("file.new")).unwrap();
+        symlink(&victim, directory.join("file")).unwrap();
+        write(&directory.join("file"), b"ours").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"theirs");
-        assert_eq!(read(&folder.join("file"), 4).unwrap().expose(), b"ours");
-        assert_eq!(read(&folder.join("file"), 3).unwrap_err().code, "step-file");
+        assert_eq!(read(&directory.join("file"), 4).unwrap().expose(), b"ours");
+        assert_eq!(read(&directory.join("file"), 3).unwrap_err().code, "step-file");
     }
 
     #[test]
     fn a_scratch_file_goes_with_its_owner() {
         let temporary = tempfile::tempdir().unwrap();
-        let folder = temporary.path();
-        let scratch = Scratch::write(folder.join("config"), b"token").unwrap();
+        let directory = temporary.path();
+        let scratch = Scratch::write(directory.join("config"), b"token").unwrap();
         assert!(scratch.path().exists());
         drop(scratch);
-        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
     }
 }

@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use super::child::{self, Call, Stdout};
 use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work};
-use crate::life::NodeRole;
+use crate::lifecycle::NodeRole;
 
 /// How long the program may take.
 const LIMIT: Duration = Duration::from_mins(30);

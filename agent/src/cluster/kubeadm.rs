@@ -21,7 +21,7 @@ use super::child::{self, Call, Stdout};
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
 use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work, check, config};
-use crate::life::backoff::Backoff;
+use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
 /// How often `kubeadm` is tried, each time but the first after `kubeadm reset`.
@@ -39,8 +39,8 @@ pub struct Kubeadm {
     /// The service manager, e.g. `/usr/bin/systemctl`; it starts `kubelet.service`.
     pub systemctl: String,
     /// Where kubeadm keeps its files, e.g. `/etc/kubernetes`.
-    pub folder: PathBuf,
-    /// A folder in memory for the configuration, e.g. `/run/latchkey`.
+    pub directory: PathBuf,
+    /// A directory in memory for the configuration, e.g. `/run/latchkey`.
     pub run: PathBuf,
     /// How long one run of kubeadm may take; longer than kubeadm's own patience, so that its reason is heard.
     pub limit: Duration,
@@ -51,7 +51,7 @@ impl Default for Kubeadm {
         Self {
             program: "/usr/bin/kubeadm".into(),
             systemctl: "/usr/bin/systemctl".into(),
-            folder: "/etc/kubernetes".into(),
+            directory: "/etc/kubernetes".into(),
             run: "/run/latchkey".into(),
             limit: Duration::from_mins(20),
         }
@@ -68,7 +68,7 @@ impl ClusterStep for Kubeadm {
                 Work::Start => self.start_kubelet(progress).await,
             }?;
             let admin_config = match work {
-                Work::Init(_) => files::read(&self.folder.join("admin.conf"), MAX_ADMIN_CONFIG)?,
+                Work::Init(_) => files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?,
                 Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
             };
             Ok(Done { admin_config })
@@ -93,7 +93,7 @@ impl Kubeadm {
             version => version.into(),
         };
         let configuration = config::init(member, settings, &version)?;
-        let record = Record::new(&self.folder, member, "init");
+        let record = Record::new(&self.directory, member, "init");
         let job = Job { verb: "init", configuration: &configuration, files: &[], token: "", record };
         self.complete(&job, progress).await
     }
@@ -102,7 +102,7 @@ impl Kubeadm {
         check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
         let configuration = config::join(member, ticket)?;
-        let record = Record::new(&self.folder, member, "join");
+        let record = Record::new(&self.directory, member, "join");
         let token = &ticket.bootstrap_token;
         let job = Job { verb: "join", configuration: &configuration, files: &files, token, record };
         self.complete(&job, progress).await
@@ -150,7 +150,7 @@ impl Kubeadm {
             self.with_file("reset", &config::reset()?, "", progress).await?;
         }
         for (name, data) in job.files {
-            files::write(&self.folder.join("pki").join(name), data)?;
+            files::write(&self.directory.join("pki").join(name), data)?;
         }
         self.with_file(job.verb, job.configuration, job.token, progress).await?;
         self.start_kubelet(progress).await

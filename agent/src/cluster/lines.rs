@@ -178,7 +178,7 @@ mod tests {
         let mut shown = Vec::new();
         let mut progress = |line: &str| shown.push(line.to_owned());
         let lines = Lines::new(&mut progress, hidden);
-        latchkey_steady::block_on(lines.follow(text)).unwrap();
+        latchkey_test_support::block_on(lines.follow(text)).unwrap();
         let tail = lines.tail();
         drop(lines);
         (shown, tail)
@@ -245,7 +245,7 @@ mod tests {
         let mut progress = |_: &str| {};
         let lines = Lines::new(&mut progress, &[]);
         let text = b"[init] x\nerror: no disk\nTo see the stack trace use --v=5\n";
-        latchkey_steady::block_on(lines.follow(&text[..])).unwrap();
+        latchkey_test_support::block_on(lines.follow(&text[..])).unwrap();
         assert_eq!(lines.cause(), "error: no disk");
     }
 }

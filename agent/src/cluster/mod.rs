@@ -20,7 +20,7 @@ use std::pin::Pin;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
 
-use crate::life::NodeRole;
+use crate::lifecycle::NodeRole;
 
 pub use hook::Hook;
 pub use kubeadm::Kubeadm;

@@ -1,4 +1,4 @@
-//! How far an earlier run came: one file in kubeadm's folder.
+//! How far an earlier run came: one file in kubeadm's directory.
 //!
 //! It lies beside what it speaks of, so whatever takes one away (a new disk, a memory file system) takes the other.
 
@@ -11,7 +11,7 @@ use super::{Member, StepError, files};
 const NAME: &str = "latchkey.json";
 const MAX_BYTES: usize = 16 * 1024;
 
-/// What `kubeadm init` and `kubeadm join` leave in their folder.
+/// What `kubeadm init` and `kubeadm join` leave in their directory.
 const TRACES: [&str; 5] = ["admin.conf", "super-admin.conf", "kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.key"];
 
 /// What an earlier run left.
@@ -37,23 +37,23 @@ struct Content {
 
 /// The file.
 pub(super) struct Record {
-    folder: PathBuf,
+    directory: PathBuf,
     content: Content,
 }
 
 impl Record {
     /// `work` is kubeadm's verb.
-    pub(super) fn new(folder: &Path, member: &Member, work: &str) -> Self {
+    pub(super) fn new(directory: &Path, member: &Member, work: &str) -> Self {
         let (cluster_id, node_name) = (member.cluster_id.clone(), member.node_name.clone());
         let content = Content { version: 1, cluster_id, node_name, work: work.into(), finished: false };
-        Self { folder: folder.into(), content }
+        Self { directory: directory.into(), content }
     }
 
     /// Looks. Refuses to touch what no unfinished run of ours explains.
     pub(super) fn found(&self) -> Result<Found, StepError> {
-        let path = self.folder.join(NAME);
+        let path = self.directory.join(NAME);
         if !path.exists() {
-            return match TRACES.iter().map(|trace| self.folder.join(trace)).find(|trace| trace.exists()) {
+            return match TRACES.iter().map(|trace| self.directory.join(trace)).find(|trace| trace.exists()) {
                 None => Ok(Found::Nothing),
                 Some(trace) => Err(foreign(&format!("{} was not made by this agent", trace.display()))),
             };
@@ -70,7 +70,7 @@ impl Record {
         Err(foreign(&format!("{} speaks of node {:?} of another cluster or name", path.display(), old.node_name)))
     }
 
-    /// From here on the folder's content is ours to reset.
+    /// From here on the directory's content is ours to reset.
     pub(super) fn begin(&self) -> Result<(), StepError> {
         self.write(false)
     }
@@ -83,7 +83,7 @@ impl Record {
     fn write(&self, finished: bool) -> Result<(), StepError> {
         let content = Content { finished, ..self.content.clone() };
         let text = serde_json::to_vec(&content).map_err(|e| StepError::new("step-input", e.to_string()))?;
-        files::write(&self.folder.join(NAME), &text)
+        files::write(&self.directory.join(NAME), &text)
     }
 }
 

@@ -7,17 +7,17 @@ use latchkey_api::v1::{
     AttachRequest, ClusterSettings, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, Locked,
     NodeStage, init_event,
 };
-use latchkey_channel::Role;
+use latchkey_channel::Purpose;
 use latchkey_keys::{ClusterId, Secret};
 use prost::Message as _;
 use zeroize::Zeroizing;
 
-use super::door::Visitor;
-use super::gate::{Gate, KnowsInitSecret, Shut};
+use super::init_auth::{InitAuth, KnowsInitSecret, Shut};
+use super::listener::Peer;
 use super::progress::{Broadcast, follow_until};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
-use crate::life::{NodeRole, Source, Verdict};
+use crate::lifecycle::{NodeRole, Source, Verdict};
 use crate::platform::clock;
 
 /// The most names an API server's certificate gets.
@@ -26,37 +26,33 @@ const MAX_SANS: usize = 32;
 /// Serves `Init` in stage 1.
 pub(crate) struct InitFlow {
     node: Node,
-    gate: Option<Arc<Gate>>,
+    init_auth: Option<Arc<InitAuth>>,
     progress: Broadcast,
 }
 
 impl InitFlow {
-    /// Without a gate, because metadata has no usable hash, nobody can initialise this node; it can still be described.
-    pub(crate) fn new(node: Node, gate: Option<Gate>, progress: Broadcast) -> Self {
-        Self { node, gate: gate.map(Arc::new), progress }
+    /// Without a init_auth, because metadata has no usable hash, nobody can initialise this node; it can still be described.
+    pub(crate) fn new(node: Node, init_auth: Option<InitAuth>, progress: Broadcast) -> Self {
+        Self { node, init_auth: init_auth.map(Arc::new), progress }
     }
 }
 
-impl Init<Visitor> for InitFlow {
-    async fn describe(&self, request: Request<Visitor, DescribeRequest>) -> Result<DescribeResponse, Status> {
-        request.context.expect(&[Role::Init, Role::Verify])?;
+impl Init<Peer> for InitFlow {
+    async fn describe(&self, request: Request<Peer, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        request.context.expect(&[Purpose::Init, Purpose::Verify])?;
         Ok(description(&self.node, NodeStage::Fresh))
     }
 
-    async fn init(
-        &self,
-        request: Request<Visitor, InitRequest>,
-        mut replies: Replies<InitEvent>,
-    ) -> Result<(), Status> {
-        request.context.expect(&[Role::Init])?;
-        let gate = self.gate.as_ref().ok_or_else(|| {
+    async fn init(&self, request: Request<Peer, InitRequest>, mut replies: Replies<InitEvent>) -> Result<(), Status> {
+        request.context.expect(&[Purpose::Init])?;
+        let init_auth = self.init_auth.as_ref().ok_or_else(|| {
             Status::failed_precondition(
                 "this node's metadata has no usable init secret hash, so nobody can initialise it; add one",
             )
         })?;
         let mut message = request.message;
-        let knows = check(gate, message.take_init_secret(), &request.context).await?;
-        let (disk_key, measurement_secret, membership) = self.membership(message, gate, &knows)?;
+        let knows = check(init_auth, message.take_init_secret(), &request.context).await?;
+        let (disk_key, measurement_secret, membership) = self.membership(message, init_auth, &knows)?;
 
         let follow = self.progress.follow().ok_or_else(|| Status::resource_exhausted("too many follow this node"))?;
         // From here on the node goes its way, whether or not the operator stays.
@@ -78,8 +74,8 @@ impl Init<Visitor> for InitFlow {
         }
     }
 
-    async fn attach(&self, request: Request<Visitor, AttachRequest>, _: Replies<InitEvent>) -> Result<(), Status> {
-        request.context.expect(&[Role::Attach])?;
+    async fn attach(&self, request: Request<Peer, AttachRequest>, _: Replies<InitEvent>) -> Result<(), Status> {
+        request.context.expect(&[Purpose::Attach])?;
         Err(Status::failed_precondition("this node is still in stage 1; call Init"))
     }
 }
@@ -89,7 +85,7 @@ impl InitFlow {
     fn membership(
         &self,
         mut message: InitRequest,
-        gate: &Gate,
+        init_auth: &InitAuth,
         _: &KnowsInitSecret,
     ) -> Result<(Secret<32>, Secret<32>, Membership), Status> {
         parse::same_disk(&message.disk_uuid, self.node.disk_uuid).map_err(Status::failed_precondition)?;
@@ -114,7 +110,7 @@ impl InitFlow {
             epoch: 1,
             task: Task::Init {
                 settings: SecretText::new(&settings.encode_to_vec()),
-                init_secret_hash: gate.hash().into(),
+                init_secret_hash: init_auth.hash().into(),
             },
         };
         Ok((disk_key, measurement_secret, membership))
@@ -134,14 +130,14 @@ pub(crate) fn description(node: &Node, stage: NodeStage) -> DescribeResponse {
 
 /// Checks the init secret off the executor.
 pub(crate) async fn check(
-    gate: &Arc<Gate>,
+    init_auth: &Arc<InitAuth>,
     secret: Zeroizing<Vec<u8>>,
-    visitor: &Visitor,
+    peer: &Peer,
 ) -> Result<KnowsInitSecret, Status> {
-    let (gate, origin) = (Arc::clone(gate), visitor.origin());
-    let checked = smol::unblock(move || gate.check(&secret, origin, millis(clock::uptime()))).await;
+    let (init_auth, network) = (Arc::clone(init_auth), peer.network());
+    let checked = smol::unblock(move || init_auth.check(&secret, network, millis(clock::uptime()))).await;
     if checked.is_ok() {
-        visitor.knows_the_secret();
+        peer.knows_the_secret();
     }
     checked.map_err(|shut| match shut {
         Shut::WrongSecret => Status::permission_denied("wrong init secret"),
@@ -152,7 +148,7 @@ pub(crate) async fn check(
     })
 }
 
-/// Milliseconds, as the gate counts them.
+/// Milliseconds, as the init_auth counts them.
 pub(crate) fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

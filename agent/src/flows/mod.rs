@@ -10,14 +10,14 @@
 //! A flow only ever offers: it sends an [`Offer`] and waits for the verdict of the life machine. It can't open a disk
 //! or extend a register.
 
-pub(crate) mod budget;
-pub(crate) mod door;
-pub(crate) mod gate;
-mod guests;
+mod connection_slots;
 pub(crate) mod init;
+pub(crate) mod init_auth;
+pub(crate) mod listener;
 mod parse;
 pub(crate) mod progress;
 pub(crate) mod race;
+pub(crate) mod rate_limit;
 pub(crate) mod recovery;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -28,7 +28,7 @@ use latchkey_keys::{ClusterId, Secret, Uuid};
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::handover::Task;
-use crate::life::{NodeRole, Source, Verdict};
+use crate::lifecycle::{NodeRole, Source, Verdict};
 
 /// A key that a proven and authorised peer offers.
 pub(crate) struct Offer {

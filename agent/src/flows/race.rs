@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchkey_channel::{HANDSHAKE_TIME, Proven, Role, Terms};
+use latchkey_channel::{HANDSHAKE_TIME, Proven, Purpose, Terms};
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 
@@ -47,7 +47,7 @@ pub(crate) struct Undialled {
 }
 
 /// Connects to `host:port` and proves both sides.
-pub(crate) async fn dial(service: &str, role: Role, terms: Terms) -> Result<Proven<TcpStream>, Undialled> {
+pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<Proven<TcpStream>, Undialled> {
     let unreachable =
         |why: String| Undialled { code: "join-service-unreachable", message: format!("{service}: {why}") };
     let connect = async { TcpStream::connect(service).await.map_err(|error| unreachable(error.to_string())) };

@@ -5,40 +5,40 @@
 
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, NodeStage, RecoverRequest, RecoverResponse, Recovery};
-use latchkey_channel::Role;
+use latchkey_channel::Purpose;
 
-use super::budget::{Budgets, Rate, Spent};
-use super::door::Visitor;
 use super::init::{description, millis};
+use super::listener::Peer;
+use super::rate_limit::{Rate, RateLimits, Spent};
 use super::{Node, Terms, parse};
-use crate::life::{Source, Verdict};
+use crate::lifecycle::{Source, Verdict};
 use crate::platform::clock;
 
-/// Of one origin's keys: nobody guesses 32 bytes, but each try costs a key check and lines on a slow console.
+/// Of one network's keys: nobody guesses 32 bytes, but each try costs a key check and lines on a slow console.
 const RATE: Rate = Rate { burst: 8, refill_ms: 2_000 };
 
 /// Serves `Recovery` in stage 1.
 pub(crate) struct RecoveryFlow {
     node: Node,
-    budgets: Budgets,
+    budgets: RateLimits,
 }
 
 impl RecoveryFlow {
     /// For the disk of `node`.
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, budgets: Budgets::new(RATE, millis(clock::uptime())) }
+        Self { node, budgets: RateLimits::new(RATE, millis(clock::uptime())) }
     }
 }
 
-impl Recovery<Visitor> for RecoveryFlow {
-    async fn describe(&self, request: Request<Visitor, DescribeRequest>) -> Result<DescribeResponse, Status> {
-        request.context.expect(&[Role::Recover, Role::Verify])?;
+impl Recovery<Peer> for RecoveryFlow {
+    async fn describe(&self, request: Request<Peer, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        request.context.expect(&[Purpose::Recover, Purpose::Verify])?;
         Ok(description(&self.node, NodeStage::Existing))
     }
 
-    async fn recover(&self, request: Request<Visitor, RecoverRequest>) -> Result<RecoverResponse, Status> {
-        request.context.expect(&[Role::Recover])?;
-        self.budgets.spend(request.context.origin(), millis(clock::uptime())).map_err(|Spent { wait_ms }| {
+    async fn recover(&self, request: Request<Peer, RecoverRequest>) -> Result<RecoverResponse, Status> {
+        request.context.expect(&[Purpose::Recover])?;
+        self.budgets.spend(request.context.network(), millis(clock::uptime())).map_err(|Spent { wait_ms }| {
             Status::resource_exhausted(format!("too many keys were tried; wait {} s", wait_ms.div_ceil(1000)))
         })?;
         let mut message = request.message;

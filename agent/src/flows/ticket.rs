@@ -13,7 +13,7 @@ use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{
     ClusterJoin, JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, Role as ClusterRole,
 };
-use latchkey_channel::{PinnedKeyAppraiser, Prover, Role, SpkiHash, Terms as ChannelTerms};
+use latchkey_channel::{Attester, PinnedKeyVerifier, Purpose, SpkiHash, Terms as ChannelTerms};
 use latchkey_keys::ClusterId;
 use prost::Message as _;
 use smol::future::FutureExt as _;
@@ -23,8 +23,8 @@ use zeroize::Zeroizing;
 use super::race::{self, Undialled};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
-use crate::life::backoff::Backoff;
-use crate::life::{NodeRole, Source, Verdict};
+use crate::lifecycle::backoff::Backoff;
+use crate::lifecycle::{NodeRole, Source, Verdict};
 use crate::platform::console;
 
 /// How long the service may take for a ticket; it may wait for the control-plane lease.
@@ -44,7 +44,7 @@ pub(crate) struct Asker {
     /// What the service must prove: the key whose hash is in the measured command line.
     pub(crate) pin: SpkiHash,
     /// The node's TPM.
-    pub(crate) prover: Arc<dyn Prover>,
+    pub(crate) attester: Arc<dyn Attester>,
     /// The role to ask for.
     pub(crate) role: ClusterRole,
 }
@@ -64,20 +64,20 @@ impl fmt::Display for Try {
 impl Asker {
     /// Asks for a join ticket and offers it until an offer is accepted or too late.
     pub(crate) async fn join(self) {
-        self.ask(Source::Join, Role::Join).await;
+        self.ask(Source::Join, Purpose::Join).await;
     }
 
     /// Asks for the key of the existing disk and offers it until an offer is accepted or too late.
     pub(crate) async fn rejoin(self) {
-        self.ask(Source::Rejoin, Role::Rejoin).await;
+        self.ask(Source::Rejoin, Purpose::Rejoin).await;
     }
 
-    async fn ask(self, source: Source, role: Role) {
+    async fn ask(self, source: Source, purpose: Purpose) {
         let one_at_a_time = Arc::new(Mutex::new(()));
         let decided = race::first(&self.services, |service| {
             let (asker, turn) = (self.clone(), Arc::clone(&one_at_a_time));
             async move {
-                asker.ask_one(&service, source, role, &turn).await;
+                asker.ask_one(&service, source, purpose, &turn).await;
                 Ok::<_, std::convert::Infallible>(())
             }
         });
@@ -86,13 +86,13 @@ impl Asker {
     }
 
     /// Asks one service until a verdict ends the flow.
-    async fn ask_one(&self, service: &str, source: Source, role: Role, turn: &Mutex<()>) {
+    async fn ask_one(&self, service: &str, source: Source, purpose: Purpose, turn: &Mutex<()>) {
         let seed = self.node.disk_uuid.as_bytes().iter().chain(service.as_bytes());
         let mut backoff = Backoff::new(seed.fold(0, |seed, byte| (seed << 5) ^ (seed >> 59) ^ u64::from(*byte)));
         let step = if source == Source::Join { "join" } else { "rejoin" };
         let mut last = String::new();
         loop {
-            match self.once(service, source, role, turn).await {
+            match self.once(service, source, purpose, turn).await {
                 Ok(Some(Verdict::Accepted { .. }) | None) => return,
                 Ok(Some(Verdict::Refused { code, .. })) if code == "already-activating" => return,
                 Ok(Some(Verdict::Refused { code, message })) | Err(Try { code, message }) => {
@@ -108,10 +108,16 @@ impl Asker {
         }
     }
 
-    async fn once(&self, service: &str, source: Source, role: Role, turn: &Mutex<()>) -> Result<Option<Verdict>, Try> {
-        let appraiser = Arc::new(PinnedKeyAppraiser::new([self.pin]));
-        let terms = ChannelTerms { prover: Arc::clone(&self.prover), appraiser };
-        let proven = Box::pin(race::dial(service, role, terms)).await?;
+    async fn once(
+        &self,
+        service: &str,
+        source: Source,
+        purpose: Purpose,
+        turn: &Mutex<()>,
+    ) -> Result<Option<Verdict>, Try> {
+        let verifier = Arc::new(PinnedKeyVerifier::new([self.pin]));
+        let terms = ChannelTerms { attester: Arc::clone(&self.attester), verifier };
+        let proven = Box::pin(race::dial(service, purpose, terms)).await?;
         let _turn = turn.lock().await;
         let (channel, driver) = Channel::open(proven, LIMITS()).await.map_err(Try::lost)?;
         let calls = async { self.call(JoinClient::new(channel), source).await };

@@ -1,6 +1,6 @@
-//! A stream that remembers whether its peer left without a farewell: a cut connection, a reset.
+//! A stream that remembers whether its peer left without a drain: a cut connection, a reset.
 //!
-//! Only reading tells: what this side writes after the peer's farewell may well fail.
+//! Only reading tells: what this side writes after the peer's drain may well fail.
 
 use std::io;
 use std::pin::Pin;

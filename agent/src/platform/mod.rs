@@ -26,7 +26,6 @@ pub mod config;
 pub mod console;
 pub mod devices;
 pub mod entropy;
-pub mod handover;
 pub mod hardening;
 pub mod logging;
 pub mod metadata;
@@ -36,6 +35,7 @@ pub mod net;
 pub mod pid1;
 pub mod power;
 pub mod root;
+pub mod switch_root;
 pub(crate) mod sys;
 pub mod timeline;
 
@@ -79,7 +79,7 @@ faults! {
     Root(root::RootFault): "The root can not be opened.",
     Net(net::NetFault): "The network did not come up.",
     Metadata(metadata::MetadataFault): "The instance metadata is not acceptable.",
-    Handover(handover::HandoverFault): "The operating system could not take over.",
+    SwitchRoot(switch_root::SwitchRootError): "The operating system could not take over.",
 }
 
 impl std::error::Error for Fault {}

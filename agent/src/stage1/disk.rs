@@ -10,7 +10,7 @@ use latchkey_keys::{ClusterId, Uuid};
 
 use super::Failure;
 use crate::flows::{Membership, Offer};
-use crate::life::{self, DiskPhase, NodeRole, OpenPermit};
+use crate::lifecycle::{self, DiskPhase, NodeRole, OpenPermit};
 use crate::platform::config::StateIntegrity;
 use crate::platform::devices::BlockDevice;
 
@@ -79,22 +79,22 @@ impl StateDisk {
     }
 
     /// What the life machine is told first.
-    pub(super) fn event(&self) -> life::Event {
+    pub(super) fn event(&self) -> lifecycle::Event {
         match &self.content {
-            Content::Fresh { attempts, .. } => life::Event::DiskFresh { attempts: *attempts },
+            Content::Fresh { attempts, .. } => lifecycle::Event::DiskFresh { attempts: *attempts },
             Content::Checked(header) => match header.claimed_state() {
                 Some(NodeState { role: Role::First, phase: Phase::Formatted, attempt, .. }) => {
-                    life::Event::DiskAbandoned { attempts: saturate(*attempt) }
+                    lifecycle::Event::DiskAbandoned { attempts: saturate(*attempt) }
                 }
-                _ => life::Event::DiskExisting,
+                _ => lifecycle::Event::DiskExisting,
             },
-            Content::Unlocked(_) | Content::Open => life::Event::DiskExisting,
+            Content::Unlocked(_) | Content::Open => lifecycle::Event::DiskExisting,
         }
     }
 
     /// Tries an offered key on the header copy, and the offered secret on the token's cluster id.
-    pub(super) fn check(&mut self, id: life::OfferId, offer: &Offer) -> life::Event {
-        let wrong = |code: &str| life::Event::KeyWrong { id, code: code.into() };
+    pub(super) fn check(&mut self, id: lifecycle::OfferId, offer: &Offer) -> lifecycle::Event {
+        let wrong = |code: &str| lifecycle::Event::KeyWrong { id, code: code.into() };
         let Content::Checked(header) = &self.content else { return wrong("no-header") };
         let unlocked = match header.unlock(&offer.disk_key) {
             Ok(unlocked) => unlocked,
@@ -105,11 +105,11 @@ impl StateDisk {
             return wrong("wrong-cluster");
         }
         self.content = Content::Unlocked(Box::new(unlocked));
-        life::Event::KeyFits {
+        lifecycle::Event::KeyFits {
             id,
             phase: phase(state.phase),
             role: role(state.role),
-            cluster_id: life::Digest(*state.cluster_id.as_bytes()),
+            cluster_id: lifecycle::Digest(*state.cluster_id.as_bytes()),
             epoch: state.epoch,
             attempts: saturate(state.attempt),
         }

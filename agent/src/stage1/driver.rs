@@ -6,24 +6,24 @@ use std::sync::Arc;
 
 use latchkey_api::v1::{InitServer, RecoveryServer, Role as ClusterRole};
 use latchkey_attestation::Policy;
-use latchkey_channel::{NoProof, Role, SpkiHash, Terms as ChannelTerms};
+use latchkey_channel::{NoProof, Purpose, SpkiHash, Terms as ChannelTerms};
 use latchkey_tpm::device::TpmError;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
-use super::desk::Desk;
 use super::disk::{OpenDisk, phase, role};
+use super::event_queue::EventQueue;
 use super::prepare::Prepared;
 use super::{Failure, TIMELINE, now_ms};
-use crate::flows::door::{Closing, Door};
-use crate::flows::gate::Gate;
 use crate::flows::init::InitFlow;
+use crate::flows::init_auth::InitAuth;
+use crate::flows::listener::{Closing, Listener};
 use crate::flows::progress::Broadcast;
 use crate::flows::recovery::RecoveryFlow;
 use crate::flows::ticket::Asker;
 use crate::flows::{Node as FlowNode, Offer, Terms};
 use crate::handover::{self, HandOver, SecretText, Task};
-use crate::life::{self, Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
+use crate::lifecycle::{self, Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
 use crate::platform::config::{RoleHint, StateIntegrity};
 use crate::platform::console;
 
@@ -38,14 +38,14 @@ pub(super) async fn drive(prepared: Prepared) -> Ended {
     let (sender, offers) = bounded(16);
     let mut driver = Driver::new(prepared, sender);
     let network = driver.hold_network();
-    driver.desk.saw(driver.prepared.disk.event());
+    driver.queue.saw(driver.prepared.disk.event());
     loop {
-        while let Some(effect) = driver.desk.next() {
+        while let Some(effect) = driver.queue.next() {
             match driver.perform(effect).await {
                 Next::Go => {}
-                Next::Saw(event) => driver.desk.saw(event),
+                Next::Saw(event) => driver.queue.saw(event),
                 Next::End(ended) => {
-                    driver.farewell(&offers).await;
+                    driver.drain(&offers).await;
                     drop(network);
                     return ended;
                 }
@@ -53,18 +53,18 @@ pub(super) async fn drive(prepared: Prepared) -> Ended {
         }
         // The driver holds a sender, so the queue never closes.
         if let Ok(offer) = offers.recv().await {
-            driver.desk.keep(*offer);
+            driver.queue.keep(*offer);
         }
     }
 }
 
 struct Driver {
     prepared: Prepared,
-    desk: Desk,
+    queue: EventQueue,
     node: FlowNode,
     progress: Broadcast,
     asking: HashMap<Source, smol::Task<()>>,
-    open_door: Option<(Source, Door)>,
+    open_door: Option<(Source, Listener)>,
     closing: Option<Closing>,
     open_disk: Option<OpenDisk>,
 }
@@ -80,7 +80,7 @@ impl Driver {
         let node = FlowNode { name: prepared.node_name.clone(), disk_uuid: prepared.disk.uuid(), offers };
         Self {
             prepared,
-            desk: Desk::new(record),
+            queue: EventQueue::new(record),
             node,
             progress: Broadcast::default(),
             asking: HashMap::new(),
@@ -109,12 +109,12 @@ impl Driver {
                 self.stop(source);
                 Next::Go
             }
-            Effect::CheckKey(id) => match self.desk.offer(id) {
+            Effect::CheckKey(id) => match self.queue.offer(id) {
                 Some(offer) => Next::Saw(self.prepared.disk.check(id, offer)),
                 None => Next::Saw(Event::KeyWrong { id, code: "offer-gone".into() }),
             },
             Effect::Answer(id, verdict) => {
-                self.desk.answer(id, verdict);
+                self.queue.answer(id, verdict);
                 Next::Go
             }
             Effect::Lock(order) => next(self.lock(order).await),
@@ -127,20 +127,22 @@ impl Driver {
 
     /// Opens the one port, for what this disk waits for.
     async fn listen(&mut self, source: Source) -> Next {
-        let terms = ChannelTerms { prover: Arc::clone(&self.prepared.prover), appraiser: Arc::new(NoProof) };
-        let reception = |role: Role| move |asked: Role| (asked == role || asked == Role::Verify).then(|| terms.clone());
+        let terms = ChannelTerms { attester: Arc::clone(&self.prepared.attester), verifier: Arc::new(NoProof) };
+        let reception = |purpose: Purpose| {
+            move |asked: Purpose| (asked == purpose || asked == Purpose::Verify).then(|| terms.clone())
+        };
         let (port, node) = (self.prepared.config.listen_port, self.node.clone());
         let opened = if source == Source::Recovery {
-            Door::open(port, reception(Role::Recover), RecoveryServer::new(RecoveryFlow::new(node))).await
+            Listener::open(port, reception(Purpose::Recover), RecoveryServer::new(RecoveryFlow::new(node))).await
         } else {
-            let flow = InitFlow::new(node, self.gate(), self.progress.clone());
-            Door::open(port, reception(Role::Init), InitServer::new(flow)).await
+            let flow = InitFlow::new(node, self.init_auth(), self.progress.clone());
+            Listener::open(port, reception(Purpose::Init), InitServer::new(flow)).await
         };
         match opened {
-            Ok(door) => {
-                let (port, disk) = (door.address().port(), self.node.disk_uuid);
+            Ok(listener) => {
+                let (port, disk) = (listener.address().port(), self.node.disk_uuid);
                 console::line(&source.to_string(), &format!("waiting on port {port}, disk {disk}"));
-                self.open_door = Some((source, door));
+                self.open_door = Some((source, listener));
                 Next::Go
             }
             Err(error) => {
@@ -151,9 +153,9 @@ impl Driver {
     }
 
     /// A hash in metadata that cannot be used is said, and refuses only `Init`: the node may still join.
-    fn gate(&self) -> Option<Gate> {
+    fn init_auth(&self) -> Option<InitAuth> {
         let hash = self.prepared.metadata.init_secret_hash.as_ref()?;
-        Gate::new(hash.as_str(), now_ms())
+        InitAuth::new(hash.as_str(), now_ms())
             .inspect_err(|error| console::failure("init", "init-secret-hash", &error.to_string()))
             .ok()
     }
@@ -170,7 +172,7 @@ impl Driver {
             node: self.node.clone(),
             services,
             pin: SpkiHash(pin.0),
-            prover: Arc::clone(&self.prepared.prover),
+            attester: Arc::clone(&self.prepared.attester),
             role: match self.prepared.metadata.role.or(config.role_hint) {
                 Some(RoleHint::ControlPlane) => ClusterRole::ControlPlane,
                 Some(RoleHint::Worker) => ClusterRole::Worker,
@@ -188,15 +190,15 @@ impl Driver {
     async fn lock(&mut self, order: LockOrder) -> Result<Event, Failure> {
         let step = TIMELINE.begin("lock");
         self.tell("lock", "extending PCR 15 with the cluster id");
-        let attester = Arc::clone(&self.prepared.attester);
+        let tpm = Arc::clone(&self.prepared.tpm);
         let locked = smol::unblock(move || {
-            let mut attester =
-                attester.lock().map_err(|_| Failure::new("lock", "tpm-broken", "another user of the TPM panicked"))?;
+            let mut tpm =
+                tpm.lock().map_err(|_| Failure::new("lock", "tpm-broken", "another user of the TPM panicked"))?;
             let failed = |error: TpmError| Failure::new("lock", error.code(), &error);
-            attester.extend_event(Policy::LOCK_PCR, order.event()).map_err(failed)?;
-            attester.read_pcr(Policy::LOCK_PCR).map_err(failed)
+            tpm.extend_event(Policy::LOCK_PCR, order.event()).map_err(failed)?;
+            tpm.read_pcr(Policy::LOCK_PCR).map_err(failed)
         });
-        let pcr15 = life::Digest(locked.await?);
+        let pcr15 = lifecycle::Digest(locked.await?);
         step.note(format_args!("PCR 15 is {pcr15:?}"));
         step.done();
         Ok(Event::Extended { pcr15 })
@@ -213,7 +215,7 @@ impl Driver {
             },
         );
         let offer = self
-            .desk
+            .queue
             .offer(permit.offer())
             .ok_or_else(|| Failure::new(name, "agent-bug", "the permit names an offer that is gone; report this"))?;
         let membership = match &offer.terms {
@@ -230,7 +232,7 @@ impl Driver {
         let step = TIMELINE.begin("hand-over");
         let gone = || Failure::new("hand-over", "agent-bug", "nothing is open to hand over; report this");
         let disk = self.open_disk.take().ok_or_else(gone)?;
-        let offer = self.desk.offer_mut(id).ok_or_else(gone)?;
+        let offer = self.queue.offer_mut(id).ok_or_else(gone)?;
         let (task, cluster_name) = match &mut offer.terms {
             Terms::Member(membership) => {
                 (std::mem::replace(&mut membership.task, Task::Start), std::mem::take(&mut membership.cluster_name))
@@ -280,25 +282,25 @@ impl Driver {
     /// Ends a flow. Nothing it still brings counts, so nobody waits for it here.
     fn stop(&mut self, source: Source) {
         self.asking.remove(&source);
-        if let Some((_, door)) = self.open_door.take_if(|(open, _)| *open == source) {
-            self.closing = Some(door.close());
+        if let Some((_, listener)) = self.open_door.take_if(|(open, _)| *open == source) {
+            self.closing = Some(listener.close());
         }
     }
 
     /// Closes everything. Whoever asked gets its answer, and who comes late is told so.
-    async fn farewell(&mut self, offers: &Receiver<Box<Offer>>) {
+    async fn drain(&mut self, offers: &Receiver<Box<Offer>>) {
         self.asking.clear();
-        if let Some((_, door)) = self.open_door.take() {
-            self.closing = Some(door.close());
+        if let Some((_, listener)) = self.open_door.take() {
+            self.closing = Some(listener.close());
         }
-        let desk = &mut self.desk;
+        let queue = &mut self.queue;
         let turn_away = async {
             while let Ok(offer) = offers.recv().await {
-                desk.turn_away(*offer);
+                queue.turn_away(*offer);
             }
         };
         if let Some(closing) = self.closing.take() {
-            closing.farewell().or(turn_away).await;
+            closing.drain().or(turn_away).await;
         }
     }
 }

@@ -3,20 +3,20 @@
 //! In the order of the code: [`prepare`] brings the machine up and looks at the disk; [`driver`] runs the life machine
 //! against the flows until it leaves or ends; here the node switches to the OS, or says why not and reboots.
 
-pub(crate) mod desk;
 mod disk;
 mod driver;
+pub(crate) mod event_queue;
 mod grow;
 mod prepare;
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::life::{Stop, backoff::Backoff};
+use crate::lifecycle::{Stop, backoff::Backoff};
 use crate::platform::config::Config;
-use crate::platform::handover::switch_root;
 use crate::platform::pid1::Pid1;
 use crate::platform::root::OpenRoot;
+use crate::platform::switch_root::switch_root;
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
 
@@ -61,7 +61,7 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
         Ended::Leaves => leave(pid1, root, &config),
         Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {
-            let message = format!("the disk was reset after {attempts} of {} attempts", crate::life::MAX_ATTEMPTS);
+            let message = format!("the disk was reset after {attempts} of {} attempts", crate::lifecycle::MAX_ATTEMPTS);
             Err(Failure { step: "reset", code, message })
         }
     }

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 
-use latchkey_channel::{Prover, TpmProver};
-use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm, TpmError};
+use latchkey_channel::{Attester, TpmAttester};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, EkPreference, Tpm, TpmError};
 use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
@@ -33,8 +33,8 @@ const NO_METADATA: InstanceMetadata =
 /// A machine that is up.
 pub(super) struct Prepared {
     pub(super) config: Config,
-    pub(super) attester: Arc<Mutex<Attester>>,
-    pub(super) prover: Arc<dyn Prover>,
+    pub(super) tpm: Arc<Mutex<AttestingTpm>>,
+    pub(super) attester: Arc<dyn Attester>,
     pub(super) network: Option<Network>,
     pub(super) metadata: InstanceMetadata,
     pub(super) node_name: String,
@@ -68,16 +68,16 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared), Failure> {
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Failure> {
     let preference = config.ek.preference();
-    let tpm = smol::unblock(move || attester(preference));
+    let tpm = smol::unblock(move || attesting_tpm(preference));
     let disks = Box::pin(open_root(pid1, &config));
     let network = Box::pin(run_async("network", net::up(&config)));
     // The network first: it has asked for an address while the disks are still looked at.
     let (network, (root, state)) = smol::future::try_zip(network, disks).await?;
-    let attester = tpm.await?;
+    let tpm = tpm.await?;
 
     let metadata = run("metadata", || metadata::fetch(config.metadata))?;
     let metadata = metadata.unwrap_or(NO_METADATA);
-    let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&attester));
+    let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&tpm));
 
     let step = TIMELINE.begin("grow-state");
     let (state, grown) = grow::grow(state)?;
@@ -88,13 +88,13 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Fa
     let disk = StateDisk::look(state, config.state_integrity).inspect(|disk| step.note(disk))?;
     step.done();
 
-    let attester = Arc::new(Mutex::new(attester));
-    let mut prover = TpmProver::new(Arc::clone(&attester));
+    let tpm = Arc::new(Mutex::new(tpm));
+    let mut attester = TpmAttester::new(Arc::clone(&tpm));
     if let Some(log) = event_log() {
-        prover = prover.with_event_log(log);
+        attester = attester.with_event_log(log);
     }
-    let prover = Arc::new(prover);
-    Ok((root, Prepared { config, attester, prover, network: Some(network), metadata, node_name, disk }))
+    let attester = Arc::new(attester);
+    Ok((root, Prepared { config, tpm, attester, network: Some(network), metadata, node_name, disk }))
 }
 
 /// Opens the root while the state disk is looked for.
@@ -125,21 +125,21 @@ async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice
     smol::future::try_zip(opening, finding).await
 }
 
-fn attester(preference: EkPreference) -> Result<Attester, Failure> {
+fn attesting_tpm(preference: EkPreference) -> Result<AttestingTpm, Failure> {
     let step = TIMELINE.begin("tpm");
     let made = CharDevice::open(CharDevice::DEFAULT)
         .map_err(TpmError::Io)
-        .and_then(|device| Attester::new(Tpm::new(device), preference));
-    let attester = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
-    let certificate = if attester.ek_certificate().is_some() { "with" } else { "without" };
+        .and_then(|device| AttestingTpm::new(Tpm::new(device), preference));
+    let tpm = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
+    let certificate = if tpm.ek_certificate().is_some() { "with" } else { "without" };
     step.note(format_args!("endorsement key {certificate} certificate"));
     step.done();
-    Ok(attester)
+    Ok(tpm)
 }
 
 /// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.
-fn name_from(attester: &Attester) -> String {
-    let digest = Sha256::digest(attester.ek_public().marshal());
+fn name_from(tpm: &AttestingTpm) -> String {
+    let digest = Sha256::digest(tpm.ek_public().marshal());
     format!("node-{}", hex::encode(digest.get(..6).unwrap_or_default()))
 }
 

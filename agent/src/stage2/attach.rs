@@ -10,22 +10,22 @@ use latchkey_api::v1::{
     AttachRequest, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, InitServer, NodeStage,
     Succeeded, init_event,
 };
-use latchkey_channel::{NoProof, Prover, Role, Terms};
+use latchkey_channel::{Attester, NoProof, Purpose, Terms};
 use latchkey_keys::SecretVec;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
-use crate::flows::door::{Door, Visitor};
-use crate::flows::gate::Gate;
 use crate::flows::init::{check, millis};
+use crate::flows::init_auth::InitAuth;
+use crate::flows::listener::{Listener, Peer};
 use crate::flows::progress::{Broadcast, follow_until};
 use crate::handover::HandOver;
-use crate::life::bootstrap::Outcome;
+use crate::lifecycle::bootstrap::Outcome;
 use crate::platform::{clock, console};
 
 /// How long the result waits for the operator. Afterwards the port closes: an open port is a risk without an end.
 const PATIENCE: Duration = Duration::from_mins(30);
-/// How long the result stays for another try once it was sent on a connection whose operator did not say goodbye: what was
+/// How long the result stays for another try once it was sent on a connection whose operator did not say closed: what was
 /// sent may be lost with the connection, and the operator comes back for it.
 const LINGER: Duration = Duration::from_secs(20);
 
@@ -55,7 +55,7 @@ pub(super) struct Attached {
     pending: Sender<Infallible>,
     sent: Receiver<()>,
     heard: Receiver<()>,
-    door: Door,
+    listener: Listener,
     log_tail: String,
 }
 
@@ -67,12 +67,12 @@ struct Shared {
 impl Attached {
     pub(super) async fn open(
         port: u16,
-        prover: Arc<dyn Prover>,
+        attester: Arc<dyn Attester>,
         handover: &HandOver,
         hash: &str,
         progress: Broadcast,
     ) -> Result<Self, String> {
-        let gate = Gate::new(hash, millis(clock::uptime())).map_err(|error| error.to_string())?;
+        let init_auth = InitAuth::new(hash, millis(clock::uptime())).map_err(|error| error.to_string())?;
         let shared = Arc::new(Shared { ending: OnceLock::new(), cluster_id: handover.cluster_id.clone() });
         let (pending, ended) = bounded(1);
         let (tell_sent, sent) = bounded(1);
@@ -86,18 +86,18 @@ impl Attached {
                 agent_version: env!("CARGO_PKG_VERSION").into(),
                 cluster_id: handover.cluster_id.clone(),
             },
-            gate: Arc::new(gate),
+            init_auth: Arc::new(init_auth),
             progress,
             ended,
             sent: tell_sent,
             heard: tell_heard,
         };
-        let terms = Terms { prover, appraiser: Arc::new(NoProof) };
-        let reception = move |role: Role| matches!(role, Role::Attach | Role::Verify).then(|| terms.clone());
-        let opened = Door::open(port, reception, InitServer::new(flow)).await;
-        let door = opened.map_err(|error| format!("port {port}: {error}"))?;
-        console::line("attach", &format!("waiting on port {}", door.address().port()));
-        Ok(Self { shared, pending, sent, heard, door, log_tail: String::new() })
+        let terms = Terms { attester, verifier: Arc::new(NoProof) };
+        let reception = move |role: Purpose| matches!(role, Purpose::Attach | Purpose::Verify).then(|| terms.clone());
+        let opened = Listener::open(port, reception, InitServer::new(flow)).await;
+        let listener = opened.map_err(|error| format!("port {port}: {error}"))?;
+        console::line("attach", &format!("waiting on port {}", listener.address().port()));
+        Ok(Self { shared, pending, sent, heard, listener, log_tail: String::new() })
     }
 
     pub(super) fn keep_log(&mut self, log_tail: String) {
@@ -120,7 +120,7 @@ impl Attached {
             false
         };
         let delivered = heard.or(sent).or(late).await;
-        self.door.close().farewell().await;
+        self.listener.close().drain().await;
         delivered
     }
 }
@@ -128,7 +128,7 @@ impl Attached {
 struct AttachFlow {
     shared: Arc<Shared>,
     description: DescribeResponse,
-    gate: Arc<Gate>,
+    init_auth: Arc<InitAuth>,
     progress: Broadcast,
     /// Closes when the ending is known.
     ended: Receiver<Infallible>,
@@ -137,25 +137,25 @@ struct AttachFlow {
     heard: Sender<()>,
 }
 
-impl Init<Visitor> for AttachFlow {
-    async fn describe(&self, request: Request<Visitor, DescribeRequest>) -> Result<DescribeResponse, Status> {
-        request.context.expect(&[Role::Attach, Role::Verify])?;
+impl Init<Peer> for AttachFlow {
+    async fn describe(&self, request: Request<Peer, DescribeRequest>) -> Result<DescribeResponse, Status> {
+        request.context.expect(&[Purpose::Attach, Purpose::Verify])?;
         Ok(self.description.clone())
     }
 
-    async fn init(&self, request: Request<Visitor, InitRequest>, _: Replies<InitEvent>) -> Result<(), Status> {
-        request.context.expect(&[Role::Init])?;
+    async fn init(&self, request: Request<Peer, InitRequest>, _: Replies<InitEvent>) -> Result<(), Status> {
+        request.context.expect(&[Purpose::Init])?;
         Err(Status::failed_precondition("this node is being bootstrapped already; call Attach"))
     }
 
     async fn attach(
         &self,
-        request: Request<Visitor, AttachRequest>,
+        request: Request<Peer, AttachRequest>,
         mut replies: Replies<InitEvent>,
     ) -> Result<(), Status> {
-        request.context.expect(&[Role::Attach])?;
+        request.context.expect(&[Purpose::Attach])?;
         let mut message = request.message;
-        check(&self.gate, message.take_init_secret(), &request.context).await?;
+        check(&self.init_auth, message.take_init_secret(), &request.context).await?;
         if hex::encode(&message.cluster_id) != self.shared.cluster_id {
             return Err(Status::failed_precondition(format!(
                 "this node belongs to cluster {}",
@@ -169,7 +169,7 @@ impl Init<Visitor> for AttachFlow {
         follow_until(ended, &follow, &mut replies).await?;
         let event = self.final_event(&message.cluster_id)?;
         replies.send(&InitEvent { event: Some(event) }).await?;
-        request.context.on_goodbye(self.heard.clone());
+        request.context.on_close(self.heard.clone());
         // Full means that it was sent to somebody before.
         let _ = self.sent.try_send(());
         Ok(())

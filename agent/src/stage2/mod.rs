@@ -15,16 +15,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
-use latchkey_channel::{Prover, TpmProver};
+use latchkey_channel::{Attester, TpmAttester};
 use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
 use latchkey_keys::{Secret, SecretVec};
-use latchkey_tpm::device::{Attester, CharDevice, Tpm, TpmError};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
 use prost::Message as _;
 
 use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, Task};
-use crate::life::bootstrap::{Bootstrap, Effect, Event, Outcome};
+use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::config::{self, Config, ConfigFault};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console};
@@ -81,7 +81,7 @@ struct Machine {
     handover: PathBuf,
     step: Box<dyn ClusterStep>,
     /// Opens the TPM; takes as long as the TPM takes.
-    prover: Arc<dyn Fn() -> Result<Arc<dyn Prover>, TpmError> + Send + Sync>,
+    attester: Arc<dyn Fn() -> Result<Arc<dyn Attester>, TpmError> + Send + Sync>,
     /// Does not return, or failed.
     reboot: Box<dyn Fn() + Send + Sync>,
     waits: Waits,
@@ -96,10 +96,10 @@ impl Machine {
                 config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
                 config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
             },
-            prover: Arc::new(move || {
+            attester: Arc::new(move || {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                let attester = Attester::new(tpm, ek)?;
-                Ok(Arc::new(TpmProver::new(Arc::new(Mutex::new(attester)))))
+                let attester = AttestingTpm::new(tpm, ek)?;
+                Ok(Arc::new(TpmAttester::new(Arc::new(Mutex::new(attester)))))
             }),
             reboot: Box::new(|| {
                 rustix::fs::sync();
@@ -119,7 +119,7 @@ struct Stage2 {
     token_key: TokenKey,
     progress: Broadcast,
     attached: Option<Attached>,
-    prover: Option<Arc<dyn Prover>>,
+    attester: Option<Arc<dyn Attester>>,
     config: Config,
     admin_config: SecretVec,
 }
@@ -157,7 +157,7 @@ impl Stage2 {
             token_key: TokenKey::from_secret(token_key),
             progress: Broadcast::default(),
             attached: None,
-            prover: None,
+            attester: None,
             config,
             admin_config: SecretVec::from_slice(&[]),
         })
@@ -240,23 +240,23 @@ impl Stage2 {
 
     /// Opens the port for the operator. A node that cannot is a member all the same.
     async fn open_door(&mut self, init_secret_hash: &str) {
-        let Some(prover) = self.prover().await else { return };
+        let Some(attester) = self.attester().await else { return };
         let (port, progress) = (self.config.listen_port, self.progress.clone());
-        match Attached::open(port, prover, &self.handover, init_secret_hash, progress).await {
+        match Attached::open(port, attester, &self.handover, init_secret_hash, progress).await {
             Ok(attached) => self.attached = Some(attached),
             Err(error) => console::failure("attach", "listen-failed", &error),
         }
     }
 
-    async fn prover(&mut self) -> Option<Arc<dyn Prover>> {
-        if self.prover.is_none() {
-            let open = Arc::clone(&self.machine.prover);
+    async fn attester(&mut self) -> Option<Arc<dyn Attester>> {
+        if self.attester.is_none() {
+            let open = Arc::clone(&self.machine.attester);
             match smol::unblock(move || open()).await {
-                Ok(prover) => self.prover = Some(prover),
+                Ok(attester) => self.attester = Some(attester),
                 Err(error) => console::failure("tpm", error.code(), &error.to_string()),
             }
         }
-        self.prover.clone()
+        self.attester.clone()
     }
 
     fn mark(&self) -> Event {
@@ -283,9 +283,9 @@ impl Stage2 {
     async fn report(&mut self, outcome: Outcome) {
         let step = TIMELINE.begin("report");
         if matches!(self.handover.task, Task::Join { .. })
-            && let Some(prover) = self.prover().await
+            && let Some(attester) = self.attester().await
         {
-            match report::report(&self.handover, &self.config, prover, &outcome).await {
+            match report::report(&self.handover, &self.config, attester, &outcome).await {
                 Ok(()) => step.note("the join service knows"),
                 Err(error) => step.note(format_args!("the join service was not told: {error}")),
             }

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{JoinClient, ReportRequest};
-use latchkey_channel::{PinnedKeyAppraiser, Prover, Role, SpkiHash, Terms};
+use latchkey_channel::{Attester, PinnedKeyVerifier, Purpose, SpkiHash, Terms};
 use smol::future::FutureExt as _;
 
 use crate::flows::race;
 use crate::handover::HandOver;
-use crate::life::bootstrap::Outcome;
+use crate::lifecycle::bootstrap::Outcome;
 use crate::platform::config::Config;
 
 /// For all services together: a report informs, and nobody waits for it.
@@ -22,7 +22,7 @@ const MESSAGE: usize = 4096;
 pub(super) async fn report(
     handover: &HandOver,
     config: &Config,
-    prover: Arc<dyn Prover>,
+    attester: Arc<dyn Attester>,
     outcome: &Outcome,
 ) -> Result<(), String> {
     let pin = config.join_service_key.ok_or("no latchkey.join_service_key on the measured command line")?;
@@ -36,7 +36,7 @@ pub(super) async fn report(
     let all = async {
         let told = race::first(&handover.join_services, |service| {
             let terms =
-                Terms { prover: prover.clone(), appraiser: Arc::new(PinnedKeyAppraiser::new([SpkiHash(pin.0)])) };
+                Terms { attester: attester.clone(), verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(pin.0)])) };
             let request = request.clone();
             async move { tell(&service, terms, &request).await }
         });
@@ -60,7 +60,7 @@ fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> R
 }
 
 async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<(), String> {
-    let proven = Box::pin(race::dial(service, Role::Report, terms)).await.map_err(|failed| failed.message)?;
+    let proven = Box::pin(race::dial(service, Purpose::Report, terms)).await.map_err(|failed| failed.message)?;
     let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(|error| error.to_string())?;
     let call =
         async { JoinClient::new(channel).report(request, LIMIT).await.map(drop).map_err(|status| status.to_string()) };

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use latchkey_api::grpc::{Code, Status};
 use latchkey_api::v1::{AttachRequest, DescribeRequest, InitEvent, NodeStage, init_event};
-use latchkey_channel::Role as ChannelRole;
+use latchkey_channel::Purpose as ChannelRole;
 use latchkey_disk::{DiskError, Role, SegmentMode};
 use latchkey_keys::ClusterId;
-use latchkey_steady::Port;
+use latchkey_test_support::Port;
 use smol::channel::{Receiver, Sender, bounded};
 use tempfile::TempDir;
 
@@ -19,7 +19,7 @@ use crate::cluster::{Progress, Running};
 use crate::flows::tests::ticket::{key, listen, serve};
 use crate::flows::tests::{Caller, DISK, Machine as Tpm2, PATIENCE, disk as uuid, events};
 use crate::handover::SecretText;
-use crate::life::{DiskPhase, NodeRole};
+use crate::lifecycle::{DiskPhase, NodeRole};
 
 const SECRET: &[u8] = b"an init secret of the test";
 const CLUSTER: [u8; 32] = [0xc1; 32];
@@ -43,7 +43,7 @@ impl ClusterStep for FakeStep {
 /// A node in stage 2, and what the test holds of it.
 struct Booted {
     tpm: Tpm2,
-    folder: TempDir,
+    directory: TempDir,
     port: Port,
     began: Receiver<()>,
     end: Sender<Result<Done, StepError>>,
@@ -58,9 +58,9 @@ fn init() -> Task {
 fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Config, &mut Machine)) -> Option<Booted> {
     let tpm = Tpm2::start()?;
     tpm.attester.lock().unwrap().extend_event(15, &CLUSTER).unwrap();
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let role = if matches!(task, Task::Init { .. }) { Role::First } else { Role::Worker };
-    let token_key = format(&folder, role, phase);
+    let token_key = format(&directory, role, phase);
     let mut handover = HandOver {
         version: 1,
         node_name: "node-1".into(),
@@ -70,7 +70,7 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
         disk_uuid: DISK.into(),
         phase,
         attempts: 0,
-        device: folder.path().join("disk").display().to_string(),
+        device: directory.path().join("disk").display().to_string(),
         mapping: "/dev/mapper/state".into(),
         token_key: SecretText::new(token_key.expose()),
         task,
@@ -83,11 +83,11 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
     let (tell_began, began) = bounded(1);
     let (end, told_end) = bounded(1);
     let reboots = Arc::new(AtomicUsize::new(0));
-    let (count, prover) = (Arc::clone(&reboots), tpm.prover());
+    let (count, attester) = (Arc::clone(&reboots), tpm.attester());
     let mut machine = Machine {
-        handover: folder.path().join("handover.json"),
+        handover: directory.path().join("handover.json"),
         step: Box::new(FakeStep { began: tell_began, end: told_end }),
-        prover: Arc::new(move || Ok(Arc::clone(&prover))),
+        attester: Arc::new(move || Ok(Arc::clone(&attester))),
         reboot: Box::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }),
@@ -97,12 +97,12 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
     change(&mut handover, &mut config, &mut machine);
     handover.write(&machine.handover).unwrap();
     let stage = Some(Stage2::new(handover, config, machine).unwrap());
-    Some(Booted { tpm, folder, port, began, end, reboots, stage })
+    Some(Booted { tpm, directory, port, began, end, reboots, stage })
 }
 
 /// Formats the disk as stage 1 does.
-fn format(folder: &TempDir, role: Role, phase: DiskPhase) -> TokenKey {
-    let path = folder.path().join("disk");
+fn format(directory: &TempDir, role: Role, phase: DiskPhase) -> TokenKey {
+    let path = directory.path().join("disk");
     std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
     let mut disk = Disk::open_shared(&path).unwrap();
     let Probe::Fresh(fresh) = probe(&disk).unwrap() else { panic!("not fresh") };
@@ -151,7 +151,7 @@ impl Booted {
     }
 
     fn disk(&self) -> PathBuf {
-        self.folder.path().join("disk")
+        self.directory.path().join("disk")
     }
 
     fn phase(&self) -> Option<Phase> {
@@ -171,7 +171,7 @@ impl Booted {
     }
 
     fn wiped(&self) -> bool {
-        !self.folder.path().join("handover.json").exists()
+        !self.directory.path().join("handover.json").exists()
     }
 }
 
@@ -200,7 +200,7 @@ fn admin_config(events: &[InitEvent]) -> &[u8] {
 #[test]
 fn an_operator_who_follows_gets_progress_and_the_result_and_nobody_waits_longer() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         let operator = node.attach().await;
@@ -213,9 +213,9 @@ fn an_operator_who_follows_gets_progress_and_the_result_and_nobody_waits_longer(
         let said = |event: &InitEvent| matches!(&event.event, Some(init_event::Event::Progress(line)) if line.detail == "the step begins");
         assert!(events.iter().any(said), "{events:?}");
         let began = Instant::now();
-        operator.goodbye().await;
+        operator.closed().await;
         assert!(stage.await);
-        assert!(began.elapsed() < PATIENCE / 2, "the goodbye was not heard: {:?}", began.elapsed());
+        assert!(began.elapsed() < PATIENCE / 2, "the closed was not heard: {:?}", began.elapsed());
     });
     assert_eq!((node.phase(), node.wiped()), (Some(Phase::Bootstrapped), true));
     assert_eq!(node.reboots.load(Ordering::Relaxed), 0);
@@ -224,7 +224,7 @@ fn an_operator_who_follows_gets_progress_and_the_result_and_nobody_waits_longer(
 #[test]
 fn an_operator_who_comes_after_the_end_still_gets_the_result() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -233,7 +233,7 @@ fn an_operator_who_comes_after_the_end_still_gets_the_result() {
         }
         let operator = node.attach().await;
         assert_eq!(admin_config(&follow(&operator).await), b"kubeconfig");
-        operator.goodbye().await;
+        operator.closed().await;
         assert!(stage.await);
     });
     assert!(node.wiped());
@@ -242,7 +242,7 @@ fn an_operator_who_comes_after_the_end_still_gets_the_result() {
 #[test]
 fn a_result_that_was_lost_with_its_connection_can_be_fetched_again() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -251,7 +251,7 @@ fn a_result_that_was_lost_with_its_connection_can_be_fetched_again() {
         lost.cut().await;
         let operator = node.attach().await;
         assert_eq!(admin_config(&follow(&operator).await), b"kubeconfig");
-        operator.goodbye().await;
+        operator.closed().await;
         assert!(stage.await);
     });
 }
@@ -259,15 +259,15 @@ fn a_result_that_was_lost_with_its_connection_can_be_fetched_again() {
 #[test]
 fn two_operators_both_hear_it() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         let (one, two) = (node.attach().await, node.attach().await);
         let both = smol::future::zip(follow(&one), follow(&two));
         let ((one_heard, two_heard), ()) = smol::future::zip(both, node.succeed()).await;
         assert_eq!(admin_config(&one_heard), admin_config(&two_heard));
-        one.goodbye().await;
-        two.goodbye().await;
+        one.closed().await;
+        two.closed().await;
         assert!(stage.await);
     });
 }
@@ -276,7 +276,7 @@ fn two_operators_both_hear_it() {
 fn an_operator_who_never_comes_does_not_keep_the_node_from_its_work() {
     let brief = |_: &mut HandOver, _: &mut Config, machine: &mut Machine| machine.waits.patience = Duration::ZERO;
     let Some(mut node) = boot(init(), DiskPhase::Formatted, brief) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.succeed().await;
         assert!(stage.await);
@@ -288,7 +288,7 @@ fn an_operator_who_never_comes_does_not_keep_the_node_from_its_work() {
 #[test]
 fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.succeed().await;
@@ -303,7 +303,7 @@ fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role(
         let verifier = node.tpm.caller(address, ChannelRole::Verify).await.unwrap();
         assert_eq!(denial(&verifier, request(SECRET, &CLUSTER)).await.code(), Code::PermissionDenied);
         assert_eq!(admin_config(&follow(&operator).await), b"kubeconfig");
-        operator.goodbye().await;
+        operator.closed().await;
         drop(verifier);
         assert!(stage.await);
     });
@@ -313,7 +313,7 @@ fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role(
 fn a_failed_step_is_told_resets_the_disk_counts_and_reboots() {
     let twice = |handover: &mut HandOver, _: &mut Config, _: &mut Machine| handover.attempts = 1;
     let Some(mut node) = boot(init(), DiskPhase::Formatted, twice) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.began.recv().await.unwrap();
         node.fail().await;
@@ -322,7 +322,7 @@ fn a_failed_step_is_told_resets_the_disk_counts_and_reboots() {
         let Some(init_event::Event::Failed(failed)) = &events.last().unwrap().event else { panic!("{events:?}") };
         assert_eq!((failed.code.as_str(), failed.disk_reset), ("step-failed", true));
         assert_eq!(failed.log_tail, b"the last line of the step");
-        operator.goodbye().await;
+        operator.closed().await;
         assert!(!stage.await);
     });
     assert_eq!((node.attempts(), node.wiped()), (2, true));
@@ -336,7 +336,7 @@ fn a_mark_that_fails_keeps_the_disk() {
         machine.waits.patience = Duration::ZERO;
     };
     let Some(mut node) = boot(init(), DiskPhase::Formatted, elsewhere) else { return };
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.succeed().await;
         assert!(!stage.await);
@@ -353,7 +353,7 @@ fn a_disk_that_is_not_the_one_of_the_hand_over_is_never_reset() {
     };
     let Some(mut node) = boot(init(), DiskPhase::Formatted, foreign) else { return };
     let before = std::fs::read(node.disk()).unwrap();
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.fail().await;
         assert!(!stage.await);
@@ -366,7 +366,7 @@ fn a_disk_that_is_not_the_one_of_the_hand_over_is_never_reset() {
 fn a_member_that_does_not_start_keeps_its_disk() {
     let Some(mut node) = boot(Task::Start, DiskPhase::Bootstrapped, |_, _, _| {}) else { return };
     let before = std::fs::read(node.disk()).unwrap();
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stage = node.run();
         node.fail().await;
         assert!(!stage.await);
@@ -377,7 +377,7 @@ fn a_member_that_does_not_start_keeps_its_disk() {
 
 #[test]
 fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(tpm) = Tpm2::start() else { return };
         let (key, silent) = (key(), listen().await);
         let service = serve(&tpm, listen().await, &key, []);
@@ -404,9 +404,9 @@ fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
 #[test]
 fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-    let folder = tempfile::tempdir().unwrap();
-    let owner = std::fs::metadata(folder.path()).unwrap().uid();
-    let path = folder.path().join("handover.json");
+    let directory = tempfile::tempdir().unwrap();
+    let owner = std::fs::metadata(directory.path()).unwrap().uid();
+    let path = directory.path().join("handover.json");
     let config = || Config::parse(b"latchkey.network=none");
     let handover = |task| HandOver {
         version: 1,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, StepError, Work};
-use latchkey_agent::life::NodeRole;
+use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::{ClusterJoin, ControlPlaneFile};
 
 /// Has the form of a token, and is found wherever it leaks.
@@ -15,9 +15,9 @@ pub(crate) const TOKEN: &str = "secret.0123456789abcdef";
 pub(crate) const CONTROL_PLANE_FILES: [&str; 8] =
     ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
 
-/// A folder with the fakes, their records, and the node's own folders `etc` and `run`.
+/// A directory with the fakes, their records, and the node's own directories `etc` and `run`.
 pub(crate) struct FakeKubeadm {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// What a step told, and how it ended.
@@ -28,18 +28,18 @@ pub(crate) struct Ran {
 
 impl FakeKubeadm {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake");
         for name in ["kubeadm", "systemctl"] {
             // Linked, not written: a script that was written a moment ago may still be open in a process that another
             // test forks ("text file busy").
-            symlink(scripts.join(format!("{name}.sh")), folder.path().join(name)).unwrap();
+            symlink(scripts.join(format!("{name}.sh")), directory.path().join(name)).unwrap();
         }
-        Self { folder }
+        Self { directory }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Shell commands for the `nth` call of `program` with `verb`, before it does what it would.
@@ -51,7 +51,7 @@ impl FakeKubeadm {
         Kubeadm {
             program: self.path("kubeadm").display().to_string(),
             systemctl: self.path("systemctl").display().to_string(),
-            folder: self.path("etc"),
+            directory: self.path("etc"),
             run: self.path("run"),
             limit: Duration::from_mins(1),
         }
@@ -60,7 +60,7 @@ impl FakeKubeadm {
     pub(crate) fn run(&self, member: &Member, work: &Work) -> Ran {
         let mut lines = Vec::new();
         let mut progress = |line: &str| lines.push(line.to_owned());
-        let result = latchkey_steady::block_on(self.step().run(member, work, &mut progress));
+        let result = latchkey_test_support::block_on(self.step().run(member, work, &mut progress));
         Ran { result, lines }
     }
 

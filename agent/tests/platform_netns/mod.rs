@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-use latchkey_steady::{Lines, PATIENCE, output, status_within, wait};
+use latchkey_test_support::{Lines, PATIENCE, output, status_within, wait};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrV6, SocketFlags, SocketType, ipproto};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -36,7 +36,7 @@ pub(crate) fn side(test: &str) -> Side {
 fn outside(test: &str) {
     let possible = output(Command::new("unshare").args(["--net", "ip", "link", "add", "lk0", "type", "veth"]));
     if !possible.is_ok_and(|output| output.status.success()) {
-        latchkey_steady::skip("network namespaces need root, unshare (util-linux) and ip (iproute2)");
+        latchkey_test_support::skip("network namespaces need root, unshare (util-linux) and ip (iproute2)");
         return;
     }
     let status = status_within(PATIENCE, &mut again(test, "agent")).unwrap();

@@ -22,7 +22,7 @@ pub fn python() -> Option<PathBuf> {
         let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))
             && run(Command::new(&python).args(["-m", "pip", "install", "--quiet"]).args(PACKAGES));
         if !made {
-            latchkey_steady::skip("no python3 with venv and pip, or no package index, for grpcio");
+            latchkey_test_support::skip("no python3 with venv and pip, or no package index, for grpcio");
             return None;
         }
         fs::write(ready, []).unwrap();
@@ -32,7 +32,7 @@ pub fn python() -> Option<PathBuf> {
 
 fn run(command: &mut Command) -> bool {
     // Packages may come over a slow network.
-    latchkey_steady::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
+    latchkey_test_support::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
 }
 
 /// The contracts for `contracts.py`.

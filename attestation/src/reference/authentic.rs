@@ -140,16 +140,16 @@ impl AuthenticManifest {
     }
 
     /// What is remembered of it.
-    pub fn edition(&self) -> Edition {
-        Edition { serial: self.values.serial(), sha256: self.sha256 }
+    pub fn revision(&self) -> Revision {
+        Revision { serial: self.values.serial(), sha256: self.sha256 }
     }
 
-    /// Whether it may follow an edition of the same name that was accepted earlier.
+    /// Whether it may follow an revision of the same name that was accepted earlier.
     ///
     /// # Errors
     /// `reference-rolled-back` when that one is newer, `reference-serial-reused` when it has the same serial and other
     /// content.
-    pub fn check_follows(&self, accepted: &Edition) -> Result<(), Refusal> {
+    pub fn check_follows(&self, accepted: &Revision) -> Result<(), Refusal> {
         let (name, got, known) = (self.values.name(), self.values.serial(), accepted.serial);
         if got < known {
             let detail = format!("manifest {name} has serial {got}, and serial {known} was accepted before");
@@ -202,10 +202,10 @@ pub enum Authority {
     },
 }
 
-/// An edition of a manifest, as a verifier remembers it against rollback.
+/// An revision of a manifest, as a verifier remembers it against rollback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Edition {
+pub struct Revision {
     /// Its serial.
     pub serial: u64,
     /// SHA-256 of its file.

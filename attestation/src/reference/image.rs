@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
 use super::name::{NAME_RULE, is_name};
+use super::platform_profile::PlatformProfile;
 use super::provenance::{Artefact, Provenance};
 use super::{first_twice, malformed};
 use crate::parse::ImageVersion;
@@ -21,7 +21,7 @@ pub struct Image {
     not_after: Option<u64>,
     source: Source,
     provenance: Provenance,
-    machines: Vec<Machine>,
+    machines: Vec<PlatformProfile>,
 }
 
 impl Image {
@@ -32,7 +32,7 @@ impl Image {
         version: ImageVersion,
         source: Source,
         provenance: Provenance,
-        machines: Vec<Machine>,
+        machines: Vec<PlatformProfile>,
     ) -> Self {
         Self { name: name.to_owned(), version, not_before: None, not_after: None, source, provenance, machines }
     }
@@ -79,12 +79,12 @@ impl Image {
     }
 
     /// What it measures, by machine type.
-    pub fn machines(&self) -> &[Machine] {
+    pub fn machines(&self) -> &[PlatformProfile] {
         &self.machines
     }
 
     /// The machine type of this name.
-    pub fn machine(&self, name: &str) -> Option<&Machine> {
+    pub fn machine(&self, name: &str) -> Option<&PlatformProfile> {
         self.machines.iter().find(|machine| machine.name() == name)
     }
 

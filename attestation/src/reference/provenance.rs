@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::malformed;
-use super::time::{instant, seconds};
+use super::time::{format_rfc3339, parse_rfc3339};
 use crate::parse::{Digest, ImageVersion};
 use crate::refusal::Refusal;
 
@@ -70,7 +70,7 @@ impl Provenance {
             Parameters { image: image.to_owned(), version, command_line: origin.command_line, options: origin.options };
         let mut version = origin.tools;
         version.insert(PROGRAM.to_owned(), origin.by);
-        let started_on = origin.at.map(instant);
+        let started_on = origin.at.map(format_rfc3339);
         let metadata = (origin.invocation.is_some() || started_on.is_some())
             .then_some(Metadata { invocation_id: origin.invocation, started_on });
         let predicate = Predicate {
@@ -148,7 +148,7 @@ impl Provenance {
             return wrong("`buildType` and `builder.id` must be URIs");
         }
         let metadata = run.metadata.as_ref();
-        if metadata.and_then(|metadata| metadata.started_on.as_ref()).is_some_and(|at| seconds(at).is_none()) {
+        if metadata.and_then(|metadata| metadata.started_on.as_ref()).is_some_and(|at| parse_rfc3339(at).is_none()) {
             return wrong("`startedOn` must be of the form 2026-01-31T23:59:59Z");
         }
         if run.builder.version.len() > MAX_TOOLS || self.texts().any(|text| text.is_empty() || text.len() > MAX_TEXT) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::authentic::AuthenticManifest;
-use super::{Image, Machine, ManifestName, malformed};
+use super::{Image, ManifestName, PlatformProfile, malformed};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -56,7 +56,12 @@ fn check_fit(policy: &Policy, manifest: &ManifestName, image: &Image) -> Result<
     image.machines().iter().try_for_each(|machine| check_machine(policy, machine, manifest, image))
 }
 
-fn check_machine(policy: &Policy, machine: &Machine, manifest: &ManifestName, image: &Image) -> Result<(), Refusal> {
+fn check_machine(
+    policy: &Policy,
+    machine: &PlatformProfile,
+    manifest: &ManifestName,
+    image: &Image,
+) -> Result<(), Refusal> {
     let unfit = |detail| {
         let detail = format!("{manifest}/{} on {}: {detail}", image.label(), machine.name());
         Refusal::new(ReasonCode::ReferenceUnfit, detail)

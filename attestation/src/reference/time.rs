@@ -1,7 +1,7 @@
 //! Instants as RFC 3339 writes them, in UTC and whole seconds.
 
 /// `2026-01-31T23:59:59Z` of seconds since the Unix epoch. What lies beyond the year 9999 is cut there.
-pub fn instant(seconds: u64) -> String {
+pub fn format_rfc3339(seconds: u64) -> String {
     let seconds = seconds.min(LAST);
     let (days, second) = (seconds / DAY, seconds % DAY);
     let (year, month, day) = date(days);
@@ -9,7 +9,7 @@ pub fn instant(seconds: u64) -> String {
 }
 
 /// Seconds since the Unix epoch of such a text; `None` when it is none, or before 1970.
-pub fn seconds(text: &str) -> Option<u64> {
+pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let separators = [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':'), (19, b'Z')];
     let form = |(at, byte): (usize, &u8)| match separators.iter().find(|(place, _)| *place == at) {
         Some((_, separator)) => byte == separator,
@@ -68,10 +68,10 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
             (LAST, "9999-12-31T23:59:59Z"),
         ] {
-            assert_eq!(instant(at), text);
-            assert_eq!(seconds(text), Some(at));
+            assert_eq!(format_rfc3339(at), text);
+            assert_eq!(parse_rfc3339(text), Some(at));
         }
-        assert_eq!(instant(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(format_rfc3339(u64::MAX), "9999-12-31T23:59:59Z");
     }
 
     #[test]
@@ -87,7 +87,7 @@ mod tests {
             "1969-12-31T23:59:59Z",
             "2026-01-31T00:00:0é",
         ] {
-            assert_eq!(seconds(text), None, "{text}");
+            assert_eq!(parse_rfc3339(text), None, "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::AdmittedImage;
 use crate::parse::LaunchDigest;
 use crate::policy::{Policy, ReferenceRule};
-use crate::reference::{AuthenticManifest, Image, Machine, References, SnpLaunch};
+use crate::reference::{AuthenticManifest, Image, PlatformProfile, References, SnpLaunch};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// A launch digest that a manifest lists, for images that may run.
@@ -84,7 +84,7 @@ struct Listed<'a> {
     rule: &'a ReferenceRule,
     manifest: &'a AuthenticManifest,
     image: &'a Image,
-    machine: &'a Machine,
+    machine: &'a PlatformProfile,
     launch: &'a SnpLaunch,
 }
 
@@ -105,7 +105,7 @@ impl Listed<'_> {
 fn listed<'a>(policy: &'a Policy, references: &'a References) -> impl Iterator<Item = Listed<'a>> {
     policy.references.iter().filter_map(|rule| Some((rule, references.manifest(&rule.manifest)?))).flat_map(
         |(rule, manifest)| {
-            let of_machine = move |image: &'a Image, machine: &'a Machine| {
+            let of_machine = move |image: &'a Image, machine: &'a PlatformProfile| {
                 machine.snp_launch().iter().map(move |launch| Listed { rule, manifest, image, machine, launch })
             };
             let of_image =

@@ -1,10 +1,10 @@
 //! Which image is this? All enforced PCRs must be those of one machine type of one image: values of two never combine.
 
-use super::telling::{Telling, telling};
+use super::most_specific::{MostSpecific, most_specific};
 use super::{AdmittedImage, Comparison, DifferingPcr, Warning, enforced};
 use crate::parse::{Component, PcrSet, PcrValues};
 use crate::policy::{Policy, ReferenceRule};
-use crate::reference::{AuthenticManifest, Image, Machine, Reference, ReferenceValues, References};
+use crate::reference::{AuthenticManifest, Image, PlatformProfile, Reference, ReferenceValues, References};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 
 /// The matching image and what is only warned about.
@@ -58,7 +58,11 @@ pub(crate) fn compare_all(policy: &Policy, pcrs: &PcrValues, references: &Refere
 }
 
 /// The machine type that these PCR values come closest to, among all that the policy names.
-pub(crate) fn closest<'a>(policy: &'a Policy, pcrs: &'a PcrValues, references: &'a References) -> Option<&'a Machine> {
+pub(crate) fn closest<'a>(
+    policy: &'a Policy,
+    pcrs: &'a PcrValues,
+    references: &'a References,
+) -> Option<&'a PlatformProfile> {
     let manifests = policy.references.iter().filter_map(|rule| references.manifest(&rule.manifest));
     let all = manifests.flat_map(|manifest| candidates(policy, pcrs, manifest.values()));
     all.fold(None, |best, candidate| Some(Candidate::closer(best, candidate))).map(|candidate| candidate.machine)
@@ -80,7 +84,7 @@ fn candidates<'a>(
 struct Candidate<'a> {
     manifest: &'a ReferenceValues,
     image: &'a Image,
-    machine: &'a Machine,
+    machine: &'a PlatformProfile,
     /// Enforced PCRs that do not have this machine type's value.
     differing: PcrSet,
 }
@@ -91,7 +95,7 @@ impl<'a> Candidate<'a> {
         pcrs: &PcrValues,
         manifest: &'a ReferenceValues,
         image: &'a Image,
-        machine: &'a Machine,
+        machine: &'a PlatformProfile,
     ) -> Self {
         let same = |index| match (machine.pcrs().get(&index), pcrs.value(index)) {
             (Some(reference), Some(got)) => reference.value == got,
@@ -111,8 +115,8 @@ impl<'a> Candidate<'a> {
         }
     }
 
-    fn telling(&self, policy: &Policy) -> Option<Telling> {
-        telling(self.differing, enforced(policy, self.machine))
+    fn most_specific(&self, policy: &Policy) -> Option<MostSpecific> {
+        most_specific(self.differing, enforced(policy, self.machine))
     }
 
     fn label(&self) -> String {
@@ -129,7 +133,7 @@ impl<'a> Candidate<'a> {
         Comparison {
             image: self.image(),
             differing: differing.collect(),
-            telling: self.telling(policy).map(|told| told.pcr),
+            most_specific: self.most_specific(policy).map(|told| told.pcr),
             forbidden: rule.admits(self.manifest, self.image, now).err(),
         }
     }
@@ -183,8 +187,8 @@ impl ReferenceRule {
 
 /// Names the component of the closest image that tells what is wrong.
 fn explain(policy: &Policy, closest: Option<&Candidate<'_>>, pcrs: &PcrValues) -> Refusal {
-    let told = closest.and_then(|candidate| Some((candidate, candidate.telling(policy)?)));
-    let Some((candidate, Telling { pcr, means })) = told else {
+    let told = closest.and_then(|candidate| Some((candidate, candidate.most_specific(policy)?)));
+    let Some((candidate, MostSpecific { pcr, means })) = told else {
         return Refusal::new(ReasonCode::ReferenceEmpty, "there is no image to compare with");
     };
     let component = Component::of(pcr);

@@ -33,8 +33,8 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) -> Resul
 }
 
 fn unary(python: &python::Python, outcome: &mut Outcome) {
-    let measured = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|folder| {
-        let socket = folder.path().join("socket");
+    let measured = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|directory| {
+        let socket = directory.path().join("socket");
         let what = "grpcio: unary gRPC call, one at a time, both ends, Unix socket";
         python.run("grpcio_unary.py", &[socket.as_os_str(), "grpcio/unary".as_ref(), what.as_ref()])
     });

@@ -20,12 +20,12 @@ impl Python {
     /// Makes the environment, unless an earlier run has. Or says why there is none.
     pub(crate) fn prepare(sources: &Path, target: &Path) -> Result<Self, String> {
         let scripts = sources.join("bench/peers");
-        let (list, folder) = (scripts.join("requirements.txt"), target.join("bench-peers"));
-        let (program, done) = (folder.join("bin/python3"), folder.join("requirements.txt"));
+        let (list, directory) = (scripts.join("requirements.txt"), target.join("bench-peers"));
+        let (program, done) = (directory.join("bin/python3"), directory.join("requirements.txt"));
         let wanted = fs::read(&list).map_err(|error| format!("{}: {error}", list.display()))?;
         if fs::read(&done).ok().as_ref() != Some(&wanted) {
-            eprintln!("installing the peers from PyPI into {}", folder.display());
-            succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+            eprintln!("installing the peers from PyPI into {}", directory.display());
+            succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&directory))?;
             succeed(Command::new(&program).args(["-m", "pip", "install", "--quiet", "--requirement"]).arg(&list))?;
             fs::write(&done, wanted).map_err(|error| format!("{}: {error}", done.display()))?;
         }

@@ -19,12 +19,12 @@ const QUOTES: [(&str, &str, &str); 2] =
 pub(crate) fn run(sources: &Path, python: Option<&Python>, outcome: &mut Outcome) {
     for (id, fixture, algorithm) in QUOTES {
         let recording = sources.join("attestation/tests/fixtures").join(fixture).join("evidence.json");
-        let prepared = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|folder| {
+        let prepared = tempfile::tempdir().map_err(|error| error.to_string()).and_then(|directory| {
             let json = fs::read(&recording).map_err(|error| error.to_string())?;
-            let nonce = translate(&json, folder.path()).ok_or("not of the form this program knows")?;
-            Ok((folder, nonce))
+            let nonce = translate(&json, directory.path()).ok_or("not of the form this program knows")?;
+            Ok((directory, nonce))
         });
-        let (folder, nonce) = match prepared {
+        let (directory, nonce) = match prepared {
             Ok(prepared) => prepared,
             Err(why) => {
                 outcome.skip(recording.display().to_string(), why);
@@ -33,22 +33,33 @@ pub(crate) fn run(sources: &Path, python: Option<&Python>, outcome: &mut Outcome
         };
         if let Some(python) = python {
             let (id, what) = (format!("keylime/{id}"), format!("keylime: checkquote, {algorithm}"));
-            let arguments = [folder.path().as_os_str(), id.as_ref(), what.as_ref()];
+            let arguments = [directory.path().as_os_str(), id.as_ref(), what.as_ref()];
             outcome.take(&id, python.run("keylime_quote.py", &arguments));
         }
         let (id, what) = (format!("tpm2-tools/{id}"), format!("tpm2-tools: tpm2_checkquote, {algorithm} (process)"));
-        match checkquote(folder.path(), &nonce) {
+        match checkquote(directory.path(), &nonce) {
             Ok(()) => outcome.figures.push(Bench::quiet().measure_process(&id, &what, || {
-                let _ = checkquote(folder.path(), &nonce);
+                let _ = checkquote(directory.path(), &nonce);
             })),
             Err(why) => outcome.skip(id, why),
         }
     }
 }
 
-fn checkquote(folder: &Path, nonce: &str) -> Result<(), String> {
+fn checkquote(directory: &Path, nonce: &str) -> Result<(), String> {
     let mut command = Command::new("tpm2_checkquote");
-    command.current_dir(folder).args(["-u", "ak.pem", "-m", "quote", "-s", "signature", "-f", "pcrs", "-g", "sha256"]);
+    command.current_dir(directory).args([
+        "-u",
+        "ak.pem",
+        "-m",
+        "quote",
+        "-s",
+        "signature",
+        "-f",
+        "pcrs",
+        "-g",
+        "sha256",
+    ]);
     let output = command.args(["-q", nonce]).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(());
@@ -57,7 +68,7 @@ fn checkquote(folder: &Path, nonce: &str) -> Result<(), String> {
 }
 
 /// Writes a recording as the files that tpm2-tools exchange; gives the nonce in hexadecimal.
-fn translate(json: &[u8], folder: &Path) -> Option<String> {
+fn translate(json: &[u8], directory: &Path) -> Option<String> {
     let recording: serde_json::Value = serde_json::from_slice(json).ok()?;
     let bytes = |value: &serde_json::Value| STANDARD.decode(value.as_str()?).ok();
     let nonce = recording["binding"].as_str()?;
@@ -68,7 +79,7 @@ fn translate(json: &[u8], folder: &Path) -> Option<String> {
         ("ak.pem", pem(&bytes(&recording["identity"]["ak_public"])?)?),
         ("nonce", unhex(nonce)?),
     ];
-    files.iter().try_for_each(|(name, content)| fs::write(folder.join(name), content)).ok()?;
+    files.iter().try_for_each(|(name, content)| fs::write(directory.join(name), content)).ok()?;
     Some(nonce.to_owned())
 }
 

@@ -2,37 +2,37 @@
 
 use std::fmt;
 
-use crate::role::{Kind, Kinds, LockRule, Role, Side};
+use crate::purpose::{Kind, Kinds, LockRule, Purpose, Side};
 
-/// The caller asks for what the role table does not allow.
+/// The caller asks for what the purpose table does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misuse {
-    /// This side can show none of the kinds its role allows.
+    /// This side can show none of the kinds its purpose allows.
     NothingToShow {
-        /// The role.
-        role: Role,
+        /// The purpose.
+        purpose: Purpose,
         /// Our side.
         side: Side,
-        /// What the role allows.
+        /// What the purpose allows.
         allowed: Kinds,
-        /// What the prover has.
+        /// What the attester has.
         offered: Kinds,
     },
-    /// This side demands no kind that the peer may show in this role.
+    /// This side demands no kind that the peer may show in this purpose.
     NothingAccepted {
-        /// The role.
-        role: Role,
-        /// What the role allows the peer to show.
+        /// The purpose.
+        purpose: Purpose,
+        /// What the purpose allows the peer to show.
         allowed: Kinds,
-        /// What the appraiser accepts.
+        /// What the verifier accepts.
         accepts: Kinds,
     },
-    /// The appraiser expects another state of the node lock than the role allows.
+    /// The verifier expects another state of the node lock than the purpose allows.
     Lock {
-        /// What the role allows.
+        /// What the purpose allows.
         allowed: LockRule,
     },
-    /// An appraiser or prover gave a result of another kind than it was asked for.
+    /// An verifier or attester gave a result of another kind than it was asked for.
     WrongKind {
         /// The kind asked for.
         expected: Kind,
@@ -46,13 +46,13 @@ pub enum Misuse {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingToShow { role, side, allowed, offered } => {
-                write!(f, "a {} in the role {role} shows {allowed}, this one has {offered}", side.name())
+            Self::NothingToShow { purpose, side, allowed, offered } => {
+                write!(f, "a {} in the purpose {purpose} shows {allowed}, this one has {offered}", side.name())
             }
-            Self::NothingAccepted { role, allowed, accepts } => {
-                write!(f, "in the role {role} the peer may show {allowed}, this side accepts {accepts}")
+            Self::NothingAccepted { purpose, allowed, accepts } => {
+                write!(f, "in the purpose {purpose} the peer may show {allowed}, this side accepts {accepts}")
             }
-            Self::Lock { allowed } => write!(f, "the role allows the node lock to be {allowed:?} only"),
+            Self::Lock { allowed } => write!(f, "the purpose allows the node lock to be {allowed:?} only"),
             Self::WrongKind { expected, got } => {
                 write!(f, "asked for {}, the implementation answered with {}", expected.name(), got.name())
             }

@@ -85,7 +85,7 @@ impl ChannelError {
             | Self::Send(_)
             | Self::Deadline { step: Step::Tls | Step::Greeting | Step::Verdict, .. } => Blame::Network,
             Self::PeerRefused(PeerReason::VerifierUnavailable | PeerReason::ProofUnavailable) => Blame::Peer,
-            // At these steps our own prover is at work.
+            // At these steps our own attester is at work.
             Self::Deadline { step: Step::Identity | Step::Evidence, .. }
             | Self::CannotProve(_)
             | Self::Misuse(_)

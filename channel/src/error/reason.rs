@@ -23,8 +23,8 @@ pub enum PeerReason {
     VerifierUnavailable,
     /// The key is not pinned.
     KeyNotTrusted,
-    /// The role is not served.
-    RoleRefused,
+    /// The purpose is not served.
+    PurposeRefused,
     /// No kind of evidence suits both sides.
     EvidenceKindRefused,
     /// The refusing side cannot prove itself at the moment.
@@ -44,7 +44,7 @@ impl PeerReason {
             Self::LockRefused => "lock-refused",
             Self::VerifierUnavailable => "verifier-unavailable",
             Self::KeyNotTrusted => "key-not-trusted",
-            Self::RoleRefused => "role-refused",
+            Self::PurposeRefused => "purpose-refused",
             Self::EvidenceKindRefused => "evidence-kind-refused",
             Self::ProofUnavailable => "proof-unavailable",
             Self::ProtocolViolation => "protocol-violation",
@@ -61,7 +61,7 @@ impl PeerReason {
             Self::LockRefused => CoarseReason::LockRefused.remedy(),
             Self::VerifierUnavailable => CoarseReason::VerifierUnavailable.remedy(),
             Self::KeyNotTrusted => "pin this side's key hash at the peer",
-            Self::RoleRefused => "check the address: the peer does not serve this role",
+            Self::PurposeRefused => "check the address: the peer does not serve this purpose",
             Self::EvidenceKindRefused => "compare what this side can show with what the peer demands",
             Self::ProofUnavailable => "look at the peer's log: it could not prove itself",
             Self::ProtocolViolation => "run the same release on both sides",

@@ -5,7 +5,7 @@ use std::fmt;
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 
 use super::PeerReason;
-use crate::role::{Kind, Kinds, Role};
+use crate::purpose::{Kind, Kinds, Purpose};
 use crate::tls::SpkiHash;
 
 /// Why we refuse the peer, in full.
@@ -23,7 +23,7 @@ pub enum Refused {
         /// The key it showed.
         key: SpkiHash,
     },
-    /// It shows a kind of evidence that this role and our demands do not allow.
+    /// It shows a kind of evidence that this purpose and our demands do not allow.
     KindNotAccepted {
         /// What would do.
         accepted: Kinds,
@@ -34,7 +34,7 @@ pub enum Refused {
     NothingInCommon {
         /// What it accepts.
         accepted: Kinds,
-        /// What we could show in this role.
+        /// What we could show in this purpose.
         offered: Kinds,
     },
     /// Its evidence is of another kind than its identity, or it demands another kind than ours.
@@ -44,10 +44,10 @@ pub enum Refused {
         /// The kind that came.
         got: Kind,
     },
-    /// The role is not served here.
-    Role {
-        /// The role it asked for.
-        got: Role,
+    /// The purpose is not served here.
+    Purpose {
+        /// The purpose it asked for.
+        got: Purpose,
     },
 }
 
@@ -61,7 +61,7 @@ impl Refused {
             Self::KindNotAccepted { .. } => "evidence-kind-refused",
             Self::NothingInCommon { .. } => "no-common-evidence-kind",
             Self::KindChanged { .. } => "evidence-kind-changed",
-            Self::Role { .. } => "role-refused",
+            Self::Purpose { .. } => "purpose-refused",
         }
     }
 
@@ -81,7 +81,7 @@ impl Refused {
             Self::KeySignature { .. } => PeerReason::EvidenceRejected,
             Self::KindNotAccepted { .. } | Self::NothingInCommon { .. } => PeerReason::EvidenceKindRefused,
             Self::KindChanged { .. } => PeerReason::ProtocolViolation,
-            Self::Role { .. } => PeerReason::RoleRefused,
+            Self::Purpose { .. } => PeerReason::PurposeRefused,
         }
     }
 }
@@ -109,7 +109,9 @@ impl fmt::Display for Refused {
             Self::KindChanged { expected, got } => {
                 write!(f, "evidence-kind-changed: expected {}, got {}", expected.name(), got.name())
             }
-            Self::Role { got } => write!(f, "role-refused: the role {got} is not served here (check the address)"),
+            Self::Purpose { got } => {
+                write!(f, "purpose-refused: the purpose {got} is not served here (check the address)")
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::frame::Slot;
 use crate::message::{Admitted, Demand, Evidence, Hello, Identity, Message, Proof, VERSION};
 use crate::nonce::Nonce;
 use crate::proof::{ProofRequest, Terms};
-use crate::role::{Kind, Kinds, Role, Side};
+use crate::purpose::{Kind, Kinds, Purpose, Side};
 use crate::tls::Session;
 
 /// Nothing is said yet.
@@ -20,15 +20,15 @@ pub struct Start {
 }
 
 impl Start {
-    /// A client that connected for `role`.
-    pub fn new(session: Session, role: Role, terms: Terms) -> Result<Self, Misuse> {
-        let part = Part { role, side: Side::Client, terms };
+    /// A client that connected for `purpose`.
+    pub fn new(session: Session, purpose: Purpose, terms: Terms) -> Result<Self, Misuse> {
+        let part = Part { purpose, side: Side::Client, terms };
         let shows = part.shows().strongest().ok_or_else(|| part.nothing_to_show())?;
         let accepts = part.accepts()?;
         Ok(Self { part, session, shows, accepts })
     }
 
-    /// The kind of identity that [`Self::hello`] needs of the prover.
+    /// The kind of identity that [`Self::hello`] needs of the attester.
     pub const fn shows(&self) -> Kind {
         self.shows
     }
@@ -36,7 +36,7 @@ impl Start {
     /// Says hello.
     pub fn hello(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitChallenge), ChannelError> {
         asked_for(self.shows, identity.kind())?;
-        let hello = Hello { version: VERSION, role: self.part.role, nonce, identity, accepts: self.accepts };
+        let hello = Hello { version: VERSION, purpose: self.part.purpose, nonce, identity, accepts: self.accepts };
         let next = AwaitChallenge { part: self.part, session: self.session, shows: self.shows, nonce };
         Ok((Message::Hello(Box::new(hello)), next))
     }
@@ -60,7 +60,7 @@ impl AwaitChallenge {
         demands(self.shows, &challenge.demand)?;
         let (demand, pending) = self.part.begin_appraisal(&challenge.identity, now)?;
         let nonces = Nonces { client: self.nonce, server: challenge.nonce };
-        let bindings = Bindings::new(&self.session, self.part.role, &nonces);
+        let bindings = Bindings::new(&self.session, self.part.purpose, &nonces);
         let request = ProofRequest::new(challenge.demand, bindings.client);
         Ok(Challenged { part: self.part, request, demand, pending, bindings })
     }
@@ -77,7 +77,7 @@ pub struct Challenged {
 }
 
 impl Challenged {
-    /// What to ask of the prover.
+    /// What to ask of the attester.
     pub const fn request(&self) -> &ProofRequest {
         &self.request
     }
@@ -106,8 +106,8 @@ impl AwaitVerdict {
             return Err(out_of_turn(Slot::ServerVerdict, &message));
         };
         let peer = self.pending.conclude(&admitted.evidence, &self.bindings.server, now)?;
-        let Part { role, side, .. } = self.part;
+        let Part { purpose, side, .. } = self.part;
         let verdict = Message::Admitted(Box::new(Admitted { evidence: Evidence::None }));
-        Ok((verdict, Concluded { role, side, peer, bindings: self.bindings }))
+        Ok((verdict, Concluded { purpose, side, peer, bindings: self.bindings }))
     }
 }

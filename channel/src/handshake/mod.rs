@@ -10,7 +10,7 @@
 //! ```
 //!
 //! In place of any message a side may say `refused`; nothing follows. A machine gets messages, the time, and what its
-//! own prover made; it gives messages and requests to its prover. The peer is appraised inside the machine, so there
+//! own attester made; it gives messages and requests to its attester. The peer is appraised inside the machine, so there
 //! is no way to [`Concluded`] around an appraisal. Each side makes evidence only for a nonce of its peer and a binding
 //! it computed itself; the server shows its evidence only to a client that it admits.
 
@@ -25,12 +25,12 @@ use crate::error::{ChannelError, Misuse, Refused};
 use crate::frame::Slot;
 use crate::message::{Demand, Evidence, Identity, Message};
 use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Terms};
-use crate::role::{Kind, Kinds, Role, Side};
+use crate::purpose::{Kind, Kinds, Purpose, Side};
 
 /// The end of a handshake: both sides are content. Only the machines make it.
 #[derive(Debug)]
 pub struct Concluded {
-    role: Role,
+    purpose: Purpose,
     side: Side,
     peer: PeerProof,
     bindings: Bindings,
@@ -38,8 +38,8 @@ pub struct Concluded {
 
 impl Concluded {
     /// What the connection is for.
-    pub const fn role(&self) -> Role {
-        self.role
+    pub const fn purpose(&self) -> Purpose {
+        self.purpose
     }
 
     /// This end.
@@ -66,28 +66,32 @@ impl Concluded {
 /// What one side does all along.
 #[derive(Debug)]
 struct Part {
-    role: Role,
+    purpose: Purpose,
     side: Side,
     terms: Terms,
 }
 
 impl Part {
-    /// What this side may show: what its prover has and the role allows.
+    /// What this side may show: what its attester has and the purpose allows.
     fn shows(&self) -> Kinds {
-        self.terms.prover.kinds().and(self.role.rule().side(self.side).kinds)
+        self.terms.attester.kinds().and(self.purpose.rule().side(self.side).kinds)
     }
 
-    /// What this side takes: what its appraiser accepts and the role allows.
+    /// What this side takes: what its verifier accepts and the purpose allows.
     fn accepts(&self) -> Result<Kinds, Misuse> {
-        let allowed = self.role.rule().side(self.side.peer()).kinds;
-        let accepts = self.terms.appraiser.accepts();
+        let allowed = self.purpose.rule().side(self.side.peer()).kinds;
+        let accepts = self.terms.verifier.accepts();
         let both = allowed.and(accepts);
-        if both.is_empty() { Err(Misuse::NothingAccepted { role: self.role, allowed, accepts }) } else { Ok(both) }
+        if both.is_empty() {
+            Err(Misuse::NothingAccepted { purpose: self.purpose, allowed, accepts })
+        } else {
+            Ok(both)
+        }
     }
 
     fn nothing_to_show(&self) -> Misuse {
-        let allowed = self.role.rule().side(self.side).kinds;
-        Misuse::NothingToShow { role: self.role, side: self.side, allowed, offered: self.terms.prover.kinds() }
+        let allowed = self.purpose.rule().side(self.side).kinds;
+        Misuse::NothingToShow { purpose: self.purpose, side: self.side, allowed, offered: self.terms.attester.kinds() }
     }
 
     /// Looks at the peer's claim.
@@ -96,8 +100,8 @@ impl Part {
         if !accepted.contains(kind) {
             return Err(Refused::KindNotAccepted { accepted, got: kind }.into());
         }
-        let rule = self.role.rule().side(self.side.peer());
-        let begun = self.terms.appraiser.begin(&Claim { identity, rule, now });
+        let rule = self.purpose.rule().side(self.side.peer());
+        let begun = self.terms.verifier.begin(&Claim { identity, rule, now });
         let (demand, appraisal) = begun.map_err(|failed| match failed {
             AppraisalFailed::Refused(refused) => ChannelError::Refused(refused),
             AppraisalFailed::Misuse(misuse) => ChannelError::Misuse(misuse),
@@ -132,7 +136,7 @@ impl std::fmt::Debug for Pending {
     }
 }
 
-/// What the prover made must be of the kind it was asked for.
+/// What the attester made must be of the kind it was asked for.
 fn asked_for(expected: Kind, got: Kind) -> Result<(), Misuse> {
     if got == expected { Ok(()) } else { Err(Misuse::WrongKind { expected, got }) }
 }

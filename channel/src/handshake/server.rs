@@ -7,20 +7,20 @@ use crate::frame::Slot;
 use crate::message::{Admitted, Challenge, Demand, Evidence, Identity, Message, VERSION};
 use crate::nonce::Nonce;
 use crate::proof::{PeerProof, ProofRequest, Terms};
-use crate::role::{Kind, Kinds, Role, Side};
+use crate::purpose::{Kind, Kinds, Purpose, Side};
 use crate::tls::Session;
 
 /// What a listener serves: asked once per connection, so each gets the policy of its own moment.
 ///
-/// Any `Fn(Role) -> Option<Terms>` is one.
+/// Any `Fn(Purpose) -> Option<Terms>` is one.
 pub trait Reception: Send + Sync {
-    /// The terms for a client in this role, `None` if the role is not served here.
-    fn terms(&self, role: Role) -> Option<Terms>;
+    /// The terms for a client in this purpose, `None` if the purpose is not served here.
+    fn terms(&self, purpose: Purpose) -> Option<Terms>;
 }
 
-impl<F: Fn(Role) -> Option<Terms> + Send + Sync> Reception for F {
-    fn terms(&self, role: Role) -> Option<Terms> {
-        self(role)
+impl<F: Fn(Purpose) -> Option<Terms> + Send + Sync> Reception for F {
+    fn terms(&self, purpose: Purpose) -> Option<Terms> {
+        self(purpose)
     }
 }
 
@@ -44,9 +44,9 @@ impl AwaitHello {
         if hello.version != VERSION {
             return Err(ChannelError::Version { got: hello.version });
         }
-        let role = hello.role;
-        let terms = reception.terms(role).ok_or(Refused::Role { got: role })?;
-        let part = Part { role, side: Side::Server, terms };
+        let purpose = hello.purpose;
+        let terms = reception.terms(purpose).ok_or(Refused::Purpose { got: purpose })?;
+        let part = Part { purpose, side: Side::Server, terms };
         let shows = shows(&part, hello.accepts)?;
         let (demand, pending) = part.begin_appraisal(&hello.identity, now)?;
         Ok(Greeted { part, session: self.session, shows, demand, pending, client_nonce: hello.nonce })
@@ -74,12 +74,12 @@ pub struct Greeted {
 }
 
 impl Greeted {
-    /// The kind of identity that [`Self::challenge`] needs of the prover.
+    /// The kind of identity that [`Self::challenge`] needs of the attester.
     pub const fn shows(&self) -> Kind {
         self.shows
     }
 
-    /// This side's part, with the prover to ask.
+    /// This side's part, with the attester to ask.
     pub const fn terms(&self) -> &Terms {
         &self.part.terms
     }
@@ -88,7 +88,7 @@ impl Greeted {
     pub fn challenge(self, identity: Identity, nonce: Nonce) -> Result<(Message, AwaitProof), ChannelError> {
         asked_for(self.shows, identity.kind())?;
         let nonces = Nonces { client: self.client_nonce, server: nonce };
-        let bindings = Bindings::new(&self.session, self.part.role, &nonces);
+        let bindings = Bindings::new(&self.session, self.part.purpose, &nonces);
         let challenge = Challenge { nonce, demand: self.demand, identity };
         let next = AwaitProof { part: self.part, shows: self.shows, pending: self.pending, bindings };
         Ok((Message::Challenge(Box::new(challenge)), next))
@@ -127,12 +127,12 @@ pub struct Appraised {
 }
 
 impl Appraised {
-    /// What to ask of the prover.
+    /// What to ask of the attester.
     pub const fn request(&self) -> &ProofRequest {
         &self.request
     }
 
-    /// This side's part, with the prover to ask.
+    /// This side's part, with the attester to ask.
     pub const fn terms(&self) -> &Terms {
         &self.part.terms
     }
@@ -140,8 +140,8 @@ impl Appraised {
     /// Admits the client and shows this side's evidence.
     pub fn admit(self, evidence: Evidence) -> Result<(Message, AwaitVerdict), ChannelError> {
         asked_for(self.request.demand().kind(), evidence.kind())?;
-        let Part { role, side, .. } = self.part;
-        let concluded = Concluded { role, side, peer: self.peer, bindings: self.bindings };
+        let Part { purpose, side, .. } = self.part;
+        let concluded = Concluded { purpose, side, peer: self.peer, bindings: self.bindings };
         Ok((Message::Admitted(Box::new(Admitted { evidence })), AwaitVerdict { concluded }))
     }
 }

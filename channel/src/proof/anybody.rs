@@ -1,16 +1,16 @@
 //! No proof: for a side that proves itself inside the channel, by a secret.
 
-use super::{Appraisal, AppraisalFailed, Appraiser, Claim, PeerProof, ProofFailed, ProofRequest, Prover};
+use super::{Appraisal, AppraisalFailed, Attester, Claim, PeerProof, ProofFailed, ProofRequest, Verifier};
 use crate::binding::Binding;
 use crate::error::Refused;
 use crate::message::{Demand, Evidence, Identity};
-use crate::role::{Kind, Kinds};
+use crate::purpose::{Kind, Kinds};
 
-/// Shows nothing, and accepts a peer that shows nothing. Where that is allowed, the role table says.
+/// Shows nothing, and accepts a peer that shows nothing. Where that is allowed, the purpose table says.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProof;
 
-impl Prover for NoProof {
+impl Attester for NoProof {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::None])
     }
@@ -24,7 +24,7 @@ impl Prover for NoProof {
     }
 }
 
-impl Appraiser for NoProof {
+impl Verifier for NoProof {
     fn accepts(&self) -> Kinds {
         Kinds::of(&[Kind::None])
     }

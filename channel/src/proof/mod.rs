@@ -1,7 +1,7 @@
-//! What a side proves itself with ([`Prover`]) and what it demands of its peer ([`Appraiser`]).
+//! What a side proves itself with ([`Attester`]) and what it demands of its peer ([`Verifier`]).
 //!
-//! Neither is chosen by the peer: a side shows what its [`Terms`] and the role table allow, and the peer's evidence is
-//! appraised by the side's own appraiser or not at all.
+//! Neither is chosen by the peer: a side shows what its [`Terms`] and the purpose table allow, and the peer's evidence is
+//! appraised by the side's own verifier or not at all.
 
 mod anybody;
 mod pinned;
@@ -14,38 +14,38 @@ use std::sync::Arc;
 use latchkey_attestation::Admission;
 
 pub use anybody::NoProof;
-pub use pinned::{PinnedKeyAppraiser, PinnedKeyProver, PinnedPeer, UnusableKey};
-pub use set::{AppraiserSet, ProverSet};
-pub use tpm::{LockDemand, Observer, TpmAppraiser, TpmPeer, TpmProver};
+pub use pinned::{PinnedKeyAttester, PinnedKeyVerifier, PinnedPeer, UnusableKey};
+pub use set::{AttesterSet, VerifierSet};
+pub use tpm::{LockDemand, Observer, TpmAttester, TpmPeer, TpmVerifier};
 
 use crate::binding::Binding;
 use crate::error::{Misuse, Refused};
 use crate::message::{Demand, Evidence, Identity};
-use crate::role::{Kind, Kinds, SideRule};
+use crate::purpose::{Kind, Kinds, SideRule};
 
 /// One side's part in one connection.
 #[derive(Clone)]
 pub struct Terms {
     /// What this side proves itself with.
-    pub prover: Arc<dyn Prover>,
+    pub attester: Arc<dyn Attester>,
     /// What it demands of the peer.
-    pub appraiser: Arc<dyn Appraiser>,
+    pub verifier: Arc<dyn Verifier>,
 }
 
 impl fmt::Debug for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Terms")
-            .field("shows", &self.prover.kinds())
-            .field("accepts", &self.appraiser.accepts())
+            .field("shows", &self.attester.kinds())
+            .field("accepts", &self.verifier.accepts())
             .finish_non_exhaustive()
     }
 }
 
 /// Shows who this side is.
 ///
-/// A prover is asked only by the handshake machines, with a binding they computed: nobody can lend it to sign
+/// A attester is asked only by the handshake machines, with a binding they computed: nobody can lend it to sign
 /// something else, because a [`ProofRequest`] cannot be made outside this crate.
-pub trait Prover: Send + Sync {
+pub trait Attester: Send + Sync {
     /// The kinds it can show.
     fn kinds(&self) -> Kinds;
 
@@ -61,7 +61,7 @@ pub trait Prover: Send + Sync {
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed>;
 }
 
-/// What a prover is asked for: evidence of the demand's kind over the binding.
+/// What a attester is asked for: evidence of the demand's kind over the binding.
 #[derive(Clone, Debug)]
 pub struct ProofRequest {
     demand: Demand,
@@ -87,8 +87,8 @@ impl ProofRequest {
 /// Decides whether the peer is who this side demands.
 ///
 /// Pure: no I/O, and time is given. Two steps, because TPM evidence needs a challenge made for the claimed identity.
-pub trait Appraiser: Send + Sync {
-    /// The kinds it accepts. The role table may allow fewer.
+pub trait Verifier: Send + Sync {
+    /// The kinds it accepts. The purpose table may allow fewer.
     fn accepts(&self) -> Kinds;
 
     /// Looks at a claimed identity and says what must be proven for it. Nothing is admitted yet.
@@ -100,7 +100,7 @@ pub trait Appraiser: Send + Sync {
 pub struct Claim<'a> {
     /// What it says.
     pub identity: &'a Identity,
-    /// What the role allows it to show.
+    /// What the purpose allows it to show.
     pub rule: SideRule,
     /// Seconds since the Unix epoch.
     pub now: u64,
@@ -117,7 +117,7 @@ pub trait Appraisal: Send {
 pub enum AppraisalFailed {
     /// The peer's claim is refused.
     Refused(Refused),
-    /// The appraiser does not fit the role.
+    /// The verifier does not fit the purpose.
     Misuse(Misuse),
 }
 

@@ -6,23 +6,23 @@ use std::fmt;
 
 use latchkey_attestation::parse::Bytes;
 
-use super::{Appraisal, AppraisalFailed, Appraiser, Claim, PeerProof, ProofFailed, ProofRequest, Prover};
+use super::{Appraisal, AppraisalFailed, Attester, Claim, PeerProof, ProofFailed, ProofRequest, Verifier};
 use crate::binding::Binding;
 use crate::error::Refused;
 use crate::message::{Demand, Evidence, Identity, KeyEvidence, KeyIdentity};
-use crate::role::{Kind, Kinds};
+use crate::purpose::{Kind, Kinds};
 use crate::tls::{P256Key, Spki, SpkiHash};
 
 /// Before the binding in what is signed, so that the key's signatures mean nothing elsewhere.
 const SIGNATURE_LABEL: &[u8] = b"latchkey pinned key v1\0";
 
 /// Proves possession of a P-256 key by signing the binding.
-pub struct PinnedKeyProver {
+pub struct PinnedKeyAttester {
     key: P256Key,
     spki: Spki,
 }
 
-impl PinnedKeyProver {
+impl PinnedKeyAttester {
     /// Reads the key: PKCS #8 in DER, with the public key inside (what `openssl genpkey` writes).
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, UnusableKey> {
         Self::new(P256Key::from_pkcs8(der).map_err(|_| UnusableKey)?)
@@ -44,13 +44,13 @@ impl PinnedKeyProver {
     }
 }
 
-impl fmt::Debug for PinnedKeyProver {
+impl fmt::Debug for PinnedKeyAttester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PinnedKeyProver").field("hash", &self.hash()).finish_non_exhaustive()
+        f.debug_struct("PinnedKeyAttester").field("hash", &self.hash()).finish_non_exhaustive()
     }
 }
 
-impl Prover for PinnedKeyProver {
+impl Attester for PinnedKeyAttester {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::PinnedKey])
     }
@@ -69,18 +69,18 @@ impl Prover for PinnedKeyProver {
 
 /// Accepts the holder of one of these keys.
 #[derive(Clone, Debug)]
-pub struct PinnedKeyAppraiser {
+pub struct PinnedKeyVerifier {
     pins: BTreeSet<SpkiHash>,
 }
 
-impl PinnedKeyAppraiser {
+impl PinnedKeyVerifier {
     /// Accepts these keys. Without any it accepts nobody.
     pub fn new(pins: impl IntoIterator<Item = SpkiHash>) -> Self {
         Self { pins: pins.into_iter().collect() }
     }
 }
 
-impl Appraiser for PinnedKeyAppraiser {
+impl Verifier for PinnedKeyVerifier {
     fn accepts(&self) -> Kinds {
         Kinds::of(&[Kind::PinnedKey])
     }

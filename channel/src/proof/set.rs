@@ -1,66 +1,66 @@
-//! Several provers or appraisers where a side has a choice: the role table and the peer narrow it to one.
+//! Several attesters or verifiers where a side has a choice: the purpose table and the peer narrow it to one.
 
 use std::sync::Arc;
 
-use super::{Appraisal, AppraisalFailed, Appraiser, Claim, ProofFailed, ProofRequest, Prover};
+use super::{Appraisal, AppraisalFailed, Attester, Claim, ProofFailed, ProofRequest, Verifier};
 use crate::error::Refused;
 use crate::message::{Demand, Evidence, Identity};
-use crate::role::{Kind, Kinds};
+use crate::purpose::{Kind, Kinds};
 
 /// Shows what any of these can show, each kind by the first that can.
 #[derive(Clone)]
-pub struct ProverSet(pub Vec<Arc<dyn Prover>>);
+pub struct AttesterSet(pub Vec<Arc<dyn Attester>>);
 
-impl ProverSet {
-    fn prover_of(&self, kind: Kind) -> Result<&dyn Prover, ProofFailed> {
-        let found = self.0.iter().find(|prover| prover.kinds().contains(kind));
+impl AttesterSet {
+    fn attester_of(&self, kind: Kind) -> Result<&dyn Attester, ProofFailed> {
+        let found = self.0.iter().find(|attester| attester.kinds().contains(kind));
         found.map(AsRef::as_ref).ok_or_else(|| ProofFailed::new(kind, "this side has none"))
     }
 }
 
-impl std::fmt::Debug for ProverSet {
+impl std::fmt::Debug for AttesterSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ProverSet({})", self.kinds())
+        write!(f, "AttesterSet({})", self.kinds())
     }
 }
 
-impl Prover for ProverSet {
+impl Attester for AttesterSet {
     fn kinds(&self) -> Kinds {
-        self.0.iter().fold(Kinds::default(), |kinds, prover| kinds.or(prover.kinds()))
+        self.0.iter().fold(Kinds::default(), |kinds, attester| kinds.or(attester.kinds()))
     }
 
     fn is_slow(&self) -> bool {
-        self.0.iter().any(|prover| prover.is_slow())
+        self.0.iter().any(|attester| attester.is_slow())
     }
 
     fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
-        self.prover_of(kind)?.identity(kind)
+        self.attester_of(kind)?.identity(kind)
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
-        self.prover_of(request.demand().kind())?.prove(request)
+        self.attester_of(request.demand().kind())?.prove(request)
     }
 }
 
 /// Accepts whom any of these accepts: a pinned key *or* a TPM. Each kind is appraised by the first that accepts it.
 #[derive(Clone)]
-pub struct AppraiserSet(pub Vec<Arc<dyn Appraiser>>);
+pub struct VerifierSet(pub Vec<Arc<dyn Verifier>>);
 
-impl std::fmt::Debug for AppraiserSet {
+impl std::fmt::Debug for VerifierSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AppraiserSet({})", self.accepts())
+        write!(f, "VerifierSet({})", self.accepts())
     }
 }
 
-impl Appraiser for AppraiserSet {
+impl Verifier for VerifierSet {
     fn accepts(&self) -> Kinds {
-        self.0.iter().fold(Kinds::default(), |kinds, appraiser| kinds.or(appraiser.accepts()))
+        self.0.iter().fold(Kinds::default(), |kinds, verifier| kinds.or(verifier.accepts()))
     }
 
     fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
         let got = claim.identity.kind();
-        match self.0.iter().find(|appraiser| appraiser.accepts().contains(got)) {
-            Some(appraiser) => appraiser.begin(claim),
+        match self.0.iter().find(|verifier| verifier.accepts().contains(got)) {
+            Some(verifier) => verifier.begin(claim),
             None => Err(Refused::KindNotAccepted { accepted: self.accepts(), got }.into()),
         }
     }

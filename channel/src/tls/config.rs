@@ -11,7 +11,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerCon
 use super::provider::{ConnectionKey, KeyUnusable, P256Key, provider};
 use super::verifier::AnyHolder;
 use super::{ALPN, Spki, SpkiHash};
-use crate::role::Side;
+use crate::purpose::Side;
 
 /// A connection about to begin with this key, and the key's hash.
 pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHash), SetupFailed> {

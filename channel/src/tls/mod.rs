@@ -26,7 +26,7 @@ pub(crate) use provider::{P256Key, fill_random};
 pub(crate) use spki::{MAX_SIGNATURE_LEN, SPKI_LEN};
 pub(crate) use stream::TooMuch;
 
-use crate::role::Side;
+use crate::purpose::Side;
 
 /// The one protocol of the channel and its version: both ends must name it (RFC 7301).
 pub const ALPN: &[u8] = b"latchkey/1";

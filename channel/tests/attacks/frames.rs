@@ -8,8 +8,8 @@ use latchkey_channel::message::{Admitted, Challenge, Demand, Evidence, Hello, Id
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    AppraiserSet, Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyAppraiser,
-    PinnedKeyProver, Prover, Role, Side, Step, accept, connect,
+    Attester, Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyAttester,
+    PinnedKeyVerifier, Purpose, Side, Step, VerifierSet, accept, connect,
 };
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,10 +22,10 @@ use crate::support::world::{TIME, demand, fresh_node, independent_binding, init_
 fn attack_service<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) -> (ChannelError, F::Output) {
     let (_, server) = join_terms();
     let (near, far) = wire();
-    let reception = move |role| (role == Role::Join).then(|| server.clone());
+    let reception = move |purpose| (purpose == Purpose::Join).then(|| server.clone());
     let key = SharedKey::new();
     let attacker = async { attack(rig::unproven(&key, near, Side::Client).await.unwrap().0).await };
-    let (service, output) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, output) = latchkey_test_support::block_on(zip(accept(far, &reception, TIME), attacker));
     (service.unwrap_err(), output)
 }
 
@@ -35,7 +35,7 @@ fn attack_command<F: Future>(attack: impl FnOnce(TlsStream<UnixStream>) -> F) ->
     let (near, far) = wire();
     let key = SharedKey::new();
     let attacker = async { attack(rig::unproven(&key, far, Side::Server).await.unwrap().0).await };
-    let (command, output) = latchkey_steady::block_on(zip(connect(near, Role::Init, client, TIME), attacker));
+    let (command, output) = latchkey_test_support::block_on(zip(connect(near, Purpose::Init, client, TIME), attacker));
     (command.unwrap_err(), output)
 }
 
@@ -59,15 +59,15 @@ fn hello_json(json: &str) -> &'static str {
         refusal(&mut stream).await
     });
     assert_eq!(error.blame(), Blame::Peer);
-    assert!(matches!(told, PeerReason::ProtocolViolation | PeerReason::RoleRefused), "{told}");
+    assert!(matches!(told, PeerReason::ProtocolViolation | PeerReason::PurposeRefused), "{told}");
     error.code()
 }
 
 const NONCE: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 
-fn hello_with(role: &str, nonce: &str, rest: &str) -> String {
+fn hello_with(purpose: &str, nonce: &str, rest: &str) -> String {
     format!(
-        r#"{{"hello":{{"version":1,"role":"{role}","nonce":"{nonce}","identity":"none","accepts":["pinned-key"]{rest}}}}}"#
+        r#"{{"hello":{{"version":1,"purpose":"{purpose}","nonce":"{nonce}","identity":"none","accepts":["pinned-key"]{rest}}}}}"#
     )
 }
 
@@ -133,16 +133,16 @@ fn nonces_of_another_length_or_encoding_are_refused() {
     ] {
         assert_eq!(hello_json(&hello_with("join", nonce, "")), "frame-malformed", "{nonce}");
     }
-    // Of 32 bytes in the one encoding, it is the role's turn to be wrong.
-    assert_eq!(hello_json(&hello_with("verify", NONCE, "")), "role-refused");
+    // Of 32 bytes in the one encoding, it is the purpose's turn to be wrong.
+    assert_eq!(hello_json(&hello_with("verify", NONCE, "")), "purpose-refused");
 }
 
 #[test]
-fn a_role_that_is_unknown_or_not_served_is_refused() {
+fn a_purpose_that_is_unknown_or_not_served_is_refused() {
     assert_eq!(hello_json(&hello_with("admin", NONCE, "")), "frame-malformed");
     assert_eq!(hello_json(&hello_with("JOIN", NONCE, "")), "frame-malformed");
-    for role in ["init", "attach", "rejoin", "recover", "report", "verify"] {
-        assert_eq!(hello_json(&hello_with(role, NONCE, "")), "role-refused");
+    for purpose in ["init", "attach", "rejoin", "recover", "report", "verify"] {
+        assert_eq!(hello_json(&hello_with(purpose, NONCE, "")), "purpose-refused");
     }
 }
 
@@ -178,9 +178,9 @@ fn application_data_before_the_verdict_is_refused() {
 #[test]
 fn application_data_in_place_of_the_clients_verdict_is_refused() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     let (near, far) = wire();
-    let server = terms(PinnedKeyProver::generate().unwrap(), of_node);
+    let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
     let attacker = async {
         let mut stream = proven_but_for_the_verdict(near, &node).await;
@@ -188,7 +188,7 @@ fn application_data_in_place_of_the_clients_verdict_is_refused() {
         stream.flush().await.unwrap();
         refusal(&mut stream).await
     };
-    let (service, told) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, told) = latchkey_test_support::block_on(zip(accept(far, &reception, TIME), attacker));
     assert_eq!(service.unwrap_err().code(), "frame-too-long");
     assert_eq!(told, PeerReason::ProtocolViolation);
 }
@@ -197,12 +197,12 @@ fn application_data_in_place_of_the_clients_verdict_is_refused() {
 #[test]
 fn a_skipped_verdict_is_no_verdict() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     let (near, far) = wire();
-    let server = terms(PinnedKeyProver::generate().unwrap(), of_node);
+    let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
     let attacker = async { proven_but_for_the_verdict(near, &node).await.close().await.unwrap() };
-    let (service, ()) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, ()) = latchkey_test_support::block_on(zip(accept(far, &reception, TIME), attacker));
     assert_eq!(service.unwrap_err().code(), "frame-truncated");
 }
 
@@ -219,7 +219,7 @@ async fn up_to_the_proof(near: UnixStream, node: &FakeTpm) -> TlsStream<UnixStre
     let nonce = Nonce::from_bytes([1; 32]);
     let hello = Hello {
         version: 1,
-        role: Role::Join,
+        purpose: Purpose::Join,
         nonce,
         identity: Identity::Tpm(node.identity()),
         accepts: Kinds::of(&[Kind::PinnedKey]),
@@ -227,7 +227,7 @@ async fn up_to_the_proof(near: UnixStream, node: &FakeTpm) -> TlsStream<UnixStre
     rig::send(&mut stream, &Message::Hello(Box::new(hello))).await.unwrap();
     let Ok(Message::Challenge(challenge)) = rig::receive(&mut stream, Slot::Challenge).await else { panic!() };
     let Demand::Tpm(demanded) = &challenge.demand else { panic!() };
-    let binding = independent_binding(&session, Role::Join, Side::Client, nonce, challenge.nonce);
+    let binding = independent_binding(&session, Purpose::Join, Side::Client, nonce, challenge.nonce);
     let evidence = Evidence::Tpm(Box::new(node.evidence(demanded, &binding).unwrap()));
     let demand = Demand::PinnedKey;
     let proof = Proof { evidence, demand };
@@ -240,13 +240,13 @@ fn a_silent_or_slow_peer_runs_into_the_deadline() {
     let (client, server) = join_terms();
     let short = Duration::from_millis(300);
     let reception = move |_| Some(server.clone());
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         // Says nothing at all.
         let (_held, far) = wire();
         let error = accept(far, &reception, short).await.unwrap_err();
         assert!(matches!(error, ChannelError::Deadline { step: Step::Tls, .. }), "{error}");
         let (near, _held) = wire();
-        let error = connect(near, Role::Join, client.clone(), short).await.unwrap_err();
+        let error = connect(near, Purpose::Join, client.clone(), short).await.unwrap_err();
         assert!(matches!(error, ChannelError::Deadline { step: Step::Tls, .. }), "{error}");
 
         // Does TLS, then sends one byte of its hello every now and then.
@@ -304,7 +304,7 @@ fn a_server_without_evidence_is_refused_where_evidence_is_due() {
 #[test]
 fn a_server_that_claims_a_tpm_and_shows_nothing_is_refused() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     let (near, far) = wire();
     let key = SharedKey::new();
     let attacker = async {
@@ -318,20 +318,20 @@ fn a_server_that_claims_a_tpm_and_shows_nothing_is_refused() {
         refusal(&mut stream).await
     };
     let (command, told) =
-        latchkey_steady::block_on(zip(connect(near, Role::Init, terms(NoProof, of_node), TIME), attacker));
+        latchkey_test_support::block_on(zip(connect(near, Purpose::Init, terms(NoProof, of_node), TIME), attacker));
     let error = command.unwrap_err();
     assert_eq!(error.code(), "evidence-kind-changed");
     assert_eq!(told, PeerReason::ProtocolViolation);
 }
 
 /// The command would take a pinned key elsewhere, and the attacker has one that is pinned; but a node proves itself by
-/// its TPM, says the role table, whatever the command is set up to accept.
+/// its TPM, says the purpose table, whatever the command is set up to accept.
 #[test]
 fn a_pinned_key_does_not_stand_for_a_node() {
-    let (node, key) = (fresh_node(), PinnedKeyProver::generate().unwrap());
-    let either = AppraiserSet(vec![
-        Arc::new(PinnedKeyAppraiser::new([key.hash()])),
-        Arc::new(demand(&[&node], LockDemand::Open)),
+    let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
+    let either = VerifierSet(vec![
+        Arc::new(PinnedKeyVerifier::new([key.hash()])),
+        Arc::new(demand(&[&node], LockDemand::Unlocked)),
     ]);
     let (near, far) = wire();
     let shared = SharedKey::new();
@@ -345,7 +345,7 @@ fn a_pinned_key_does_not_stand_for_a_node() {
         refusal(&mut stream).await
     };
     let (command, told) =
-        latchkey_steady::block_on(zip(connect(near, Role::Init, terms(NoProof, either), TIME), attacker));
+        latchkey_test_support::block_on(zip(connect(near, Purpose::Init, terms(NoProof, either), TIME), attacker));
     assert_eq!(command.unwrap_err().code(), "evidence-kind-refused");
     assert_eq!(told, PeerReason::EvidenceKindRefused);
 }
@@ -356,7 +356,7 @@ fn a_client_without_evidence_is_refused_where_evidence_is_due() {
     let (error, told) = attack_service(|mut stream| async move {
         let hello = Hello {
             version: 1,
-            role: Role::Join,
+            purpose: Purpose::Join,
             nonce: Nonce::from_bytes([7; 32]),
             identity: Identity::None,
             accepts: Kinds::of(&[Kind::PinnedKey]),
@@ -372,9 +372,9 @@ fn a_client_without_evidence_is_refused_where_evidence_is_due() {
 #[test]
 fn a_refused_peer_learns_no_values() {
     let impostor = FakeTpm::new([(11, [0xee; 32])]);
-    let of_node = demand(&[&impostor], LockDemand::Open);
+    let of_node = demand(&[&impostor], LockDemand::Unlocked);
     let (near, far) = wire();
-    let server = terms(PinnedKeyProver::generate().unwrap(), of_node);
+    let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
     let attacker = async {
         let mut stream = up_to_the_proof(near, &impostor).await;
@@ -382,7 +382,7 @@ fn a_refused_peer_learns_no_values() {
         stream.read_to_end(&mut rest).await.unwrap();
         rest
     };
-    let (service, told) = latchkey_steady::block_on(zip(accept(far, &reception, TIME), attacker));
+    let (service, told) = latchkey_test_support::block_on(zip(accept(far, &reception, TIME), attacker));
     let error = service.unwrap_err();
     assert_eq!(error.code(), "image-differs");
     let difference = error.refusal().unwrap().difference().unwrap();

@@ -7,11 +7,11 @@ use latchkey_attestation::AttesterIdentity;
 use latchkey_attestation::parse::TpmEvidence;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver,
-    ProofFailed, ProofRequest, Prover, Role, TpmAppraiser, TpmProver,
+    Attester, ChannelError, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAttester,
+    PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, TpmAttester, TpmVerifier,
 };
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::{PcrSelection, extended};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,14 +21,14 @@ const IMAGE_EVENT: &[u8] = b"the image of this test";
 const LOCK_EVENT: &[u8] = b"the cluster of this test";
 
 /// A machine that has booted the image.
-fn booted(tpm: &Swtpm) -> Arc<Mutex<Attester>> {
-    let mut attester = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+fn booted(tpm: &Swtpm) -> Arc<Mutex<AttestingTpm>> {
+    let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
     attester.extend_event(11, IMAGE_EVENT).unwrap();
     Arc::new(Mutex::new(attester))
 }
 
 /// Trusts every TPM of the authority, with the image of this test.
-fn demand(tpm: &Swtpm, lock: LockDemand) -> TpmAppraiser {
+fn demand(tpm: &Swtpm, lock: LockDemand) -> TpmVerifier {
     let pem = |pem: String| serde_json::to_string(&pem).unwrap();
     let authority = tpm.authority();
     let rule = format!(
@@ -37,23 +37,27 @@ fn demand(tpm: &Swtpm, lock: LockDemand) -> TpmAppraiser {
         pem(authority.issuer_pem().unwrap())
     );
     let (policy, references) = policy_trusting(&rule, 11, extended(&[0; 32], IMAGE_EVENT));
-    TpmAppraiser::new(policy, references, lock)
+    TpmVerifier::new(policy, references, lock)
 }
 
 #[test]
 fn a_node_joins_is_locked_and_gets_nothing_more() {
     let Some(tpm) = Swtpm::start() else { return };
     let attester = booted(&tpm);
-    let join = |role| {
-        let service = PinnedKeyProver::generate().unwrap();
-        let pin = PinnedKeyAppraiser::new([service.hash()]);
-        meet(role, terms(TpmProver::new(attester.clone()), pin), terms(service, demand(&tpm, LockDemand::Open)))
+    let join = |purpose| {
+        let service = PinnedKeyAttester::generate().unwrap();
+        let pin = PinnedKeyVerifier::new([service.hash()]);
+        meet(
+            purpose,
+            terms(TpmAttester::new(attester.clone()), pin),
+            terms(service, demand(&tpm, LockDemand::Unlocked)),
+        )
     };
-    let (node, service) = join(Role::Join);
+    let (node, service) = join(Purpose::Join);
     let (mut node, mut service) = (node.unwrap(), service.unwrap());
     let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
     assert_eq!(peer.admission().image().name, "image");
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         service.write_all(b"the key").await.unwrap();
         service.close().await.unwrap();
         let mut ticket = String::new();
@@ -62,7 +66,7 @@ fn a_node_joins_is_locked_and_gets_nothing_more() {
     });
 
     attester.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
-    let (node, service) = join(Role::Rejoin);
+    let (node, service) = join(Purpose::Rejoin);
     assert_eq!(service.unwrap_err().code(), "already-locked");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
@@ -74,9 +78,9 @@ fn two_machines_prove_themselves_to_each_other() {
     service.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
     let lock = extended(&[0; 32], LOCK_EVENT);
     let (node, service) = meet(
-        Role::Join,
-        terms(TpmProver::new(node), demand(&tpm, LockDemand::LockedTo(lock))),
-        terms(TpmProver::new(service), demand(&tpm, LockDemand::Open)),
+        Purpose::Join,
+        terms(TpmAttester::new(node), demand(&tpm, LockDemand::LockedTo(lock))),
+        terms(TpmAttester::new(service), demand(&tpm, LockDemand::Unlocked)),
     );
     let (node, service) = (node.unwrap(), service.unwrap());
     let of = |peer: &PeerProof| peer.admission().unwrap().ek_digest();
@@ -87,9 +91,10 @@ fn two_machines_prove_themselves_to_each_other() {
 #[test]
 fn an_impostor_on_real_hardware_is_refused() {
     let Some(tpm) = Swtpm::start() else { return };
-    let impostor = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
-    let prover = TpmProver::new(Arc::new(Mutex::new(impostor)));
-    let (command, node) = meet(Role::Init, terms(NoProof, demand(&tpm, LockDemand::Open)), terms(prover, NoProof));
+    let impostor = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let attester = TpmAttester::new(Arc::new(Mutex::new(impostor)));
+    let (command, node) =
+        meet(Purpose::Init, terms(NoProof, demand(&tpm, LockDemand::Unlocked)), terms(attester, NoProof));
     assert_eq!(command.unwrap_err().code(), "image-differs");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::MeasurementsRefused)));
 }
@@ -97,10 +102,10 @@ fn an_impostor_on_real_hardware_is_refused() {
 /// Shows the certified endorsement key of a machine it does not have, and quotes with its own TPM.
 struct BorrowedEk {
     victim: AttesterIdentity,
-    own: Arc<Mutex<Attester>>,
+    own: Arc<Mutex<AttestingTpm>>,
 }
 
-impl Prover for BorrowedEk {
+impl Attester for BorrowedEk {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::Tpm])
     }
@@ -135,9 +140,9 @@ impl Prover for BorrowedEk {
 #[test]
 fn activation_with_the_ek_of_another_real_tpm_is_refused() {
     let (Some(tpm), Some(other)) = (Swtpm::start(), Swtpm::start_distinct("victim")) else { return };
-    let victim = TpmProver::new(booted(&other));
+    let victim = TpmAttester::new(booted(&other));
     let Ok(Identity::Tpm(victim)) = victim.identity(Kind::Tpm) else { panic!("no identity") };
     let thief = BorrowedEk { victim, own: booted(&tpm) };
-    let (command, _) = meet(Role::Init, terms(NoProof, demand(&tpm, LockDemand::Open)), terms(thief, NoProof));
+    let (command, _) = meet(Purpose::Init, terms(NoProof, demand(&tpm, LockDemand::Unlocked)), terms(thief, NoProof));
     assert_eq!(command.unwrap_err().code(), "activation-failed");
 }

@@ -1,4 +1,4 @@
-//! Somebody in the middle: evidence is genuine, but of another session, side, role or time.
+//! Somebody in the middle: evidence is genuine, but of another session, side, purpose or time.
 //!
 //! The middle has a TLS session of its own to each end and passes every message on (CVE-2026-33697 and its kin). It
 //! reads and writes all messages, so TLS protects nothing here; the binding must.
@@ -8,8 +8,8 @@ use latchkey_channel::message::{Demand, Evidence, Hello, Identity, Message, Proo
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Role, Side, Terms,
-    accept, connect,
+    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, Purpose, Side,
+    Terms, accept, connect,
 };
 use smol::future::zip;
 use smol::net::unix::UnixStream;
@@ -55,20 +55,20 @@ impl Middle {
     }
 }
 
-fn relayed(role: Role, client: Terms, server: Terms) -> (ChannelError, ChannelError) {
+fn relayed(purpose: Purpose, client: Terms, server: Terms) -> (ChannelError, ChannelError) {
     let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
     let reception = move |_| Some(server.clone());
     let key = SharedKey::new();
     let middle = async { Middle::between(middle_up, middle_down, &key).await.relay().await };
-    let ends = zip(connect(client_end, role, client, TIME), accept(server_end, &reception, TIME));
-    let ((client, server), _) = latchkey_steady::block_on(zip(ends, middle));
+    let ends = zip(connect(client_end, purpose, client, TIME), accept(server_end, &reception, TIME));
+    let ((client, server), _) = latchkey_test_support::block_on(zip(ends, middle));
     (client.unwrap_err(), server.unwrap_err())
 }
 
 #[test]
 fn relayed_evidence_of_a_node_is_refused_by_the_service() {
     let (client, server) = join_terms();
-    let (node, service) = relayed(Role::Join, client, server);
+    let (node, service) = relayed(Purpose::Join, client, server);
     assert_eq!(service.code(), "quote-binding-mismatch");
     assert!(matches!(node, ChannelError::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
 }
@@ -76,7 +76,7 @@ fn relayed_evidence_of_a_node_is_refused_by_the_service() {
 #[test]
 fn relayed_evidence_of_a_node_is_refused_by_the_command() {
     let (client, server) = init_terms();
-    let (command, node) = relayed(Role::Init, client, server);
+    let (command, node) = relayed(Purpose::Init, client, server);
     assert_eq!(command.code(), "quote-binding-mismatch");
     assert!(matches!(node, ChannelError::PeerRefused(PeerReason::EvidenceRejected)), "{node}");
 }
@@ -85,9 +85,9 @@ fn relayed_evidence_of_a_node_is_refused_by_the_command() {
 /// still find out that the signature with the pinned key is for another session.
 #[test]
 fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
-    let (node, insider, service) = (fresh_node(), fresh_node(), PinnedKeyProver::generate().unwrap());
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
-    let of_node = demand(&[&node, &insider], LockDemand::Open);
+    let (node, insider, service) = (fresh_node(), fresh_node(), PinnedKeyAttester::generate().unwrap());
+    let pin = PinnedKeyVerifier::new([service.hash()]);
+    let of_node = demand(&[&node, &insider], LockDemand::Unlocked);
     let ((node_end, middle_up), (middle_down, service_end)) = (wire(), wire());
     let (client, server) = (terms(node, pin), terms(service, of_node));
     let reception = move |_| Some(server.clone());
@@ -108,7 +108,7 @@ fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
         let challenge = rig::receive(&mut down, Slot::Challenge).await.unwrap();
         let Message::Challenge(ref inner) = challenge else { panic!("no challenge") };
         let Demand::Tpm(for_insider) = inner.demand.clone() else { panic!("no TPM demanded") };
-        let binding = independent_binding(&session, Role::Join, Side::Client, client_nonce, inner.nonce);
+        let binding = independent_binding(&session, Purpose::Join, Side::Client, client_nonce, inner.nonce);
         let evidence = Evidence::Tpm(Box::new(insider.evidence(&for_insider, &binding).unwrap()));
         rig::send(&mut up, &challenge).await.unwrap();
         let Ok(Message::Proof(_)) = rig::receive(&mut up, Slot::Proof).await else { panic!("no proof") };
@@ -119,8 +119,8 @@ fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
         rig::send(&mut up, &admitted).await.unwrap();
         drop(rig::receive(&mut up, Slot::ClientVerdict).await);
     };
-    let node = connect(node_end, Role::Join, client, TIME);
-    let (node, _) = latchkey_steady::block_on(zip(node, zip(accept(service_end, &reception, TIME), middle)));
+    let node = connect(node_end, Purpose::Join, client, TIME);
+    let (node, _) = latchkey_test_support::block_on(zip(node, zip(accept(service_end, &reception, TIME), middle)));
     assert_eq!(node.unwrap_err().code(), "key-signature-invalid");
 }
 
@@ -134,9 +134,10 @@ fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
     let middle = async { Middle::between(middle_up, middle_down, &stolen).await.relay().await };
     let node = async {
         let (stream, session) = rig::unproven(&stolen, client_end, Side::Client).await.unwrap();
-        rig::prove_as_client(stream, session, Role::Join, client).await
+        rig::prove_as_client(stream, session, Purpose::Join, client).await
     };
-    let ((node, service), _) = latchkey_steady::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
+    let ((node, service), _) =
+        latchkey_test_support::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
     assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
     assert!(node.is_err());
 }
@@ -147,10 +148,10 @@ fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
 fn reflected_evidence_is_refused_by_its_maker() {
     let victim = std::sync::Arc::new(locked_node(CLUSTER));
     let of_nodes = demand(&[&victim], LockDemand::LockedTo(CLUSTER));
-    let prover = latchkey_channel::ProverSet(vec![victim.clone()]);
-    let reception = move |role| match role {
-        Role::Report => Some(terms(prover.clone(), of_nodes.clone())),
-        Role::Verify => Some(terms(prover.clone(), NoProof)),
+    let attester = latchkey_channel::AttesterSet(vec![victim.clone()]);
+    let reception = move |purpose| match purpose {
+        Purpose::Report => Some(terms(attester.clone(), of_nodes.clone())),
+        Purpose::Verify => Some(terms(attester.clone(), NoProof)),
         _ => None,
     };
     let ((near, far), (near_too, far_too)) = (wire(), wire());
@@ -158,14 +159,14 @@ fn reflected_evidence_is_refused_by_its_maker() {
     let attacker = async {
         let (mut target, _) = rig::unproven(&key, near, Side::Client).await.unwrap();
         let (mut oracle, _) = rig::unproven(&key, near_too, Side::Client).await.unwrap();
-        let hello = |role, identity| {
+        let hello = |purpose, identity| {
             let nonce = latchkey_channel::Nonce::from_bytes([7; 32]);
-            Message::Hello(Box::new(Hello { version: 1, role, nonce, identity, accepts: Kinds::of(&[Kind::Tpm]) }))
+            Message::Hello(Box::new(Hello { version: 1, purpose, nonce, identity, accepts: Kinds::of(&[Kind::Tpm]) }))
         };
-        rig::send(&mut target, &hello(Role::Report, Identity::Tpm(victim.identity()))).await.unwrap();
+        rig::send(&mut target, &hello(Purpose::Report, Identity::Tpm(victim.identity()))).await.unwrap();
         let Ok(Message::Challenge(challenge)) = rig::receive(&mut target, Slot::Challenge).await else { panic!() };
 
-        rig::send(&mut oracle, &hello(Role::Verify, Identity::None)).await.unwrap();
+        rig::send(&mut oracle, &hello(Purpose::Verify, Identity::None)).await.unwrap();
         let Ok(Message::Challenge(_)) = rig::receive(&mut oracle, Slot::Challenge).await else { panic!() };
         let proof = Proof { evidence: Evidence::None, demand: challenge.demand.clone() };
         rig::send(&mut oracle, &Message::Proof(Box::new(proof))).await.unwrap();
@@ -178,7 +179,7 @@ fn reflected_evidence_is_refused_by_its_maker() {
         assert_eq!(body.code, PeerReason::EvidenceRejected);
     };
     let targets = zip(accept(far, &reception, TIME), accept(far_too, &reception, TIME));
-    let ((target, _), ()) = latchkey_steady::block_on(zip(targets, attacker));
+    let ((target, _), ()) = latchkey_test_support::block_on(zip(targets, attacker));
     assert_eq!(target.unwrap_err().code(), "quote-binding-mismatch");
 }
 
@@ -204,9 +205,9 @@ fn replayed_proof_is_refused() {
         let Ok(Message::Refused(body)) = rig::receive(&mut again, Slot::ServerVerdict).await else { panic!() };
         assert_eq!(body.code, PeerReason::TpmNotTrusted);
     };
-    let node = connect(client_end, Role::Join, client, TIME);
+    let node = connect(client_end, Purpose::Join, client, TIME);
     let services = zip(accept(server_end, &reception, TIME), accept(replayed, &reception, TIME));
-    let ((_, (_, service)), ()) = latchkey_steady::block_on(zip(zip(node, services), attacker));
+    let ((_, (_, service)), ()) = latchkey_test_support::block_on(zip(zip(node, services), attacker));
     assert_eq!(service.unwrap_err().code(), "activation-failed");
 }
 
@@ -214,9 +215,9 @@ fn replayed_proof_is_refused() {
 #[test]
 fn an_old_nonce_gets_no_old_evidence() {
     let node = std::sync::Arc::new(fresh_node());
-    let of_node = demand(&[&node], LockDemand::Open);
-    let service = PinnedKeyProver::generate().unwrap();
-    let client = terms(latchkey_channel::ProverSet(vec![node]), PinnedKeyAppraiser::new([service.hash()]));
+    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let service = PinnedKeyAttester::generate().unwrap();
+    let client = terms(latchkey_channel::AttesterSet(vec![node]), PinnedKeyVerifier::new([service.hash()]));
     let server = terms(service, of_node);
     let mut seen = std::collections::HashSet::new();
     let mut repeated: Option<Message> = None;
@@ -235,8 +236,8 @@ fn an_old_nonce_gets_no_old_evidence() {
             let quote = latchkey_tpm::wire::Attest::parse(evidence.quote()).unwrap();
             (challenge, quote.extra_data)
         };
-        let ends = zip(connect(client_end, Role::Join, client.clone(), TIME), accept(server_end, &reception, TIME));
-        let (_, (challenge, binding)) = latchkey_steady::block_on(zip(ends, attacker));
+        let ends = zip(connect(client_end, Purpose::Join, client.clone(), TIME), accept(server_end, &reception, TIME));
+        let (_, (challenge, binding)) = latchkey_test_support::block_on(zip(ends, attacker));
         repeated = Some(challenge);
         assert!(seen.insert(binding), "two connections, one binding");
     }
@@ -248,15 +249,15 @@ fn a_diverted_connection_ends_at_another_cluster_and_is_refused() {
     let elsewhere = locked_node([0xc2; 32]);
     let of_service = demand(&[&elsewhere], LockDemand::LockedTo(CLUSTER));
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Open);
-    let (node, service) = meet(Role::Rejoin, terms(node, of_service), terms(elsewhere, of_node));
+    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let (node, service) = meet(Purpose::Rejoin, terms(node, of_service), terms(elsewhere, of_node));
     assert_eq!(node.unwrap_err().code(), "locked-to-another-cluster");
     assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
 /// The middle turns a rejoin into a join: the node's evidence says what it was made for.
 #[test]
-fn evidence_diverted_to_another_role_is_refused() {
+fn evidence_diverted_to_another_purpose_is_refused() {
     let (client, server) = join_terms();
     let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
     let reception = move |_| Some(server.clone());
@@ -264,13 +265,13 @@ fn evidence_diverted_to_another_role_is_refused() {
     let attacker = async {
         let mut middle = Middle::between(middle_up, middle_down, &key).await;
         let Ok(Message::Hello(hello)) = rig::receive(&mut middle.to_client, Slot::Hello).await else { panic!() };
-        let hello = Hello { role: Role::Join, ..*hello };
+        let hello = Hello { purpose: Purpose::Join, ..*hello };
         rig::send(&mut middle.to_server, &Message::Hello(Box::new(hello))).await.unwrap();
         middle.pass_down(Slot::Challenge).await;
         middle.pass_up(Slot::Proof).await;
         middle.pass_down(Slot::ServerVerdict).await;
     };
-    let ends = zip(connect(client_end, Role::Rejoin, client, TIME), accept(server_end, &reception, TIME));
-    let ((_, service), ()) = latchkey_steady::block_on(zip(ends, attacker));
+    let ends = zip(connect(client_end, Purpose::Rejoin, client, TIME), accept(server_end, &reception, TIME));
+    let ((_, service), ()) = latchkey_test_support::block_on(zip(ends, attacker));
     assert_eq!(service.unwrap_err().code(), "quote-binding-mismatch");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::{ALPN, TlsError};
-use latchkey_channel::{Blame, ChannelError, Role, Side, accept, connect};
+use latchkey_channel::{Blame, ChannelError, Purpose, Side, accept, connect};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, ResolvesClientCert};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -29,7 +29,7 @@ fn attack_server<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'sta
     let reception = move |_| Some(server.clone());
     let far = UnixStream::try_from(far).unwrap();
     let (server, seen) =
-        latchkey_steady::block_on(zip(accept(far, &reception, TIME), smol::unblock(move || attack(near))));
+        latchkey_test_support::block_on(zip(accept(far, &reception, TIME), smol::unblock(move || attack(near))));
     (server.unwrap_err(), seen)
 }
 
@@ -38,8 +38,10 @@ fn attack_client<T: Send + 'static>(attack: impl FnOnce(Wire) -> T + Send + 'sta
     let (client, _) = join_terms();
     let (near, far) = Wire::pair().unwrap();
     let near = UnixStream::try_from(near).unwrap();
-    let (client, seen) =
-        latchkey_steady::block_on(zip(connect(near, Role::Join, client, TIME), smol::unblock(move || attack(far))));
+    let (client, seen) = latchkey_test_support::block_on(zip(
+        connect(near, Purpose::Join, client, TIME),
+        smol::unblock(move || attack(far)),
+    ));
     (client.unwrap_err(), seen)
 }
 
@@ -390,8 +392,10 @@ fn a_key_that_the_peer_does_not_hold_is_refused() {
 fn our_own_key_at_the_other_end_is_refused() {
     let key = SharedKey::new();
     let (near, far) = wire();
-    let (client, server) =
-        latchkey_steady::block_on(zip(rig::unproven(&key, near, Side::Client), rig::unproven(&key, far, Side::Server)));
+    let (client, server) = latchkey_test_support::block_on(zip(
+        rig::unproven(&key, near, Side::Client),
+        rig::unproven(&key, far, Side::Server),
+    ));
     assert!(matches!(client, Err(TlsError::OwnKey)));
     assert!(matches!(server, Err(TlsError::OwnKey)));
 }

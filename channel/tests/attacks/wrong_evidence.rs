@@ -6,9 +6,9 @@ use std::sync::Arc;
 use latchkey_channel::binding::Binding;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Appraiser, AppraiserSet, ChannelError, Claim, Kind, Kinds, LockDemand, Misuse, NoProof,
-    PeerProof, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, ProofFailed, ProofRequest, Prover, ProverSet, Refused,
-    Role,
+    Appraisal, AppraisalFailed, Attester, AttesterSet, ChannelError, Claim, Kind, Kinds, LockDemand, Misuse, NoProof,
+    PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, Refused, Verifier,
+    VerifierSet,
 };
 
 use crate::support::fake_tpm::FakeTpm;
@@ -22,7 +22,7 @@ struct Chimera {
     ak: FakeTpm,
 }
 
-impl Prover for Chimera {
+impl Attester for Chimera {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::Tpm])
     }
@@ -46,10 +46,10 @@ impl Prover for Chimera {
 #[test]
 fn activation_with_another_tpms_ek_is_refused() {
     let chimera = Chimera { ek: fresh_node(), ak: fresh_node() };
-    let of_node = demand(&[&chimera.ek], LockDemand::Open);
-    let service = PinnedKeyProver::generate().unwrap();
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
-    let (node, service) = meet(Role::Join, terms(chimera, pin), terms(service, of_node));
+    let of_node = demand(&[&chimera.ek], LockDemand::Unlocked);
+    let service = PinnedKeyAttester::generate().unwrap();
+    let pin = PinnedKeyVerifier::new([service.hash()]);
+    let (node, service) = meet(Purpose::Join, terms(chimera, pin), terms(service, of_node));
     assert_eq!(service.unwrap_err().code(), "activation-failed");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::TpmNotTrusted)));
 }
@@ -57,10 +57,10 @@ fn activation_with_another_tpms_ek_is_refused() {
 #[test]
 fn an_unknown_tpm_is_refused_before_it_is_challenged() {
     let (node, other) = (fresh_node(), fresh_node());
-    let of_node = demand(&[&other], LockDemand::Open);
-    let service = PinnedKeyProver::generate().unwrap();
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
-    let (node, service) = meet(Role::Join, terms(node, pin), terms(service, of_node));
+    let of_node = demand(&[&other], LockDemand::Unlocked);
+    let service = PinnedKeyAttester::generate().unwrap();
+    let pin = PinnedKeyVerifier::new([service.hash()]);
+    let (node, service) = meet(Purpose::Join, terms(node, pin), terms(service, of_node));
     assert_eq!(service.unwrap_err().code(), "ek-not-pinned");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::TpmNotTrusted)));
 }
@@ -73,8 +73,8 @@ fn an_impostor_with_another_image_is_refused_with_the_component_that_differs() {
         latchkey_attestation::EkDigest::of_public_area(&impostor.ek_public()).unwrap()
     );
     let (policy, references) = policy_trusting(&rule, 9, [0xaa; 32]);
-    let of_node = latchkey_channel::TpmAppraiser::new(policy, references, LockDemand::Open);
-    let (command, _) = meet(Role::Init, terms(NoProof, of_node), terms(impostor, NoProof));
+    let of_node = latchkey_channel::TpmVerifier::new(policy, references, LockDemand::Unlocked);
+    let (command, _) = meet(Purpose::Init, terms(NoProof, of_node), terms(impostor, NoProof));
     let error = command.unwrap_err();
     assert_eq!(error.code(), "command-line-differs");
     assert_eq!(error.refusal().unwrap().difference().unwrap().pcr, 9);
@@ -82,12 +82,12 @@ fn an_impostor_with_another_image_is_refused_with_the_component_that_differs() {
 
 #[test]
 fn a_locked_node_gets_no_key_again_in_this_boot() {
-    for role in [Role::Join, Role::Rejoin] {
+    for purpose in [Purpose::Join, Purpose::Rejoin] {
         let node = locked_node(CLUSTER);
-        let of_node = demand(&[&node], LockDemand::Open);
-        let service = PinnedKeyProver::generate().unwrap();
-        let pin = PinnedKeyAppraiser::new([service.hash()]);
-        let (node, service) = meet(role, terms(node, pin), terms(service, of_node));
+        let of_node = demand(&[&node], LockDemand::Unlocked);
+        let service = PinnedKeyAttester::generate().unwrap();
+        let pin = PinnedKeyVerifier::new([service.hash()]);
+        let (node, service) = meet(purpose, terms(node, pin), terms(service, of_node));
         assert_eq!(service.unwrap_err().code(), "already-locked");
         assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
     }
@@ -96,8 +96,8 @@ fn a_locked_node_gets_no_key_again_in_this_boot() {
 #[test]
 fn a_service_on_an_unlocked_node_is_refused() {
     let (node, service) = (fresh_node(), fresh_node());
-    let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Open));
-    let (node, service) = meet(Role::Join, terms(node, of_service), terms(service, of_node));
+    let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Unlocked));
+    let (node, service) = meet(Purpose::Join, terms(node, of_service), terms(service, of_node));
     assert_eq!(node.unwrap_err().code(), "not-locked");
     assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
@@ -105,18 +105,18 @@ fn a_service_on_an_unlocked_node_is_refused() {
 #[test]
 fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
     let (node, service, other) =
-        (fresh_node(), PinnedKeyProver::generate().unwrap(), PinnedKeyProver::generate().unwrap());
-    let of_node = demand(&[&node], LockDemand::Open);
+        (fresh_node(), PinnedKeyAttester::generate().unwrap(), PinnedKeyAttester::generate().unwrap());
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     let shown = service.hash();
     for pins in [vec![other.hash()], vec![]] {
-        let service = terms(ProverSet(vec![Arc::new(PinnedKeyProver::generate().unwrap())]), of_node.clone());
-        let client = terms(FakeTpm::new([(11, IMAGE)]), PinnedKeyAppraiser::new(pins));
-        let (node, _) = meet(Role::Join, client, service);
+        let service = terms(AttesterSet(vec![Arc::new(PinnedKeyAttester::generate().unwrap())]), of_node.clone());
+        let client = terms(FakeTpm::new([(11, IMAGE)]), PinnedKeyVerifier::new(pins));
+        let (node, _) = meet(Purpose::Join, client, service);
         // The service refuses the unknown EK first, or the node the unknown key: never both are content.
         assert!(node.is_err());
     }
-    let pin = PinnedKeyAppraiser::new([other.hash()]);
-    let (node, service) = meet(Role::Join, terms(node, pin), terms(service, of_node));
+    let pin = PinnedKeyVerifier::new([other.hash()]);
+    let (node, service) = meet(Purpose::Join, terms(node, pin), terms(service, of_node));
     let error = node.unwrap_err();
     assert!(
         matches!(&error, ChannelError::Refused(Refused::KeyNotPinned { got: Some(got) }) if *got == shown),
@@ -126,9 +126,9 @@ fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
 }
 
 /// Shows the kinds it likes, whatever it is.
-struct Liar(Kinds, Arc<dyn Prover>);
+struct Liar(Kinds, Arc<dyn Attester>);
 
-impl Prover for Liar {
+impl Attester for Liar {
     fn kinds(&self) -> Kinds {
         self.0
     }
@@ -142,38 +142,39 @@ impl Prover for Liar {
     }
 }
 
-/// The role table stands above what either side is set up to show or to accept.
+/// The purpose table stands above what either side is set up to show or to accept.
 #[test]
-fn no_configuration_accepts_what_the_role_forbids() {
+fn no_configuration_accepts_what_the_purpose_forbids() {
     // A join service that would take anybody.
-    let service = terms(PinnedKeyProver::generate().unwrap(), NoProof);
-    let (node, served) = meet(Role::Join, terms(fresh_node(), PinnedKeyAppraiser::new([])), service);
+    let service = terms(PinnedKeyAttester::generate().unwrap(), NoProof);
+    let (node, served) = meet(Purpose::Join, terms(fresh_node(), PinnedKeyVerifier::new([])), service);
     assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::NothingAccepted { .. })));
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
     // A command that would take a pinned key for a node.
-    let (node, key) = (fresh_node(), PinnedKeyProver::generate().unwrap());
-    let (command, _) = meet(Role::Init, terms(NoProof, PinnedKeyAppraiser::new([key.hash()])), terms(node, NoProof));
+    let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
+    let (command, _) = meet(Purpose::Init, terms(NoProof, PinnedKeyVerifier::new([key.hash()])), terms(node, NoProof));
     assert!(matches!(command.unwrap_err(), ChannelError::Misuse(Misuse::NothingAccepted { .. })));
     // A node that would show nothing.
-    let (node, _) = meet(Role::Join, terms(NoProof, PinnedKeyAppraiser::new([key.hash()])), terms(key, NoProof));
+    let (node, _) = meet(Purpose::Join, terms(NoProof, PinnedKeyVerifier::new([key.hash()])), terms(key, NoProof));
     assert!(matches!(node.unwrap_err(), ChannelError::Misuse(Misuse::NothingToShow { .. })));
     // A service that gives keys to locked nodes.
-    let (node, service) = (locked_node(CLUSTER), PinnedKeyProver::generate().unwrap());
+    let (node, service) = (locked_node(CLUSTER), PinnedKeyAttester::generate().unwrap());
     let of_node = demand(&[&node], LockDemand::Either);
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
-    let (_, served) = meet(Role::Rejoin, terms(node, pin), terms(service, of_node));
+    let pin = PinnedKeyVerifier::new([service.hash()]);
+    let (_, served) = meet(Purpose::Rejoin, terms(node, pin), terms(service, of_node));
     assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::Lock { .. })));
 }
 
 /// The peer chooses the kind of its evidence, and with it the verifier: only configured kinds are looked at.
 #[test]
 fn the_peer_cannot_choose_its_verifier() {
-    let (node, key) = (fresh_node(), PinnedKeyProver::generate().unwrap());
+    let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
     let of_service = demand(&[&node], LockDemand::LockedToAny);
-    let of_node = demand(&[&node], LockDemand::Open);
+    let of_node = demand(&[&node], LockDemand::Unlocked);
     // The node wants a TPM, the service offers its key under the name of a TPM.
     let liar = Liar(Kinds::of(&[Kind::Tpm]), Arc::new(key));
-    let (node, served) = meet(Role::Join, terms(node, AppraiserSet(vec![Arc::new(of_service)])), terms(liar, of_node));
+    let (node, served) =
+        meet(Purpose::Join, terms(node, VerifierSet(vec![Arc::new(of_service)])), terms(liar, of_node));
     assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::WrongKind { .. })));
     assert!(node.is_err());
 }
@@ -181,7 +182,7 @@ fn the_peer_cannot_choose_its_verifier() {
 #[test]
 fn a_tpm_that_fails_says_so_and_proves_nothing() {
     struct Broken(FakeTpm);
-    impl Prover for Broken {
+    impl Attester for Broken {
         fn kinds(&self) -> Kinds {
             self.0.kinds()
         }
@@ -189,7 +190,7 @@ fn a_tpm_that_fails_says_so_and_proves_nothing() {
             true
         }
         fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
-            Prover::identity(&self.0, kind)
+            Attester::identity(&self.0, kind)
         }
         fn prove(&self, _: &ProofRequest) -> Result<Evidence, ProofFailed> {
             Err(ProofFailed::new(Kind::Tpm, "TPM_RC_FAILURE"))
@@ -197,18 +198,18 @@ fn a_tpm_that_fails_says_so_and_proves_nothing() {
     }
     let (client, _) = init_terms();
     let node = fresh_node();
-    let client = latchkey_channel::Terms { appraiser: Arc::new(demand(&[&node], LockDemand::Open)), ..client };
-    let (command, node) = meet(Role::Init, client, terms(Broken(node), NoProof));
+    let client = latchkey_channel::Terms { verifier: Arc::new(demand(&[&node], LockDemand::Unlocked)), ..client };
+    let (command, node) = meet(Purpose::Init, client, terms(Broken(node), NoProof));
     assert_eq!(node.unwrap_err().to_string(), "cannot show evidence of kind tpm: TPM_RC_FAILURE");
     assert!(matches!(command.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
 }
 
-/// An appraiser that demands a TPM and is content with whatever comes: the machine is not.
+/// An verifier that demands a TPM and is content with whatever comes: the machine is not.
 #[test]
 fn a_careless_appraiser_admits_nobody() {
-    struct Careless(latchkey_channel::TpmAppraiser);
+    struct Careless(latchkey_channel::TpmVerifier);
     struct Content;
-    impl Appraiser for Careless {
+    impl Verifier for Careless {
         fn accepts(&self) -> Kinds {
             self.0.accepts()
         }
@@ -222,8 +223,8 @@ fn a_careless_appraiser_admits_nobody() {
         }
     }
     let node = fresh_node();
-    let careless = Careless(demand(&[&node], LockDemand::Open));
-    let (command, _) = meet(Role::Init, terms(NoProof, careless), terms(node, NoProof));
+    let careless = Careless(demand(&[&node], LockDemand::Unlocked));
+    let (command, _) = meet(Purpose::Init, terms(NoProof, careless), terms(node, NoProof));
     assert!(matches!(
         command.unwrap_err(),
         ChannelError::Misuse(Misuse::WrongKind { expected: Kind::Tpm, got: Kind::None })

@@ -13,8 +13,8 @@ use latchkey_channel::handshake::{AwaitHello, Concluded, Start};
 use latchkey_channel::message::{Admitted, Demand, Evidence, Hello, Identity, Message, VERSION};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    ChannelError, Kind, LockDemand, Nonce, PeerReason, PinnedKeyAppraiser, PinnedKeyProver, Prover, ProverSet, Role,
-    SpkiHash, Terms,
+    Attester, AttesterSet, ChannelError, Kind, LockDemand, Nonce, PeerReason, PinnedKeyAttester, PinnedKeyVerifier,
+    Purpose, SpkiHash, Terms,
 };
 use proptest::prelude::*;
 
@@ -28,8 +28,8 @@ fn session(seed: u8) -> Session {
 
 /// One cluster, made once: TPM keys take a while.
 struct World {
-    node: Arc<dyn Prover>,
-    other_node: Arc<dyn Prover>,
+    node: Arc<dyn Attester>,
+    other_node: Arc<dyn Attester>,
     client: Terms,
     server: Terms,
 }
@@ -37,11 +37,11 @@ struct World {
 fn world() -> &'static World {
     static WORLD: std::sync::LazyLock<World> = std::sync::LazyLock::new(|| {
         let (node, other, service) = (fresh_node(), fresh_node(), locked_node(CLUSTER));
-        let of_node = demand(&[&node, &other], LockDemand::Open);
+        let of_node = demand(&[&node, &other], LockDemand::Unlocked);
         let of_service = demand(&[&service], LockDemand::LockedTo(CLUSTER));
-        let (node, other): (Arc<dyn Prover>, Arc<dyn Prover>) = (Arc::new(node), Arc::new(other));
+        let (node, other): (Arc<dyn Attester>, Arc<dyn Attester>) = (Arc::new(node), Arc::new(other));
         World {
-            client: terms(ProverSet(vec![node.clone()]), of_service),
+            client: terms(AttesterSet(vec![node.clone()]), of_service),
             server: terms(service, of_node),
             node,
             other_node: other,
@@ -89,12 +89,12 @@ fn meddle(message: &Message, how: &Meddling, foreign: Option<&[u8]>) -> Option<M
                 0 => Message::Admitted(Box::new(Admitted { evidence: Evidence::None })),
                 1 => Message::Hello(Box::new(Hello {
                     version: VERSION,
-                    role: Role::Init,
+                    purpose: Purpose::Init,
                     nonce: Nonce::from_bytes([*kind; 32]),
                     identity: Identity::None,
                     accepts: latchkey_channel::Kinds::of(&[Kind::Tpm]),
                 })),
-                _ => frame::decode(br#"{"refused":{"code":"role-refused"}}"#).unwrap(),
+                _ => frame::decode(br#"{"refused":{"code":"purpose-refused"}}"#).unwrap(),
             };
             frame::encode(&other).unwrap().split_off(4)
         }
@@ -130,7 +130,7 @@ fn drive(
         meddle(message, &how[place], foreign.get(place).map(Vec::as_slice))
     };
     let reception = |_| Some(world.server.clone());
-    let start = Start::new(sessions.0, Role::Join, world.client.clone()).unwrap();
+    let start = Start::new(sessions.0, Purpose::Join, world.client.clone()).unwrap();
     let identity = world.node.identity(start.shows()).unwrap();
     let (hello, client) = start.hello(identity, Nonce::from_bytes([nonces.0; 32])).unwrap();
 
@@ -139,7 +139,7 @@ fn drive(
         Ok(greeted) => greeted,
         Err(error) => return note(&mut run.server, error),
     };
-    let identity = world.server.prover.identity(greeted.shows()).unwrap();
+    let identity = world.server.attester.identity(greeted.shows()).unwrap();
     let (challenge, server) = greeted.challenge(identity, Nonce::from_bytes([nonces.1; 32])).unwrap();
 
     let challenge = wire(&challenge, run)?;
@@ -155,7 +155,7 @@ fn drive(
         Ok(appraised) => appraised,
         Err(error) => return note(&mut run.server, error),
     };
-    let evidence = world.server.prover.prove(appraised.request()).ok()?;
+    let evidence = world.server.attester.prove(appraised.request()).ok()?;
     let (admitted, server) = appraised.admit(evidence).unwrap();
 
     let admitted = wire(&admitted, run)?;
@@ -198,7 +198,7 @@ fn a_refusal_at_any_place_ends_the_handshake() {
         let run = run((session(7), session(7)), (1, 2), &how, &[]);
         let errors = [run.client, run.server].into_iter().flatten().filter_map(Result::err).collect::<Vec<_>>();
         assert!(
-            matches!(errors.as_slice(), [ChannelError::PeerRefused(PeerReason::RoleRefused)]),
+            matches!(errors.as_slice(), [ChannelError::PeerRefused(PeerReason::PurposeRefused)]),
             "{place}: {errors:?}"
         );
     }
@@ -209,15 +209,15 @@ fn a_refusal_at_any_place_ends_the_handshake() {
 fn the_proof_of_one_node_is_no_proof_for_another() {
     let world = world();
     let reception = |_| Some(world.server.clone());
-    let start = Start::new(session(7), Role::Join, world.client.clone()).unwrap();
+    let start = Start::new(session(7), Purpose::Join, world.client.clone()).unwrap();
     let (hello, _) = start.hello(world.node.identity(Kind::Tpm).unwrap(), Nonce::from_bytes([1; 32])).unwrap();
     let greeted = AwaitHello::new(session(7)).greeted(hello, NOW, &reception).unwrap();
-    let identity = world.server.prover.identity(Kind::Tpm).unwrap();
+    let identity = world.server.attester.identity(Kind::Tpm).unwrap();
     let (challenge, server) = greeted.challenge(identity, Nonce::from_bytes([2; 32])).unwrap();
 
     // The other node answers, with its own keys and its own, honest handshake.
-    let other = Terms { prover: world.other_node.clone(), ..world.client.clone() };
-    let start = Start::new(session(7), Role::Join, other).unwrap();
+    let other = Terms { attester: world.other_node.clone(), ..world.client.clone() };
+    let start = Start::new(session(7), Purpose::Join, other).unwrap();
     let (_, client) = start.hello(world.other_node.identity(Kind::Tpm).unwrap(), Nonce::from_bytes([1; 32])).unwrap();
     let challenged = client.challenged(challenge, NOW).unwrap();
     let evidence = world.other_node.prove(challenged.request()).expect("some secret comes out");
@@ -229,7 +229,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// TLS keeps meddlers out. If it did not, whoever reaches the end would still have the evidence of the machine that
-    /// was meant, over the session, role and nonces that were meant.
+    /// was meant, over the session, purpose and nonces that were meant.
     #[test]
     fn a_meddler_changes_no_conclusion(how in [meddling(), meddling(), meddling(), meddling(), meddling()]) {
         let foreign = run((session(9), session(9)), (3, 4), &PASS, &[]).said;
@@ -238,7 +238,7 @@ proptest! {
         for (disturbed, meant) in [(run.client, undisturbed.client), (run.server, undisturbed.server)] {
             let (Some(Ok(disturbed)), Some(Ok(meant))) = (disturbed, meant) else { continue };
             prop_assert_eq!(disturbed.bindings(), meant.bindings());
-            prop_assert_eq!(disturbed.role(), Role::Join);
+            prop_assert_eq!(disturbed.purpose(), Purpose::Join);
             prop_assert_eq!(disturbed.peer().admission(), meant.peer().admission());
         }
     }
@@ -273,13 +273,13 @@ proptest! {
     #[test]
     fn random_messages_conclude_nothing(message in random_message(), pinned in any::<bool>()) {
         let world = world();
-        let pin = PinnedKeyProver::generate().unwrap();
+        let pin = PinnedKeyAttester::generate().unwrap();
         let client = if pinned {
-            Terms { appraiser: Arc::new(PinnedKeyAppraiser::new([pin.hash()])), ..world.client.clone() }
+            Terms { verifier: Arc::new(PinnedKeyVerifier::new([pin.hash()])), ..world.client.clone() }
         } else {
             world.client.clone()
         };
-        let start = Start::new(session(7), Role::Join, client).unwrap();
+        let start = Start::new(session(7), Purpose::Join, client).unwrap();
         let (_, client) = start.hello(world.node.identity(Kind::Tpm).unwrap(), Nonce::from_bytes([1; 32])).unwrap();
         let again = frame::decode(&frame::encode(&message).unwrap()[4..]).unwrap();
         prop_assert!(client.challenged(message, NOW).is_err());
@@ -304,12 +304,12 @@ fn random_message() -> impl Strategy<Value = Message> {
         Just("\"pinned-key\"".to_owned()),
         base64.prop_map(|credential| format!(r#"{{"tpm":{{"credential":"{credential}","pcrs":[4,11,15]}}}}"#)),
     ];
-    let role = prop::sample::select(Role::ALL.to_vec());
+    let purpose = prop::sample::select(Purpose::ALL.to_vec());
     prop_oneof![
-        (nonce.clone(), identity.clone(), role, any::<u32>()).prop_map(|(nonce, identity, role, version)| {
+        (nonce.clone(), identity.clone(), purpose, any::<u32>()).prop_map(|(nonce, identity, purpose, version)| {
             let version = version % 3;
             format!(
-                r#"{{"hello":{{"version":{version},"role":"{role}","nonce":{nonce},"identity":{identity},"accepts":["tpm","pinned-key"]}}}}"#
+                r#"{{"hello":{{"version":{version},"purpose":"{purpose}","nonce":{nonce},"identity":{identity},"accepts":["tpm","pinned-key"]}}}}"#
             )
         }),
         (nonce, demanded, identity).prop_map(|(nonce, demanded, identity)| {

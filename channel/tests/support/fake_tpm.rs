@@ -7,7 +7,7 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aws_lc_rs::agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey};
 use latchkey_attestation::parse::{AttesterIdentity, PcrValues, TpmChallenge, TpmEvidence};
 use latchkey_channel::message::{Demand, Evidence, Identity};
-use latchkey_channel::{Kind, Kinds, ProofFailed, ProofRequest, Prover};
+use latchkey_channel::{Attester, Kind, Kinds, ProofFailed, ProofRequest};
 use latchkey_tpm::wire::{
     Attest, ClockInfo, Credential, Curve, EccPoint, EkTemplate, HashAlg, PcrSelection, Public, PublicKey, Signature,
     attestation_key, kdf_a, kdf_e, pcr_digest,
@@ -98,7 +98,7 @@ impl FakeTpm {
     }
 }
 
-impl Prover for FakeTpm {
+impl Attester for FakeTpm {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::Tpm])
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_attestation::reference::{Description, Machine, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::verify::EkDigest;
 use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    Appraiser, ChannelError, LockDemand, NoProof, Nonce, PinnedKeyAppraiser, PinnedKeyProver, Proven, Prover, Role,
-    Side, Terms, TpmAppraiser, accept, connect,
+    Attester, ChannelError, LockDemand, NoProof, Nonce, PinnedKeyAttester, PinnedKeyVerifier, Proven, Purpose, Side,
+    Terms, TpmVerifier, Verifier, accept, connect,
 };
 use smol::net::unix::UnixStream;
 
@@ -56,34 +56,34 @@ pub(crate) fn policy_trusting(rule: &str, pcr: u8, value: [u8; 32]) -> (Arc<Poli
         at: None,
     };
     let origin = Origin { products: [("image.raw".to_owned(), value)].into(), ..Origin::default() };
-    let machine = Machine::new("test", [(pcr, Reference::enforced(value))].into());
+    let machine = PlatformProfile::new("test", [(pcr, Reference::enforced(value))].into());
     let values = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap();
     let policy = Policy::from_json(policy.as_bytes()).unwrap();
     let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
     (Arc::new(policy), Arc::new(references))
 }
 
-pub(crate) fn demand(machines: &[&FakeTpm], lock: LockDemand) -> TpmAppraiser {
+pub(crate) fn demand(machines: &[&FakeTpm], lock: LockDemand) -> TpmVerifier {
     let (policy, references) = policy(machines);
-    TpmAppraiser::new(policy, references, lock)
+    TpmVerifier::new(policy, references, lock)
 }
 
-pub(crate) fn terms(prover: impl Prover + 'static, appraiser: impl Appraiser + 'static) -> Terms {
-    Terms { prover: Arc::new(prover), appraiser: Arc::new(appraiser) }
+pub(crate) fn terms(attester: impl Attester + 'static, verifier: impl Verifier + 'static) -> Terms {
+    Terms { attester: Arc::new(attester), verifier: Arc::new(verifier) }
 }
 
 /// A node that asks a join service outside the cluster for a ticket: TPM against pinned key.
 pub(crate) fn join_terms() -> (Terms, Terms) {
-    let (node, service) = (fresh_node(), PinnedKeyProver::generate().unwrap());
-    let demanded = demand(&[&node], LockDemand::Open);
-    let pin = PinnedKeyAppraiser::new([service.hash()]);
+    let (node, service) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
+    let demanded = demand(&[&node], LockDemand::Unlocked);
+    let pin = PinnedKeyVerifier::new([service.hash()]);
     (terms(node, pin), terms(service, demanded))
 }
 
 /// A command that starts a cluster on a node: nothing against TPM.
 pub(crate) fn init_terms() -> (Terms, Terms) {
     let node = fresh_node();
-    let demanded = demand(&[&node], LockDemand::Open);
+    let demanded = demand(&[&node], LockDemand::Unlocked);
     (terms(NoProof, demanded), terms(node, NoProof))
 }
 
@@ -93,19 +93,22 @@ pub(crate) fn wire() -> (UnixStream, UnixStream) {
 
 /// What both ends make of a connection.
 pub(crate) fn meet(
-    role: Role,
+    purpose: Purpose,
     client: Terms,
     server: Terms,
 ) -> (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>) {
     let (near, far) = wire();
     let reception = move |_| Some(server.clone());
-    latchkey_steady::block_on(smol::future::zip(connect(near, role, client, TIME), accept(far, &reception, TIME)))
+    latchkey_test_support::block_on(smol::future::zip(
+        connect(near, purpose, client, TIME),
+        accept(far, &reception, TIME),
+    ))
 }
 
 /// The binding as the design says it, written down a second time.
 pub(crate) fn independent_binding(
     session: &Session,
-    role: Role,
+    purpose: Purpose,
     maker: Side,
     client: Nonce,
     server: Nonce,
@@ -113,7 +116,7 @@ pub(crate) fn independent_binding(
     let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
     for field in [
         &b"latchkey attested channel v1"[..],
-        role.name().as_bytes(),
+        purpose.name().as_bytes(),
         maker.name().as_bytes(),
         &session.exporter,
         &session.client_key.0,

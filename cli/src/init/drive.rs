@@ -13,17 +13,17 @@ use std::time::Duration;
 
 use latchkey_api::v1::{AttachRequest, Failed, InitRequest, NodeStage, Succeeded};
 use latchkey_attestation::{EkDigest, Policy, ReasonCode};
-use latchkey_channel::{LockDemand, Role};
-use latchkey_cluster_folder::{ClusterFile, Outcome};
+use latchkey_channel::{LockDemand, Purpose};
+use latchkey_cluster_store::{ClusterFile, Outcome};
 use latchkey_keys::{ClusterId, KeyId, Uuid};
 
 use super::follow::{End, Follower};
 use super::journal::{Journal, Stage};
 use super::{Job, measurement_secret};
+use crate::cluster_dir::FirstNode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::folder::FirstNode;
-use crate::node::{self, Description, Node, Patience, Trouble, refused_call, waiting_for};
+use crate::node::{self, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone, printable};
 use crate::recover;
 use crate::trust::now;
@@ -66,7 +66,7 @@ pub(super) enum AdminConfig {
     NotFetched,
 }
 
-type Attempt<T> = Result<T, Trouble>;
+type Attempt<T> = Result<T, ConnectError>;
 
 impl<'a> Drive<'a> {
     pub(super) fn new(job: &'a Job, journal: Journal, output: &'a Output) -> Self {
@@ -83,15 +83,15 @@ impl<'a> Drive<'a> {
             match patience.limit(Box::pin(self.step())).await {
                 Ok(None) => patience.renewed(),
                 Ok(Some(admin_config)) => return self.ending(admin_config, patience.elapsed()),
-                Err(Trouble::Lost(failure)) => {
+                Err(ConnectError::Lost(failure)) => {
                     self.output.waiting(&waiting_for(&failure));
                     patience.after(failure).await.map_err(|failure| self.may_be_resumed(failure))?;
                 }
-                Err(Trouble::OtherStage(failure)) => {
+                Err(ConnectError::OtherStage(failure)) => {
                     self.goal = Goal::Look;
                     patience.after(failure).await?;
                 }
-                Err(Trouble::Fatal(failure)) => return Err(self.may_be_resumed(failure)),
+                Err(ConnectError::Fatal(failure)) => return Err(self.may_be_resumed(failure)),
             }
         }
     }
@@ -121,14 +121,14 @@ impl<'a> Drive<'a> {
     }
 
     async fn init(&mut self) -> Attempt<()> {
-        let node = self.connect(Role::Init, LockDemand::Open).await?;
+        let node = self.connect(Purpose::Init, LockDemand::Unlocked).await?;
         let described = node.describe(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
         self.same_machine(ek)?;
         let before = self.journal.stage;
         self.enter(Stage::Sent { ek, disk: described.disk })?;
-        let request = self.request(described.disk).map_err(Trouble::Fatal)?;
+        let request = self.request(described.disk).map_err(ConnectError::Fatal)?;
         let ended = match node.init().init(&request, None).await {
             Ok(mut events) => self.follower.follow(&mut events).await,
             Err(status) => Err(status),
@@ -150,11 +150,11 @@ impl<'a> Drive<'a> {
 
     /// The node took nothing, or nobody knows. If an earlier connection may have brought the keys, "too late" may be about
     /// ourselves.
-    fn not_taken(&mut self, refused: node::RefusedCall, before: Stage) -> Attempt<Trouble> {
+    fn not_taken(&mut self, refused: node::RefusedCall, before: Stage) -> Attempt<ConnectError> {
         let may_be_ours = before.machine().is_some();
         Ok(match refused.kind {
             node::CallKind::Lost => refused.trouble(),
-            node::CallKind::State if may_be_ours => Trouble::Lost(refused.trouble().into_failure()),
+            node::CallKind::State if may_be_ours => ConnectError::Lost(refused.trouble().into_failure()),
             _ => {
                 self.enter(before)?;
                 refused.trouble()
@@ -164,7 +164,7 @@ impl<'a> Drive<'a> {
 
     /// Asks what the node is waiting for.
     async fn look(&mut self) -> Attempt<()> {
-        let node = self.connect(Role::Verify, LockDemand::Either).await?;
+        let node = self.connect(Purpose::Verify, LockDemand::Either).await?;
         let described = node.describe_any(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
@@ -179,13 +179,13 @@ impl<'a> Drive<'a> {
                 let what = "the node is being made a member of another cluster, or of this one by somebody else";
                 let failure = Failure::new(Exit::Node, "already-activating", what);
                 let cluster = format!("it says that its cluster is {}", described.cluster_id);
-                return Err(Trouble::Fatal(failure.because(cluster).fix("choose another node")));
+                return Err(ConnectError::Fatal(failure.because(cluster).fix("choose another node")));
             }
             NodeStage::Existing => {
                 let failure = Failure::new(Exit::Node, "disk-in-use", "the node's disk belongs to a cluster already");
                 let fix = "choose another node, or wipe the first 16 MiB of its state disk; \
                            if it is yours and waits for its key, run `latchkey recover`";
-                return Err(Trouble::Fatal(failure.fix(fix)));
+                return Err(ConnectError::Fatal(failure.fix(fix)));
             }
             NodeStage::Unspecified => return Err(self.out_of_turn("a stage that this release does not know")),
         }
@@ -194,7 +194,7 @@ impl<'a> Drive<'a> {
 
     async fn attach(&mut self) -> Attempt<AdminConfig> {
         let cluster_id = self.journal.cluster_id;
-        let node = self.connect(Role::Attach, LockDemand::LockedTo(cluster_id.locked_pcr15())).await?;
+        let node = self.connect(Purpose::Attach, LockDemand::LockedTo(cluster_id.locked_pcr15())).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
         let request = AttachRequest {
@@ -223,7 +223,7 @@ impl<'a> Drive<'a> {
 
     /// The disk that this init made waits for its key: the node was restarted.
     async fn recover(&mut self) -> Attempt<Option<AdminConfig>> {
-        let node = self.connect(Role::Recover, LockDemand::Open).await?;
+        let node = self.connect(Purpose::Recover, LockDemand::Unlocked).await?;
         let described = node.describe_recovery(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
@@ -238,13 +238,13 @@ impl<'a> Drive<'a> {
             // Its first bootstrap never finished: it resets its disk and is fresh again.
             Err(refused) if refused.code.as_deref() == Some("bootstrap-unfinished") => {
                 self.goal = Goal::Init;
-                Err(Trouble::Lost(refused.trouble().into_failure()))
+                Err(ConnectError::Lost(refused.trouble().into_failure()))
             }
             Err(refused) => Err(refused.trouble()),
         }
     }
 
-    async fn connect(&self, role: Role, lock: LockDemand) -> Attempt<Node> {
+    async fn connect(&self, role: Purpose, lock: LockDemand) -> Attempt<Node> {
         self.output.waiting(&format!("connecting to {}", self.job.address));
         let connected = node::connect(&self.job.address, role, &self.job.trust, lock, None).await;
         connected.map_err(|trouble| {
@@ -254,11 +254,11 @@ impl<'a> Drive<'a> {
             // Locked since a moment ago, and about to change its stage: by keys that an earlier connection brought, or by
             // somebody else's.
             if self.journal.stage.machine().is_some() {
-                return Trouble::Lost(trouble.into_failure());
+                return ConnectError::Lost(trouble.into_failure());
             }
             let what = format!("the node at {} is locked in this boot: somebody else was first", self.job.address);
             let failure = Failure::new(Exit::Node, "already-activating", what);
-            Trouble::Fatal(failure.fix("look at the node's console, or restart the node and try again"))
+            ConnectError::Fatal(failure.fix("look at the node's console, or restart the node and try again"))
         })
     }
 
@@ -272,14 +272,16 @@ impl<'a> Drive<'a> {
         self.node_name.clone_from(&described.node_name);
     }
 
-    /// One folder, one cluster, one first machine.
+    /// One directory, one cluster, one first machine.
     fn same_machine(&self, ek: EkDigest) -> Attempt<()> {
         match self.journal.stage.machine() {
             Some((machine, _)) if machine != ek => {
                 let what = format!("the cluster in {} was begun on another machine", self.job.place.shown());
                 let failure = Failure::new(Exit::Failed, "another-machine", what);
                 let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
-                Err(Trouble::Fatal(failure.because(causes).fix("use that machine's address, or another folder")))
+                Err(ConnectError::Fatal(
+                    failure.because(causes).fix("use that machine's address, or another directory"),
+                ))
             }
             _ => Ok(()),
         }
@@ -290,7 +292,7 @@ impl<'a> Drive<'a> {
             return Ok(());
         }
         let failure = Failure::new(Exit::Node, "wrong-cluster", "the node says that it is in another cluster");
-        Err(Trouble::Fatal(
+        Err(ConnectError::Fatal(
             failure.because(format!("it says {}", hex::encode(cluster_id.get(..32).unwrap_or(cluster_id)))),
         ))
     }
@@ -310,10 +312,10 @@ impl<'a> Drive<'a> {
     /// The cluster exists from here on: its id is in a TPM and on a disk.
     fn locked(&mut self, ek: EkDigest, disk: Uuid) -> Attempt<()> {
         let (name, version) = (&self.job.name, self.job.master.current().number());
-        let salt = self.journal.salt().map_err(Trouble::Fatal)?;
+        let salt = self.journal.salt().map_err(ConnectError::Fatal)?;
         let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
         let first = FirstNode { ek, name: self.node_name.clone(), disk };
-        self.job.place.initialise(&cluster, &first).map_err(Trouble::Fatal)?;
+        self.job.place.initialise(&cluster, &first).map_err(ConnectError::Fatal)?;
         self.enter(Stage::Locked { ek, disk })?;
         self.goal = Goal::Attach;
         self.output.say(Tone::Good, "locked", &format!("on cluster {}", self.journal.cluster_id));
@@ -327,7 +329,7 @@ impl<'a> Drive<'a> {
         let written = if config.is_empty() {
             AdminConfig::None
         } else {
-            AdminConfig::Written(self.keep_admin_config(&config).map_err(Trouble::Fatal)?)
+            AdminConfig::Written(self.keep_admin_config(&config).map_err(ConnectError::Fatal)?)
         };
         self.note(Outcome::Succeeded)?;
         if let Some((ek, disk)) = self.journal.stage.machine() {
@@ -349,7 +351,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    fn bootstrap_failed(&mut self, failed: &Failed) -> Trouble {
+    fn bootstrap_failed(&mut self, failed: &Failed) -> ConnectError {
         let trouble = self.failed("the cluster's bootstrap failed", failed);
         let outcome = Outcome::Failed { code: printable(&failed.code), message: printable(&failed.message) };
         let noted = self.note(outcome);
@@ -362,30 +364,30 @@ impl<'a> Drive<'a> {
     fn note(&self, outcome: Outcome) -> Attempt<()> {
         let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
         let first = FirstNode { ek, name: self.node_name.clone(), disk };
-        self.job.place.report(&first, outcome).map_err(Trouble::Fatal)
+        self.job.place.report(&first, outcome).map_err(ConnectError::Fatal)
     }
 
-    fn failed(&self, what: &str, failed: &Failed) -> Trouble {
+    fn failed(&self, what: &str, failed: &Failed) -> ConnectError {
         self.follower.show_log(&failed.log_tail);
         let code = printable(failed.code.get(..64).unwrap_or(&failed.code));
         let failure = Failure::new(Exit::Node, code.clone(), format!("{what}: {code}")).because(&failed.message);
-        Trouble::Fatal(failure.fix(if failed.disk_reset {
+        ConnectError::Fatal(failure.fix(if failed.disk_reset {
             "mend the cause; the node resets its disk and restarts, and the same command begins anew"
         } else {
             "mend the cause, restart the node, and run the same command again"
         }))
     }
 
-    fn silent(&self) -> Trouble {
-        Trouble::lost(&self.job.address, "connection-lost", "the node ended the call without a result")
+    fn silent(&self) -> ConnectError {
+        ConnectError::lost(&self.job.address, "connection-lost", "the node ended the call without a result")
     }
 
-    fn out_of_turn(&self, got: &str) -> Trouble {
+    fn out_of_turn(&self, got: &str) -> ConnectError {
         let what = format!("the node at {} says what it must not say here: {got}", self.job.address);
-        Trouble::Fatal(Failure::new(Exit::Node, "out-of-turn", what).fix("run the same release on both sides"))
+        ConnectError::Fatal(Failure::new(Exit::Node, "out-of-turn", what).fix("run the same release on both sides"))
     }
 
     fn enter(&mut self, stage: Stage) -> Attempt<()> {
-        self.journal.enter(&self.job.place, stage).map_err(Trouble::Fatal)
+        self.journal.enter(&self.job.place, stage).map_err(ConnectError::Fatal)
     }
 }

@@ -5,9 +5,9 @@ use latchkey_attestation::EkDigest;
 use latchkey_keys::{ClusterId, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
+use crate::cluster_dir::ClusterDir;
 use crate::failure::Failure;
 use crate::files::{self, Readers};
-use crate::folder::Place;
 use crate::trust::now;
 
 const NAME: &str = "init.json";
@@ -68,7 +68,7 @@ impl Stage {
 
 impl Journal {
     /// The journal of an earlier run, if there is one.
-    pub(super) fn load(place: &Place) -> Result<Option<Self>, Failure> {
+    pub(super) fn load(place: &ClusterDir) -> Result<Option<Self>, Failure> {
         let path = place.path(NAME);
         if !path.exists() {
             return Ok(None);
@@ -81,7 +81,7 @@ impl Journal {
     }
 
     /// A new cluster: a new salt, written down before anything is sent.
-    pub(super) fn begin(place: &Place, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
+    pub(super) fn begin(place: &ClusterDir, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
         let salt = Secret::<32>::random()?;
         let journal = Self {
             version: VERSION,
@@ -96,20 +96,20 @@ impl Journal {
     }
 
     /// An earlier run's journal must be of this cluster.
-    pub(super) fn check(&self, place: &Place, name: &str, master: &MasterSecret) -> Result<(), Failure> {
+    pub(super) fn check(&self, place: &ClusterDir, name: &str, master: &MasterSecret) -> Result<(), Failure> {
         let shown = place.shown();
         if self.version != VERSION {
             return Err(Failure::usage(format!("{shown}/{NAME} has version {}, expected {VERSION}", self.version)));
         }
         if self.cluster_name != name {
             let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
-            return Err(Failure::usage(what).fix("use its name, or another folder for another cluster"));
+            return Err(Failure::usage(what).fix("use its name, or another directory for another cluster"));
         }
         let secret = super::measurement_secret(master)?;
         if ClusterId::derive(&secret, &self.salt()?)? != self.cluster_id {
             let what = "the master secret is not the one that this cluster was begun with";
             return Err(
-                Failure::usage(what).fix(format!("use that one, or another folder than {shown} for a new cluster"))
+                Failure::usage(what).fix(format!("use that one, or another directory than {shown} for a new cluster"))
             );
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Journal {
     }
 
     /// Writes down that a step is taken.
-    pub(super) fn enter(&mut self, place: &Place, stage: Stage) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self, place: &ClusterDir, stage: Stage) -> Result<(), Failure> {
         if self.stage == stage {
             return Ok(());
         }
@@ -131,7 +131,7 @@ impl Journal {
         self.write(place)
     }
 
-    fn write(&self, place: &Place) -> Result<(), Failure> {
+    fn write(&self, place: &ClusterDir) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(self)
             .map_err(|error| Failure::local("journal-unwritable", NAME).because(error.to_string()))?;
         files::replace(&place.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)

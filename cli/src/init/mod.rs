@@ -1,6 +1,6 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
-//! [`run`] reads the arguments and holds the folder; [`drive`] connects, again and again, until it is done; [`follow`]
+//! [`run`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
 //! shows what the node tells; [`journal`] is what makes that safe; [`report`] prints the end.
 
 mod drive;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{KeyId, MasterSecret, Secret, SecretVec};
 
+use crate::cluster_dir::{ClusterDir, Held};
 use crate::failure::Failure;
 use crate::files;
-use crate::folder::{Held, Place};
 use crate::node::{self, Address, Patience};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
 /// What the user wants.
 struct Job {
     address: Address,
-    place: Place,
+    place: ClusterDir,
     name: String,
     master: MasterSecret,
     init_secret: SecretVec,
@@ -56,7 +56,7 @@ struct Job {
 
 impl Job {
     fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
-        let folder = arguments.required_path("cluster")?;
+        let directory = arguments.required_path("cluster")?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
         Ok(Self {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
@@ -71,13 +71,13 @@ impl Job {
             trust: Trust::from_arguments(arguments)?,
             master: MasterSecret::load(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
-            admin_config: arguments.path("admin-config").map_or_else(|| folder.join("admin.conf"), Into::into),
-            // Last: a command that is wrong makes no folder.
-            place: Place::make(folder)?,
+            admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
+            // Last: a command that is wrong makes no directory.
+            place: ClusterDir::make(directory)?,
         })
     }
 
-    /// Holds the folder, and finds or begins the journal in it.
+    /// Holds the directory, and finds or begins the journal in it.
     fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), Failure> {
         let held = self.place.hold()?;
         let journal = match Journal::load(&self.place)? {
@@ -92,7 +92,7 @@ impl Job {
             }
             None if self.place.cluster()?.is_some() => {
                 let what = format!("{} holds a cluster already", self.place.shown());
-                return Err(Failure::usage(what).fix("use another folder for another cluster"));
+                return Err(Failure::usage(what).fix("use another directory for another cluster"));
             }
             None => Journal::begin(&self.place, &self.name, &measurement_secret(&self.master)?)?,
         };
@@ -108,7 +108,9 @@ impl Job {
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         match parent.filter(|parent| !parent.is_dir()) {
-            Some(missing) => Err(Failure::usage(format!("--admin-config: there is no folder {}", missing.display()))),
+            Some(missing) => {
+                Err(Failure::usage(format!("--admin-config: there is no directory {}", missing.display())))
+            }
             None => Ok(()),
         }
     }

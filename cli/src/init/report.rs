@@ -36,13 +36,13 @@ pub(super) fn done(job: &Job, ending: &Ending, output: &Output) {
     output.result(&json, &format!("\n{text}"));
 }
 
-/// The folder's cluster was finished by an earlier run.
+/// The directory's cluster was finished by an earlier run.
 pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<(), Failure> {
-    let (folder, id) = (job.place.shown(), journal.cluster_id);
+    let (directory, id) = (job.place.shown(), journal.cluster_id);
     if !resume {
-        let what = format!("{folder} holds the cluster {}, which is initialised", job.name);
+        let what = format!("{directory} holds the cluster {}, which is initialised", job.name);
         let failure = Failure::local("cluster-exists", what).because(format!("its id is {id}"));
-        return Err(failure.fix("use another folder for another cluster"));
+        return Err(failure.fix("use another directory for another cluster"));
     }
     let text = pairs(&[("cluster", job.name.clone()), ("cluster id", id.to_string())]);
     output.result(&json!({"cluster": job.name, "cluster_id": id, "resumed": false}), &text);

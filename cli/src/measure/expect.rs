@@ -5,7 +5,7 @@ use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_attestation::parse::{Component, PcrSet};
-use latchkey_attestation::reference::Machine as ReferenceMachine;
+use latchkey_attestation::reference::PlatformProfile;
 use latchkey_measurements::difference::{EventDifference, EventSummary, unexpected};
 use latchkey_measurements::predict::{Machine, MachineType, Prediction};
 use latchkey_measurements::{Bank, EventLog, Replay, manifest};
@@ -82,7 +82,7 @@ fn against_reference(
     let replay = Replay::of(log, Bank::Sha256);
     let replayed = |pcr| replay.as_ref().and_then(|replay| replay.value(pcr)).map_or("0".repeat(64), hex::encode);
     let (mut text, mut values) = (String::new(), Vec::new());
-    let mut closest: Option<(usize, PcrSet, String, &ReferenceMachine)> = None;
+    let mut closest: Option<(usize, PcrSet, String, &PlatformProfile)> = None;
     for image in reference.images() {
         for machine in image.machines() {
             let differing = manifest::differing(machine, log).map_err(|error| Failure::usage(error.to_string()))?;
@@ -124,7 +124,7 @@ fn against_reference(
 /// The first event of each of these registers that is not as the manifest tells.
 fn first_events(
     name: &str,
-    machine: &ReferenceMachine,
+    machine: &PlatformProfile,
     log: &EventLog<'_>,
     differing: PcrSet,
     output: &Output,

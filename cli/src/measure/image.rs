@@ -134,8 +134,8 @@ fn machine(name: &str) -> Result<Machine, Failure> {
     load(&machine, path.parent().unwrap_or(Path::new("")))
 }
 
-fn load(machine: &MachineType, folder: &Path) -> Result<Machine, Failure> {
-    machine.load(folder).map_err(|error| {
+fn load(machine: &MachineType, directory: &Path) -> Result<Machine, Failure> {
+    machine.load(directory).map_err(|error| {
         let what = format!("the type of machine {} cannot be used", machine.name);
         Failure::new(Exit::Usage, "machine-unusable", what).because(error.to_string())
     })

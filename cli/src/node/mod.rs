@@ -1,8 +1,8 @@
 //! Reaching a node: every connection is attested before a byte of a request is sent.
 
 mod address;
+mod connect_error;
 mod patience;
-mod trouble;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,14 +10,14 @@ use std::time::Duration;
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, InitClient, NodeStage, RecoveryClient};
 use latchkey_attestation::{Admission, RecordedEvidence, VerifiedEvidence};
-use latchkey_channel::{HANDSHAKE_TIME, LockDemand, NoProof, PeerProof, Role, Terms, TpmAppraiser};
+use latchkey_channel::{HANDSHAKE_TIME, LockDemand, NoProof, PeerProof, Purpose, Terms, TpmVerifier};
 use latchkey_keys::Uuid;
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 
 pub(crate) use address::Address;
+pub(crate) use connect_error::{CallKind, ConnectError, RefusedCall, refused_call};
 pub(crate) use patience::{Patience, block_on, waiting_for};
-pub(crate) use trouble::{CallKind, RefusedCall, Trouble, refused_call};
 
 use crate::failure::{Exit, Failure};
 use crate::output::printable;
@@ -57,44 +57,47 @@ impl Evidence {
 /// Connects for a role and lets the node prove itself. `evidence` is kept even if it is refused.
 pub(crate) async fn connect(
     address: &Address,
-    role: Role,
+    role: Purpose,
     trust: &Trust,
     lock: LockDemand,
     evidence: Option<&Evidence>,
-) -> Result<Node, Trouble> {
-    let mut appraiser = TpmAppraiser::new(Arc::clone(&trust.policy), Arc::clone(&trust.references), lock);
+) -> Result<Node, ConnectError> {
+    let mut verifier = TpmVerifier::new(Arc::clone(&trust.policy), Arc::clone(&trust.references), lock);
     if let Some(evidence) = evidence.cloned() {
         let by = format!("latchkey {} from {address}", env!("CARGO_PKG_VERSION"));
-        appraiser = appraiser.observed_by(Arc::new(move |identity, shown, verified| {
+        verifier = verifier.observed_by(Arc::new(move |identity, shown, verified| {
             let recorded = RecordedEvidence::new(identity, shown, verified, &by, now()).ok();
             let seen = recorded.map(|recorded| Seen { recorded, verified: verified.clone() });
             *evidence.0.lock().unwrap_or_else(PoisonError::into_inner) = seen;
         }));
     }
     let stream = dial(address).await?;
-    let terms = Terms { prover: Arc::new(NoProof), appraiser: Arc::new(appraiser) };
+    let terms = Terms { attester: Arc::new(NoProof), verifier: Arc::new(verifier) };
     let proven = latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME).await;
-    let proven = proven.map_err(|error| trouble::of_channel(address, &error))?;
+    let proven = proven.map_err(|error| connect_error::of_channel(address, &error))?;
     let PeerProof::Tpm(peer) = proven.peer() else {
-        // The role table has no other for a server that the appraiser above admits.
-        return Err(Trouble::Fatal(Failure::local("channel-misuse", "the node was admitted without TPM evidence")));
+        // The role table has no other for a server that the verifier above admits.
+        return Err(ConnectError::Fatal(Failure::local(
+            "channel-misuse",
+            "the node was admitted without TPM evidence",
+        )));
     };
     let admission = peer.admission().clone();
     let (channel, driver) = Channel::open(proven, Limits::default())
         .await
-        .map_err(|error| Trouble::lost(address, "connection-lost", &error.to_string()))?;
+        .map_err(|error| ConnectError::lost(address, "connection-lost", &error.to_string()))?;
     // How a connection ends, its calls say.
     let driver = smol::spawn(async move { drop(driver.await) });
     Ok(Node { admission, channel, driver })
 }
 
-async fn dial(address: &Address) -> Result<TcpStream, Trouble> {
+async fn dial(address: &Address) -> Result<TcpStream, ConnectError> {
     let late = async {
         smol::Timer::after(CONNECT).await;
         Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {} s", CONNECT.as_secs())))
     };
     let stream = TcpStream::connect((address.host(), address.port())).or(late).await;
-    let stream = stream.map_err(|error| Trouble::lost(address, "unreachable", &error.to_string()))?;
+    let stream = stream.map_err(|error| ConnectError::lost(address, "unreachable", &error.to_string()))?;
     // Requests are small and waited for. Without it everything works, only later.
     let _ = stream.set_nodelay(true);
     Ok(stream)
@@ -123,7 +126,7 @@ impl Node {
     }
 
     /// Asks what the node is waiting for, whichever service it runs.
-    pub(crate) async fn describe_any(&self, address: &Address) -> Result<Description, Trouble> {
+    pub(crate) async fn describe_any(&self, address: &Address) -> Result<Description, ConnectError> {
         use latchkey_api::grpc::Code;
         let request = DescribeRequest {};
         let described = match self.init().describe(&request, CALL).await {
@@ -133,12 +136,12 @@ impl Node {
         Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
     }
 
-    pub(crate) async fn describe(&self, address: &Address) -> Result<Description, Trouble> {
+    pub(crate) async fn describe(&self, address: &Address) -> Result<Description, ConnectError> {
         let described = self.init().describe(&DescribeRequest {}, CALL).await;
         Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
     }
 
-    pub(crate) async fn describe_recovery(&self, address: &Address) -> Result<Description, Trouble> {
+    pub(crate) async fn describe_recovery(&self, address: &Address) -> Result<Description, ConnectError> {
         let described = self.recovery().describe(&DescribeRequest {}, CALL).await;
         Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
     }
@@ -156,10 +159,10 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    fn new(response: &DescribeResponse) -> Result<Self, Trouble> {
+    fn new(response: &DescribeResponse) -> Result<Self, ConnectError> {
         let odd = |what: &str| {
             let failure = Failure::new(Exit::Node, "description-malformed", format!("the node's {what} is malformed"));
-            Trouble::Fatal(failure.fix("run the same release on both sides"))
+            ConnectError::Fatal(failure.fix("run the same release on both sides"))
         };
         let name = &response.node_name;
         let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');

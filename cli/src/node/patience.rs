@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ring::rand::{SecureRandom, SystemRandom};
 use smol::future::FutureExt as _;
 
-use super::Trouble;
+use super::ConnectError;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -51,11 +51,14 @@ impl Patience {
 
     /// Runs an attempt that may take no longer than what is left. One that is cut off says nothing; the last one that was not
     /// says why.
-    pub(crate) async fn limit<T>(&self, attempt: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    pub(crate) async fn limit<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
         let left = self.allowed.saturating_sub(self.elapsed());
         let late = async {
             smol::Timer::after(left).await;
-            Err(Trouble::Fatal(self.too_late(self.last.clone())))
+            Err(ConnectError::Fatal(self.too_late(self.last.clone())))
         };
         attempt.or(late).await
     }
@@ -63,16 +66,16 @@ impl Patience {
     /// Attempts until one succeeds or fails for good.
     pub(crate) async fn repeat<T, F>(&mut self, output: &Output, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
     where
-        F: Future<Output = Result<T, Trouble>>,
+        F: Future<Output = Result<T, ConnectError>>,
     {
         loop {
             match self.limit(attempt()).await {
                 Ok(done) => return Ok(done),
-                Err(Trouble::Lost(failure)) => {
+                Err(ConnectError::Lost(failure)) => {
                     output.waiting(&waiting_for(&failure));
                     self.after(failure).await?;
                 }
-                Err(Trouble::OtherStage(failure) | Trouble::Fatal(failure)) => return Err(failure),
+                Err(ConnectError::OtherStage(failure) | ConnectError::Fatal(failure)) => return Err(failure),
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use latchkey_attestation::policy::{ReferenceRule, Signers};
-use latchkey_attestation::reference::{Image, Machine, Rule, SignerKey};
+use latchkey_attestation::reference::{Image, PlatformProfile, Rule, SignerKey};
 use latchkey_attestation::validate::Comparison;
 use latchkey_attestation::{
     AuthenticManifest, Component, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal,
@@ -22,7 +22,7 @@ use crate::trust::{Trust, now};
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let trust = Trust::from_files_or_folder(arguments)?;
+    let trust = Trust::from_files_or_directory(arguments)?;
     let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {
@@ -56,9 +56,9 @@ fn head(file: &Value, trust: &Trust, output: &Output) -> String {
         list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
     };
     let rollback = if trust.remembers {
-        "editions older than those in the cluster's folder are refused"
+        "revisions older than those in the cluster's directory are refused"
     } else {
-        "older editions would not be noticed: no --cluster remembers what was accepted"
+        "older revisions would not be noticed: no --cluster remembers what was accepted"
     };
     pairs(&[
         ("policy", output.paint(Tone::Good, "valid")),
@@ -101,7 +101,7 @@ fn manifests_json(trust: &Trust) -> Vec<Value> {
 }
 
 /// One row for each machine type of each image.
-fn rows(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest, &Image, &Machine)> {
+fn rows(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest, &Image, &PlatformProfile)> {
     named(trust).flat_map(|(rule, manifest)| {
         let images = manifest.values().images().iter();
         images.flat_map(move |image| image.machines().iter().map(move |machine| (rule, manifest, image, machine)))
@@ -129,7 +129,7 @@ fn images(trust: &Trust, output: &Output) -> String {
 }
 
 fn images_json(trust: &Trust) -> Vec<Value> {
-    let image = |(rule, manifest, image, machine): (&ReferenceRule, &AuthenticManifest, &Image, &Machine)| {
+    let image = |(rule, manifest, image, machine): (&ReferenceRule, &AuthenticManifest, &Image, &PlatformProfile)| {
         let verdict = admissible(rule, manifest, image);
         json!({
             "manifest": rule.manifest, "serial": manifest.values().serial(), "image": image.name(),
@@ -176,7 +176,7 @@ fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image)
     }
 }
 
-fn indices(machine: &Machine, rule: Rule) -> String {
+fn indices(machine: &PlatformProfile, rule: Rule) -> String {
     let chosen = machine.pcrs().iter().filter(|(_, reference)| reference.rule == rule);
     let list: Vec<String> = chosen.map(|(index, _)| index.to_string()).collect();
     if list.is_empty() { "-".to_owned() } else { list.join(" ") }
@@ -202,7 +202,7 @@ impl Asked {
     fn verdict(&self, trust: &Trust) -> Result<(), Refusal> {
         let lock = match self.recording.pcrs().value(Policy::LOCK_PCR) {
             Some(value) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
-            _ => LockExpectation::Open,
+            _ => LockExpectation::Unlocked,
         };
         self.recording.appraise_recorded(&trust.policy, &trust.references, lock, self.at).map(drop)
     }
@@ -248,8 +248,8 @@ impl Asked {
 
 /// How the evidence stands beside one machine type of one image.
 fn why(comparison: &Comparison) -> String {
-    let Comparison { differing, telling, forbidden, .. } = comparison;
-    match (telling, forbidden) {
+    let Comparison { differing, most_specific, forbidden, .. } = comparison;
+    match (most_specific, forbidden) {
         (None, None) => "passes".to_owned(),
         (None, Some(refusal)) => format!("fails, though all is as expected: {}: {}", refusal.code(), refusal.detail()),
         (Some(pcr), _) => {

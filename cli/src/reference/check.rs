@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use latchkey_attestation::reference::{Artefact, Image, Machine, Reference, Rule, Signature, instant};
+use latchkey_attestation::reference::{Artefact, Image, PlatformProfile, Reference, Rule, Signature, format_rfc3339};
 use latchkey_attestation::{ManifestFile, ReferenceValues};
-use latchkey_cluster_folder::signature_of;
+use latchkey_cluster_store::signature_of;
 use serde_json::json;
 
 use super::authority_in_words;
@@ -117,7 +117,7 @@ fn provenance(values: &ReferenceValues) -> String {
 
 /// When an image may run.
 pub(crate) fn window(image: &Image) -> String {
-    match (image.not_before().map(instant), image.not_after().map(instant)) {
+    match (image.not_before().map(format_rfc3339), image.not_after().map(format_rfc3339)) {
         (None, None) => "always".to_owned(),
         (Some(from), None) => format!("from {from}"),
         (None, Some(until)) => format!("until {until}"),
@@ -126,7 +126,7 @@ pub(crate) fn window(image: &Image) -> String {
 }
 
 /// Enforced registers, and in parentheses those that are only warned about.
-fn registers(machine: &Machine) -> String {
+fn registers(machine: &PlatformProfile) -> String {
     let shown = |(index, reference): (&u8, &Reference)| match reference.rule {
         Rule::Enforce => index.to_string(),
         Rule::Warn => format!("({index})"),

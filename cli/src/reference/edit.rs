@@ -1,13 +1,13 @@
-//! `latchkey reference add` and `latchkey reference revoke`: the next edition of a manifest.
+//! `latchkey reference add` and `latchkey reference revoke`: the next revision of a manifest.
 
 use std::path::Path;
 use std::time::Duration;
 
-use latchkey_attestation::reference::{Image, Revocation, seconds};
+use latchkey_attestation::reference::{Image, Revocation, parse_rfc3339};
 use latchkey_attestation::{ImageVersion, ReferenceValues, Refusal};
 use serde_json::json;
 
-use super::{Edition, publish};
+use super::{Revision, publish};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -15,11 +15,11 @@ use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
 pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let edition = Edition::read(operand(arguments, 0, "BASE")?)?;
-    let (base, new) = (&edition.values, &Edition::read(operand(arguments, 1, "NEW")?)?.values);
-    let from = instant(arguments, "not-before")?;
-    let until = instant(arguments, "not-after")?;
-    let old_until = instant(arguments, "old-until")?;
+    let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
+    let (base, new) = (&revision.values, &Revision::read(operand(arguments, 1, "NEW")?)?.values);
+    let from = format_rfc3339(arguments, "not-before")?;
+    let until = format_rfc3339(arguments, "not-after")?;
+    let old_until = format_rfc3339(arguments, "old-until")?;
     let added = |image: &Image| image.clone().valid_between(from.or(image.not_before()), until.or(image.not_after()));
     // Older than every version of the same image that comes in.
     let is_older = |image: &Image| {
@@ -49,7 +49,7 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         let why = format!("{} is older than a version that is there: should it run again?", image.label());
         output.say(Tone::Warning, "downgrade", &why);
     }
-    finish(&next, edition, arguments, output)
+    finish(&next, revision, arguments, output)
 }
 
 /// Whether a newer version of the image is in `base`, and this one is not.
@@ -59,8 +59,8 @@ fn is_downgrade(base: &ReferenceValues, new: &Image) -> bool {
 
 /// A version that must not run any more.
 pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let edition = Edition::read(operand(arguments, 0, "BASE")?)?;
-    let base = &edition.values;
+    let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
+    let base = &revision.values;
     let name = arguments.operand_text(1)?.to_owned();
     let version = arguments.operand_text(2)?;
     let version: ImageVersion = version.parse().map_err(|error| Failure::usage(format!("{version}: {error}")))?;
@@ -71,10 +71,10 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failu
     }
     let why = arguments.required_text("why")?.to_owned();
     let next = base.edited(serial(base, arguments)?, |_, revoked| revoked.push(Revocation { name, version, why }));
-    finish(&next.map_err(unfit)?, edition, arguments, output)
+    finish(&next.map_err(unfit)?, revision, arguments, output)
 }
 
-fn finish(next: &ReferenceValues, base: Edition, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+fn finish(next: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     publish(next, base, arguments, output)?;
     let json = json!({
         "file": arguments.required_path("out")?.display().to_string(),
@@ -95,9 +95,9 @@ fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a
 }
 
 /// A point in time: `2026-01-31T23:59:59Z`, or from now on `14d`, `36h`.
-fn instant(arguments: &Arguments, flag: &str) -> Result<Option<u64>, Failure> {
+fn format_rfc3339(arguments: &Arguments, flag: &str) -> Result<Option<u64>, Failure> {
     let Some(text) = arguments.text(flag)? else { return Ok(None) };
-    let found = seconds(text).or_else(|| now().checked_add(duration(text)?.as_secs()));
+    let found = parse_rfc3339(text).or_else(|| now().checked_add(duration(text)?.as_secs()));
     found.map(Some).ok_or_else(|| {
         Failure::usage(format!("--{flag} {text}: expected a time such as 2026-01-31T23:59:59Z, or 14d or 36h from now"))
     })

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
-use latchkey_cluster_folder::signature_of;
+use latchkey_cluster_store::signature_of;
 use latchkey_keys::{SecretVec, read_private_file};
 use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, public_key_file};
 use serde_json::json;

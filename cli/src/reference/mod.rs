@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::reference::Authority;
 use latchkey_attestation::{ManifestFile, ReferenceValues};
-use latchkey_cluster_folder::signature_of;
+use latchkey_cluster_store::signature_of;
 use latchkey_measurements::signing::{SignedManifest, SigningKey};
 
 use crate::failure::{Exit, Failure};
@@ -24,13 +24,13 @@ pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};
 
 /// A manifest that its own publisher works on: what it says, and the file it stands in, which was read once.
-struct Edition {
+struct Revision {
     path: PathBuf,
     values: ReferenceValues,
     file: ManifestFile,
 }
 
-impl Edition {
+impl Revision {
     fn read(path: &Path) -> Result<Self, Failure> {
         let file = files::read(path, ReferenceValues::MAX_JSON)?;
         let values = parse(path, &file)?;
@@ -38,11 +38,11 @@ impl Edition {
         Ok(Self { path: path.to_owned(), values, file })
     }
 
-    /// Says so when the key that is to sign the next edition did not sign this one: somebody else may have written it.
+    /// Says so when the key that is to sign the next revision did not sign this one: somebody else may have written it.
     fn warn_unless_signed_by(self, key: &SigningKey, output: &Output) {
         if self.file.signed_by_one_of(&[key.public()]).is_err() {
             let (path, id) = (self.path.display(), key.public().id());
-            let why = format!("{path} is not signed by key {id}: whatever it says goes into the new edition");
+            let why = format!("{path} is not signed by key {id}: whatever it says goes into the new revision");
             output.say(Tone::Warning, "base", &why);
         }
     }
@@ -53,23 +53,23 @@ fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, Failure> {
         .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
 }
 
-/// Says of a serial that neither a clock nor a counter gives: every later edition must have a higher one, and there is a
+/// Says of a serial that neither a clock nor a counter gives: every later revision must have a higher one, and there is a
 /// largest.
 fn warn_of_serial(values: &ReferenceValues, output: &Output) {
     const YEAR: u64 = 365 * 86_400;
     if values.serial() > now().saturating_add(YEAR) {
         let (name, serial) = (values.name(), values.serial());
         let why = format!(
-            "{serial} lies beyond the seconds since 1970: every later edition of {name} must have a higher one; \
+            "{serial} lies beyond the seconds since 1970: every later revision of {name} must have a higher one; \
              the way back is `latchkey reference install --replace-newer`"
         );
         output.say(Tone::Warning, "serial", &why);
     }
 }
 
-/// Writes a new edition, and its signature if there is a key: the signature first, so that no reader finds the manifest
+/// Writes a new revision, and its signature if there is a key: the signature first, so that no reader finds the manifest
 /// alone.
-fn publish(values: &ReferenceValues, base: Edition, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+fn publish(values: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
     warn_of_serial(values, output);
     let out = arguments.required_path("out")?;
     let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
@@ -91,8 +91,8 @@ fn publish(values: &ReferenceValues, base: Edition, arguments: &Arguments, outpu
         let next = format!("sign it: latchkey reference sign {} --key FILE", out.display());
         output.say(Tone::Warning, "unsigned", &next);
     }
-    let edition = format!("serial {} of {} written to {}", values.serial(), values.name(), out.display());
-    output.say(Tone::Good, "manifest", &edition);
+    let revision = format!("serial {} of {} written to {}", values.serial(), values.name(), out.display());
+    output.say(Tone::Good, "manifest", &revision);
     Ok(())
 }
 

@@ -24,7 +24,7 @@ pub(super) const BUILD: Command = Command {
 pub(super) const UNITS: Command = Command {
     path: &["image", "units"],
     operands: &[CONFIG],
-    flags: &[Flag { text: "the folder to write them into; must not exist", ..OUT }],
+    flags: &[Flag { text: "the directory to write them into; must not exist", ..OUT }],
     summary: "writes what an image's systemd needs, for a root that you build yourself",
     about: "CONFIG is that of `latchkey image build`, with \"systemd\". The files, the agent among them, go\ninto the root as they lie in DIR, all owned by root. Say \"in_root\": true in \"systemd\" when\nthey are there, and build.",
     examples: &["latchkey image units edge.json --out units"],
@@ -42,7 +42,7 @@ Equal inputs give equal bytes. No privileges, loop devices or mounts are needed;
 mksquashfs is (Debian package squashfs-tools; for erofs erofs-utils, for qcow2
 qemu-utils). Times in the image are 0, or SOURCE_DATE_EPOCH if that is set.
 
-CONFIG is closed; paths in it are relative to its folder:
+CONFIG is closed; paths in it are relative to its directory:
   {
     "schema": 1, "name": "edge", "version": "1.0.0",
     "kernel": "boot/vmlinuz-6.1.0-56-cloud-amd64",
@@ -65,7 +65,7 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
   "systemd": {"state": {"file_system": "ext4", "persist": ["/etc/kubernetes", "/srv"]}}
       for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as a unit;
       no log-ins, shells or measurements of systemd's own; with state, a file system on the
-      state disk, made once, checked and mounted at /state, and the folders of persist, which
+      state disk, made once, checked and mounted at /state, and the directories of persist, which
       last; {"state": {}} is ext4 and what kubeadm needs: /etc/kubernetes, /etc/cni/net.d and
       kubelet, etcd and containerd in /var/lib. A finished root: `latchkey image units`
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
@@ -85,7 +85,7 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       NAME_VERSION.efi, no -initrd, no -append): only with them does a digest name the
       image. vcpu_type [EPYC-v4] and guest_features [0x1] may be left out
   "serial": 7
-      the manifest's edition, which must grow [SOURCE_DATE_EPOCH, at least 1]
+      the manifest's revision, which must grow [SOURCE_DATE_EPOCH, at least 1]
   "signing_key": "release.key"
       a minisign key without a password that signs it, into reference.json.minisig
 "#;

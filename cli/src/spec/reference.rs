@@ -5,24 +5,24 @@ use super::{Command, Flag, Operand};
 use crate::reference;
 
 const MANIFEST: Operand = Operand { name: "MANIFEST", required: true, text: "the manifest's file" };
-const BASE: Operand = Operand { name: "BASE", required: true, text: "the newest edition of the manifest" };
+const BASE: Operand = Operand { name: "BASE", required: true, text: "the newest revision of the manifest" };
 const OUT: Flag = Flag {
     long: "out",
     value: Some("FILE"),
     need: Once,
-    text: "where the next edition goes, and its signature beside it;\nthe file must not exist",
+    text: "where the next revision goes, and its signature beside it;\nthe file must not exist",
 };
 const SERIAL: Flag = Flag {
     long: "serial",
     value: Some("NUMBER"),
     need: AtMostOnce,
-    text: "the edition's number [one more than BASE's]",
+    text: "the revision's number [one more than BASE's]",
 };
 const KEY: Flag = Flag {
     long: "key",
     value: Some("FILE"),
     need: AtMostOnce,
-    text: "sign the edition with this secret key; mode 0600",
+    text: "sign the revision with this secret key; mode 0600",
 };
 const PASSWORD: Flag = Flag {
     long: "password",
@@ -89,8 +89,8 @@ pub(super) const ADD: Command = Command {
         KEY,
         PASSWORD,
     ],
-    summary: "publishes an upgrade: the next edition of a manifest, with more images",
-    about: "Old and new version are admitted until the old one expires. Services that follow\nthe manifest take it up without a restart, and refuse every older edition from then on.",
+    summary: "publishes an upgrade: the next revision of a manifest, with more images",
+    about: "Old and new version are admitted until the old one expires. Services that follow\nthe manifest take it up without a restart, and refuse every older revision from then on.",
     examples: &["latchkey reference add edge.json edge_1.1.0.json --old-until 14d --key release.key --out edge-2.json"],
     run: reference::add,
 };
@@ -109,7 +109,7 @@ pub(super) const REVOKE: Command = Command {
         KEY,
         PASSWORD,
     ],
-    summary: "revokes a version: the next edition of a manifest, without it",
+    summary: "revokes a version: the next revision of a manifest, without it",
     about: "The version's values stay in the manifest, so that its machines are told why they\nare refused.",
     examples: &[
         "latchkey reference revoke edge.json edge 1.0.0 --why \"CVE-2026-0001\" --key release.key --out edge-3.json",
@@ -121,22 +121,22 @@ pub(super) const INSTALL: Command = Command {
     path: &["reference", "install"],
     operands: &[MANIFEST],
     flags: &[
-        Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's folder" },
+        Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" },
         Flag {
             long: "forget-revocations",
             value: None,
             need: AtMostOnce,
-            text: "although it does not revoke what the edition in force revokes",
+            text: "although it does not revoke what the revision in force revokes",
         },
         Flag {
             long: "replace-newer",
             value: None,
             need: AtMostOnce,
-            text: "although a newer edition was accepted, which is forgotten: the way back\nfrom one that was signed by mistake",
+            text: "although a newer revision was accepted, which is forgotten: the way back\nfrom one that was signed by mistake",
         },
     ],
-    summary: "puts an edition of a manifest in force in a cluster",
-    about: "Verifies it under the folder's policy, holds it against the editions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer edition can put it in again: let another key\nsign from then on, and take the old one out of the policy.",
+    summary: "puts an revision of a manifest in force in a cluster",
+    about: "Verifies it under the directory's policy, holds it against the revisions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer revision can put it in again: let another key\nsign from then on, and take the old one out of the policy.",
     examples: &["latchkey reference install edge-2.json --cluster ./plant"],
     run: reference::install,
 };

@@ -13,7 +13,7 @@ const CLUSTER: Flag = Flag {
     long: "cluster",
     value: Some("DIR"),
     need: Once,
-    text: "the cluster's folder: its id, policy, reference values and node records",
+    text: "the cluster's directory: its id, policy, reference values and node records",
 };
 const MASTER_SECRET: Flag = Flag {
     long: "master-secret",
@@ -49,7 +49,7 @@ const EK_PIN: Flag = Flag {
 };
 const FOLDER: Flag = Flag {
     need: AtMostOnce,
-    text: "take all of it from this cluster's folder; with --policy: refuse\neditions older than those it remembers",
+    text: "take all of it from this cluster's directory; with --policy: refuse\neditions older than those it remembers",
     ..CLUSTER
 };
 const ENFORCE: Flag = Flag {
@@ -111,7 +111,7 @@ pub(super) const COMMANDS: &[Command] = &[
             ENFORCE,
             WARN,
             flag("machine", "NAME", "the machine type whose values these are [recorded-machine]"),
-            flag("serial", "NUMBER", "the manifest's edition; a newer one is higher [seconds since 1970]"),
+            flag("serial", "NUMBER", "the manifest's revision; a newer one is higher [seconds since 1970]"),
             flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
@@ -168,7 +168,7 @@ pub(super) const COMMANDS: &[Command] = &[
             ),
         ],
         summary: "checks a policy with its reference values, and explains whom they admit",
-        about: "Shows each manifest with its edition and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
+        about: "Shows each manifest with its revision and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
         examples: &[
             "latchkey policy check --policy policy.json --reference edge.json",
             "latchkey policy check --cluster ./plant --evidence edge-1.json",
@@ -208,7 +208,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag("timeout", "TIME", "how long all of it may take [30m]"),
         ],
         summary: "makes a fresh node the first of a new cluster",
-        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One folder holds one cluster, whatever happens.",
+        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
         examples: &[
             "latchkey init 10.0.0.5 --cluster ./plant --name plant --master-secret master-secret.json \\",
             "    --init-secret init-secret --policy policy.json --reference edge.json",
@@ -220,7 +220,7 @@ pub(super) const COMMANDS: &[Command] = &[
         operands: &[],
         flags: &[CLUSTER],
         summary: "lists a cluster's nodes",
-        about: "Reads the node records in the cluster's folder; no node is asked.",
+        about: "Reads the node records in the cluster's directory; no node is asked.",
         examples: &["latchkey status --cluster ./plant"],
         run: status::run,
     },

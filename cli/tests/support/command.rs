@@ -32,13 +32,13 @@ impl Ran {
 }
 
 /// Runs to the end.
-pub fn latchkey(folder: &Path, arguments: &[&str]) -> Ran {
-    finish(start(folder, arguments))
+pub fn latchkey(directory: &Path, arguments: &[&str]) -> Ran {
+    finish(start(directory, arguments))
 }
 
 /// Runs to the end, with text on standard input.
-pub fn latchkey_fed(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
-    let mut command = command(folder, arguments);
+pub fn latchkey_fed(directory: &Path, arguments: &[&str], input: &[u8]) -> Ran {
+    let mut command = command(directory, arguments);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     // Whether it reads it is its own affair, and shows in how it ends.
     drop(child.stdin.take().unwrap().write_all(input));
@@ -46,18 +46,18 @@ pub fn latchkey_fed(folder: &Path, arguments: &[&str], input: &[u8]) -> Ran {
 }
 
 /// Starts a run; its output is kept for [`finish`].
-pub fn start(folder: &Path, arguments: &[&str]) -> Child {
-    command(folder, arguments).stdin(Stdio::null()).spawn().unwrap()
+pub fn start(directory: &Path, arguments: &[&str]) -> Child {
+    command(directory, arguments).stdin(Stdio::null()).spawn().unwrap()
 }
 
 pub fn finish(child: Child) -> Ran {
-    let output = latchkey_steady::finish("latchkey", child);
+    let output = latchkey_test_support::finish("latchkey", child);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Ran { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
-fn command(folder: &Path, arguments: &[&str]) -> Command {
+fn command(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
-    command.args(arguments).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(arguments).current_dir(directory).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

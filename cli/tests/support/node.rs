@@ -1,5 +1,5 @@
 //! A fake node: the agent's services, as their contract says, over the real channel. It has no disk; its TPM is whatever
-//! prover it is given.
+//! attester it is given.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,10 +13,10 @@ use latchkey_attestation::EkDigest;
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    HANDSHAKE_TIME, Kind, Kinds, NoProof, ProofFailed, ProofRequest, Prover, Role, Terms, TpmProver, accept,
+    Attester, HANDSHAKE_TIME, Kind, Kinds, NoProof, ProofFailed, ProofRequest, Purpose, Terms, TpmAttester, accept,
 };
 use latchkey_keys::{ClusterId, Secret, Uuid};
-use latchkey_tpm::device::Attester;
+use latchkey_tpm::device::AttestingTpm;
 use smol::channel::{Receiver, Sender, unbounded};
 use smol::future::FutureExt as _;
 use smol::net::TcpListener;
@@ -97,7 +97,7 @@ pub struct State {
 #[derive(Clone)]
 pub enum Tpm {
     Fake(Arc<Mutex<FakeTpm>>),
-    Real(Arc<Mutex<Attester>>),
+    Real(Arc<Mutex<AttestingTpm>>),
 }
 
 impl FakeNode {
@@ -139,7 +139,7 @@ impl FakeNode {
     /// Waits until it has happened.
     pub fn wait_for(&self, what: Happened) {
         let happened = async { while self.inner.happened.1.recv().await.unwrap() != what {} };
-        smol::block_on(latchkey_steady::within(format_args!("{what:?} of the fake node"), happened));
+        smol::block_on(latchkey_test_support::within(format_args!("{what:?} of the fake node"), happened));
     }
 
     pub fn behave(&self, behaviour: Behaviour) {
@@ -175,12 +175,12 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
         }
         let inner = Arc::clone(&inner);
         guests.push(smol::spawn(async move {
-            let terms = Terms { prover: Arc::new(inner.tpm.clone()), appraiser: Arc::new(NoProof) };
+            let terms = Terms { attester: Arc::new(inner.tpm.clone()), verifier: Arc::new(NoProof) };
             let serves = Arc::clone(&inner);
-            let reception = move |role: Role| serves.serves(role).then(|| terms.clone());
+            let reception = move |role: Purpose| serves.serves(role).then(|| terms.clone());
             let Ok(proven) = accept(stream, &reception, HANDSHAKE_TIME).await else { return };
             let (cut, cutting) = unbounded();
-            let visit = Visit { role: proven.role(), cut };
+            let visit = Visit { role: proven.purpose(), cut };
             let bare = Server::new(Limits::default());
             let existing = inner.state.lock().unwrap().stage == Stage::Existing;
             let services = if existing {
@@ -199,7 +199,7 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
 
 /// A connection.
 struct Visit {
-    role: Role,
+    role: Purpose,
     /// Sent to break it.
     cut: Sender<()>,
 }
@@ -215,12 +215,12 @@ impl Visit {
 struct Services(Arc<Inner>);
 
 impl Inner {
-    fn serves(&self, role: Role) -> bool {
+    fn serves(&self, role: Purpose) -> bool {
         let stage = self.state.lock().unwrap().stage;
         match stage {
-            Stage::Fresh => matches!(role, Role::Init | Role::Verify),
-            Stage::Existing => matches!(role, Role::Recover | Role::Verify),
-            Stage::Bootstrapping => matches!(role, Role::Attach | Role::Verify),
+            Stage::Fresh => matches!(role, Purpose::Init | Purpose::Verify),
+            Stage::Existing => matches!(role, Purpose::Recover | Purpose::Verify),
+            Stage::Bootstrapping => matches!(role, Purpose::Attach | Purpose::Verify),
         }
     }
 
@@ -302,7 +302,7 @@ impl Init<Visit> for Services {
     }
 
     async fn init(&self, request: Request<Visit, InitRequest>, mut replies: Replies<InitEvent>) -> Result<(), Status> {
-        assert_eq!(request.context.role, Role::Init);
+        assert_eq!(request.context.role, Purpose::Init);
         self.0.check_secret(&request.message.init_secret)?;
         let cluster = self.0.take_keys(&request.message)?;
         tell(&mut replies, 12_300, "lock", "extending PCR 15 with the cluster id").await?;
@@ -345,7 +345,7 @@ impl Init<Visit> for Services {
         request: Request<Visit, AttachRequest>,
         mut replies: Replies<InitEvent>,
     ) -> Result<(), Status> {
-        assert_eq!(request.context.role, Role::Attach);
+        assert_eq!(request.context.role, Purpose::Attach);
         self.0.check_secret(&request.message.init_secret)?;
         tell(&mut replies, 20_100, "cluster-step", "certificates").await?;
         let (cut, hold, fail) = {
@@ -376,7 +376,7 @@ impl Recovery<Visit> for Services {
     }
 
     async fn recover(&self, request: Request<Visit, RecoverRequest>) -> Result<RecoverResponse, Status> {
-        assert_eq!(request.context.role, Role::Recover);
+        assert_eq!(request.context.role, Purpose::Recover);
         let mut state = self.0.state.lock().unwrap();
         assert_eq!(request.message.disk_uuid, state.disk.to_string());
         let (key, secret, salt) = state.keys.as_ref().unwrap();
@@ -412,7 +412,7 @@ impl Tpm {
     }
 }
 
-impl Prover for Tpm {
+impl Attester for Tpm {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::Tpm])
     }
@@ -424,14 +424,14 @@ impl Prover for Tpm {
     fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
         match self {
             Self::Fake(tpm) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
-            Self::Real(attester) => TpmProver::new(Arc::clone(attester)).identity(kind),
+            Self::Real(attester) => TpmAttester::new(Arc::clone(attester)).identity(kind),
         }
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
         let tpm = match self {
             Self::Fake(tpm) => tpm.lock().unwrap(),
-            Self::Real(attester) => return TpmProver::new(Arc::clone(attester)).prove(request),
+            Self::Real(attester) => return TpmAttester::new(Arc::clone(attester)).prove(request),
         };
         let Demand::Tpm(challenge) = request.demand() else { panic!("a TPM is what it has") };
         let evidence = tpm.evidence(challenge, request.binding().as_bytes()).expect("the challenge is for this TPM");

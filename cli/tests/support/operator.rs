@@ -1,4 +1,4 @@
-//! An operator's folder: secrets, policy and reference values made by the real command.
+//! An operator's directory: secrets, policy and reference values made by the real command.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -28,19 +28,19 @@ impl Operator {
         (operator, node)
     }
 
-    pub fn folder(&self) -> &Path {
+    pub fn directory(&self) -> &Path {
         self.0.path()
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.directory().join(name)
     }
 
     pub fn run(&self, arguments: &[&str]) -> Ran {
-        latchkey(self.folder(), arguments)
+        latchkey(self.directory(), arguments)
     }
 
-    /// The edition of a manifest.
+    /// The revision of a manifest.
     pub fn serial(&self, file: &str) -> u64 {
         self.json(file)["serial"].as_u64().unwrap()
     }
@@ -106,7 +106,7 @@ impl Operator {
             arguments.extend(["--cluster", "plant"]);
         }
         arguments.extend(more);
-        start(self.folder(), &arguments)
+        start(self.directory(), &arguments)
     }
 
     pub fn recover(&self, node: &FakeNode, master: &str, more: &[&str]) -> Ran {

@@ -41,7 +41,7 @@ pub(super) fn prime(mapping: &Path, length: u64) -> io::Result<()> {
 /// What is primed on a disk of `length` bytes, in whole sectors, in order, without overlaps:
 ///
 /// * the beginning, up to and with the first block of the first inode table: `mkfs.ext4` reads that block to put the root
-///   folder's inode into it, and writes its first superblock as 1024 bytes into the first block; every `mkfs`, `blkid` and
+///   directory's inode into it, and writes its first superblock as 1024 bytes into the first block; every `mkfs`, `blkid` and
 ///   `mount` look into the first MiB for what was on the disk before, and libblkid also at 1, 2 and 4 MiB;
 /// * the first block of each ext4 block group that has a copy of the superblock, which `mkfs.ext4` also writes as 1024
 ///   bytes;

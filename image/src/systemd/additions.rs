@@ -1,14 +1,14 @@
-//! The files, folders and links that are added to a root.
+//! The files, directories and links that are added to a root.
 
 use super::masks::{GENERATORS, UNITS};
-use super::{Folder, State, Systemd};
+use super::{State, StateDirectory, Systemd};
 
 const SYSTEM: &str = "usr/lib/systemd/system";
 const AGENT_SERVICE: &str = include_str!("../../systemd/latchkey-agent.service");
 const FILE_SYSTEM_SERVICE: &str = include_str!("../../systemd/latchkey-state-file-system.service");
 const FILE_SYSTEM: &str = include_str!("../../systemd/state-file-system");
-const FOLDERS_SERVICE: &str = include_str!("../../systemd/latchkey-state-folders.service");
-const FOLDERS: &str = include_str!("../../systemd/state-folders");
+const FOLDERS_SERVICE: &str = include_str!("../../systemd/latchkey-state-directories.service");
+const FOLDERS: &str = include_str!("../../systemd/state-directories");
 const FAILED_SERVICE: &str = include_str!("../../systemd/latchkey-state-failed.service");
 const RULES: &str = include_str!("../../systemd/99-z-latchkey-state.rules");
 
@@ -18,18 +18,18 @@ pub struct Addition {
     /// Without a slash at the beginning; letters, digits and `-_.@\` only.
     pub path: String,
     /// What lies there.
-    pub what: What,
+    pub what: AdditionKind,
 }
 
 /// What lies at a path; owner and group are root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
+pub enum AdditionKind {
     /// A file: permissions and content.
     File(u32, Vec<u8>),
     /// A symbolic link to this.
     Link(String),
-    /// A folder, mode 0755 unless the root has it.
-    Folder,
+    /// A directory, mode 0755 unless the root has it.
+    Directory,
 }
 
 impl Systemd {
@@ -60,12 +60,12 @@ impl Systemd {
 
 impl State {
     fn add_to(&self, additions: &mut Vec<Addition>) {
-        let folders: Vec<&str> = self.persist.folders().iter().map(Folder::path).collect();
-        let folders = folders.join(" ");
-        let mounts = if folders.is_empty() { "/state".to_owned() } else { format!("/state {folders}") };
+        let directories: Vec<&str> = self.persist.directories().iter().map(StateDirectory::path).collect();
+        let directories = directories.join(" ");
+        let mounts = if directories.is_empty() { "/state".to_owned() } else { format!("/state {directories}") };
         let needs = format!("# Not without the state disk.\n[Unit]\nRequiresMountsFor={mounts}\n");
         additions.extend([
-            folder("/state"),
+            directory("/state"),
             unit("state.mount", &self.mount()),
             wanted("local-fs.target.requires", "state.mount"),
             unit("latchkey-state-failed.service", FAILED_SERVICE),
@@ -77,16 +77,16 @@ impl State {
             file("usr/lib/latchkey/state-file-system", 0o755, FILE_SYSTEM.as_bytes()),
             file("usr/lib/udev/rules.d/99-z-latchkey-state.rules", 0o644, RULES.as_bytes()),
         ]);
-        if folders.is_empty() {
+        if directories.is_empty() {
             return;
         }
         additions.extend([
-            unit("latchkey-state-folders.service", &FOLDERS_SERVICE.replace("@FOLDERS@", &folders)),
-            file("usr/lib/latchkey/state-folders", 0o755, FOLDERS.as_bytes()),
+            unit("latchkey-state-directories.service", &FOLDERS_SERVICE.replace("@FOLDERS@", &directories)),
+            file("usr/lib/latchkey/state-directories", 0o755, FOLDERS.as_bytes()),
         ]);
-        for lasting in self.persist.folders() {
+        for lasting in self.persist.directories() {
             additions.extend([
-                folder(lasting.path()),
+                directory(lasting.path()),
                 unit(&lasting.unit(), &bind(lasting.path())),
                 wanted("local-fs.target.requires", &lasting.unit()),
             ]);
@@ -116,11 +116,11 @@ TimeoutSec=10min
 
 fn bind(path: &str) -> String {
     format!(
-        "# A folder of the state disk, over that of the root.
+        "# A directory of the state disk, over that of the root.
 [Unit]
 Description={path} on the state disk
-Requires=latchkey-state-folders.service
-After=latchkey-state-folders.service
+Requires=latchkey-state-directories.service
+After=latchkey-state-directories.service
 OnFailure=latchkey-state-failed.service
 
 [Mount]
@@ -133,11 +133,11 @@ Options=bind
 }
 
 fn file(path: &str, permissions: u32, content: &[u8]) -> Addition {
-    Addition { path: path.to_owned(), what: What::File(permissions, content.to_vec()) }
+    Addition { path: path.to_owned(), what: AdditionKind::File(permissions, content.to_vec()) }
 }
 
-fn folder(path: &str) -> Addition {
-    Addition { path: path.trim_start_matches('/').to_owned(), what: What::Folder }
+fn directory(path: &str) -> Addition {
+    Addition { path: path.trim_start_matches('/').to_owned(), what: AdditionKind::Directory }
 }
 
 fn unit(name: &str, text: &str) -> Addition {
@@ -146,11 +146,11 @@ fn unit(name: &str, text: &str) -> Addition {
 
 /// As `systemctl enable` would link it, were this not the image's own decision.
 fn wanted(by: &str, name: &str) -> Addition {
-    Addition { path: format!("{SYSTEM}/{by}/{name}"), what: What::Link(format!("../{name}")) }
+    Addition { path: format!("{SYSTEM}/{by}/{name}"), what: AdditionKind::Link(format!("../{name}")) }
 }
 
-fn masked(folder: &str, name: &str) -> Addition {
-    Addition { path: format!("{folder}/{name}"), what: What::Link("/dev/null".to_owned()) }
+fn masked(directory: &str, name: &str) -> Addition {
+    Addition { path: format!("{directory}/{name}"), what: AdditionKind::Link("/dev/null".to_owned()) }
 }
 
 #[cfg(test)]
@@ -166,14 +166,14 @@ mod tests {
     fn content(additions: &[Addition], path: &str) -> String {
         let addition = additions.iter().find(|addition| addition.path == path).unwrap();
         match &addition.what {
-            What::File(_, content) => String::from_utf8(content.clone()).unwrap(),
-            What::Link(target) => format!("-> {target}"),
-            What::Folder => "/".into(),
+            AdditionKind::File(_, content) => String::from_utf8(content.clone()).unwrap(),
+            AdditionKind::Link(target) => format!("-> {target}"),
+            AdditionKind::Directory => "/".into(),
         }
     }
 
     #[test]
-    fn each_path_is_there_once_and_in_whatever_order_folders_are_named() {
+    fn each_path_is_there_once_and_in_whatever_order_directories_are_named() {
         let one = additions(&["/srv/a-b", "/etc/kubernetes"]);
         assert_eq!(one, additions(&["/etc/kubernetes", "/srv/a-b"]));
         assert!(one.windows(2).all(|pair| pair[0].path < pair[1].path));
@@ -182,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn units_name_the_file_system_and_the_folders() {
+    fn units_name_the_file_system_and_the_directories() {
         let additions = additions(&["/srv/a-b"]);
         let unit = |name: &str| content(&additions, &format!("{SYSTEM}/{name}"));
         assert!(unit("state.mount").contains("\nType=xfs\n"));
         assert!(unit("latchkey-state-file-system.service").contains("/state-file-system xfs\n"));
-        assert!(unit("latchkey-state-folders.service").contains("/state-folders /srv/a-b\n"));
+        assert!(unit("latchkey-state-directories.service").contains("/state-directories /srv/a-b\n"));
         assert!(unit("srv-a\\x2db.mount").contains("\nWhat=/state/srv/a-b\nWhere=/srv/a-b\n"));
         assert_eq!(unit("local-fs.target.requires/srv-a\\x2db.mount"), "-> ../srv-a\\x2db.mount");
         assert!(unit("latchkey-agent.service.d/state.conf").ends_with("\nRequiresMountsFor=/state /srv/a-b\n"));
@@ -197,18 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn without_folders_that_last_only_the_disk_is_needed() {
+    fn without_directories_that_last_only_the_disk_is_needed() {
         let text = content(&additions(&[]), &format!("{SYSTEM}/latchkey-agent.service.d/state.conf"));
         assert!(text.ends_with("\nRequiresMountsFor=/state\n"), "{text:?}");
     }
 
     #[test]
-    fn no_folder_that_lasts_is_holds_or_lies_in_a_file_that_is_added() {
-        for addition in additions(&["/srv/a-b"]).iter().filter(|addition| addition.what != What::Folder) {
+    fn no_directory_that_lasts_is_holds_or_lies_in_a_file_that_is_added() {
+        for addition in additions(&["/srv/a-b"]).iter().filter(|addition| addition.what != AdditionKind::Directory) {
             let path = format!("/{}", addition.path);
             let holds = path.match_indices('/').skip(1).map(|(end, _)| path[..end].to_owned());
             for path in holds.chain([path.clone(), format!("{path}/x")]) {
-                assert!(Folder::new(&path).is_err(), "{path}");
+                assert!(StateDirectory::new(&path).is_err(), "{path}");
             }
         }
     }

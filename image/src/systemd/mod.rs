@@ -2,17 +2,17 @@
 //! on the state disk with what must last, and an end to units that would measure, mount, ask or open shells on their own.
 //!
 //! [`Systemd`] is what the configuration asks for; [`Systemd::files`] are the files that follow from it, the same for equal
-//! inputs. [`Systemd::write`] puts them into a folder, for roots that somebody else builds.
+//! inputs. [`Systemd::write`] puts them into a directory, for roots that somebody else builds.
 
 mod additions;
-mod folder;
 mod masks;
+mod state_directory;
 mod write;
 
 use serde::Deserialize;
 
-pub use additions::{Addition, What};
-pub use folder::{Folder, FolderError};
+pub use additions::{Addition, AdditionKind};
+pub use state_directory::{StateDirectory, StateDirectoryError};
 
 /// What the image brings for systemd.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -32,7 +32,7 @@ pub struct State {
     /// Which [ext4]. The root brings its `mkfs` and `fsck`.
     #[serde(default)]
     pub file_system: FileSystem,
-    /// Folders that last from boot to boot [those of kubeadm, the kubelet, etcd and containerd].
+    /// Directories that last from boot to boot [those of kubeadm, the kubelet, etcd and containerd].
     #[serde(default)]
     pub persist: Persist,
 }
@@ -58,10 +58,10 @@ impl FileSystem {
     }
 }
 
-/// Folders of the root that lie on the state disk: none twice, none in another, at most [`Persist::MOST`].
+/// Directories of the root that lie on the state disk: none twice, none in another, at most [`Persist::MOST`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Vec<String>")]
-pub struct Persist(Vec<Folder>);
+pub struct Persist(Vec<StateDirectory>);
 
 impl Persist {
     /// Far more than a Kubernetes node needs; each is a mount.
@@ -71,38 +71,39 @@ impl Persist {
     const KUBEADM: [&str; 5] =
         ["/etc/cni/net.d", "/etc/kubernetes", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet"];
 
-    /// Checks the folders, and sorts them: their order means nothing.
-    pub fn new<T: AsRef<str>>(paths: &[T]) -> Result<Self, FolderError> {
+    /// Checks the directories, and sorts them: their order means nothing.
+    pub fn new<T: AsRef<str>>(paths: &[T]) -> Result<Self, StateDirectoryError> {
         if paths.len() > Self::MOST {
-            return Err(FolderError::TooMany(paths.len()));
+            return Err(StateDirectoryError::TooMany(paths.len()));
         }
-        let mut folders = paths.iter().map(|path| Folder::new(path.as_ref())).collect::<Result<Vec<_>, _>>()?;
-        folders.sort();
-        for (index, folder) in folders.iter().enumerate() {
-            let inside = |other: &&Folder| folder.contains(other);
-            if let Some(other) = folders.iter().skip(index + 1).find(inside) {
-                return Err(FolderError::Nested(folder.clone(), other.clone()));
+        let mut directories =
+            paths.iter().map(|path| StateDirectory::new(path.as_ref())).collect::<Result<Vec<_>, _>>()?;
+        directories.sort();
+        for (index, directory) in directories.iter().enumerate() {
+            let inside = |other: &&StateDirectory| directory.contains(other);
+            if let Some(other) = directories.iter().skip(index + 1).find(inside) {
+                return Err(StateDirectoryError::Nested(directory.clone(), other.clone()));
             }
         }
-        Ok(Self(folders))
+        Ok(Self(directories))
     }
 
-    /// The folders, sorted.
-    pub fn folders(&self) -> &[Folder] {
+    /// The directories, sorted.
+    pub fn directories(&self) -> &[StateDirectory] {
         &self.0
     }
 }
 
 impl Default for Persist {
     fn default() -> Self {
-        Self(Self::KUBEADM.iter().filter_map(|path| Folder::new(path).ok()).collect())
+        Self(Self::KUBEADM.iter().filter_map(|path| StateDirectory::new(path).ok()).collect())
     }
 }
 
 impl TryFrom<Vec<String>> for Persist {
-    type Error = FolderError;
+    type Error = StateDirectoryError;
 
-    fn try_from(paths: Vec<String>) -> Result<Self, FolderError> {
+    fn try_from(paths: Vec<String>) -> Result<Self, StateDirectoryError> {
         Self::new(&paths)
     }
 }
@@ -116,7 +117,7 @@ mod tests {
         let state: State = serde_json::from_str("{}").unwrap();
         assert_eq!(state.file_system, FileSystem::Ext4);
         assert_eq!(state.persist, Persist::new(&Persist::KUBEADM).unwrap());
-        assert_eq!(state.persist.folders().len(), Persist::KUBEADM.len());
+        assert_eq!(state.persist.directories().len(), Persist::KUBEADM.len());
         assert_eq!(serde_json::from_str::<Systemd>("{}").unwrap(), Systemd { in_root: false, state: None });
     }
 
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_twice_in_each_other_or_without_end_are_refused() {
+    fn directories_twice_in_each_other_or_without_end_are_refused() {
         for (paths, said) in [
             (vec!["/srv", "/srv"], "\"/srv\" and \"/srv\""),
             (vec!["/srv/data/a", "/opt", "/srv/data"], "\"/srv/data\" and \"/srv/data/a\""),
@@ -143,7 +144,7 @@ mod tests {
         }
         assert!(Persist::new(&["/srv/data", "/srv/data-1", "/srv/data.1"]).is_ok());
         let many: Vec<String> = (0..=Persist::MOST).map(|number| format!("/srv/{number}")).collect();
-        assert!(matches!(Persist::new(&many), Err(FolderError::TooMany(33))));
+        assert!(matches!(Persist::new(&many), Err(StateDirectoryError::TooMany(33))));
         assert!(Persist::new(many.split_last().unwrap().1).is_ok());
     }
 }

@@ -1,17 +1,17 @@
-//! The additions in a folder of their own, for a root that somebody else builds.
+//! The additions in a directory of their own, for a root that somebody else builds.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-use super::{Addition, Systemd, What};
+use super::{Addition, AdditionKind, Systemd};
 use crate::error::{ImageError, at};
 use crate::image::Image;
 
 impl Image {
-    /// Writes what a root needs for this image's systemd, agent included, below `out`, a folder that is made and must not be
-    /// there, and says how many files, links and folders these are; none if the image asks for nothing.
+    /// Writes what a root needs for this image's systemd, agent included, below `out`, a directory that is made and must not be
+    /// there, and says how many files, links and directories these are; none if the image asks for nothing.
     pub fn write_units(&self, out: &Path) -> Result<Option<usize>, ImageError> {
         let Some(systemd) = &self.systemd else { return Ok(None) };
         systemd.write(&self.agent.read()?, out).map(Some)
@@ -19,8 +19,8 @@ impl Image {
 }
 
 impl Systemd {
-    /// Writes the files below `out`, a folder that is made and must not be there, and says how many files, links and
-    /// folders these are.
+    /// Writes the files below `out`, a directory that is made and must not be there, and says how many files, links and
+    /// directories these are.
     pub fn write(&self, agent: &[u8], out: &Path) -> Result<usize, ImageError> {
         fs::create_dir(out).map_err(at(out))?;
         let files = self.files(agent);
@@ -35,9 +35,9 @@ impl Systemd {
 fn lay(Addition { what, .. }: &Addition, path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), fs::create_dir_all)?;
     match what {
-        What::Folder => fs::create_dir_all(path),
-        What::Link(target) => std::os::unix::fs::symlink(target, path),
-        What::File(permissions, content) => {
+        AdditionKind::Directory => fs::create_dir_all(path),
+        AdditionKind::Link(target) => std::os::unix::fs::symlink(target, path),
+        AdditionKind::File(permissions, content) => {
             let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(*permissions).open(path)?;
             io::Write::write_all(&mut file, content)?;
             // Whatever the user's mask took away.

@@ -14,8 +14,8 @@ fn demands(command_line: &str) -> Result<RootDemands, String> {
     if !command_line.contains("latchkey.root_verity=") {
         return Err("no root".to_owned());
     }
-    let folders = if command_line.contains("tmpfs:/var") { vec!["/var".into()] } else { Vec::new() };
-    Ok(RootDemands { init: "/sbin/init".into(), folders })
+    let directories = if command_line.contains("tmpfs:/var") { vec!["/var".into()] } else { Vec::new() };
+    Ok(RootDemands { init: "/sbin/init".into(), directories })
 }
 
 /// An image that a node could boot.
@@ -45,7 +45,7 @@ fn packed(sample: &Sample, image: &mut Image) -> Option<()> {
 }
 
 #[test]
-fn a_root_that_a_node_would_refuse_is_refused_as_a_folder_and_as_an_archive() {
+fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive() {
     type Change = fn(&Sample);
     let changes: [(Change, &str); 4] = [
         (|sample| fs::remove_file(sample.path("root/sbin/init")).unwrap(), "it has no /sbin/init"),
@@ -64,13 +64,13 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_folder_and_as_an_archive() {
             },
             "no file that may be executed",
         ),
-        (|sample| fs::remove_dir(sample.path("root/sys")).unwrap(), "/sys must be a folder"),
+        (|sample| fs::remove_dir(sample.path("root/sys")).unwrap(), "/sys must be a directory"),
     ];
     for (change, said) in changes {
         let sample = Sample::new();
         let mut image = bootable(&sample);
         change(&sample);
-        for form in ["folder", "archive"] {
+        for form in ["directory", "archive"] {
             if form == "archive" && packed(&sample, &mut image).is_none() {
                 return;
             }
@@ -83,7 +83,7 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_folder_and_as_an_archive() {
 }
 
 #[test]
-fn a_folder_that_gets_memory_of_its_own_must_be_one() {
+fn a_directory_that_gets_memory_of_its_own_must_be_one() {
     let sample = Sample::new();
     let mut image = bootable(&sample);
     image.command_line = "quiet latchkey.writable=tmpfs:/var".into();
@@ -91,7 +91,7 @@ fn a_folder_that_gets_memory_of_its_own_must_be_one() {
     fs::remove_dir(sample.path("root/var")).unwrap();
     symlink("run", sample.path("root/var")).unwrap();
     let error = build(&sample, &image).unwrap_err();
-    assert!(error.to_string().contains("/var must be a folder"), "{error}");
+    assert!(error.to_string().contains("/var must be a directory"), "{error}");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn bootable_again(sample: &Sample) -> Image {
 }
 
 #[test]
-fn ways_in_are_told_of_folders_and_archives_and_a_finished_root_is_not_looked_into() {
+fn ways_in_are_told_of_directorys_and_archives_and_a_finished_root_is_not_looked_into() {
     let sample = Sample::new();
     let mut image = bootable(&sample);
     assert_eq!(build(&sample, &image).unwrap().warnings, Some(Vec::new()));

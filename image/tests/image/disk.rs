@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::sample::{self, Sample, found, run};
 use latchkey_image::{Built, Compression, Image, ImageError, Part, RootFormat, Source, verity};
-use latchkey_steady::output;
+use latchkey_test_support::output;
 
 pub(crate) fn build(image: &Image, out: &Path) -> Built {
     image.build(out, &mut |_| {}).unwrap()
@@ -46,7 +46,7 @@ pub(crate) fn partition(sgdisk: &Path, disk: &Path, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn two_folders_and_two_days_give_the_same_bytes() {
+fn two_directories_and_two_days_give_the_same_bytes() {
     let (one, other) = (Sample::new(), Sample::new());
     other.age();
     let (first, second) = (build(&one.image(), &one.out("a")), build(&other.image(), &other.out("a-longer-name")));
@@ -72,8 +72,9 @@ fn another_version_is_another_image_of_the_same_root() {
 #[test]
 fn veritysetup_makes_the_same_tree_and_accepts_ours() {
     let Some(veritysetup) = found("veritysetup", "cryptsetup-bin") else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let (data, theirs, ours) = (folder.path().join("data"), folder.path().join("theirs"), folder.path().join("ours"));
+    let directory = tempfile::tempdir().unwrap();
+    let (data, theirs, ours) =
+        (directory.path().join("data"), directory.path().join("theirs"), directory.path().join("ours"));
     for (blocks, salt) in [(1, "00"), (2, "-"), (128, "aabb"), (129, "ff"), (20_000, "0123456789abcdef")] {
         let content: Vec<u8> =
             (0..blocks * 512_u32).flat_map(|n| u64::from(n).wrapping_mul(0x9e37_79b9).to_le_bytes()).collect();

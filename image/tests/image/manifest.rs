@@ -15,7 +15,7 @@ use crate::sample::Sample;
 /// An image that can be predicted: with Debian's boot stub, for two types of machines.
 fn image(sample: &Sample) -> Option<Image> {
     if !Path::new(DEBIAN_STUB).is_file() {
-        latchkey_steady::skip(format_args!("{DEBIAN_STUB} is missing: apt-get install systemd-boot-efi"));
+        latchkey_test_support::skip(format_args!("{DEBIAN_STUB} is missing: apt-get install systemd-boot-efi"));
         return None;
     }
     let mut image = sample.image();
@@ -61,7 +61,7 @@ fn the_manifest_says_what_the_image_measures_and_where_it_comes_from() {
 }
 
 #[test]
-fn a_signed_manifest_is_the_same_each_time_and_says_its_edition() {
+fn a_signed_manifest_is_the_same_each_time_and_says_its_revision() {
     let (one, other) = (Sample::new(), Sample::new());
     let key = SigningKey::generate().unwrap().to_file(None).unwrap();
     let built = [&one, &other].map(|sample| {

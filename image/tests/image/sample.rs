@@ -14,15 +14,15 @@ use latchkey_measurements::pe_sample;
 /// The release of the sample kernel.
 pub(crate) const RELEASE: &str = "6.1.0-sample";
 
-/// A folder with everything an image is made of.
+/// A directory with everything an image is made of.
 pub(crate) struct Sample(tempfile::TempDir);
 
 impl Sample {
     pub(crate) fn new() -> Self {
         let sample = Self(tempfile::tempdir().unwrap());
         let root = sample.path("root");
-        for folder in ["dev", "etc", "proc", "run", "sys", "tmp", "usr/lib", "usr/bin", "var"] {
-            fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["dev", "etc", "proc", "run", "sys", "tmp", "usr/lib", "usr/bin", "var"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
         }
         fs::write(root.join("usr/lib/os-release"), "ID=sample\nNAME=\"Sample\"\n").unwrap();
         std::os::unix::fs::symlink("../usr/lib/os-release", root.join("etc/os-release")).unwrap();
@@ -103,17 +103,17 @@ fn age(path: &Path) {
 #[track_caller]
 pub(crate) fn found(program: &str, package: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    let file = folders.find_map(|folder| Some(folder.join(program)).filter(|file| file.is_file()));
+    let mut directories = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    let file = directories.find_map(|directory| Some(directory.join(program)).filter(|file| file.is_file()));
     if file.is_none() {
-        latchkey_steady::skip(format_args!("{program} is missing: apt-get install {package}"));
+        latchkey_test_support::skip(format_args!("{program} is missing: apt-get install {package}"));
     }
     file
 }
 
 /// What a program says, which must not fail.
 pub(crate) fn run(command: &mut Command) -> String {
-    let output = latchkey_steady::output(command).unwrap();
+    let output = latchkey_test_support::output(command).unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
     said

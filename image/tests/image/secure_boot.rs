@@ -14,9 +14,9 @@ use latchkey_measurements::predict::SignatureDatabases;
 use latchkey_measurements::predict::variables::VariableStore;
 
 /// A new key with its certificate; none without openssl.
-fn key(folder: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
+fn key(directory: &Path, name: &str) -> Option<(PathBuf, PathBuf)> {
     let openssl = found("openssl", "openssl")?;
-    let (key, certificate) = (folder.join(format!("{name}.key")), folder.join(format!("{name}.pem")));
+    let (key, certificate) = (directory.join(format!("{name}.key")), directory.join(format!("{name}.pem")));
     let mut command = Command::new(openssl);
     command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj"]).arg(format!("/CN={name}"));
     run(command.arg("-keyout").arg(&key).arg("-out").arg(&certificate));
@@ -31,7 +31,7 @@ fn signer((key, certificate): &(PathBuf, PathBuf)) -> Result<Signer, SecureBootE
 fn verified(sbverify: &Path, certificate: &Path, image: &[u8]) -> bool {
     let file = certificate.with_extension("efi");
     fs::write(&file, image).unwrap();
-    let output = latchkey_steady::output(Command::new(sbverify).arg("--cert").arg(certificate).arg(&file));
+    let output = latchkey_test_support::output(Command::new(sbverify).arg("--cert").arg(certificate).arg(&file));
     output.unwrap().status.success()
 }
 
@@ -55,9 +55,9 @@ fn template() -> Vec<u8> {
 
 #[test]
 fn a_signature_is_one_that_sbverify_takes_and_a_changed_image_has_none() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(ours) = key(folder.path(), "ours") else { return };
-    let theirs = key(folder.path(), "theirs").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(ours) = key(directory.path(), "ours") else { return };
+    let theirs = key(directory.path(), "theirs").unwrap();
     let unsigned = pe_sample::stub(5);
     let signed = signer(&ours).unwrap().sign(&unsigned).unwrap();
     assert_eq!(signed, signer(&ours).unwrap().sign(&unsigned).unwrap());
@@ -78,9 +78,9 @@ fn a_signature_is_one_that_sbverify_takes_and_a_changed_image_has_none() {
 
 #[test]
 fn keys_that_do_not_fit_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(ours) = key(folder.path(), "ours") else { return };
-    let theirs = key(folder.path(), "theirs").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let Some(ours) = key(directory.path(), "ours") else { return };
+    let theirs = key(directory.path(), "theirs").unwrap();
     assert_eq!(signer(&(ours.0.clone(), theirs.1)).unwrap_err(), SecureBootError::KeyOfAnother);
     let private = read_private_file(&ours.0, 1 << 16).unwrap();
     assert_eq!(Signer::from_pem(&private, private.expose()).unwrap_err(), SecureBootError::Certificate);
@@ -123,7 +123,7 @@ fn a_store_that_has_variables_or_no_room_is_no_template() {
 fn debian_s_template_is_one() {
     let file = Path::new("/usr/share/OVMF/OVMF_VARS_4M.fd");
     if !file.is_file() {
-        latchkey_steady::skip(format_args!("{} is missing: apt-get install ovmf", file.display()));
+        latchkey_test_support::skip(format_args!("{} is missing: apt-get install ovmf", file.display()));
         return;
     }
     let keys = Keys { platform: vec![1; 700], exchange: vec![2; 701], image: vec![3; 702] };

@@ -12,7 +12,7 @@ const SCRIPT: &str = include_str!("../../systemd/state-file-system");
 const SIZE: u64 = 320 << 20;
 /// `xfs_dsb`: `sb_inprogress`, "mkfs is in progress, don't mount".
 const XFS_IN_PROGRESS: u64 = 126;
-/// Takes the root folder away, which mkfs.ext4 makes after the superblock (ext4 "Special inodes").
+/// Takes the root directory away, which mkfs.ext4 makes after the superblock (ext4 "Special inodes").
 const NO_ROOT_FOLDER: &str = "clri <2>";
 
 struct Disk(tempfile::TempDir);
@@ -39,7 +39,7 @@ impl Disk {
         let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap());
         let mut shell = Command::new("sh");
         shell.args(["-c", &script, "state-file-system", kind]).env("PATH", path);
-        let output = latchkey_steady::output(&mut shell).unwrap();
+        let output = latchkey_test_support::output(&mut shell).unwrap();
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     }
 

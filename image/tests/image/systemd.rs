@@ -65,7 +65,7 @@ fn describe(tree: &Path, path: &Path, lines: &mut Vec<String>) {
     }
 }
 
-/// A root with a file and a folder where additions go, and with a permission of its own.
+/// A root with a file and a directory where additions go, and with a permission of its own.
 fn sample() -> Sample {
     let sample = Sample::new();
     let root = sample.path("root");
@@ -78,14 +78,14 @@ fn sample() -> Sample {
 }
 
 #[test]
-fn a_folder_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
+fn a_directory_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     if found("tar", "tar").is_none() {
         return;
     }
     let (one, other) = (sample(), sample());
     other.age();
-    let from_folder = build(&image(&one), &one.out("a"));
-    assert_eq!(from_folder.parts, build(&image(&other), &other.out("b")).parts);
+    let from_directory = build(&image(&one), &one.out("a"));
+    assert_eq!(from_directory.parts, build(&image(&other), &other.out("b")).parts);
 
     let from_archive = [&one, &other].map(|sample| {
         let mut image = image(sample);
@@ -94,7 +94,7 @@ fn a_folder_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     });
     assert_eq!(from_archive[0].parts, from_archive[1].parts);
 
-    let Some(files) = contents(&one, &from_folder) else { return };
+    let Some(files) = contents(&one, &from_directory) else { return };
     assert_eq!(Some(&files), contents(&one, &from_archive[0]).as_ref());
     let has = |line: &str| assert!(files.iter().any(|file| file.starts_with(line)), "{line}\n{}", files.join("\n"));
     has("etc/machine-id 100444 0 ");
@@ -102,8 +102,8 @@ fn a_folder_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     has("etc/systemd/system/emergency.service -> /dev/null");
     has("usr/lib/systemd/system/srv-a\\x2db.mount 100644 ");
     has("usr/lib/systemd/system/local-fs.target.requires/srv-a\\x2db.mount -> ../srv-a\\x2db.mount");
-    has("usr/lib/latchkey/state-folders 100755 ");
-    // What the root had stays as it was, and what it lacked is like any other folder.
+    has("usr/lib/latchkey/state-directories 100755 ");
+    // What the root had stays as it was, and what it lacked is like any other directory.
     has("etc/kubernetes/ 40700");
     has("etc/kubernetes/manifests/ 40755");
     has("etc/systemd/system/getty.target.wants/ 40755");
@@ -225,7 +225,7 @@ fn what_is_in_the_way_is_named_and_a_finished_root_is_told_the_way_out() {
 }
 
 #[test]
-fn the_same_files_are_written_into_a_folder_for_roots_that_others_build() {
+fn the_same_files_are_written_into_a_directory_for_roots_that_others_build() {
     let sample = Sample::new();
     let mut image = image(&sample);
     let out = sample.path("units");

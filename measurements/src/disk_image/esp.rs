@@ -31,17 +31,17 @@ pub(super) fn read<R: ReadAt + ?Sized>(volume: &Window<'_, R>) -> Result<(Vec<u8
     let fat = Fat::open(volume)?;
     let mut booted = None;
     let mut others = Vec::new();
-    let mut folders = vec![(String::new(), None::<Entry>)];
+    let mut directories = vec![(String::new(), None::<Entry>)];
     let mut seen = 0;
-    while let Some((path, folder)) = folders.pop() {
-        for entry in fat.folder(folder.as_ref())? {
+    while let Some((path, directory)) = directories.pop() {
+        for entry in fat.directory(directory.as_ref())? {
             seen += 1;
             let path = if path.is_empty() { entry.name.clone() } else { format!("{path}/{}", entry.name) };
             if seen > MAX_FILES || path.matches('/').count() > MAX_DEPTH {
                 return Err(ImageError::BadFileSystem("too many files, or too deep"));
             }
-            if entry.is_folder {
-                folders.push((path, Some(entry)));
+            if entry.is_directory {
+                directories.push((path, Some(entry)));
             } else if path.eq_ignore_ascii_case(BOOTED) {
                 if booted.replace(entry).is_some() {
                     return Err(ImageError::BadFileSystem("EFI/BOOT/BOOTX64.EFI is there twice"));
@@ -60,9 +60,9 @@ pub(super) fn read<R: ReadAt + ?Sized>(volume: &Window<'_, R>) -> Result<(Vec<u8
 /// By its name, as the firmware and systemd's boot stub look for files (`systemd-stub(7)`).
 fn influence(path: &str) -> Influence {
     let path = path.to_ascii_lowercase();
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let (directory, name) = path.rsplit_once('/').unwrap_or(("", &path));
     let ends = |suffix: &str| name.ends_with(suffix);
-    match folder {
+    match directory {
         "efi/boot/bootx64.efi.extra.d" | "loader/addons" if ends(".addon.efi") => {
             Influence::Measured("an addon with a command line or more, measured into PCR 12")
         }

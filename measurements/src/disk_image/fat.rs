@@ -46,9 +46,9 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
         Ok(Self { volume, kind, table, cluster, clusters, data, root })
     }
 
-    /// The entries of a folder: the root without one.
-    pub(super) fn folder(&self, folder: Option<&Entry>) -> Result<Vec<Entry>, ImageError> {
-        let bytes = match (folder, self.root) {
+    /// The entries of a directory: the root without one.
+    pub(super) fn directory(&self, directory: Option<&Entry>) -> Result<Vec<Entry>, ImageError> {
+        let bytes = match (directory, self.root) {
             (None, Root::Area { offset, size }) => self.volume.bytes(offset, size)?,
             (None, Root::Cluster(first)) => self.chain(first, None)?,
             (Some(entry), _) => self.chain(entry.first_cluster, None)?,
@@ -62,7 +62,7 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
         if size == 0 { Ok(Vec::new()) } else { self.chain(entry.first_cluster, Some(size)) }
     }
 
-    /// The clusters from `first` on: so many bytes of them, or all of a folder. Neighbours are read at once.
+    /// The clusters from `first` on: so many bytes of them, or all of a directory. Neighbours are read at once.
     fn chain(&self, first: u32, size: Option<usize>) -> Result<Vec<u8>, ImageError> {
         let wanted = size.map_or(MAX_FOLDER, |size| u64::try_from(size).unwrap_or(u64::MAX));
         // Nothing is reserved for more than the volume has.
@@ -94,7 +94,7 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
         }
         match size {
             Some(_) if read < wanted => Err(BAD_CHAIN),
-            None if next.is_some() => Err(ImageError::BadFileSystem("a folder is too large, or goes in circles")),
+            None if next.is_some() => Err(ImageError::BadFileSystem("a directory is too large, or goes in circles")),
             _ => Ok(bytes),
         }
     }
@@ -204,7 +204,7 @@ struct Geometry {
 }
 
 const BAD_CHAIN: ImageError = ImageError::BadFileSystem("the chain of a file's clusters is broken");
-/// A folder has at most 65536 entries of 32 bytes.
+/// A directory has at most 65536 entries of 32 bytes.
 const MAX_FOLDER: u64 = 2 << 20;
 /// Of a volume with two million clusters.
 const MAX_TABLE: u64 = 8 << 20;

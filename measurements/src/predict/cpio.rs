@@ -1,6 +1,6 @@
 //! The cpio archives ("newc") that systemd's boot stub makes of sections of the image, for the initramfs to find.
 
-/// An archive with the folder `.extra` and one file in it, readable by everybody.
+/// An archive with the directory `.extra` and one file in it, readable by everybody.
 pub(super) fn extra_file(name: &str, content: &[u8]) -> Vec<u8> {
     let mut archive = Vec::with_capacity(content.len() + 512);
     entry(&mut archive, ".extra", FOLDER, 1, b"");

@@ -180,15 +180,15 @@ impl MachineType {
         }
     }
 
-    /// The machine, with the files of variables and of its guests' firmware read. A relative path begins at `folder`.
+    /// The machine, with the files of variables and of its guests' firmware read. A relative path begins at `directory`.
     ///
     /// # Errors
     /// [`PredictError`]: a file cannot be read, or says other things than this type of machine.
-    pub fn load(&self, folder: &Path) -> Result<Machine, PredictError> {
-        let variables = self.variables.as_ref().map(|path| read(&folder.join(path), MAX_STORE)).transpose()?;
+    pub fn load(&self, directory: &Path) -> Result<Machine, PredictError> {
+        let variables = self.variables.as_ref().map(|path| read(&directory.join(path), MAX_STORE)).transpose()?;
         let machine = self.with_variables(variables.as_deref())?;
         let Some(guests) = &self.snp else { return Ok(machine) };
-        let firmware = read(&folder.join(&guests.firmware), Firmware::MAX_SIZE)?;
+        let firmware = read(&directory.join(&guests.firmware), Firmware::MAX_SIZE)?;
         Ok(Machine { guests: Some(self.guests(guests, &firmware)?), ..machine })
     }
 

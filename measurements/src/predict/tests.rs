@@ -35,7 +35,7 @@ fn digests(prediction: &Prediction, pcr: u8) -> Vec<Vec<u8>> {
 /// What the bytes of one file in `/.extra` are, written out.
 fn extra(name: &str, content: &str) -> String {
     let pad = |text: String| format!("{text}{}", "\0".repeat(text.len().next_multiple_of(4) - text.len()));
-    let folder =
+    let directory =
         "0707010000000100004 16d00000000000000000000000100000000000000000000000000000000000000000000000000000007\
                   00000000.extra\0"
             .replace([' '], "");
@@ -49,7 +49,7 @@ fn extra(name: &str, content: &str) -> String {
     let trailer = "070701000000000000000000000000000000000000000100000000000000000000000000000000000000000000000000000\
                    00B00000000TRAILER!!!\0"
         .replace(' ', "");
-    pad(folder) + &pad(file) + &pad(content.to_owned()) + &pad(trailer)
+    pad(directory) + &pad(file) + &pad(content.to_owned()) + &pad(trailer)
 }
 
 #[test]

@@ -17,8 +17,8 @@ pub fn quoted(name: &str) -> PcrValues {
 
 /// Every log there is.
 pub fn logs() -> Vec<PathBuf> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let paths = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let paths = std::fs::read_dir(directory).unwrap().map(|file| file.unwrap().path());
     let logs: Vec<_> = paths.filter(|path| path.extension().is_some_and(|extension| extension == "bin")).collect();
     assert_eq!(logs.len(), 6);
     logs

@@ -21,7 +21,9 @@ pub fn sev_snp_measure() -> Option<PathBuf> {
         let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))
             && run(Command::new(home.join("bin/python")).args(["-m", "pip", "install", "--quiet", PACKAGE]));
         if !made {
-            latchkey_steady::skip(format_args!("no python3 with venv and pip, or no package index, for {PACKAGE}"));
+            latchkey_test_support::skip(format_args!(
+                "no python3 with venv and pip, or no package index, for {PACKAGE}"
+            ));
             return None;
         }
         fs::write(ready, []).unwrap();
@@ -31,5 +33,5 @@ pub fn sev_snp_measure() -> Option<PathBuf> {
 
 fn run(command: &mut Command) -> bool {
     // The package may come over a slow network.
-    latchkey_steady::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
+    latchkey_test_support::status_within(Duration::from_mins(10), command).is_ok_and(|status| status.success())
 }

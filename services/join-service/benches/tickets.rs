@@ -2,9 +2,9 @@
 //! tickets`.
 //!
 //! A join is all of it: TCP on loopback, TLS, the attested handshake, gRPC, decision, keys (derived in the service), the
-//! record written and made durable in the cluster folder, and the ticket. The other side is a machine with a fake TPM, made of
+//! record written and made durable in the cluster directory, and the ticket. The other side is a machine with a fake TPM, made of
 //! software keys, in a process of its own, and several ask at once, so that the service is busy; what is counted is processor time of the *service's* process, all its threads,
-//! kernel included. The cluster folder is on /dev/shm where there is one, so that no disk is measured.
+//! kernel included. The cluster directory is on /dev/shm where there is one, so that no disk is measured.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 
@@ -13,7 +13,7 @@
 mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure};
-use latchkey_cluster_folder::Enrolment;
+use latchkey_cluster_store::Enrolment;
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
 use rig::{Client, Machine, Rig, Service};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use latchkey_foundation::config::{self, ConfigFault, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFault, check_loopback, check_range, check_schema};
 use serde::Deserialize;
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The schema this program knows.
 const SCHEMA: u32 = 1;
 
-/// The whole file. Unknown fields are refused; relative paths are relative to the file's folder.
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `join-service.example.json` and `join-service.embedded.example.json` together show every field.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,8 +20,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
-    /// The cluster's folder; see the crate `latchkey-cluster-folder`.
-    pub cluster_folder: PathBuf,
+    /// The cluster's directory; see the crate `latchkey-cluster-store`.
+    pub cluster_directory: PathBuf,
     /// The P-256 key (PKCS#8, PEM or DER) that the service proves itself with; `--new-key` makes one. Nodes have its hash
     /// on their measured command line. No access for anybody but the service's user and root.
     pub identity_key: PathBuf,
@@ -142,14 +142,14 @@ impl Config {
         Ok(config)
     }
 
-    fn resolve_paths(&mut self, folder: &Path) {
-        let mut paths = vec![&mut self.cluster_folder, &mut self.identity_key];
+    fn resolve_paths(&mut self, directory: &Path) {
+        let mut paths = vec![&mut self.cluster_directory, &mut self.identity_key];
         if let Some(KeyServiceConfig { ca, certificate, private_key, .. }) = &mut self.key_service {
             paths.extend([ca, certificate, private_key]);
         }
         paths.extend(&mut self.master_secret_file);
         for path in paths {
-            *path = folder.join(&*path);
+            *path = directory.join(&*path);
         }
     }
 }
@@ -180,8 +180,8 @@ mod tests {
     const EMBEDDED: &str = include_str!("../join-service.embedded.example.json");
 
     fn load(text: &str) -> Result<Config, String> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         std::fs::write(&path, text).unwrap();
         Config::load(&path).map_err(|error| error.to_string())
     }

@@ -1,6 +1,6 @@
 //! The key that the service proves itself with.
 
-use latchkey_channel::PinnedKeyProver;
+use latchkey_channel::PinnedKeyAttester;
 use latchkey_keys::read_private_file;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -18,11 +18,11 @@ const MAX_KEY_FILE: usize = 16 * 1024;
 ///
 /// # Errors
 /// A sentence that names the file and what to do.
-pub fn load(path: &Path) -> Result<PinnedKeyProver, String> {
+pub fn load(path: &Path) -> Result<PinnedKeyAttester, String> {
     let file = read_private_file(path, MAX_KEY_FILE).map_err(|error| error.to_string())?;
     let loaded = match PrivatePkcs8KeyDer::from_pem_slice(file.expose()) {
-        Ok(der) => PinnedKeyProver::from_pkcs8(der.secret_pkcs8_der()),
-        Err(_) => PinnedKeyProver::from_pkcs8(file.expose()),
+        Ok(der) => PinnedKeyAttester::from_pkcs8(der.secret_pkcs8_der()),
+        Err(_) => PinnedKeyAttester::from_pkcs8(file.expose()),
     };
     loaded.map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -31,7 +31,7 @@ pub fn load(path: &Path) -> Result<PinnedKeyProver, String> {
 ///
 /// # Errors
 /// A sentence that names the file and what went wrong.
-pub fn create(path: &Path) -> Result<PinnedKeyProver, String> {
+pub fn create(path: &Path) -> Result<PinnedKeyAttester, String> {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
     let der = der.map_err(|_| "the kernel gives no random numbers".to_owned())?;
     let named = |error: &dyn std::fmt::Display| format!("Cannot write {}: {error}", path.display());
@@ -41,11 +41,11 @@ pub fn create(path: &Path) -> Result<PinnedKeyProver, String> {
         file.sync_all()
     });
     written.map_err(|error| named(&error))?;
-    PinnedKeyProver::from_pkcs8(der.as_ref()).map_err(|error| named(&error))
+    PinnedKeyAttester::from_pkcs8(der.as_ref()).map_err(|error| named(&error))
 }
 
 /// What a node's command line has to say.
-pub fn command_line(key: &PinnedKeyProver) -> String {
+pub fn command_line(key: &PinnedKeyAttester) -> String {
     format!("latchkey.join_service_key=sha256:{}", key.hash())
 }
 
@@ -75,8 +75,8 @@ mod tests {
 
     #[test]
     fn a_new_key_is_private_readable_and_never_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("identity.key");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity.key");
         let hash = create(&path).unwrap().hash();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(load(&path).unwrap().hash(), hash);
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_key_that_others_can_read_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("identity.key");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity.key");
         create(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert!(load(&path).unwrap_err().contains("chmod"));
@@ -95,8 +95,8 @@ mod tests {
 
     #[test]
     fn der_is_read_as_well() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("identity.der");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("identity.der");
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new()).unwrap();
         std::fs::write(&path, der.as_ref()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();

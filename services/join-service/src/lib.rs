@@ -11,7 +11,7 @@
 //! 5. `store` decides once more on what is on disk, writes the record, and only then is there a ticket.
 //! 6. `service` writes the decision's line, counts, and answers.
 //!
-//! [`snapshot`] and `watch` follow the cluster folder: a good file is swapped in, a bad one keeps the old one and says so.
+//! [`snapshot`] and `watch` follow the cluster directory: a good file is swapped in, a bad one keeps the old one and says so.
 
 pub mod config;
 pub mod decision;

@@ -4,8 +4,8 @@ use crate::decision::Refusal;
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
-use latchkey_cluster_folder::Part;
-use latchkey_foundation::page::Page;
+use latchkey_cluster_store::Part;
+use latchkey_service_runtime::page::Page;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -172,7 +172,7 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
         let label = format!("{{part=\"{}\"}}", part.name());
         page.line("config_stale", &label, u8::from(gauges.stale.contains_key(part.name())));
     }
-    page.family("reference_serial", "gauge", "The edition of each reference manifest that is in force");
+    page.family("reference_serial", "gauge", "The revision of each reference manifest that is in force");
     for (manifest, serial) in &gauges.serials {
         page.line("reference_serial", &format!("{{manifest=\"{manifest}\"}}"), serial);
     }

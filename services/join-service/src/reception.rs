@@ -5,16 +5,16 @@ use latchkey_attestation::{EkDigest, Policy, References};
 use latchkey_channel::binding::Binding;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Appraiser, Claim, Kinds, LockDemand, PeerProof, PinnedKeyProver, Reception, Refused,
-    Role, Terms, TpmAppraiser,
+    Appraisal, AppraisalFailed, Claim, Kinds, LockDemand, PeerProof, PinnedKeyAttester, Purpose, Reception, Refused,
+    Terms, TpmVerifier, Verifier,
 };
-use latchkey_measurements::tell::what_differs;
+use latchkey_measurements::diagnose::what_differs;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One connection's reception.
-pub(crate) struct Desk {
+pub(crate) struct HandshakeContext {
     pub(crate) snapshot: Arc<Snapshot>,
-    pub(crate) prover: Arc<PinnedKeyProver>,
+    pub(crate) attester: Arc<PinnedKeyAttester>,
     pub(crate) note: Note,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Note(Arc<Mutex<Noted>>);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noted {
-    pub(crate) role: Option<Role>,
+    pub(crate) role: Option<Purpose>,
     /// Claimed, not proven.
     pub(crate) ek: Option<EkDigest>,
     /// Where its measurements were refused: the event of its log that tells, or why there is none to name.
@@ -41,26 +41,26 @@ impl Note {
     }
 }
 
-impl Reception for Desk {
-    fn terms(&self, role: Role) -> Option<Terms> {
+impl Reception for HandshakeContext {
+    fn terms(&self, role: Purpose) -> Option<Terms> {
         self.note.write(|noted| noted.role = Some(role));
         let Snapshot { policy, references, cluster, .. } = &*self.snapshot;
         let lock = match role {
-            Role::Join | Role::Rejoin => LockDemand::Open,
+            Purpose::Join | Purpose::Rejoin => LockDemand::Unlocked,
             // Before there is a cluster nobody can be locked to it.
-            Role::Report => LockDemand::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
-            Role::Init | Role::Attach | Role::Recover | Role::Verify => return None,
+            Purpose::Report => LockDemand::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
+            Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify => return None,
         };
-        let demands = TpmAppraiser::new(Arc::clone(policy), Arc::clone(references), lock);
+        let demands = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
         let known = Known { policy: Arc::clone(policy), references: Arc::clone(references) };
-        let appraiser = Arc::new(Noting { demands, known, note: self.note.clone() });
-        Some(Terms { prover: Arc::clone(&self.prover) as _, appraiser })
+        let verifier = Arc::new(Noting { demands, known, note: self.note.clone() });
+        Some(Terms { attester: Arc::clone(&self.attester) as _, verifier })
     }
 }
 
 /// Demands what `demands` demands; writes down whom it was asked about, and what the log of a refused machine tells.
 struct Noting {
-    demands: TpmAppraiser,
+    demands: TpmVerifier,
     known: Known,
     note: Note,
 }
@@ -72,7 +72,7 @@ struct Known {
     references: Arc<References>,
 }
 
-impl Appraiser for Noting {
+impl Verifier for Noting {
     fn accepts(&self) -> Kinds {
         self.demands.accepts()
     }

@@ -5,9 +5,9 @@ use crate::identity;
 use crate::keys::KeySource;
 use crate::server::{self, Prepared};
 use crate::snapshot::Current;
-use latchkey_cluster_folder::{Folder, RoleRule};
-use latchkey_foundation::program::{self, Command, Failure, print};
+use latchkey_cluster_store::{ClusterStore, RoleRule};
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -34,7 +34,7 @@ their disks.
 
 Prints a line that begins with READY once it listens.
 Exit codes: 0 stopped as asked, or done; 1 failed while running; 2 wrong arguments,
-or a configuration or cluster folder that cannot be used.
+or a configuration or cluster directory that cannot be used.
 SIGTERM and SIGINT stop it; running calls are finished first.
 ";
 
@@ -74,8 +74,8 @@ fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
         (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(Failure::unusable)?),
         (None, None) => return Err(Failure::unusable("there is no source of keys")),
     };
-    let folder = Folder::open(&config.cluster_folder).map_err(Failure::unusable)?;
-    let current = Current::load(folder).map_err(Failure::unusable)?;
+    let directory = ClusterStore::open(&config.cluster_directory).map_err(Failure::unusable)?;
+    let current = Current::load(directory).map_err(Failure::unusable)?;
     Ok((config, Prepared { identity, keys, current }))
 }
 

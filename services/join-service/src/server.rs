@@ -3,21 +3,21 @@
 use crate::config::{Config, Limits};
 use crate::keys::KeySource;
 use crate::metrics::{Gauges, Metrics, Turned};
-use crate::reception::{Desk, Note};
+use crate::reception::{HandshakeContext, Note};
 use crate::service::{JoinService, Node, Trouble};
 use crate::snapshot::Current;
 use crate::store::Store;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
-use latchkey_channel::{ChannelError, PeerProof, PinnedKeyProver, Proven, accept};
-use latchkey_cluster_folder::{Folder, FolderError};
-use latchkey_foundation::admin::Admin;
-use latchkey_foundation::noise::Noise;
-use latchkey_foundation::program::Failure;
-use latchkey_foundation::rate::{PeerRates, TokenBucket};
-use latchkey_foundation::serve::{Bound, Connections, Stop};
-use latchkey_foundation::slots::Slots;
+use latchkey_channel::{ChannelError, PeerProof, PinnedKeyAttester, Proven, accept};
+use latchkey_cluster_store::{ClusterStore, StoreError};
+use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::log_limiter::LogLimiter;
+use latchkey_service_runtime::program::Failure;
+use latchkey_service_runtime::rate::{PeerRates, TokenBucket};
+use latchkey_service_runtime::serve::{Bound, Connections, Stop};
+use latchkey_service_runtime::slots::Slots;
 use smol::future::FutureExt;
 use smol::net::TcpStream;
 use std::net::SocketAddr;
@@ -40,22 +40,22 @@ const MAX_CALL: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct Prepared {
     /// What the service proves itself with.
-    pub identity: PinnedKeyProver,
+    pub identity: PinnedKeyAttester,
     /// Where keys come from.
     pub keys: KeySource,
-    /// The cluster folder's content.
+    /// The cluster directory's content.
     pub current: Current,
 }
 
 /// What every connection needs.
 struct Shared {
     current: Arc<Current>,
-    prover: Arc<PinnedKeyProver>,
+    attester: Arc<PinnedKeyAttester>,
     server: Server<Node>,
     metrics: Arc<Metrics>,
     limits: Limits,
     rates: Mutex<Rates>,
-    noise: Noise,
+    noise: LogLimiter,
     started: Instant,
 }
 
@@ -67,7 +67,7 @@ struct Rates {
 /// Serves until `stop`, then finishes running calls within the configured time.
 pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Output = ()>) -> Result<(), Failure> {
     let Prepared { identity, keys, current } = prepared;
-    let store = Arc::new(open_store(current.folder()).map_err(Failure::running)?);
+    let store = Arc::new(open_store(current.directory()).map_err(Failure::running)?);
     current.remember().map_err(Failure::unusable)?;
     let (current, metrics, trouble) = (Arc::new(current), Arc::new(Metrics::new()), Arc::new(Trouble::default()));
     let service = JoinService::new(
@@ -80,12 +80,12 @@ pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Outpu
     let limits = config.limits;
     let shared = Arc::new(Shared {
         current: Arc::clone(&current),
-        prover: Arc::new(identity),
+        attester: Arc::new(identity),
         server: Server::new(grpc_limits(limits)).service(JoinServer::new(service)),
         metrics: Arc::clone(&metrics),
         limits,
         rates: Mutex::new(Rates::new(limits)),
-        noise: Noise::new(),
+        noise: LogLimiter::new(),
         started: Instant::now(),
     });
     let pages = Arc::new(Pages { metrics, current: Arc::clone(&current), store: Arc::clone(&store), trouble });
@@ -100,8 +100,8 @@ pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Outpu
     })
 }
 
-pub(crate) fn open_store(folder: &Folder) -> Result<Store, FolderError> {
-    Store::open(folder.clone())
+pub(crate) fn open_store(directory: &ClusterStore) -> Result<Store, StoreError> {
+    Store::open(directory.clone())
 }
 
 fn grpc_limits(limits: Limits) -> grpc::Limits {
@@ -150,8 +150,12 @@ impl Connections for Shared {
             tracing::error!(peer = %address, "A peer was admitted without a TPM; hanging up");
             return;
         };
-        let node =
-            Node { address, role: proven.role(), audit_id: proven.audit_id(), admission: peer.admission().clone() };
+        let node = Node {
+            address,
+            purpose: proven.purpose(),
+            audit_id: proven.audit_id(),
+            admission: peer.admission().clone(),
+        };
         let _open = self.metrics.admitted();
         if let Err(error) = self.server.serve_until(proven, node, stop.wait()).await
             && !error.is_disconnect()
@@ -165,9 +169,13 @@ impl Shared {
     /// The attested handshake, not beyond a stop. It gets the snapshot of its beginning: a reload never changes it.
     async fn handshake(&self, stream: TcpStream, address: SocketAddr, stop: &Stop) -> Option<Proven<TcpStream>> {
         let note = Note::default();
-        let desk = Desk { snapshot: self.current.snapshot(), prover: Arc::clone(&self.prover), note: note.clone() };
+        let context = HandshakeContext {
+            snapshot: self.current.snapshot(),
+            attester: Arc::clone(&self.attester),
+            note: note.clone(),
+        };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
-        let handshake = async { Some(Box::pin(accept(stream, &desk, time)).await) };
+        let handshake = async { Some(Box::pin(accept(stream, &context, time)).await) };
         let stopped = async {
             stop.wait().await;
             None

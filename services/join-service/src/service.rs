@@ -10,10 +10,10 @@ use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
 };
 use latchkey_attestation::{Admission, EkDigest};
-use latchkey_channel::Role;
-use latchkey_cluster_folder::{ClusterFile, Role as NodeRole};
-use latchkey_foundation::request_id::RequestIds;
+use latchkey_channel::Purpose;
+use latchkey_cluster_store::{ClusterFile, Role as NodeRole};
 use latchkey_keys::Uuid;
+use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
-    pub(crate) role: Role,
+    pub(crate) purpose: Purpose,
     pub(crate) audit_id: String,
     pub(crate) admission: Admission,
 }
@@ -31,8 +31,8 @@ impl Node {
         self.admission.ek_digest()
     }
 
-    fn expect(&self, roles: &[Role]) -> Result<(), Refusal> {
-        if roles.contains(&self.role) { Ok(()) } else { Err(Refusal::WrongRole) }
+    fn expect(&self, purposes: &[Purpose]) -> Result<(), Refusal> {
+        if purposes.contains(&self.purpose) { Ok(()) } else { Err(Refusal::WrongPurpose) }
     }
 }
 
@@ -73,7 +73,7 @@ impl JoinService {
 
     /// Order of design section 4: (verified) → policy → control-plane lease → keys → record → ticket.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
-        node.expect(&[Role::Join])?;
+        node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
         let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
@@ -95,7 +95,7 @@ impl JoinService {
     }
 
     async fn rejoin(&self, node: &Node, request: &RejoinRequest) -> Result<(Grant, RejoinTicket), Refusal> {
-        node.expect(&[Role::Join, Role::Rejoin])?;
+        node.expect(&[Purpose::Join, Purpose::Rejoin])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
         let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
@@ -108,7 +108,7 @@ impl JoinService {
         Ok((grant, ticket))
     }
 
-    /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same folder) is
+    /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same directory) is
     /// decided once more on what is on disk.
     async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
         let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone());
@@ -124,7 +124,7 @@ impl JoinService {
     }
 
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
-        node.expect(&[Role::Report])?;
+        node.expect(&[Purpose::Report])?;
         let report = ReportAsk::try_from(request)?;
         let (store, ek) = (Arc::clone(&self.store), node.ek());
         smol::unblock(move || store.report(ek, &report)).await
@@ -152,7 +152,7 @@ impl JoinService {
     ) -> Result<(), Status> {
         let request_id = self.ids.next();
         self.metrics.call(method, outcome.err());
-        let Node { address, role, audit_id, admission } = node;
+        let Node { address, purpose, audit_id, admission } = node;
         let (ek, image) = (admission.ek_digest(), admission.image());
         let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
@@ -164,7 +164,7 @@ impl JoinService {
                 let node_role = grant.map_or("-", |grant| grant.role.name());
                 let epoch = grant.map_or(0, |grant| grant.epoch);
                 tracing::info!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
+                    target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
                     outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
@@ -172,7 +172,7 @@ impl JoinService {
             }
             Err(refusal) => {
                 tracing::warn!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, %role, method = method.name(), disk,
+                    target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
                     outcome = "refused", code = refusal.code(), manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );

@@ -1,14 +1,14 @@
-//! What decisions are made by, as it is at one moment; and how it changes when the folder does.
+//! What decisions are made by, as it is at one moment; and how it changes when the directory does.
 
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
-use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, FolderError, Part};
+use latchkey_cluster_store::{ClusterFile, ClusterStore, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// All that was read from the folder beside the records. Cheap to clone; never changes.
+/// All that was read from the directory beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// What evidence must show.
@@ -24,39 +24,39 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn read(folder: &Folder) -> Result<Self, FolderError> {
-        let (policy, references) = attestation(folder)?;
+    fn read(directory: &ClusterStore) -> Result<Self, StoreError> {
+        let (policy, references) = attestation(directory)?;
         Ok(Self {
             policy,
             references,
-            enrolment: Arc::new(folder.enrolment()?),
-            cluster: folder.cluster()?.map(Arc::new),
-            payload: payload(folder)?,
+            enrolment: Arc::new(directory.enrolment()?),
+            cluster: directory.cluster()?.map(Arc::new),
+            payload: payload(directory)?,
         })
     }
 
     /// The same with one part read anew.
-    fn with(&self, part: Part, folder: &Folder) -> Result<Self, FolderError> {
+    fn with(&self, part: Part, directory: &ClusterStore) -> Result<Self, StoreError> {
         let mut next = self.clone();
         match part {
-            Part::Attestation => (next.policy, next.references) = attestation(folder)?,
-            Part::Enrolment => next.enrolment = Arc::new(folder.enrolment()?),
-            Part::Cluster => next.cluster = Some(Arc::new(folder.cluster()?.ok_or_else(|| gone(folder))?)),
-            Part::Payload => next.payload = payload(folder)?,
+            Part::Attestation => (next.policy, next.references) = attestation(directory)?,
+            Part::Enrolment => next.enrolment = Arc::new(directory.enrolment()?),
+            Part::Cluster => next.cluster = Some(Arc::new(directory.cluster()?.ok_or_else(|| gone(directory))?)),
+            Part::Payload => next.payload = payload(directory)?,
         }
         Ok(next)
     }
 }
 
 /// A cluster does not stop to be: a file that is gone is a mistake, and the cluster that was stays.
-fn gone(folder: &Folder) -> FolderError {
-    let path = folder.path().join("cluster.json");
-    FolderError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
+fn gone(directory: &ClusterStore) -> StoreError {
+    let path = directory.path().join("cluster.json");
+    StoreError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
 }
 
-fn attestation(folder: &Folder) -> Result<(Arc<Policy>, Arc<References>), FolderError> {
-    let policy = folder.policy()?;
-    let references = folder.references(&policy)?;
+fn attestation(directory: &ClusterStore) -> Result<(Arc<Policy>, Arc<References>), StoreError> {
+    let policy = directory.policy()?;
+    let references = directory.references(&policy)?;
     Ok((Arc::new(policy), Arc::new(references)))
 }
 
@@ -80,14 +80,14 @@ fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn payload(folder: &Folder) -> Result<Arc<SecretVec>, FolderError> {
-    folder.payload().map(|bytes| Arc::new(SecretVec::from(zeroize::Zeroizing::new(bytes))))
+fn payload(directory: &ClusterStore) -> Result<Arc<SecretVec>, StoreError> {
+    directory.payload().map(|bytes| Arc::new(SecretVec::from(zeroize::Zeroizing::new(bytes))))
 }
 
 /// The snapshot that counts now. Readers take it in a moment and keep it as long as they like.
 #[derive(Debug)]
 pub struct Current {
-    folder: Folder,
+    directory: ClusterStore,
     snapshot: RwLock<Arc<Snapshot>>,
     followed: Mutex<Followed>,
 }
@@ -103,22 +103,22 @@ impl Current {
     /// Reads everything. What cannot be read now cannot be replaced by what was: the service does not start.
     ///
     /// # Errors
-    /// [`FolderError`].
-    pub fn load(folder: Folder) -> Result<Self, FolderError> {
+    /// [`StoreError`].
+    pub fn load(directory: ClusterStore) -> Result<Self, StoreError> {
         // Before reading: a change in between is seen as one later.
-        let fingerprints = Part::ALL.iter().map(|part| (part.name(), folder.fingerprint(*part))).collect();
-        let snapshot = Snapshot::read(&folder)?;
+        let fingerprints = Part::ALL.iter().map(|part| (part.name(), directory.fingerprint(*part))).collect();
+        let snapshot = Snapshot::read(&directory)?;
         let followed = Followed { fingerprints, ..Followed::default() };
-        Ok(Self { folder, snapshot: RwLock::new(Arc::new(snapshot)), followed: Mutex::new(followed) })
+        Ok(Self { directory, snapshot: RwLock::new(Arc::new(snapshot)), followed: Mutex::new(followed) })
     }
 
-    /// Remembers what was loaded, so that no older edition of a manifest is accepted later. Before the first decision.
+    /// Remembers what was loaded, so that no older revision of a manifest is accepted later. Before the first decision.
     ///
     /// # Errors
-    /// [`FolderError`].
-    pub fn remember(&self) -> Result<(), FolderError> {
+    /// [`StoreError`].
+    pub fn remember(&self) -> Result<(), StoreError> {
         let snapshot = self.snapshot();
-        self.folder.remember(&snapshot.references, unix())?;
+        self.directory.remember(&snapshot.references, unix())?;
         tell(&snapshot.references);
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Current {
     pub fn follow(&self) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         for part in Part::ALL {
-            let fingerprint = self.folder.fingerprint(part);
+            let fingerprint = self.directory.fingerprint(part);
             if followed.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) {
                 self.swap(part, &mut followed);
             }
@@ -141,9 +141,9 @@ impl Current {
 
     fn swap(&self, part: Part, followed: &mut Followed) {
         let name = part.name();
-        let next = self.snapshot().with(part, &self.folder).and_then(|next| {
+        let next = self.snapshot().with(part, &self.directory).and_then(|next| {
             if part == Part::Attestation {
-                self.folder.remember(&next.references, unix())?;
+                self.directory.remember(&next.references, unix())?;
             }
             Ok(next)
         });
@@ -173,7 +173,7 @@ impl Current {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).stale.clone()
     }
 
-    /// Which edition of each manifest is in force.
+    /// Which revision of each manifest is in force.
     pub fn serials(&self) -> Vec<(ManifestName, u64)> {
         let snapshot = self.snapshot();
         let serials =
@@ -186,8 +186,8 @@ impl Current {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner).reloads
     }
 
-    /// The folder that is followed.
-    pub fn folder(&self) -> &Folder {
-        &self.folder
+    /// The directory that is followed.
+    pub fn directory(&self) -> &ClusterStore {
+        &self.directory
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::decision::{Admitted, Ask, Damage, Grant, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_folder::{Enrolment, Folder, FolderError, NodeRecord, Writer};
+use latchkey_cluster_store::{ClusterStore, Enrolment, NodeRecord, StoreError, Writer};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Records in memory, written through to the folder.
+/// Records in memory, written through to the directory.
 #[derive(Debug)]
 pub(crate) struct Store {
-    folder: Folder,
+    directory: ClusterStore,
     /// Held for moments, never while something is written.
     state: Mutex<State>,
-    /// Held while something is written: what the folder's counter was after our last look.
+    /// Held while something is written: what the directory's counter was after our last look.
     seen: Mutex<u64>,
     started: Instant,
 }
@@ -26,16 +26,16 @@ pub(crate) struct Reservation {
 
 impl Store {
     /// Reads all records.
-    pub(crate) fn open(folder: Folder) -> Result<Self, FolderError> {
+    pub(crate) fn open(directory: ClusterStore) -> Result<Self, StoreError> {
         let started = Instant::now();
-        let writer = folder.writer()?;
+        let writer = directory.writer()?;
         writer.tidy()?;
-        let (records, damage) = read(&folder)?;
+        let (records, damage) = read(&directory)?;
         let seen = writer.writes();
         drop(writer);
         let now = Now { unix: unix(), uptime: started.elapsed() };
         let state = State::new(records, damage, now);
-        Ok(Self { folder, state: Mutex::new(state), seen: Mutex::new(seen), started })
+        Ok(Self { directory, state: Mutex::new(state), seen: Mutex::new(seen), started })
     }
 
     pub(crate) fn now(&self) -> Now {
@@ -73,9 +73,9 @@ impl Store {
     }
 
     /// Reads all records anew: somebody else may have changed them by hand. Blocks on the disk.
-    pub(crate) fn refresh(&self) -> Result<(), FolderError> {
+    pub(crate) fn refresh(&self) -> Result<(), StoreError> {
         let mut seen = self.writing();
-        let writer = self.folder.writer()?;
+        let writer = self.directory.writer()?;
         self.reread()?;
         *seen = writer.writes();
         Ok(())
@@ -83,7 +83,7 @@ impl Store {
 
     /// The right to write, with a state that knows what others wrote.
     fn writer(&self, seen: &mut u64) -> Result<Writer<'_>, Refusal> {
-        let opened = self.folder.writer().and_then(|writer| {
+        let opened = self.directory.writer().and_then(|writer| {
             if writer.writes() != *seen {
                 self.reread()?;
                 *seen = writer.writes();
@@ -93,8 +93,8 @@ impl Store {
         opened.map_err(|error| not_written(&error))
     }
 
-    fn reread(&self) -> Result<(), FolderError> {
-        let (records, damage) = read(&self.folder)?;
+    fn reread(&self) -> Result<(), StoreError> {
+        let (records, damage) = read(&self.directory)?;
         let now = self.now();
         let mut state = self.state();
         let before = state.len();
@@ -167,14 +167,14 @@ fn put(writer: &mut Writer<'_>, seen: &mut u64, record: &NodeRecord) -> Result<(
     })
 }
 
-fn not_written(error: &FolderError) -> Refusal {
+fn not_written(error: &StoreError) -> Refusal {
     tracing::error!(%error, "A record could not be written");
     Refusal::RecordNotWritten
 }
 
-fn read(folder: &Folder) -> Result<(Vec<NodeRecord>, Damage), FolderError> {
+fn read(directory: &ClusterStore) -> Result<(Vec<NodeRecord>, Damage), StoreError> {
     let (mut records, mut damage) = (Vec::new(), Damage::new());
-    for record in folder.records()? {
+    for record in directory.records()? {
         match record {
             Ok(record) => records.push(record),
             // Removed between listing and reading.

@@ -1,4 +1,4 @@
-//! Follows the cluster folder with inotify, through symbolic links that are swapped as a whole.
+//! Follows the cluster directory with inotify, through symbolic links that are swapped as a whole.
 //!
 //! What can change the content behind a path is a rename or a write in any directory that the path leads through, links
 //! resolved: Kubernetes swaps `..data` beside `policy.json -> ..data/policy.json`. So all of them are watched, for the
@@ -30,13 +30,13 @@ const MAX_LINKS: usize = 40;
 /// Follows until dropped. Never ends by itself: a service that cannot watch still looks now and then.
 pub(crate) async fn follow(current: Arc<Current>, store: Arc<Store>) {
     loop {
-        let (paths, nodes) = (paths(&current), current.folder().nodes_path());
+        let (paths, nodes) = (paths(&current), current.directory().nodes_path());
         let watch = smol::unblock(move || Watch::new(&paths, &nodes)).await;
         look(&current, &store).await;
         match watch {
             Ok(watch) => watch.changed().or(pause()).await,
             Err(error) => {
-                tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster folder; looking now and then");
+                tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster directory; looking now and then");
                 pause().await;
             }
         }
@@ -59,10 +59,10 @@ async fn pause() {
 }
 
 fn paths(current: &Current) -> Vec<PathBuf> {
-    let folder = current.folder();
-    let mut paths = folder.watched();
+    let directory = current.directory();
+    let mut paths = directory.watched();
     // Entries of the manifests' directory may be links themselves.
-    paths.extend(fs::read_dir(folder.references_path()).into_iter().flatten().flatten().map(|entry| entry.path()));
+    paths.extend(fs::read_dir(directory.references_path()).into_iter().flatten().flatten().map(|entry| entry.path()));
     paths
 }
 
@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn every_directory_that_a_swapped_link_leads_through_is_watched() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = fs::canonicalize(folder.path()).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(directory.path()).unwrap();
         fs::create_dir(root.join("..v1")).unwrap();
         fs::write(root.join("..v1/policy.json"), "").unwrap();
         symlink("..v1", root.join("..data")).unwrap();
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn links_in_a_circle_end() {
-        let folder = tempfile::tempdir().unwrap();
-        symlink("b", folder.path().join("a")).unwrap();
-        symlink("a", folder.path().join("b")).unwrap();
-        assert!(!interests(&[folder.path().join("a")]).is_empty());
+        let directory = tempfile::tempdir().unwrap();
+        symlink("b", directory.path().join("a")).unwrap();
+        symlink("a", directory.path().join("b")).unwrap();
+        assert!(!interests(&[directory.path().join("a")]).is_empty());
     }
 }

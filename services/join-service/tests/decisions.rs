@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "constants of the test are well-formed")]
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_folder::{
+use latchkey_cluster_store::{
     DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Role, RoleRule,
 };
 use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};

@@ -1,7 +1,7 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use latchkey_foundation::config::{self, ConfigFault, check_loopback, check_range, check_schema};
 use latchkey_keys::KeyClass;
+use latchkey_service_runtime::config::{self, ConfigFault, check_loopback, check_range, check_schema};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::callers::CallerName;
 /// The schema this program knows.
 const SCHEMA: u32 = 1;
 
-/// The whole file. Unknown fields are refused; relative paths are relative to the file's folder.
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `key-service.example.json` shows every field.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,10 +144,10 @@ impl Config {
         Ok(())
     }
 
-    fn resolve_paths(&mut self, folder: &Path) {
+    fn resolve_paths(&mut self, directory: &Path) {
         let TlsFiles { certificate, private_key, client_ca } = &mut self.tls;
         for path in [&mut self.master_secret, certificate, private_key, client_ca] {
-            *path = folder.join(&*path);
+            *path = directory.join(&*path);
         }
     }
 }
@@ -174,8 +174,8 @@ mod tests {
     }"#;
 
     fn load(text: &str) -> Result<Config, ConfigError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("config.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
         std::fs::write(&path, text).unwrap();
         Config::load(&path)
     }

@@ -2,8 +2,8 @@
 
 use crate::callers::Caller;
 use crate::config::CallerRule;
-use latchkey_foundation::rate::TokenBucket;
 use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, MasterSecret};
+use latchkey_service_runtime::rate::TokenBucket;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;

@@ -8,7 +8,7 @@
 //! 4. [`decision`] checks rate, id, length and class, and derives. It is pure: no I/O, no clock.
 //! 5. `service` writes the audit line, counts, and answers.
 //!
-//! [`latchkey_foundation`] carries it, and serves `/metrics` and `/healthz` beside it.
+//! [`latchkey_service_runtime`] carries it, and serves `/metrics` and `/healthz` beside it.
 
 pub mod callers;
 pub mod config;

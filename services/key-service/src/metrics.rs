@@ -1,7 +1,7 @@
 //! Counters for Prometheus (text format 0.0.4). Labels are closed lists: no names, ids or addresses.
 
 use crate::decision::Refusal;
-use latchkey_foundation::page::Page;
+use latchkey_service_runtime::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use crate::config::{CallerRule, Config};
 use crate::server::{self, Prepared};
 use crate::tls;
-use latchkey_foundation::program::{self, Command, Failure, print};
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

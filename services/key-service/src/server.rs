@@ -10,12 +10,12 @@ use futures_rustls::TlsAcceptor;
 use futures_rustls::server::TlsStream;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::KeysServer;
-use latchkey_foundation::admin::Admin;
-use latchkey_foundation::noise::Noise;
-use latchkey_foundation::program::Failure;
-use latchkey_foundation::serve::{Bound, Connections, Stop};
-use latchkey_foundation::slots::Slots;
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::log_limiter::LogLimiter;
+use latchkey_service_runtime::program::Failure;
+use latchkey_service_runtime::serve::{Bound, Connections, Stop};
+use latchkey_service_runtime::slots::Slots;
 use smol::Timer;
 use smol::future::FutureExt;
 use smol::net::TcpStream;
@@ -46,7 +46,7 @@ struct Shared {
     limits: Limits,
     server: Server<Peer>,
     metrics: Arc<Metrics>,
-    noise: Noise,
+    noise: LogLimiter,
 }
 
 /// Serves until `stop`, then finishes running calls within the configured time.
@@ -62,7 +62,7 @@ pub(crate) fn serve(config: Config, prepared: Prepared, stop: impl Future<Output
         limits,
         server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)),
         metrics,
-        noise: Noise::new(),
+        noise: LogLimiter::new(),
     });
     let slots = Slots::new(limits.connections, limits.connections_per_address);
     let grace = Duration::from_secs(limits.shutdown_seconds.into());

@@ -5,8 +5,8 @@ use crate::decision::{Asked, Decision, Gate, Refusal};
 use crate::metrics::Metrics;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
-use latchkey_foundation::noise::Noise;
-use latchkey_foundation::request_id::RequestIds;
+use latchkey_service_runtime::log_limiter::LogLimiter;
+use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -42,13 +42,19 @@ pub(crate) struct KeyService {
     gate: Mutex<Gate>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
-    noise: Noise,
+    noise: LogLimiter,
     started: Instant,
 }
 
 impl KeyService {
     pub(crate) fn new(gate: Gate, metrics: Arc<Metrics>) -> Self {
-        Self { gate: Mutex::new(gate), metrics, ids: RequestIds::new(), noise: Noise::new(), started: Instant::now() }
+        Self {
+            gate: Mutex::new(gate),
+            metrics,
+            ids: RequestIds::new(),
+            noise: LogLimiter::new(),
+            started: Instant::now(),
+        }
     }
 
     fn decide(&self, peer: &Peer, asked: Asked<'_>) -> Decision {

@@ -3,7 +3,7 @@
 use crate::callers::CallerName;
 use crate::config::TlsFiles;
 use futures_rustls::TlsAcceptor;
-use latchkey_foundation::pem::{PemFault, authorities, certificates, private_key};
+use latchkey_service_runtime::pem::{PemFault, authorities, certificates, private_key};
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection};
 use std::fmt;

@@ -3,7 +3,7 @@
 
 mod rig;
 
-use latchkey_steady::{drained, output, skip};
+use latchkey_test_support::{drained, output, skip};
 use rig::{DISKS, JOIN, Rig};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -150,11 +150,11 @@ fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
     assert_ne!(accepted["first"], "", "the service spoke HTTP/2: {accepted}");
 }
 
-/// The same command in a shell that asks for core files, in a folder of its own.
-fn asking_for_cores(command: &Command, folder: &Path) -> Command {
+/// The same command in a shell that asks for core files, in a directory of its own.
+fn asking_for_cores(command: &Command, directory: &Path) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", "ulimit -c unlimited && exec \"$0\" \"$@\""]).arg(command.get_program()).args(command.get_args());
-    shell.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    shell.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     shell
 }
 
@@ -162,12 +162,12 @@ fn asking_for_cores(command: &Command, folder: &Path) -> Command {
 fn a_crash_leaves_no_core_file_with_the_master_secret_in_it() {
     let rig = Rig::new();
     let aborting = "ulimit -c unlimited && kill -ABRT $$";
-    let other = output(Command::new("sh").args(["-c", aborting]).current_dir(rig.folder.path())).unwrap();
+    let other = output(Command::new("sh").args(["-c", aborting]).current_dir(rig.directory.path())).unwrap();
     if !other.status.core_dumped() {
         skip("this system writes no core files at all");
         return;
     }
-    let service = Rig::start_by(asking_for_cores(&rig.command(), rig.folder.path()));
+    let service = Rig::start_by(asking_for_cores(&rig.command(), rig.directory.path()));
     let (status, log) = service.end_by(Signal::ABORT);
     assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()), "{log}");
     assert!(!status.core_dumped());

@@ -90,7 +90,7 @@ fn who_cannot_prove_a_name_does_not_get_as_far_as_a_question() {
     let Some(python) = python::interpreter() else { return };
     let rig = Rig::new();
     let mut service = rig.start();
-    let other = Authority::new(rig.folder.path(), "other-ca");
+    let other = Authority::new(rig.directory.path(), "other-ca");
     let unknown_issuer = "invalid peer certificate: UnknownIssuer";
     let table: [(&str, Option<Identity>, &str); 5] = [
         ("none", None, "peer sent no certificates"),

@@ -43,7 +43,7 @@ fn our_own_client_gets_the_derived_key() {
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
     let expected = rig.master.derive_current(&latchkey_keys::KeyId::MeasurementSecret).unwrap();
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let calls = async {
@@ -68,7 +68,7 @@ fn sigterm_closes_resting_connections_at_once() {
     rig.config["limits"] = json!({ "shutdown_seconds": 300 });
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let stopping = async {

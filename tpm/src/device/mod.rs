@@ -1,10 +1,10 @@
-//! Commands of a TPM: transports, HMAC sessions, typed commands, and the node's [`Attester`].
+//! Commands of a TPM: transports, HMAC sessions, typed commands, and the node's [`AttestingTpm`].
 //!
 //! Whatever decides something (PCR values, quotes, extensions, activation) runs in an HMAC session whose key is
 //! derived from a salt encrypted to a key of this TPM, so that somebody on the bus who changes a command or an
 //! answer is noticed. See [`Session`] for what remains.
 
-mod attester;
+mod attesting_tpm;
 mod capability;
 mod command;
 mod endorsement;
@@ -18,7 +18,7 @@ pub mod rig;
 mod session;
 mod transport;
 
-pub use attester::{Attester, Quote};
+pub use attesting_tpm::{AttestingTpm, Quote};
 pub use command::Tpm;
 pub use endorsement::EkPreference;
 pub use error::TpmError;

@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A certificate authority of its own, and TPM states with certificates it issued.
 #[derive(Debug)]
 pub struct Authority {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Authority {
-    /// An authority that keeps its keys in `folder` (made if missing). Its keys are made with the first TPM.
-    pub fn create(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let folder = folder.canonicalize()?;
-        let at = |name: &str| folder.join(name).display().to_string();
+    /// An authority that keeps its keys in `directory` (made if missing). Its keys are made with the first TPM.
+    pub fn create(directory: &Path) -> io::Result<Self> {
+        fs::create_dir_all(directory)?;
+        let directory = directory.canonicalize()?;
+        let at = |name: &str| directory.join(name).display().to_string();
         let tool = find("swtpm_localca").unwrap_or_else(|| PathBuf::from("swtpm_localca"));
         fs::write(
-            folder.join("setup.conf"),
+            directory.join("setup.conf"),
             format!(
                 "create_certs_tool={}\ncreate_certs_tool_config={}\ncreate_certs_tool_options={}\nactive_pcr_banks=sha256\n",
                 tool.display(),
@@ -36,18 +36,18 @@ impl Authority {
             ),
         )?;
         fs::write(
-            folder.join("localca.conf"),
+            directory.join("localca.conf"),
             format!(
                 "statedir={}\nsigningkey={}\nissuercert={}\ncertserial={}\n",
-                folder.display(),
+                directory.display(),
                 at("signkey.pem"),
                 at("issuercert.pem"),
                 at("certserial")
             ),
         )?;
         let options = "--platform-manufacturer Latchkey\n--platform-version 1\n--platform-model test\n";
-        fs::write(folder.join("localca.options"), options)?;
-        Ok(Self { folder })
+        fs::write(directory.join("localca.options"), options)?;
+        Ok(Self { directory })
     }
 
     /// Makes a TPM's state in `state` (made if missing): RSA-2048 and P-384 endorsement keys, both certified.
@@ -57,29 +57,29 @@ impl Authority {
         setup
             .args(["--tpm2", "--create-ek-cert", "--lock-nvram", "--overwrite", "--pcr-banks", "sha256"])
             .arg("--config")
-            .arg(self.folder.join("setup.conf"))
+            .arg(self.directory.join("setup.conf"))
             .arg("--tpmstate")
             .arg(state)
             .args(["--vmid", name]);
-        let output = latchkey_steady::output(&mut setup)?;
+        let output = latchkey_test_support::output(&mut setup)?;
         if output.status.success() { Ok(()) } else { Err(failed("swtpm_setup", &output)) }
     }
 
     /// The root's certificate (PEM).
     pub fn root_pem(&self) -> io::Result<String> {
-        fs::read_to_string(self.folder.join("swtpm-localca-rootca-cert.pem"))
+        fs::read_to_string(self.directory.join("swtpm-localca-rootca-cert.pem"))
     }
 
     /// The certificate (PEM), issued by the root, of the key that signs endorsement-key certificates.
     pub fn issuer_pem(&self) -> io::Result<String> {
-        fs::read_to_string(self.folder.join("issuercert.pem"))
+        fs::read_to_string(self.directory.join("issuercert.pem"))
     }
 }
 
-/// A running swtpm in a folder of its own, both gone when this is dropped.
+/// A running swtpm in a directory of its own, both gone when this is dropped.
 #[derive(Debug)]
 pub struct Swtpm {
-    folder: PathBuf,
+    directory: PathBuf,
     child: Child,
 }
 
@@ -103,9 +103,9 @@ impl Swtpm {
     pub fn start_distinct(name: &str) -> Option<Self> {
         installed().then(|| {
             let (authority, _) = shared();
-            let folder = new_folder().expect("temporary folder");
-            authority.manufacture(&folder.join("state"), name).expect("swtpm_setup works");
-            Self::serve(folder).expect("swtpm works")
+            let directory = new_directory().expect("temporary directory");
+            authority.manufacture(&directory.join("state"), name).expect("swtpm_setup works");
+            Self::serve(directory).expect("swtpm works")
         })
     }
 
@@ -126,15 +126,15 @@ impl Swtpm {
 
     /// Where commands go.
     pub fn socket_path(&self) -> PathBuf {
-        self.folder.join("tpm")
+        self.directory.join("tpm")
     }
 
-    /// A folder for a test's files, gone with the TPM.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// A directory for a test's files, gone with the TPM.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
-    /// Runs a tool of tpm2-tools against this TPM, in [`Self::folder`], and returns what it printed. Drop all
+    /// Runs a tool of tpm2-tools against this TPM, in [`Self::directory`], and returns what it printed. Drop all
     /// connections first. `None`, and a line that says so, if the tool is not installed.
     ///
     /// # Panics
@@ -146,9 +146,9 @@ impl Swtpm {
         }
         let mut tool = Command::new(name);
         tool.args(arguments)
-            .current_dir(&self.folder)
+            .current_dir(&self.directory)
             .env("TPM2TOOLS_TCTI", format!("swtpm:path={}", self.socket_path().display()));
-        let output = latchkey_steady::output(&mut tool).expect("tool starts");
+        let output = latchkey_test_support::output(&mut tool).expect("tool starts");
         assert!(output.status.success(), "{}", failed(name, &output));
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -157,21 +157,21 @@ impl Swtpm {
     pub fn restart(&mut self) -> io::Result<()> {
         self.stop();
         let _ = fs::remove_file(self.socket_path());
-        self.child = spawn(&self.folder)?;
+        self.child = spawn(&self.directory)?;
         Ok(())
     }
 
     fn on_copy_of(state: &Path) -> io::Result<Self> {
-        let folder = new_folder()?;
-        fs::create_dir(folder.join("state"))?;
+        let directory = new_directory()?;
+        fs::create_dir(directory.join("state"))?;
         let permanent = "tpm2-00.permall";
-        fs::copy(state.join(permanent), folder.join("state").join(permanent))?;
-        Self::serve(folder)
+        fs::copy(state.join(permanent), directory.join("state").join(permanent))?;
+        Self::serve(directory)
     }
 
-    fn serve(folder: PathBuf) -> io::Result<Self> {
-        let child = spawn(&folder)?;
-        let swtpm = Self { folder, child };
+    fn serve(directory: PathBuf) -> io::Result<Self> {
+        let child = spawn(&directory)?;
+        let swtpm = Self { directory, child };
         // Its first answer: from here on the control socket that tpm2-tools wants is there as well.
         swtpm.connect()?.manufacturer().map_err(io::Error::other)?;
         Ok(swtpm)
@@ -187,56 +187,56 @@ impl Swtpm {
 impl Drop for Swtpm {
     fn drop(&mut self) {
         self.stop();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
 /// The listening socket is made here and handed down as standard input, so that nobody has to wait for it: a
 /// connection made before swtpm is ready waits in the socket's queue.
-fn spawn(folder: &Path) -> io::Result<Child> {
-    let listener = UnixListener::bind(folder.join("tpm"))?;
-    let in_folder = |name: &str| folder.join(name).display().to_string();
+fn spawn(directory: &Path) -> io::Result<Child> {
+    let listener = UnixListener::bind(directory.join("tpm"))?;
+    let in_directory = |name: &str| directory.join(name).display().to_string();
     Command::new("swtpm")
         .args(["socket", "--tpm2", "--server", "type=unixio,fd=0"])
         .args(["--flags", "not-need-init,startup-clear"])
-        .args(["--ctrl", &format!("type=unixio,path={}", in_folder("tpm.ctrl"))])
-        .args(["--tpmstate", &format!("dir={}", in_folder("state"))])
+        .args(["--ctrl", &format!("type=unixio,path={}", in_directory("tpm.ctrl"))])
+        .args(["--tpmstate", &format!("dir={}", in_directory("state"))])
         .stdin(Stdio::from(OwnedFd::from(listener)))
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
 }
 
-/// One authority and one manufactured state for the process; the folder is removed by the next process that finds
+/// One authority and one manufactured state for the process; the directory is removed by the next process that finds
 /// its owner gone.
 fn shared() -> &'static (Authority, PathBuf) {
     static SHARED: OnceLock<(Authority, PathBuf)> = OnceLock::new();
     SHARED.get_or_init(|| {
         sweep();
-        let folder = new_folder().expect("temporary folder");
-        let authority = Authority::create(&folder.join("authority")).expect("authority");
-        let state = folder.join("state");
+        let directory = new_directory().expect("temporary directory");
+        let authority = Authority::create(&directory.join("authority")).expect("authority");
+        let state = directory.join("state");
         authority.manufacture(&state, "shared").expect("swtpm_setup works");
         (authority, state)
     })
 }
 
-fn new_folder() -> io::Result<PathBuf> {
+fn new_directory() -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     loop {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
-        match fs::create_dir(&folder) {
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
+        match fs::create_dir(&directory) {
             // Left behind by an earlier process of this number.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| folder),
+            made => return made.map(|()| directory),
         }
     }
 }
 
 const PREFIX: &str = "latchkey-rig-";
 
-/// Removes folders of processes that ended without doing so: a static is never dropped.
+/// Removes directories of processes that ended without doing so: a static is never dropped.
 fn sweep() {
     for entry in fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -253,12 +253,12 @@ fn installed() -> bool {
 }
 
 fn skip(tool: &str) {
-    latchkey_steady::skip(format_args!("{tool} is not installed"));
+    latchkey_test_support::skip(format_args!("{tool} is not installed"));
 }
 
 fn find(tool: impl AsRef<OsStr>) -> Option<PathBuf> {
     let tool = Path::new(tool.as_ref());
-    std::env::split_paths(&std::env::var_os("PATH")?).map(|folder| folder.join(tool)).find(|path| path.is_file())
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(tool)).find(|path| path.is_file())
 }
 
 fn failed(tool: &str, output: &Output) -> io::Error {

@@ -2,7 +2,7 @@
 
 use crate::support::{QUOTE, assert_empty, attester, code, event, through, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference, Reason, TpmError, Transport};
+use latchkey_tpm::device::{AttestingTpm, EkPreference, Reason, TpmError, Transport};
 use latchkey_tpm::wire::{
     Attest, Credential, EkTemplate, HashAlg, PcrSelection, Public, Signature, extended, pcr_digest,
 };
@@ -15,7 +15,7 @@ fn read_by_others<T: TpmUnmarshal>(bytes: &[u8]) {
     assert_eq!(rest, b"");
 }
 
-fn assert_quote(attester: &mut Attester, selection: PcrSelection) {
+fn assert_quote(attester: &mut AttestingTpm, selection: PcrSelection) {
     let qualifying = [0x5a; 32];
     let quote = attester.quote(&selection, &qualifying).expect("quote");
     let attest = Attest::parse(&quote.attest).expect("attestation");
@@ -51,7 +51,7 @@ fn every_endorsement_key_carries_an_attester() {
 #[test]
 fn the_strongest_certified_key_is_preferred() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let attester = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let attester = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
     assert_eq!(attester.ek_public().endorsement_template(), Some(EkTemplate::P384H3));
     assert!(attester.ek_certificate().is_some());
 }
@@ -59,13 +59,13 @@ fn the_strongest_certified_key_is_preferred() {
 #[test]
 fn keys_are_the_same_after_a_reset_and_registers_are_not() {
     let Some(mut swtpm) = Swtpm::start() else { return };
-    let mut before = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let mut before = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
     before.extend_event(15, b"cluster").expect("extended");
     assert_eq!(before.read_pcr(15).expect("read"), extended(&[0; 32], b"cluster"));
     let (ek, ak) = (before.ek_public().clone(), before.ak_public().clone());
     drop(before);
     swtpm.restart().expect("restarts");
-    let mut after = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let mut after = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
     assert_eq!((after.ek_public(), after.ak_public()), (&ek, &ak));
     assert_eq!(after.read_pcr(15).expect("read"), [0; 32]);
 }
@@ -73,8 +73,8 @@ fn keys_are_the_same_after_a_reset_and_registers_are_not() {
 #[test]
 fn two_tpms_share_no_key() {
     let (Some(one), Some(other)) = (Swtpm::start(), Swtpm::start_distinct("other")) else { return };
-    let one = Attester::new(witnessed(&one), EkPreference::Certified).expect("attester");
-    let other = Attester::new(witnessed(&other), EkPreference::Certified).expect("attester");
+    let one = AttestingTpm::new(witnessed(&one), EkPreference::Certified).expect("attester");
+    let other = AttestingTpm::new(witnessed(&other), EkPreference::Certified).expect("attester");
     assert_ne!(one.ek_public(), other.ek_public());
     assert_ne!(one.ak_public(), other.ak_public());
     assert_ne!(one.ek_certificate(), other.ek_certificate());

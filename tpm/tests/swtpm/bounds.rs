@@ -1,6 +1,6 @@
 //! Bounds of the socket transport, and the meaning of response codes. No TPM needed.
 
-use latchkey_tpm::device::{Attester, CharDevice, Reason, ResponseCode, Socket, Transport};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, Reason, ResponseCode, Socket, Transport};
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 
@@ -76,5 +76,5 @@ fn response_codes_say_what_they_mean() {
 #[test]
 fn the_attester_may_move_to_another_thread() {
     fn may_move<T: Send + 'static>() {}
-    may_move::<Attester>();
+    may_move::<AttestingTpm>();
 }

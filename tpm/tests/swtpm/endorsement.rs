@@ -2,7 +2,7 @@
 
 use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference, Hierarchy, Reason, TpmError};
+use latchkey_tpm::device::{AttestingTpm, EkPreference, Hierarchy, Reason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
@@ -10,7 +10,7 @@ use std::fs;
 fn define(swtpm: &Swtpm, index: u32, content: &[u8], attributes: &str) -> Option<()> {
     let (index, size) = (format!("{index:#x}"), content.len().to_string());
     swtpm.tool("tpm2_nvdefine", &[&index, "-C", "p", "-s", &size, "-a", attributes])?;
-    fs::write(swtpm.folder().join("content"), content).expect("written");
+    fs::write(swtpm.directory().join("content"), content).expect("written");
     swtpm.tool("tpm2_nvwrite", &[&index, "-C", "p", "-i", "content"]).map(drop)
 }
 
@@ -40,8 +40,8 @@ fn made(swtpm: &Swtpm, template: &Public) -> Public {
     tpm.create_primary(Hierarchy::Endorsement, template, None).expect("created").public().clone()
 }
 
-fn preferred(swtpm: &Swtpm) -> Attester {
-    Attester::new(witnessed(swtpm), EkPreference::Certified).expect("attester")
+fn preferred(swtpm: &Swtpm) -> AttestingTpm {
+    AttestingTpm::new(witnessed(swtpm), EkPreference::Certified).expect("attester")
 }
 
 #[test]
@@ -103,7 +103,8 @@ fn a_certificate_of_another_key_or_of_no_form_is_passed_over() {
     let stranger = made(&swtpm, &EkTemplate::P256H2.public());
     for junk in [certificate(&stranger, 0).1, vec![0xff; 300], vec![0x30, 0x82, 0xff, 0xff, 0]] {
         let Some(()) = define(&swtpm, index, &junk, READABLE) else { return };
-        let attester = Attester::new(witnessed(&swtpm), EkPreference::Template(EkTemplate::P256L2)).expect("attester");
+        let attester =
+            AttestingTpm::new(witnessed(&swtpm), EkPreference::Template(EkTemplate::P256L2)).expect("attester");
         assert_eq!(attester.ek_certificate(), None);
         drop(attester);
         assert_eq!(preferred(&swtpm).ek_public().endorsement_template(), Some(EkTemplate::P384H3));
@@ -140,7 +141,7 @@ fn an_index_is_read_as_its_owner_allows() {
 fn a_password_on_the_endorsement_hierarchy_is_named() {
     let Some(swtpm) = Swtpm::start() else { return };
     let Some(_) = swtpm.tool("tpm2_changeauth", &["-c", "e", "secret"]) else { return };
-    let refused = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect_err("password");
+    let refused = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect_err("password");
     assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::AuthFail), "{refused}");
     assert!(refused.to_string().contains("has a password"));
     assert_empty(&swtpm);
@@ -151,6 +152,6 @@ fn a_tpm_without_a_sha256_bank_is_named() {
     let Some(mut swtpm) = Swtpm::start() else { return };
     let Some(_) = swtpm.tool("tpm2_pcrallocate", &["sha1:all+sha256:none"]) else { return };
     swtpm.restart().expect("restarts");
-    let refused = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect_err("no bank");
+    let refused = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect_err("no bank");
     assert!(refused.to_string().contains("no SHA-256 PCR bank"), "{refused}");
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{attester, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::{Attest, EkTemplate, PcrSelection, Public, PublicKey, Signature};
 use std::fs;
 
@@ -14,7 +14,7 @@ fn hex(bytes: &[u8]) -> String {
 fn write_public(swtpm: &Swtpm, file: &str, public: &Public) {
     let bytes = public.marshal();
     let len = u16::try_from(bytes.len()).expect("short");
-    fs::write(swtpm.folder().join(file), [&len.to_be_bytes()[..], &bytes].concat()).expect("written");
+    fs::write(swtpm.directory().join(file), [&len.to_be_bytes()[..], &bytes].concat()).expect("written");
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn certificates_are_those_tpm2_nvread_reads() {
         let certificate = attester(witnessed(&swtpm), template).ek_certificate().expect("certified").to_vec();
         let index = format!("{:#x}", template.certificate_index());
         let Some(_) = swtpm.tool("tpm2_nvread", &[&index, "-o", "certificate"]) else { return };
-        assert_eq!(fs::read(swtpm.folder().join("certificate")).expect("read"), certificate);
+        assert_eq!(fs::read(swtpm.directory().join("certificate")).expect("read"), certificate);
     }
 }
 
@@ -56,16 +56,16 @@ fn tpm2_checkquote_accepts_our_quote_and_only_with_our_nonce() {
     let quote = attester.quote(&PcrSelection::new([0, 4, 15]).expect("selection"), &[0xab; 32]).expect("quote");
     write_public(&swtpm, "ak.pub", attester.ak_public());
     drop(attester);
-    fs::write(swtpm.folder().join("quote"), &quote.attest).expect("written");
-    fs::write(swtpm.folder().join("signature"), &quote.signature).expect("written");
+    fs::write(swtpm.directory().join("quote"), &quote.attest).expect("written");
+    fs::write(swtpm.directory().join("signature"), &quote.signature).expect("written");
     let values: Vec<u8> = quote.pcrs.values().flatten().copied().collect();
-    fs::write(swtpm.folder().join("values"), values).expect("written");
+    fs::write(swtpm.directory().join("values"), values).expect("written");
     let files = ["-u", "ak.pub", "-m", "quote", "-s", "signature", "-f", "values", "-l", "sha256:0,4,15", "-q"];
     let nonce = hex(&[0xab; 32]);
     let Some(_) = swtpm.tool("tpm2_checkquote", &[&files[..], &[&nonce]].concat()) else { return };
     let other = std::panic::catch_unwind(|| swtpm.tool("tpm2_checkquote", &[&files[..], &["00"]].concat()));
     assert!(other.is_err(), "another nonce is refused");
-    fs::write(swtpm.folder().join("values"), [0x11; 96]).expect("written");
+    fs::write(swtpm.directory().join("values"), [0x11; 96]).expect("written");
     let other = std::panic::catch_unwind(|| swtpm.tool("tpm2_checkquote", &[&files[..], &[&nonce]].concat()));
     assert!(other.is_err(), "other values are refused");
 }
@@ -74,7 +74,7 @@ fn tpm2_checkquote_accepts_our_quote_and_only_with_our_nonce() {
 fn credentials_of_tpm2_makecredential_are_activated_with_every_endorsement_key() {
     let Some(swtpm) = Swtpm::start() else { return };
     let secret = b"thirty-two bytes of some secret.";
-    fs::write(swtpm.folder().join("secret"), secret).expect("written");
+    fs::write(swtpm.directory().join("secret"), secret).expect("written");
     for template in EkTemplate::ALL {
         let identity = attester(witnessed(&swtpm), template);
         write_public(&swtpm, "ek.pub", identity.ek_public());
@@ -82,7 +82,7 @@ fn credentials_of_tpm2_makecredential_are_activated_with_every_endorsement_key()
         drop(identity);
         let arguments = ["-T", "none", "-u", "ek.pub", "-s", "secret", "-n", &name, "-o", "credential"];
         let Some(_) = swtpm.tool("tpm2_makecredential", &arguments) else { return };
-        let file = fs::read(swtpm.folder().join("credential")).expect("read");
+        let file = fs::read(swtpm.directory().join("credential")).expect("read");
         let credential = file.strip_prefix(b"\xba\xdc\xc0\xde\0\0\0\x01").expect("the tools' header");
 
         let mut again = attester(witnessed(&swtpm), template);
@@ -94,7 +94,7 @@ fn credentials_of_tpm2_makecredential_are_activated_with_every_endorsement_key()
         drop(again);
         let arguments = ["-T", "none", "-u", "ek.pub", "-s", "secret", "-n", &changed, "-o", "credential"];
         swtpm.tool("tpm2_makecredential", &arguments).expect("installed");
-        let file = fs::read(swtpm.folder().join("credential")).expect("read");
+        let file = fs::read(swtpm.directory().join("credential")).expect("read");
         let mut again = attester(witnessed(&swtpm), template);
         assert!(again.activate(&file[8..]).is_err(), "{template:?}");
     }
@@ -105,7 +105,7 @@ fn the_certificate_is_the_keys_own_whether_persistent_or_made_anew() {
     let Some(swtpm) = Swtpm::start() else { return };
     let persistent = attester(witnessed(&swtpm), EkTemplate::P384H3).ek_public().clone();
     let Some(_) = swtpm.tool("tpm2_evictcontrol", &["-C", "o", "-c", "0x81010016"]) else { return };
-    let made = Attester::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let made = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
     assert_eq!(made.ek_public(), &persistent);
     assert!(made.ek_certificate().is_some());
 }
@@ -114,14 +114,14 @@ fn the_certificate_is_the_keys_own_whether_persistent_or_made_anew() {
 fn unclean_power_cuts_never_lock_a_node_out() {
     let Some(mut swtpm) = Swtpm::start() else { return };
     let secret = b"thirty-two bytes of some secret.";
-    fs::write(swtpm.folder().join("secret"), secret).expect("written");
+    fs::write(swtpm.directory().join("secret"), secret).expect("written");
     let identity = attester(witnessed(&swtpm), EkTemplate::P384H3);
     write_public(&swtpm, "ek.pub", identity.ek_public());
     let name = hex(&identity.ak_public().name());
     drop(identity);
     let arguments = ["-T", "none", "-u", "ek.pub", "-s", "secret", "-n", &name, "-o", "credential"];
     let Some(_) = swtpm.tool("tpm2_makecredential", &arguments) else { return };
-    let credential = fs::read(swtpm.folder().join("credential")).expect("read");
+    let credential = fs::read(swtpm.directory().join("credential")).expect("read");
     // swtpm locks after three failures, and counts every kill after use of a protected object as one.
     for cut in 0..6 {
         let mut attester = attester(witnessed(&swtpm), EkTemplate::P384H3);
@@ -140,7 +140,7 @@ fn an_rsa_quote_of_tpm2_quote_verifies() {
     swtpm.tool("tpm2_readpublic", &["-c", "ak.ctx", "-o", "ak.pub"]).expect("installed");
     let quote = ["-c", "ak.ctx", "-l", "sha256:0,15", "-q", "abcd", "-m", "quote", "-s", "signature"];
     swtpm.tool("tpm2_quote", &quote).expect("installed");
-    let read = |file: &str| fs::read(swtpm.folder().join(file)).expect("read");
+    let read = |file: &str| fs::read(swtpm.directory().join(file)).expect("read");
     let public = Public::parse(&read("ak.pub")[2..]).expect("public area");
     assert!(public.is_restricted_signing_key() && matches!(public.key, PublicKey::Rsa { bits: 2048, .. }));
     let message = read("quote");

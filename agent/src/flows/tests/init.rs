@@ -7,25 +7,25 @@ use latchkey_api::v1::{
     AttachRequest, ClusterSettings, DescribeRequest, InitClient, InitRequest, InitServer, NodeStage, RecoverRequest,
     RecoveryClient, init_event,
 };
-use latchkey_channel::{LockDemand, NoProof, Role, Terms};
+use latchkey_channel::{LockDemand, NoProof, Purpose, Terms};
 use latchkey_keys::{ClusterId, Secret};
 use smol::channel::Receiver;
 use smol::net::TcpStream;
 
 use super::{DISK, Machine, PATIENCE, drive, events, node, refusal};
-use crate::flows::door::Door;
-use crate::flows::gate::Gate;
 use crate::flows::init::InitFlow;
+use crate::flows::init_auth::InitAuth;
+use crate::flows::listener::Listener;
 use crate::flows::progress::Broadcast;
 use crate::flows::{Offer, Terms as OfferTerms};
 use crate::handover::Task;
-use crate::life::{Event, NodeRole, OfferId};
+use crate::lifecycle::{Event, NodeRole, OfferId};
 
 const SECRET: &[u8] = b"an init secret of the test";
 
 struct Fresh {
     machine: Machine,
-    door: Door,
+    listener: Listener,
     offers: Receiver<Box<Offer>>,
     progress: Broadcast,
 }
@@ -34,10 +34,10 @@ async fn fresh(with_hash: bool) -> Option<Fresh> {
     let machine = Machine::start()?;
     let (node, offers) = node();
     let progress = Broadcast::default();
-    let gate = with_hash.then(|| Gate::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap());
-    let flow = InitFlow::new(node, gate, progress.clone());
-    let door = Door::open(0, machine.reception(Role::Init), InitServer::new(flow)).await.unwrap();
-    Some(Fresh { machine, door, offers, progress })
+    let init_auth = with_hash.then(|| InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap());
+    let flow = InitFlow::new(node, init_auth, progress.clone());
+    let listener = Listener::open(0, machine.reception(Purpose::Init), InitServer::new(flow)).await.unwrap();
+    Some(Fresh { machine, listener, offers, progress })
 }
 
 fn request() -> InitRequest {
@@ -73,10 +73,10 @@ const FRESH: Event = Event::DiskFresh { attempts: 0 };
 
 #[test]
 fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_lock() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, progress }) = fresh(true).await else { return };
         progress.tell("network", "10.0.2.15", 12);
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         let described = caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
         assert_eq!((described.stage(), described.disk_uuid.as_str()), (NodeStage::Fresh, DISK));
 
@@ -97,9 +97,9 @@ fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_loc
 
 #[test]
 fn what_the_operator_asked_for_is_what_the_node_is_offered() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         let _call = smol::spawn({
             let init = caller.init();
             async move { events(init.init(&request(), PATIENCE).await).await }
@@ -118,9 +118,9 @@ fn what_the_operator_asked_for_is_what_the_node_is_offered() {
 
 #[test]
 fn a_wrong_secret_is_denied_and_too_many_are_not_even_looked_at() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         for _ in 0..5 {
             let guess = request_with!(init_secret: b"an init secret of a guess".into());
             assert_eq!(refusal(caller.init().init(&guess, PATIENCE).await).await.0, Code::PermissionDenied);
@@ -164,10 +164,10 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
             Code::InvalidArgument,
         ),
     ];
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         for cases in cases.chunks(5) {
-            let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-            let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+            let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+            let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
             for (request, expected) in cases {
                 let (code, message) = refusal(caller.init().init(request, PATIENCE).await).await;
                 assert_eq!(code, *expected, "{message}");
@@ -179,9 +179,9 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
 
 #[test]
 fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         let huge = request_with!(cluster_name: "a".repeat(512 << 10));
         assert_eq!(refusal(caller.init().init(&huge, PATIENCE).await).await.0, Code::ResourceExhausted);
         assert!(offers.is_empty());
@@ -190,9 +190,9 @@ fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
 
 #[test]
 fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(false).await else { return };
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(false).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
         assert_eq!(code, Code::FailedPrecondition);
         assert!(message.contains("metadata"), "{message}");
@@ -202,9 +202,9 @@ fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
 
 #[test]
 fn a_connection_for_another_role_can_look_and_nothing_else() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(door.address(), Role::Verify).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Verify).await.unwrap();
         caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
         assert_eq!(refusal(caller.init().init(&request(), PATIENCE).await).await.0, Code::PermissionDenied);
         let attach = AttachRequest { init_secret: SECRET.into(), cluster_id: vec![0; 32] };
@@ -213,8 +213,8 @@ fn a_connection_for_another_role_can_look_and_nothing_else() {
             RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] };
         let status = RecoveryClient::new(caller.channel.clone()).recover(&recover, PATIENCE).await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
-        for role in [Role::Attach, Role::Recover] {
-            assert!(machine.caller(door.address(), role).await.is_err(), "{role}");
+        for role in [Purpose::Attach, Purpose::Recover] {
+            assert!(machine.caller(listener.address(), role).await.is_err(), "{role}");
         }
         assert!(offers.is_empty());
     });
@@ -222,10 +222,10 @@ fn a_connection_for_another_role_can_look_and_nothing_else() {
 
 #[test]
 fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
         let init = || async {
-            let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+            let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
             events(caller.init().init(&request(), PATIENCE).await).await
         };
         let both = smol::future::zip(init(), init());
@@ -249,9 +249,9 @@ fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
 
 #[test]
 fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(door.address(), Role::Init).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
         let init = caller.init();
         let call = smol::spawn(async move { events(init.init(&request(), PATIENCE).await).await });
         while offers.is_empty() {
@@ -266,14 +266,14 @@ fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
 
 #[test]
 fn an_operator_that_reads_nothing_holds_nothing_up() {
-    latchkey_steady::block_on(async {
-        let Some(Fresh { machine, door, offers, progress }) = fresh(true).await else { return };
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, progress }) = fresh(true).await else { return };
         for at in 0..64 {
             progress.tell("step", &"x".repeat(2000), at);
         }
-        let terms = Terms { prover: Arc::new(NoProof), appraiser: machine.demand(LockDemand::Open) };
-        let stream = TcpStream::connect(door.address()).await.unwrap();
-        let proven = latchkey_channel::connect(stream, Role::Init, terms, PATIENCE).await.unwrap();
+        let terms = Terms { attester: Arc::new(NoProof), verifier: machine.demand(LockDemand::Unlocked) };
+        let stream = TcpStream::connect(listener.address()).await.unwrap();
+        let proven = latchkey_channel::connect(stream, Purpose::Init, terms, PATIENCE).await.unwrap();
         let (channel, driver) = Channel::open(proven, Limits { stream_window: 64, ..Limits::default() }).await.unwrap();
         let _driver = smol::spawn(async move { drop(driver.await) });
         let stream = InitClient::new(channel).init(&request(), PATIENCE).await.unwrap();

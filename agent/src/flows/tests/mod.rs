@@ -1,8 +1,8 @@
 //! The flows over the real channel and gRPC on loopback, with a real TPM 2.0 (swtpm) as the node's. Skipped, and says so,
 //! where swtpm is not installed.
 
-mod door;
 mod init;
+mod listener;
 mod recovery;
 pub(crate) mod ticket;
 
@@ -14,17 +14,19 @@ use latchkey_api::grpc::{Channel, Code, Limits, Status, Streaming};
 use latchkey_api::v1::{InitClient, InitEvent, RecoveryClient};
 use latchkey_attestation::reference::{self, Description, ManifestName, Origin, Reference};
 use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
-use latchkey_channel::{Appraiser, ChannelError, LockDemand, NoProof, Prover, Role, Terms, TpmAppraiser, TpmProver};
+use latchkey_channel::{
+    Attester, ChannelError, LockDemand, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier,
+};
 use latchkey_keys::Uuid;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::extended;
 use smol::channel::{Receiver, bounded};
 use smol::net::TcpStream;
 
 use super::{Node, Offer};
-use crate::life::{Effect, Event, Record};
-use crate::stage1::desk::Desk;
+use crate::lifecycle::{Effect, Event, Record};
+use crate::stage1::event_queue::EventQueue;
 
 /// No honest step of these tests comes near it; one that hangs fails instead.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -34,23 +36,23 @@ const IMAGE_EVENT: &[u8] = b"the image of this test";
 /// A machine that has booted the image of this test.
 pub(crate) struct Machine {
     tpm: Swtpm,
-    pub(crate) attester: Arc<Mutex<Attester>>,
+    pub(crate) attester: Arc<Mutex<AttestingTpm>>,
 }
 
 impl Machine {
     pub(crate) fn start() -> Option<Self> {
         let tpm = Swtpm::start()?;
-        let mut attester = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+        let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
         attester.extend_event(11, IMAGE_EVENT).unwrap();
         Some(Self { tpm, attester: Arc::new(Mutex::new(attester)) })
     }
 
-    pub(crate) fn prover(&self) -> Arc<dyn Prover> {
-        Arc::new(TpmProver::new(Arc::clone(&self.attester)))
+    pub(crate) fn attester(&self) -> Arc<dyn Attester> {
+        Arc::new(TpmAttester::new(Arc::clone(&self.attester)))
     }
 
     /// What somebody demands who trusts this machine's authority and the image of this test.
-    pub(crate) fn demand(&self, lock: LockDemand) -> Arc<dyn Appraiser> {
+    pub(crate) fn demand(&self, lock: LockDemand) -> Arc<dyn Verifier> {
         let pem = |pem: std::io::Result<String>| serde_json::to_string(&pem.unwrap()).unwrap();
         let (root, issuer) = (pem(self.tpm.authority().root_pem()), pem(self.tpm.authority().issuer_pem()));
         let image = latchkey_attestation::Digest(extended(&[0; 32], IMAGE_EVENT));
@@ -68,31 +70,31 @@ impl Machine {
             at: None,
         };
         let origin = Origin { products: [("image.raw".to_owned(), image)].into(), ..Origin::default() };
-        let machine = reference::Machine::new("test", [(11, Reference::enforced(image))].into());
+        let machine = reference::PlatformProfile::new("test", [(11, Reference::enforced(image))].into());
         let values = ReferenceValues::predicted(&about, origin, vec![machine]).unwrap();
         let policy = Policy::from_json(policy.as_bytes()).unwrap();
         let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
-        Arc::new(TpmAppraiser::new(Arc::new(policy), Arc::new(references), lock))
+        Arc::new(TpmVerifier::new(Arc::new(policy), Arc::new(references), lock))
     }
 
     /// What a listening node shows, to whoever asks for `role`.
-    pub(crate) fn reception(&self, role: Role) -> impl Fn(Role) -> Option<Terms> + use<> {
-        let terms = Terms { prover: self.prover(), appraiser: Arc::new(NoProof) };
-        move |asked| (asked == role || asked == Role::Verify).then(|| terms.clone())
+    pub(crate) fn reception(&self, role: Purpose) -> impl Fn(Purpose) -> Option<Terms> + use<> {
+        let terms = Terms { attester: self.attester(), verifier: Arc::new(NoProof) };
+        move |asked| (asked == role || asked == Purpose::Verify).then(|| terms.clone())
     }
 
     /// A caller that verifies this machine.
-    pub(crate) async fn caller(&self, address: SocketAddr, role: Role) -> Result<Caller, ChannelError> {
+    pub(crate) async fn caller(&self, address: SocketAddr, role: Purpose) -> Result<Caller, ChannelError> {
         self.caller_over(TcpStream::connect(address).await.unwrap(), role).await
     }
 
-    pub(crate) async fn caller_over(&self, stream: TcpStream, role: Role) -> Result<Caller, ChannelError> {
+    pub(crate) async fn caller_over(&self, stream: TcpStream, role: Purpose) -> Result<Caller, ChannelError> {
         let lock = match role {
-            Role::Attach => LockDemand::LockedToAny,
-            Role::Verify => LockDemand::Either,
-            _ => LockDemand::Open,
+            Purpose::Attach => LockDemand::LockedToAny,
+            Purpose::Verify => LockDemand::Either,
+            _ => LockDemand::Unlocked,
         };
-        let terms = Terms { prover: Arc::new(NoProof), appraiser: self.demand(lock) };
+        let terms = Terms { attester: Arc::new(NoProof), verifier: self.demand(lock) };
         let proven = latchkey_channel::connect(stream, role, terms, PATIENCE).await?;
         let (channel, driver) = Channel::open(proven, Limits::default()).await.unwrap();
         Ok(Caller { channel, driver: smol::spawn(async move { drop(driver.await) }) })
@@ -115,7 +117,7 @@ impl Caller {
     }
 
     /// Ends the connection in order.
-    pub(crate) async fn goodbye(self) {
+    pub(crate) async fn closed(self) {
         drop(self.channel);
         self.driver.await;
     }
@@ -140,40 +142,40 @@ pub(crate) fn disk() -> Uuid {
 pub(crate) async fn drive(
     first: Event,
     offers: &Receiver<Box<Offer>>,
-    attester: &Arc<Mutex<Attester>>,
-    check: impl Fn(crate::life::OfferId, &Offer) -> Event,
+    attester: &Arc<Mutex<AttestingTpm>>,
+    check: impl Fn(crate::lifecycle::OfferId, &Offer) -> Event,
 ) -> Vec<String> {
     fn ignore(_: &Record) {}
-    let mut desk = Desk::new(ignore);
+    let mut queue = EventQueue::new(ignore);
     let mut did = Vec::new();
-    desk.saw(first);
+    queue.saw(first);
     loop {
-        while let Some(effect) = desk.next() {
+        while let Some(effect) = queue.next() {
             did.push(effect.name());
             match effect {
                 Effect::CheckKey(id) => {
-                    let event = check(id, desk.offer(id).unwrap());
-                    desk.saw(event);
+                    let event = check(id, queue.offer(id).unwrap());
+                    queue.saw(event);
                 }
-                Effect::Answer(id, verdict) => desk.answer(id, verdict),
+                Effect::Answer(id, verdict) => queue.answer(id, verdict),
                 Effect::Lock(order) => {
                     let mut attester = attester.lock().unwrap();
                     attester.extend_event(Policy::LOCK_PCR, order.event()).unwrap();
-                    let pcr15 = crate::life::Digest(attester.read_pcr(Policy::LOCK_PCR).unwrap());
-                    desk.saw(Event::Extended { pcr15 });
+                    let pcr15 = crate::lifecycle::Digest(attester.read_pcr(Policy::LOCK_PCR).unwrap());
+                    queue.saw(Event::Extended { pcr15 });
                 }
-                Effect::OpenDisk(_) => desk.saw(Event::DiskOpened),
-                Effect::HandOver(_) => desk.saw(Event::HandedOver),
+                Effect::OpenDisk(_) => queue.saw(Event::DiskOpened),
+                Effect::HandOver(_) => queue.saw(Event::HandedOver),
                 Effect::Start(_) | Effect::Stop(_) | Effect::ResumeJoin => {}
                 Effect::Leave | Effect::End(_) => {
                     while let Ok(late) = offers.try_recv() {
-                        desk.turn_away(*late);
+                        queue.turn_away(*late);
                     }
                     return did;
                 }
             }
         }
-        desk.keep(*offers.recv().await.unwrap());
+        queue.keep(*offers.recv().await.unwrap());
     }
 }
 

@@ -2,23 +2,23 @@
 
 use latchkey_api::grpc::Code;
 use latchkey_api::v1::{DescribeRequest, NodeStage, RecoverRequest, RecoveryServer};
-use latchkey_channel::Role;
+use latchkey_channel::Purpose;
 use smol::channel::Receiver;
 
 use super::{DISK, Machine, PATIENCE, drive, node};
 use crate::flows::Offer;
-use crate::flows::door::Door;
+use crate::flows::listener::Listener;
 use crate::flows::recovery::RecoveryFlow;
-use crate::life::{Digest, DiskPhase, Event, NodeRole, OfferId};
+use crate::lifecycle::{Digest, DiskPhase, Event, NodeRole, OfferId};
 
 const CLUSTER: Digest = Digest([7; 32]);
 
-async fn existing() -> Option<(Machine, Door, Receiver<Box<Offer>>)> {
+async fn existing() -> Option<(Machine, Listener, Receiver<Box<Offer>>)> {
     let machine = Machine::start()?;
     let (node, offers) = node();
     let service = RecoveryServer::new(RecoveryFlow::new(node));
-    let door = Door::open(0, machine.reception(Role::Recover), service).await.unwrap();
-    Some((machine, door, offers))
+    let listener = Listener::open(0, machine.reception(Purpose::Recover), service).await.unwrap();
+    Some((machine, listener, offers))
 }
 
 fn request(key: u8, secret: u8) -> RecoverRequest {
@@ -43,10 +43,10 @@ fn check(id: OfferId, offer: &Offer) -> Event {
 
 #[test]
 fn a_wrong_key_is_refused_the_node_keeps_listening_and_the_right_one_opens_it() {
-    latchkey_steady::block_on(async {
-        let Some((machine, door, offers)) = existing().await else { return };
+    latchkey_test_support::block_on(async {
+        let Some((machine, listener, offers)) = existing().await else { return };
         let operator = async {
-            let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
+            let caller = machine.caller(listener.address(), Purpose::Recover).await.unwrap();
             let recovery = caller.recovery();
             let described = recovery.describe(&DescribeRequest {}, PATIENCE).await.unwrap();
             assert_eq!((described.stage(), described.disk_uuid.as_str()), (NodeStage::Existing, DISK));
@@ -67,9 +67,9 @@ fn a_wrong_key_is_refused_the_node_keeps_listening_and_the_right_one_opens_it() 
 
 #[test]
 fn a_key_of_a_bad_length_or_for_another_disk_never_reaches_the_disk() {
-    latchkey_steady::block_on(async {
-        let Some((machine, door, offers)) = existing().await else { return };
-        let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some((machine, listener, offers)) = existing().await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Recover).await.unwrap();
         let mut short = request(1, 2);
         short.state_disk_key.pop();
         let mut long = request(1, 2);
@@ -86,10 +86,10 @@ fn a_key_of_a_bad_length_or_for_another_disk_never_reaches_the_disk() {
 
 #[test]
 fn a_flood_of_keys_is_bounded() {
-    latchkey_steady::block_on(async {
-        let Some((machine, door, offers)) = existing().await else { return };
+    latchkey_test_support::block_on(async {
+        let Some((machine, listener, offers)) = existing().await else { return };
         let flood = async {
-            let caller = machine.caller(door.address(), Role::Recover).await.unwrap();
+            let caller = machine.caller(listener.address(), Purpose::Recover).await.unwrap();
             let mut codes = Vec::new();
             for _ in 0..20 {
                 codes.push(caller.recovery().recover(&request(9, 2), PATIENCE).await.unwrap_err().code());
@@ -108,13 +108,13 @@ fn a_flood_of_keys_is_bounded() {
 
 #[test]
 fn a_connection_for_verify_cannot_recover() {
-    latchkey_steady::block_on(async {
-        let Some((machine, door, offers)) = existing().await else { return };
-        let caller = machine.caller(door.address(), Role::Verify).await.unwrap();
+    latchkey_test_support::block_on(async {
+        let Some((machine, listener, offers)) = existing().await else { return };
+        let caller = machine.caller(listener.address(), Purpose::Verify).await.unwrap();
         caller.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
         let status = caller.recovery().recover(&request(1, 2), PATIENCE).await.unwrap_err();
         assert_eq!(status.code(), Code::PermissionDenied);
         assert!(offers.is_empty());
-        assert!(machine.caller(door.address(), Role::Init).await.is_err());
+        assert!(machine.caller(listener.address(), Purpose::Init).await.is_err());
     });
 }

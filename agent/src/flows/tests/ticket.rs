@@ -8,9 +8,9 @@ use latchkey_api::v1::{
     ControlPlaneFile, Join, JoinRequest, JoinServer, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest,
     ReportResponse, Role as ClusterRole,
 };
-use latchkey_channel::{HANDSHAKE_TIME, LockDemand, PinnedKeyProver, Role, SpkiHash, Terms};
+use latchkey_channel::{HANDSHAKE_TIME, LockDemand, PinnedKeyAttester, Purpose, SpkiHash, Terms};
 use latchkey_keys::ClusterId;
-use latchkey_steady::Port;
+use latchkey_test_support::Port;
 use smol::channel::{Receiver, Sender, unbounded};
 use smol::net::{TcpListener, TcpStream};
 
@@ -18,7 +18,7 @@ use super::{DISK, Machine, PATIENCE, node};
 use crate::flows::ticket::Asker;
 use crate::flows::{Offer, Terms as OfferTerms};
 use crate::handover::Task;
-use crate::life::{NodeRole, Source, Verdict};
+use crate::lifecycle::{NodeRole, Source, Verdict};
 
 /// A fake join service: the real channel and gRPC, and tickets from a list; then silence.
 struct FakeJoinService {
@@ -61,7 +61,7 @@ pub(crate) struct Service {
 pub(crate) fn serve(
     machine: &Machine,
     listener: TcpListener,
-    key: &Arc<PinnedKeyProver>,
+    key: &Arc<PinnedKeyAttester>,
     tickets: impl IntoIterator<Item = Result<JoinTicket, Status>>,
 ) -> Service {
     let (tell_asked, asked) = unbounded();
@@ -69,8 +69,8 @@ pub(crate) fn serve(
     let address = listener.local_addr().unwrap().to_string();
     let service = FakeJoinService { tickets: Mutex::new(tickets.into_iter().collect()), asked: tell_asked };
     let server = Server::new(Limits::default()).service(JoinServer::new(service));
-    let terms = |lock| Terms { prover: key.clone(), appraiser: machine.demand(lock) };
-    let (open, locked) = (terms(LockDemand::Open), terms(LockDemand::LockedToAny));
+    let terms = |lock| Terms { attester: key.clone(), verifier: machine.demand(lock) };
+    let (open, locked) = (terms(LockDemand::Unlocked), terms(LockDemand::LockedToAny));
     let task = smol::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
@@ -78,8 +78,8 @@ pub(crate) fn serve(
             let (open, locked) = (open.clone(), locked.clone());
             smol::spawn(async move {
                 let reception = move |role| match role {
-                    Role::Join | Role::Rejoin => Some(open.clone()),
-                    Role::Report => Some(locked.clone()),
+                    Purpose::Join | Purpose::Rejoin => Some(open.clone()),
+                    Purpose::Report => Some(locked.clone()),
                     _ => None,
                 };
                 let end = match latchkey_channel::accept(stream, &reception, PATIENCE).await {
@@ -98,14 +98,14 @@ pub(crate) async fn listen() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").await.unwrap()
 }
 
-pub(crate) fn key() -> Arc<PinnedKeyProver> {
-    Arc::new(PinnedKeyProver::generate().unwrap())
+pub(crate) fn key() -> Arc<PinnedKeyAttester> {
+    Arc::new(PinnedKeyAttester::generate().unwrap())
 }
 
 fn asker(machine: &Machine, pin: SpkiHash, services: &[&str]) -> (Asker, Receiver<Box<Offer>>) {
     let (node, offers) = node();
     let services = services.iter().map(ToString::to_string).collect();
-    (Asker { node, services, pin, prover: machine.prover(), role: ClusterRole::Worker }, offers)
+    (Asker { node, services, pin, attester: machine.attester(), role: ClusterRole::Worker }, offers)
 }
 
 fn ticket() -> JoinTicket {
@@ -133,7 +133,7 @@ fn refused(code: &str) -> Verdict {
 
 #[test]
 fn what_the_service_decides_counts_and_an_accepted_ticket_ends_the_asking() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, [Ok(ticket())]);
@@ -149,7 +149,7 @@ fn what_the_service_decides_counts_and_an_accepted_ticket_ends_the_asking() {
         );
         assert_eq!(membership.cluster_id, ClusterId::derive(&offer.measurement_secret, &[3; 32]).unwrap());
         assert!(matches!(membership.task, Task::Join { .. }));
-        let cluster_id = crate::life::Digest(*membership.cluster_id.as_bytes());
+        let cluster_id = crate::lifecycle::Digest(*membership.cluster_id.as_bytes());
         offer.answer.try_send(Verdict::Accepted { cluster_id }).unwrap();
         asking.await;
     });
@@ -157,7 +157,7 @@ fn what_the_service_decides_counts_and_an_accepted_ticket_ends_the_asking() {
 
 #[test]
 fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, []);
@@ -174,7 +174,7 @@ fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
 
 #[test]
 fn a_service_with_another_key_is_never_asked_and_its_ticket_never_offered() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let impostor = serve(&machine, listen().await, &key(), [Ok(ticket())]);
         let (asker, offers) = asker(&machine, key().hash(), &[&impostor.address]);
@@ -191,7 +191,7 @@ fn a_service_with_another_key_is_never_asked_and_its_ticket_never_offered() {
 
 #[test]
 fn a_malformed_ticket_is_not_offered_and_the_next_one_is() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let mut short = ticket();
@@ -208,7 +208,7 @@ fn a_malformed_ticket_is_not_offered_and_the_next_one_is() {
 
 #[test]
 fn services_that_hang_lie_or_are_down_cost_the_good_one_nothing() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         // In the kernel's queue for ever.
@@ -234,7 +234,7 @@ fn services_that_hang_lie_or_are_down_cost_the_good_one_nothing() {
 
 #[test]
 fn a_service_that_comes_late_is_found() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let port = Port::reserve();
@@ -250,7 +250,7 @@ fn a_service_that_comes_late_is_found() {
 
 #[test]
 fn a_stopped_flow_hangs_up_at_once_and_leaves_no_task() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, []);
@@ -267,7 +267,7 @@ fn a_stopped_flow_hangs_up_at_once_and_leaves_no_task() {
 
 #[test]
 fn a_ticket_that_is_refused_is_asked_for_again() {
-    latchkey_steady::block_on(async {
+    latchkey_test_support::block_on(async {
         let Some(machine) = Machine::start() else { return };
         let key = key();
         let service = serve(&machine, listen().await, &key, [Ok(ticket()), Ok(ticket())]);

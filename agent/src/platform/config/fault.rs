@@ -43,7 +43,7 @@ pub enum ConfigFault {
         key: &'static str,
     },
     /// A key that means nothing without another.
-    Lonely {
+    MissingCompanion {
         /// The key.
         key: &'static str,
         /// The other.
@@ -62,7 +62,7 @@ impl ConfigFault {
             Self::Duplicate { .. } => "config-duplicate-key",
             Self::Value { .. } => "config-invalid-value",
             Self::Missing { .. } => "config-missing-key",
-            Self::Lonely { .. } => "config-contradiction",
+            Self::MissingCompanion { .. } => "config-contradiction",
         }
     }
 }
@@ -83,7 +83,9 @@ impl fmt::Display for ConfigFault {
             Self::Duplicate { key } => write!(f, "the kernel command line has {key} twice: remove one of them"),
             Self::Value { key, value, expected } => write!(f, "{key} is {value:?}: make it {expected}"),
             Self::Missing { key } => write!(f, "the kernel command line does not have {key}: add it"),
-            Self::Lonely { key, needs } => write!(f, "{key} means nothing without {needs}: add this or remove that"),
+            Self::MissingCompanion { key, needs } => {
+                write!(f, "{key} means nothing without {needs}: add this or remove that")
+            }
         }
     }
 }

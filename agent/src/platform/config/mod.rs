@@ -171,7 +171,10 @@ impl Keys {
     fn finish(self) -> Result<Config, ConfigFault> {
         let join_services = self.join_services.unwrap_or_default();
         if self.join_service_key.is_some() && join_services.is_empty() {
-            return Err(ConfigFault::Lonely { key: "latchkey.join_service_key", needs: "latchkey.join_service" });
+            return Err(ConfigFault::MissingCompanion {
+                key: "latchkey.join_service_key",
+                needs: "latchkey.join_service",
+            });
         }
         Ok(Config {
             root_verity: self.root_verity,
@@ -216,7 +219,7 @@ fn cluster_step(kind: Option<value::ClusterStepKind>, command: Option<PathBuf>) 
         (value::ClusterStepKind::Command, None) => Err(ConfigFault::Missing { key: "latchkey.command" }),
         (value::ClusterStepKind::Kubeadm, None) => Ok(ClusterStep::Kubeadm),
         (value::ClusterStepKind::Kubeadm, Some(_)) => {
-            Err(ConfigFault::Lonely { key: "latchkey.command", needs: "latchkey.cluster_step=command" })
+            Err(ConfigFault::MissingCompanion { key: "latchkey.command", needs: "latchkey.cluster_step=command" })
         }
     }
 }

@@ -77,7 +77,7 @@ impl StateDisk {
 }
 
 /// Declares an enum whose variants are words.
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$doc:meta])* pub enum $name:ident, $expected:literal { $($(#[$inner:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +96,7 @@ macro_rules! words {
     };
 }
 
-words! {
+string_enum! {
     /// The file system of the operating system's root.
     pub enum RootFs, "squashfs, erofs or ext4" {
         /// `SquashFS`.
@@ -108,7 +108,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Whether the sectors of the state disk are authenticated.
     pub enum StateIntegrity, "none or hmac-sha256" {
         /// They are encrypted only: a changed sector is other data.
@@ -118,7 +118,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Where instance metadata comes from.
     pub enum MetadataSource, "qemu or none" {
         /// QEMU's `fw_cfg`, else its SMBIOS strings.
@@ -128,7 +128,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// The endorsement key the node identifies itself with.
     pub enum EkChoice, "auto, ecc-p256, ecc-p384 or rsa-2048" {
         /// The first the TPM has a certificate for.
@@ -142,7 +142,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// The role a node asks for. The join service decides.
     pub enum RoleHint, "control-plane or worker" {
         /// Runs the control plane.
@@ -152,7 +152,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How much the console shows.
     pub enum LogLevel, "error, warn, info or debug" {
         /// Failures.

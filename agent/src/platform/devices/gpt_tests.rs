@@ -144,17 +144,17 @@ fn a_partition_outside_of_the_usable_range_is_refused() {
 
 #[test]
 fn a_table_written_by_a_standard_tool_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("disk");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("disk");
     std::fs::write(&path, vec![0; 4 << 20]).unwrap();
     let script = format!("label: gpt\nsize=1MiB, name=esp, type=uefi\nname=state, type={STATE_PARTITION_TYPE}\n");
     let tool = std::process::Command::new("sfdisk").arg("-q").arg(&path).stdin(std::process::Stdio::piped()).spawn();
     let Ok(mut tool) = tool else {
-        latchkey_steady::skip("sfdisk is missing: apt-get install fdisk");
+        latchkey_test_support::skip("sfdisk is missing: apt-get install fdisk");
         return;
     };
     std::io::Write::write_all(&mut tool.stdin.take().unwrap(), script.as_bytes()).unwrap();
-    assert!(latchkey_steady::wait("sfdisk", &mut tool).success());
+    assert!(latchkey_test_support::wait("sfdisk", &mut tool).success());
     let image = std::fs::read(&path).unwrap();
     let table = read_image(&image).unwrap();
     let labels: Vec<_> = table.partitions.iter().map(|p| (p.number, p.label.as_str())).collect();

@@ -244,7 +244,8 @@ fn a_description_for_logs_has_size_label_and_serial() {
 #[test]
 fn waiting_for_a_disk_ends_at_its_time() {
     let selector = DiskSelector::Device("there-is-none".into());
-    let fault = latchkey_steady::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
+    let fault =
+        latchkey_test_support::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
     assert_eq!(fault.code(), "device-missing");
     assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(&[])), Choice::Nothing));
 }

@@ -78,21 +78,21 @@ mod tests {
 
     #[test]
     fn a_device_the_kernel_announces_is_heard() {
-        let listener = latchkey_steady::block_on(async { Listener::open().unwrap() });
+        let listener = latchkey_test_support::block_on(async { Listener::open().unwrap() });
         // Writing an action here makes the kernel announce it (Documentation/ABI/testing/sysfs-uevent).
         let announced = std::fs::read_dir("/sys/class/block")
             .unwrap()
             .any(|entry| std::fs::write(entry.unwrap().path().join("uevent"), "change").is_ok());
         if !announced {
-            latchkey_steady::skip("announcing a device needs root, a writable /sys and a block device");
+            latchkey_test_support::skip("announcing a device needs root, a writable /sys and a block device");
             return;
         }
-        assert!(latchkey_steady::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());
+        assert!(latchkey_test_support::block_on(listener.block_device_within(Duration::from_secs(30))).unwrap());
     }
 
     #[test]
     fn the_listener_gives_up_at_its_time() {
-        latchkey_steady::block_on(async {
+        latchkey_test_support::block_on(async {
             let listener = Listener::open().unwrap();
             // Devices may well appear on a busy machine; then it waits again.
             while listener.block_device_within(Duration::from_millis(10)).await.unwrap() {}

@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_address_needs_no_resolver_and_a_name_without_address_is_named() {
-        latchkey_steady::block_on(async {
+        latchkey_test_support::block_on(async {
             let time = Duration::from_secs(30);
             let endpoint = Endpoint::parse("[fd00::1]:9").unwrap();
             assert_eq!(resolve(&endpoint, time).await.unwrap(), ["[fd00::1]:9".parse().unwrap()]);

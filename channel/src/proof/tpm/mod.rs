@@ -1,7 +1,7 @@
 //! TPM evidence: what a node shows, and what is demanded of one.
 
-mod appraiser;
-mod prover;
+mod attester;
+mod verifier;
 
-pub use appraiser::{LockDemand, Observer, TpmAppraiser, TpmPeer};
-pub use prover::TpmProver;
+pub use attester::TpmAttester;
+pub use verifier::{LockDemand, Observer, TpmPeer, TpmVerifier};

@@ -157,15 +157,15 @@ fn the_os_stage_moves_the_phase_and_the_geometry_stays() {
 /// The header alone needs no device mapper, so stock cryptsetup judges it here; its data is judged in a machine.
 #[test]
 fn cryptsetup_reads_our_header_and_takes_our_key() {
-    let folder = tempfile::tempdir().unwrap();
-    let (image, secret) = (folder.path().join("disk"), folder.path().join("key"));
+    let directory = tempfile::tempdir().unwrap();
+    let (image, secret) = (directory.path().join("disk"), directory.path().join("key"));
     std::fs::write(&image, disk()).unwrap();
     std::fs::write(&secret, key().expose()).unwrap();
     let cryptsetup = |arguments: &[&str]| {
         let mut command = Command::new("/usr/sbin/cryptsetup");
         command.args(arguments).arg("--key-file").args([&secret, &image]);
         let output =
-            latchkey_steady::output(&mut command).expect("these tests need cryptsetup: install cryptsetup-bin");
+            latchkey_test_support::output(&mut command).expect("these tests need cryptsetup: install cryptsetup-bin");
         (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let opened = cryptsetup(&["open", "--test-passphrase"]);

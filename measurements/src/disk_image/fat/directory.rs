@@ -1,17 +1,17 @@
-//! Folders: short names, and long ones in front of them.
+//! Directories: short names, and long ones in front of them.
 
 use crate::explain::fields::Fields;
 
-/// A file or folder.
+/// A file or directory.
 #[derive(Debug, Clone)]
 pub(in crate::disk_image) struct Entry {
     pub(in crate::disk_image) name: String,
-    pub(in crate::disk_image) is_folder: bool,
+    pub(in crate::disk_image) is_directory: bool,
     pub(in crate::disk_image) size: u32,
     pub(super) first_cluster: u32,
 }
 
-/// The entries of a folder, without itself, its parent and the volume's label.
+/// The entries of a directory, without itself, its parent and the volume's label.
 pub(super) fn entries(bytes: &[u8]) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut long = LongName::default();
@@ -65,7 +65,8 @@ impl Record {
         let low = fields.u16()?;
         let size = fields.u32()?;
         let first_cluster = u32::from(high) << 16 | u32::from(low);
-        let entry = Entry { name: short_name(&name, case), is_folder: attributes & FOLDER != 0, size, first_cluster };
+        let entry =
+            Entry { name: short_name(&name, case), is_directory: attributes & FOLDER != 0, size, first_cluster };
         Some(Self::Short { name, entry })
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{JoinClient, RejoinRequest};
-use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyAppraiser, Role, SpkiHash, Terms, TpmProver};
-use latchkey_tpm::device::{Attester, CharDevice, EkPreference, Tpm};
+use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyVerifier, Purpose, SpkiHash, Terms, TpmAttester};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, EkPreference, Tpm};
 
 fn main() {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
@@ -17,10 +17,10 @@ fn main() {
     let mut hash = [0; 32];
     hex::decode_to_slice(pin.trim_start_matches("sha256:"), &mut hash).expect("a hash");
     let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).expect("a TPM"));
-    let attester = Arc::new(Mutex::new(Attester::new(tpm, EkPreference::Certified).expect("an attestation key")));
-    for role in [Role::Rejoin, Role::Join] {
-        let prover = Arc::new(TpmProver::new(Arc::clone(&attester)));
-        let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([SpkiHash(hash)])) };
+    let attester = Arc::new(Mutex::new(AttestingTpm::new(tpm, EkPreference::Certified).expect("an attestation key")));
+    for role in [Purpose::Rejoin, Purpose::Join] {
+        let attester = Arc::new(TpmAttester::new(Arc::clone(&attester)));
+        let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(hash)])) };
         match smol::block_on(attempt(service, role, terms, disk_uuid)) {
             Ok(()) => println!("THIEF got the key"),
             Err(why) => println!("THIEF refused {role}: {why}"),
@@ -28,7 +28,7 @@ fn main() {
     }
 }
 
-async fn attempt(service: &str, role: Role, terms: Terms, disk_uuid: &str) -> Result<(), String> {
+async fn attempt(service: &str, role: Purpose, terms: Terms, disk_uuid: &str) -> Result<(), String> {
     let stream = smol::net::TcpStream::connect(service).await.map_err(|error| error.to_string())?;
     let proven = latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME)
         .await

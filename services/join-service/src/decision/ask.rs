@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use latchkey_api::v1;
-use latchkey_cluster_folder::{Outcome, Role};
+use latchkey_cluster_store::{Outcome, Role};
 use latchkey_keys::Uuid;
 
 /// `ReportRequest.message` in `join.proto`: "at most 4 KiB".

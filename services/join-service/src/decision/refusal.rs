@@ -33,8 +33,8 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// The method is not for this role.
-    WrongRole = "wrong-channel-role", PermissionDenied, "this connection was attested for another purpose: connect in the role that the method needs";
+    /// The method is not for this purpose.
+    WrongPurpose = "wrong-channel-purpose", PermissionDenied, "this connection was attested for another purpose: connect with the purpose that the method needs";
     /// `cluster.json` is not there.
     NotInitialised = "cluster-not-initialised", FailedPrecondition, "there is no cluster yet: run `latchkey init`; nodes keep asking";
     /// Not a UUID, or the nil UUID.
@@ -66,7 +66,7 @@ refusals! {
     /// Another control plane is joining.
     LeaseHeld = "control-plane-lease-held", Unavailable, "another control plane is joining: wait until it has reported, at most 10 minutes";
     /// Records cannot be read, so nobody can say whose names and disks are in them.
-    RecordsDamaged = "records-damaged", Internal, "a file in `nodes/` of the cluster folder cannot be read: restore or remove it; the service's log names it";
+    RecordsDamaged = "records-damaged", Internal, "a file in `nodes/` of the cluster directory cannot be read: restore or remove it; the service's log names it";
     /// The key service does not answer.
     KeysUnavailable = "key-service-unavailable", Unavailable, "the key service does not answer: start it, or correct its address";
     /// The key service says no, or gives no usable key.

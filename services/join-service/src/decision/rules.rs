@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use super::state::Now;
-use latchkey_cluster_folder::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role};
+use latchkey_cluster_store::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role};
 use latchkey_keys::Uuid;
 
 /// Pinned rule, then record, then default; a wish for more than that is refused.

@@ -5,7 +5,7 @@ use super::lease::{LEASE, Lease};
 use super::refusal::Refusal;
 use super::rules::{disks_with, role};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_folder::{Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Reported, Role};
+use latchkey_cluster_store::{Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Reported, Role};
 use latchkey_keys::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -88,7 +88,7 @@ impl State {
         state
     }
 
-    /// Takes over what was read anew from disk. Another service may share the folder: its tickets hold the lease as ours do,
+    /// Takes over what was read anew from disk. Another service may share the directory: its tickets hold the lease as ours do,
     /// and the reports it took free it.
     pub fn reload(&mut self, records: impl IntoIterator<Item = NodeRecord>, damage: Damage, now: Now) {
         let before = self.lease.take();

@@ -4,9 +4,9 @@ mod remote;
 
 use crate::config::KeyServiceConfig;
 use crate::decision::{Admitted, Refusal};
-use latchkey_cluster_folder::ClusterFile;
-use latchkey_foundation::pem::PemFault;
+use latchkey_cluster_store::ClusterFile;
 use latchkey_keys::{ClusterId, KeyId, KeyLength, MasterSecret, Secret};
+use latchkey_service_runtime::pem::PemFault;
 use remote::Remote;
 use std::fmt;
 

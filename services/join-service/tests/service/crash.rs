@@ -26,13 +26,13 @@ fn a_record_that_was_being_written_when_the_power_went_is_as_it_was_before() {
 fn half_an_initialisation_is_none_and_can_be_repeated() {
     let node = Machine::new();
     let rig = Rig::uninitialised(&[&node]);
-    rig.folder.writer().unwrap().put(&first_node()).unwrap();
+    rig.directory.writer().unwrap().put(&first_node()).unwrap();
     let mut service = rig.start();
     assert_eq!(service.join(&node, DISK, "worker-1").unwrap_err().code(), "cluster-not-initialised");
     rig.initialise();
     service.next_line(&["Configuration reloaded", "cluster"]);
     service.join(&node, DISK, "worker-1").unwrap();
-    let again = rig.folder.writer().unwrap().initialise(&rig.cluster, &first_node()).unwrap_err();
+    let again = rig.directory.writer().unwrap().initialise(&rig.cluster, &first_node()).unwrap_err();
     assert!(again.to_string().contains("exists already"), "{again}");
 }
 
@@ -66,7 +66,7 @@ fn two_records_that_claim_one_name_let_nobody_in() {
     let mut copy = first_node();
     copy.ek_sha256 = node.ek();
     copy.disks[0].uuid = DISK.parse().unwrap();
-    rig.folder.writer().unwrap().put(&copy).unwrap();
+    rig.directory.writer().unwrap().put(&copy).unwrap();
     let service = rig.start();
     assert_eq!(service.join(&node, DISK, "first").unwrap_err().code(), "records-damaged");
 }

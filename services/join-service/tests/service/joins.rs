@@ -2,7 +2,7 @@
 
 use crate::rig::{Machine, Rig};
 use latchkey_api::v1::Role as ApiRole;
-use latchkey_cluster_folder::{DiskState, Outcome};
+use latchkey_cluster_store::{DiskState, Outcome};
 use latchkey_keys::KeyId;
 use serde_json::json;
 
@@ -124,7 +124,7 @@ fn many_nodes_join_at_once_and_each_is_recorded_once() {
             });
         }
     });
-    let records: Vec<_> = rig.folder.records().unwrap().into_iter().map(Result::unwrap).collect();
+    let records: Vec<_> = rig.directory.records().unwrap().into_iter().map(Result::unwrap).collect();
     assert_eq!(records.len(), nodes.len() + 1);
     let others = records.iter().filter(|record| record.name.as_str().starts_with("other-")).count();
     assert_eq!(others, nodes.len() / 2);

@@ -3,7 +3,7 @@
 use crate::rig::{Answer, Machine, Rig, addresses};
 use latchkey_api::grpc::Code;
 use latchkey_keys::MasterSecret;
-use latchkey_steady::{Lines, Port};
+use latchkey_test_support::{Lines, Port};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
@@ -114,8 +114,8 @@ fn a_failed_control_plane_join_gives_the_lease_back() {
     let (mut rig, keys, port) = rig_with(&first, BOTH);
     let eks = [first.ek(), second.ek()];
     let policy = crate::rig::policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }]));
-    rig.folder.write_policy(&policy.to_string()).unwrap();
-    rig.folder.write_enrolment(&latchkey_cluster_folder::Enrolment::workers_and(eks)).unwrap();
+    rig.directory.write_policy(&policy.to_string()).unwrap();
+    rig.directory.write_enrolment(&latchkey_cluster_store::Enrolment::workers_and(eks)).unwrap();
     rig.config["limits"] = json!({ "threads": 2 });
     let service = rig.start();
     drop(keys);
@@ -163,13 +163,13 @@ fn a_rotated_master_secret_still_opens_old_disks() {
     assert_eq!(rig.record(&node).unwrap().disk(next.parse().unwrap()).unwrap().key_version, 2);
 }
 
-fn certificates(folder: &Path) {
+fn certificates(directory: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, "ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let key = KeyPair::generate().unwrap();
-    fs::write(folder.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+    fs::write(directory.join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(params, key);
     for (file, name, usage) in [
         ("server", "127.0.0.1", ExtendedKeyUsagePurpose::ServerAuth),
@@ -178,8 +178,8 @@ fn certificates(folder: &Path) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
-        fs::write(folder.join(format!("{file}.pem")), params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
-        let private = folder.join(format!("{file}.key"));
+        fs::write(directory.join(format!("{file}.pem")), params.signed_by(&key, &issuer).unwrap().pem()).unwrap();
+        let private = directory.join(format!("{file}.key"));
         fs::write(&private, key.serialize_pem()).unwrap();
         fs::set_permissions(&private, Permissions::from_mode(0o600)).unwrap();
     }

@@ -1,7 +1,7 @@
 //! Peers that are slow, or many.
 
 use crate::rig::{Machine, Rig};
-use latchkey_steady::drained;
+use latchkey_test_support::drained;
 use serde_json::json;
 use std::io::Write;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Signed reference manifests while the service runs: what an attacker, or a tired operator, puts into the folder.
+//! Signed reference manifests while the service runs: what an attacker, or a tired operator, puts into the directory.
 
 use crate::rig::{IMAGE, Machine, Rig, Service, manifest, policy};
 use latchkey_attestation::ReferenceValues;
@@ -35,7 +35,7 @@ impl Signed {
         let mut policy = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": self.machines }]));
         policy["references"] =
             json!([{ "manifest": "test", "minimum_version": minimum, "signers": [self.key.public()] }]);
-        self.rig.folder.write_policy(&policy.to_string()).unwrap();
+        self.rig.directory.write_policy(&policy.to_string()).unwrap();
     }
 
     /// A second manifest, `bench`, signed by somebody else.
@@ -45,7 +45,7 @@ impl Signed {
             json!({ "manifest": name, "minimum_version": "0.0.0", "signers": [key.public()] })
         };
         both["references"] = json!([rule("test", &self.key), rule("bench", other)]);
-        self.rig.folder.write_policy(&both.to_string()).unwrap();
+        self.rig.directory.write_policy(&both.to_string()).unwrap();
     }
 
     fn publish(&self, values: &ReferenceValues) {
@@ -60,16 +60,16 @@ impl Signed {
     /// All files change at once, as in a mounted `ConfigMap`, or nothing would be told apart from a moment in between.
     fn place_all(&self, manifests: &[(&str, &str, Option<&str>)]) {
         let cluster = self.rig.path("cluster");
-        let folder = tempfile::tempdir_in(self.rig.files.path()).unwrap().keep();
+        let directory = tempfile::tempdir_in(self.rig.files.path()).unwrap().keep();
         for (name, manifest, signature) in manifests {
-            fs::write(folder.join(format!("{name}.json")), manifest).unwrap();
+            fs::write(directory.join(format!("{name}.json")), manifest).unwrap();
             if let Some(signature) = signature {
-                fs::write(folder.join(format!("{name}.json.minisig")), signature).unwrap();
+                fs::write(directory.join(format!("{name}.json.minisig")), signature).unwrap();
             }
         }
         // The manifest that the rig wrote has no place beside it.
         drop(fs::remove_file(cluster.join("reference.json")));
-        std::os::unix::fs::symlink(&folder, cluster.join("references.new")).unwrap();
+        std::os::unix::fs::symlink(&directory, cluster.join("references.new")).unwrap();
         fs::rename(cluster.join("references.new"), cluster.join("references")).unwrap();
     }
 }
@@ -92,7 +92,7 @@ fn kept(service: &mut Service, code: &str) {
 }
 
 #[test]
-fn the_log_says_which_edition_by_whom_is_in_force_and_the_decision_by_which_it_was_made() {
+fn the_log_says_which_revision_by_whom_is_in_force_and_the_decision_by_which_it_was_made() {
     let node = Machine::new();
     let signed = Signed::new(&[&node]);
     let mut service = signed.rig.start();
@@ -203,10 +203,10 @@ fn a_check_of_a_newer_manifest_does_not_make_it_the_one_in_force() {
 fn a_memory_that_cannot_be_read_admits_nobody() {
     let node = Machine::new();
     let signed = Signed::new(&[&node]);
-    fs::write(signed.rig.path("cluster/editions.json"), "{").unwrap();
+    fs::write(signed.rig.path("cluster/revisions.json"), "{").unwrap();
     let check = signed.rig.check();
     assert_eq!(check.status.code(), Some(2));
-    assert!(String::from_utf8(check.stderr).unwrap().contains("editions.json"));
+    assert!(String::from_utf8(check.stderr).unwrap().contains("revisions.json"));
 }
 
 /// Both versions run while nodes are upgraded, and then only the new one does.

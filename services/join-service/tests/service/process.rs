@@ -1,7 +1,7 @@
 //! The binary as its operator sees it.
 
 use crate::rig::{Machine, Rig};
-use latchkey_steady::output;
+use latchkey_test_support::output;
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ fn check_says_what_the_service_would_do() {
 }
 
 #[test]
-fn an_unusable_configuration_or_folder_ends_with_2_and_names_the_fix() {
+fn an_unusable_configuration_or_directory_ends_with_2_and_names_the_fix() {
     type Spoil = fn(&mut Rig);
     let table: [(Spoil, &str); 9] = [
         (|rig| rig.config["debug"] = true.into(), "unknown field `debug`"),

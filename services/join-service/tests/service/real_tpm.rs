@@ -2,9 +2,9 @@
 
 use crate::rig::{Answer, Machine, Rig, TIME, join_request, policy, reference};
 use latchkey_api::v1::{RejoinRequest, ReportRequest, Role as ApiRole};
-use latchkey_channel::{ChannelError, PeerReason, Role, TpmProver};
+use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Attester, EkPreference};
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::extended;
 use serde_json::json;
 use std::sync::{Arc, Mutex};
@@ -19,32 +19,32 @@ fn a_certified_tpm_joins_locks_reports_and_gets_nothing_more() {
     let authority = tpm.authority();
     let (root, issuer) = (authority.root_pem().unwrap(), authority.issuer_pem().unwrap());
     let trust = json!([{ "kind": "ek-chain", "roots": [root], "intermediates": [issuer] }]);
-    rig.folder.write_policy(&policy(&trust).to_string()).unwrap();
-    rig.folder.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
+    rig.directory.write_policy(&policy(&trust).to_string()).unwrap();
+    rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
     let mut service = rig.start();
 
-    let mut attester = Attester::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
-    attester.extend_event(11, IMAGE_EVENT).unwrap();
-    let attester = Arc::new(Mutex::new(attester));
-    let prover = Arc::new(TpmProver::new(Arc::clone(&attester)));
+    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    booted.extend_event(11, IMAGE_EVENT).unwrap();
+    let booted = Arc::new(Mutex::new(booted));
+    let attester = Arc::new(TpmAttester::new(Arc::clone(&booted)));
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
     let rejoin = RejoinRequest { disk_uuid: DISK.into() };
     let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, code: String::new(), message: String::new() };
 
     let ticket = service
-        .call_with(prover.clone(), Role::Join, async |client| client.issue_join_ticket(&join, TIME).await)
+        .call_with(attester.clone(), Purpose::Join, async |client| client.issue_join_ticket(&join, TIME).await)
         .unwrap();
     assert_eq!(ticket.state_disk_key, rig.key_of(DISK));
     service.next_line(&["audit", "granted", "method=\"join\""]);
     let ticket = service
-        .call_with(prover.clone(), Role::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await)
+        .call_with(attester.clone(), Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await)
         .unwrap();
     assert_eq!(ticket.epoch, 1);
 
-    attester.lock().unwrap().extend_event(15, rig.cluster.cluster_id.lock_event()).unwrap();
-    service.call_with(prover.clone(), Role::Report, async |client| client.report(&report, TIME).await).unwrap();
+    booted.lock().unwrap().extend_event(15, rig.cluster.cluster_id.lock_event()).unwrap();
+    service.call_with(attester.clone(), Purpose::Report, async |client| client.report(&report, TIME).await).unwrap();
     let answer = service
-        .call_with(prover, Role::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await)
+        .call_with(attester, Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await)
         .unwrap_err();
     assert!(matches!(answer, Answer::Refused(ChannelError::PeerRefused(PeerReason::LockRefused))), "{answer:?}");
     service.next_line(&["audit", "already-locked"]);

@@ -3,8 +3,8 @@
 use crate::rig::{Answer, IMAGE, Machine, Rig, TIME, join_request};
 use latchkey_api::grpc::Code;
 use latchkey_api::v1::{RejoinRequest, ReportRequest, Role as ApiRole};
-use latchkey_channel::{ChannelError, PeerReason, Role};
-use latchkey_cluster_folder::{Enrolment, NewDisk, PinnedRule, Role as NodeRole, RoleRule};
+use latchkey_channel::{ChannelError, PeerReason, Purpose};
+use latchkey_cluster_store::{Enrolment, NewDisk, PinnedRule, Role as NodeRole, RoleRule};
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 const OTHER: &str = "0b0b0b0b-0000-4000-8000-000000000001";
@@ -113,15 +113,18 @@ fn a_connection_is_good_for_its_role_only() {
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
     let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, code: String::new(), message: String::new() };
     let rejoin = RejoinRequest { disk_uuid: DISK.into() };
-    let wrong = |answer: Result<(), Answer>| assert_eq!(answer.unwrap_err().code(), "wrong-channel-role");
-    wrong(service.call(&node, Role::Rejoin, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));
-    wrong(service.call(&node, Role::Join, async |client| client.report(&report, TIME).await.map(drop)));
-    service.call(&node, Role::Join, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)).unwrap();
-    service.call(&node, Role::Join, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await.map(drop)).unwrap();
+    let wrong = |answer: Result<(), Answer>| assert_eq!(answer.unwrap_err().code(), "wrong-channel-purpose");
+    wrong(service.call(&node, Purpose::Rejoin, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));
+    wrong(service.call(&node, Purpose::Join, async |client| client.report(&report, TIME).await.map(drop)));
+    service.call(&node, Purpose::Join, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)).unwrap();
+    service
+        .call(&node, Purpose::Join, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await.map(drop))
+        .unwrap();
     let locked = node.locked(&rig);
-    wrong(service.call(&locked, Role::Report, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));
+    wrong(service.call(&locked, Purpose::Report, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));
     wrong(
-        service.call(&locked, Role::Report, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await.map(drop)),
+        service
+            .call(&locked, Purpose::Report, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await.map(drop)),
     );
 }
 
@@ -130,7 +133,7 @@ fn roles_of_other_services_are_not_served() {
     let node = Machine::new();
     let rig = Rig::new(&[&node]);
     let service = rig.start();
-    for role in [Role::Init, Role::Attach, Role::Recover, Role::Verify] {
+    for role in [Purpose::Init, Purpose::Attach, Purpose::Recover, Purpose::Verify] {
         let answer = service.call(&node, role, async |_| Ok(())).unwrap_err();
         assert!(matches!(answer, Answer::Refused(_)), "{role}: {answer:?}");
     }
@@ -197,7 +200,7 @@ fn rules_of_the_operator_count_more_than_wishes_and_records() {
     rules.pinned[0].name = Some("cp-1".parse().unwrap());
     rules.pinned.push(PinnedRule { ek_sha256: other.ek(), role: RoleRule::Refuse, name: None });
     rules.default.on_new_disk = NewDisk::Refuse;
-    rig.folder.write_enrolment(&rules).unwrap();
+    rig.directory.write_enrolment(&rules).unwrap();
     let service = rig.start();
     let ticket = service.join_as(&node, DISK, "worker-1", ApiRole::Worker).unwrap();
     assert_eq!((ticket.node_name.as_str(), ticket.role()), ("cp-1", ApiRole::ControlPlane));
@@ -211,7 +214,7 @@ fn rules_of_the_operator_count_more_than_wishes_and_records() {
 fn one_control_plane_joins_at_a_time() {
     let (first, second) = (Machine::new(), Machine::new());
     let rig = Rig::new(&[&first, &second]);
-    rig.folder.write_enrolment(&Enrolment::workers_and([first.ek(), second.ek()])).unwrap();
+    rig.directory.write_enrolment(&Enrolment::workers_and([first.ek(), second.ek()])).unwrap();
     let service = rig.start();
     service.join(&first, DISK, "cp-1").unwrap();
     assert_eq!(service.metric("control_plane_lease"), 1);
@@ -232,12 +235,12 @@ fn one_control_plane_joins_at_a_time() {
     service.join(&second, OTHER, "cp-2").unwrap();
 }
 
-/// Two services on one folder: what one decided holds for the other.
+/// Two services on one directory: what one decided holds for the other.
 #[test]
-fn a_second_service_on_the_same_folder_neither_doubles_names_nor_the_lease() {
+fn a_second_service_on_the_same_directory_neither_doubles_names_nor_the_lease() {
     let (first, second) = (Machine::new(), Machine::new());
     let rig = Rig::new(&[&first, &second]);
-    rig.folder.write_enrolment(&Enrolment::workers_and([first.ek(), second.ek()])).unwrap();
+    rig.directory.write_enrolment(&Enrolment::workers_and([first.ek(), second.ek()])).unwrap();
     let (here, there) = (rig.start(), rig.start());
     here.join(&first, DISK, "cp-1").unwrap();
     assert_eq!(there.join(&second, OTHER, "cp-1").unwrap_err().code(), "name-taken");

@@ -1,7 +1,7 @@
-//! The folder changes while the service runs.
+//! The directory changes while the service runs.
 
 use crate::rig::{IMAGE, Machine, Rig, Service, first_node, manifest, policy, reference};
-use latchkey_cluster_folder::{Enrolment, RoleRule};
+use latchkey_cluster_store::{Enrolment, RoleRule};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ fn new_reference_values_count_from_the_next_handshake_on() {
     let rig = Rig::new(&[&node]);
     let mut service = rig.start();
     service.join(&node, DISK, "worker-1").unwrap();
-    rig.folder.write_reference(&reference("2.0.0", NEW_IMAGE)).unwrap();
+    rig.directory.write_reference(&reference("2.0.0", NEW_IMAGE)).unwrap();
     reloaded(&mut service, "attestation");
     service.rejoin(&node, DISK).unwrap_err();
     let node = node.rebooted(NEW_IMAGE);
@@ -41,7 +41,7 @@ fn several_manifests_are_accepted_at_a_time() {
     let next = manifest("next", 1, "2.0.0", NEW_IMAGE).to_json();
     fs::create_dir(rig.path("cluster/references")).unwrap();
     fs::write(rig.path("cluster/references/next.json"), next).unwrap();
-    rig.folder.write_policy(&both.to_string()).unwrap();
+    rig.directory.write_policy(&both.to_string()).unwrap();
     reloaded(&mut service, "attestation");
     service.join(&node, DISK, "worker-1").unwrap();
     let node = node.rebooted(NEW_IMAGE);
@@ -120,7 +120,7 @@ fn a_touched_file_with_the_same_content_is_no_reload() {
     // Replaced as a whole, as it should be: one that is written over is empty for a moment, and may be seen so.
     fs::copy(rig.path("cluster/enrolment.json"), rig.path("cluster/enrolment.json.new")).unwrap();
     fs::rename(rig.path("cluster/enrolment.json.new"), rig.path("cluster/enrolment.json")).unwrap();
-    rig.folder.write_reference(&reference("1.0.1", IMAGE)).unwrap();
+    rig.directory.write_reference(&reference("1.0.1", IMAGE)).unwrap();
     reloaded(&mut service, "attestation");
     assert_eq!(service.metric("config_reloads_total"), 1);
 }
@@ -136,16 +136,16 @@ fn what_another_program_writes_is_seen_before_anything_is_decided_against_it() {
     record.name = "worker-1".parse().unwrap();
     record.disks[0].uuid = DISK.parse().unwrap();
     assert_eq!(service.rejoin(&node, DISK).unwrap_err().code(), "node-unknown");
-    rig.folder.writer().unwrap().put(&record).unwrap();
+    rig.directory.writer().unwrap().put(&record).unwrap();
     assert_eq!(service.rejoin(&node, DISK).unwrap().epoch, 1);
     let mut renamed = record.clone();
     renamed.name = "worker-7".parse().unwrap();
-    rig.folder.writer().unwrap().put(&renamed).unwrap();
+    rig.directory.writer().unwrap().put(&renamed).unwrap();
     assert_eq!(
         service.join(&thief, "0b0b0b0b-0000-4000-8000-000000000001", "worker-7").unwrap_err().code(),
         "name-taken"
     );
-    rig.folder.writer().unwrap().put(&record).unwrap();
+    rig.directory.writer().unwrap().put(&record).unwrap();
     let other = "0b0b0b0b-0000-4000-8000-000000000001";
     assert_eq!(service.join(&thief, other, "worker-1").unwrap_err().code(), "name-taken");
     assert_eq!(service.join(&thief, DISK, "worker-2").unwrap_err().code(), "disk-of-another-node");

@@ -1,19 +1,20 @@
-//! A cluster folder, a configuration, the running service, and machines that ask it.
+//! A cluster directory, a configuration, the running service, and machines that ask it.
 
 use latchkey_api::grpc::{Channel, Limits, Status};
 use latchkey_api::v1::{
     JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse, Role as ApiRole,
 };
 use latchkey_attestation::fake_tpm::FakeTpm;
-use latchkey_attestation::reference::{Description, Machine as MachineType, ManifestName, Origin, Reference};
+use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile as MachineType, Reference};
 use latchkey_attestation::{Digest, EkDigest, ReferenceValues};
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    ChannelError, Kind, Kinds, PinnedKeyAppraiser, ProofFailed, ProofRequest, Prover, Role, SpkiHash, Terms, connect,
+    Attester, ChannelError, Kind, Kinds, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, SpkiHash, Terms,
+    connect,
 };
-use latchkey_cluster_folder::{ClusterFile, Enrolment, Folder, NodeName, NodeRecord};
+use latchkey_cluster_store::{ClusterFile, ClusterStore, Enrolment, NodeName, NodeRecord};
 use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
-use latchkey_steady::{Lines, drained};
+use latchkey_test_support::{Lines, drained};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use smol::future::FutureExt;
@@ -41,7 +42,7 @@ pub(crate) struct Rig {
     pub(crate) files: TempDir,
     pub(crate) config: Value,
     pub(crate) master: MasterSecret,
-    pub(crate) folder: Folder,
+    pub(crate) directory: ClusterStore,
     pub(crate) cluster: ClusterFile,
 }
 
@@ -60,11 +61,11 @@ impl Rig {
         let files = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let path = |name: &str| files.path().join(name);
         fs::create_dir(path("cluster")).unwrap();
-        let folder = Folder::open(path("cluster")).unwrap();
+        let directory = ClusterStore::open(path("cluster")).unwrap();
         let eks: Vec<String> = machines.iter().map(|machine| machine.ek().to_string()).collect();
-        folder.write_policy(&policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }])).to_string()).unwrap();
-        folder.write_reference(&reference("1.0.0", IMAGE)).unwrap();
-        folder.write_enrolment(&Enrolment::workers_and([])).unwrap();
+        directory.write_policy(&policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }])).to_string()).unwrap();
+        directory.write_reference(&reference("1.0.0", IMAGE)).unwrap();
+        directory.write_enrolment(&Enrolment::workers_and([])).unwrap();
         let master = MasterSecret::random().unwrap();
         master.write_new(&path("master.json")).unwrap();
         latchkey_join_service::identity::create(&path("identity.key")).unwrap();
@@ -75,16 +76,16 @@ impl Rig {
             "schema": 1,
             "listen": "127.0.0.1:0",
             "admin_listen": "127.0.0.1:0",
-            "cluster_folder": "cluster",
+            "cluster_directory": "cluster",
             "identity_key": "identity.key",
             "master_secret_file": "master.json",
         });
-        Self { files, config, master, folder, cluster }
+        Self { files, config, master, directory, cluster }
     }
 
     /// What `latchkey init` does: the first node's record, then the cluster.
     pub(crate) fn initialise(&self) {
-        self.folder.writer().unwrap().initialise(&self.cluster, &first_node()).unwrap();
+        self.directory.writer().unwrap().initialise(&self.cluster, &first_node()).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -97,7 +98,7 @@ impl Rig {
     }
 
     pub(crate) fn record(&self, machine: &Machine) -> Option<NodeRecord> {
-        self.folder.record(&machine.ek()).unwrap()
+        self.directory.record(&machine.ek()).unwrap()
     }
 
     /// Writes the configuration and prepares the command.
@@ -111,7 +112,7 @@ impl Rig {
 
     /// Runs `--check`.
     pub(crate) fn check(&self) -> Output {
-        latchkey_steady::output(self.command().arg("--check")).unwrap()
+        latchkey_test_support::output(self.command().arg("--check")).unwrap()
     }
 
     /// Starts the service and waits until it serves.
@@ -139,7 +140,7 @@ pub(crate) fn first_node() -> NodeRecord {
     let ek = EkDigest::from_hex(&"f1".repeat(32)).unwrap();
     let name: NodeName = "first".parse().unwrap();
     let disk = "f1f1f1f1-0000-4000-8000-000000000001".parse().unwrap();
-    NodeRecord::first(ek, name, latchkey_cluster_folder::Role::ControlPlane, disk, 1, 1_700_000_000)
+    NodeRecord::first(ek, name, latchkey_cluster_store::Role::ControlPlane, disk, 1, 1_700_000_000)
 }
 
 /// Of a READY line.
@@ -222,7 +223,7 @@ impl Service {
     }
 
     fn ended(&mut self) -> (ExitStatus, String) {
-        let status = latchkey_steady::wait("the join service", &mut self.process);
+        let status = latchkey_test_support::wait("the join service", &mut self.process);
         self.lines.rest("the end of the join service's log", &mut self.log);
         (status, self.log.join("\n"))
     }
@@ -249,23 +250,23 @@ impl Client {
     pub(crate) fn call<T>(
         &self,
         machine: &Machine,
-        role: Role,
+        purpose: Purpose,
         ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
     ) -> Result<T, Answer> {
-        self.call_with(Arc::new(machine.clone()), role, ask)
+        self.call_with(Arc::new(machine.clone()), purpose, ask)
     }
 
     pub(crate) fn call_with<T>(
         &self,
-        prover: Arc<dyn Prover>,
-        role: Role,
+        attester: Arc<dyn Attester>,
+        purpose: Purpose,
         ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
     ) -> Result<T, Answer> {
-        let terms = Terms { prover, appraiser: Arc::new(PinnedKeyAppraiser::new([self.key])) };
-        latchkey_steady::block_on(async {
+        let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([self.key])) };
+        latchkey_test_support::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
             stream.set_nodelay(true).unwrap();
-            let attested = connect(stream, role, terms, TIME).await.map_err(Answer::Refused)?;
+            let attested = connect(stream, purpose, terms, TIME).await.map_err(Answer::Refused)?;
             let (channel, driver) = Channel::open(attested, Limits::default()).await.unwrap();
             let connection = async {
                 drop(driver.await);
@@ -287,12 +288,12 @@ impl Client {
         role: ApiRole,
     ) -> Result<JoinTicket, Answer> {
         let request = join_request(disk, name, role);
-        self.call(machine, Role::Join, async |client| client.issue_join_ticket(&request, TIME).await)
+        self.call(machine, Purpose::Join, async |client| client.issue_join_ticket(&request, TIME).await)
     }
 
     pub(crate) fn rejoin(&self, machine: &Machine, disk: &str) -> Result<RejoinTicket, Answer> {
         let request = RejoinRequest { disk_uuid: disk.to_owned() };
-        self.call(machine, Role::Rejoin, async |client| client.issue_rejoin_ticket(&request, TIME).await)
+        self.call(machine, Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&request, TIME).await)
     }
 
     /// The machine must show the lock on the cluster.
@@ -303,7 +304,7 @@ impl Client {
             code: failure.to_owned(),
             message: String::new(),
         };
-        self.call(machine, Role::Report, async |client| client.report(&request, TIME).await)
+        self.call(machine, Purpose::Report, async |client| client.report(&request, TIME).await)
     }
 }
 
@@ -374,7 +375,7 @@ impl Machine {
     }
 }
 
-impl Prover for Machine {
+impl Attester for Machine {
     fn kinds(&self) -> Kinds {
         Kinds::of(&[Kind::Tpm])
     }

@@ -10,7 +10,7 @@ pub mod pki;
 pub mod python;
 
 use latchkey_keys::MasterSecret;
-use latchkey_steady::{Lines, drained};
+use latchkey_test_support::{Lines, drained};
 use pki::{Authority, Identity, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ pub const DISKS: &str = "spiffe://latchkey.test/disks";
 
 /// Files, before anything runs.
 pub struct Rig {
-    pub folder: TempDir,
+    pub directory: TempDir,
     pub config: Value,
     pub master: MasterSecret,
     pub clients: Authority,
@@ -37,12 +37,12 @@ pub struct Rig {
 
 impl Rig {
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clients = Authority::new(folder.path(), "clients-ca");
-        let servers = Authority::new(folder.path(), "servers-ca");
+        let directory = tempfile::tempdir().unwrap();
+        let clients = Authority::new(directory.path(), "clients-ca");
+        let servers = Authority::new(directory.path(), "servers-ca");
         servers.issue("server", &["127.0.0.1"], Kind::Server);
         let master = MasterSecret::random().unwrap().rotated().unwrap();
-        master.write_new(&folder.path().join("master.json")).unwrap();
+        master.write_new(&directory.path().join("master.json")).unwrap();
         let config = json!({
             "schema": 1,
             "listen": "127.0.0.1:0",
@@ -54,11 +54,11 @@ impl Rig {
                 { "name": DISKS, "key_classes": ["state-disk"] },
             ],
         });
-        Self { folder, config, master, clients, servers }
+        Self { directory, config, master, clients, servers }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub fn client(&self, file: &str, names: &[&str]) -> Identity {
@@ -76,7 +76,7 @@ impl Rig {
 
     /// Runs `--check`.
     pub fn check(&self) -> Output {
-        latchkey_steady::output(self.command().arg("--check")).unwrap()
+        latchkey_test_support::output(self.command().arg("--check")).unwrap()
     }
 
     /// Starts the service and waits until it serves.
@@ -129,7 +129,7 @@ impl Service {
     /// A signal, then everything it logged and how it ended.
     pub fn end_by(mut self, signal: Signal) -> (ExitStatus, String) {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
-        let status = latchkey_steady::wait("the key service", &mut self.process);
+        let status = latchkey_test_support::wait("the key service", &mut self.process);
         self.lines.rest("the end of the key service's log", &mut self.log);
         (status, self.log.join("\n"))
     }

@@ -9,9 +9,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// An authority and the folder where its certificates go.
+/// An authority and the directory where its certificates go.
 pub struct Authority {
-    folder: PathBuf,
+    directory: PathBuf,
     name: &'static str,
     issuer: Issuer<'static, KeyPair>,
 }
@@ -31,19 +31,19 @@ pub enum Kind {
 }
 
 impl Authority {
-    pub fn new(folder: &Path, name: &'static str) -> Self {
+    pub fn new(directory: &Path, name: &'static str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         let key = KeyPair::generate().unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        fs::write(folder.join(format!("{name}.pem")), certificate.pem()).unwrap();
-        Self { folder: folder.to_owned(), name, issuer: Issuer::new(params, key) }
+        fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();
+        Self { directory: directory.to_owned(), name, issuer: Issuer::new(params, key) }
     }
 
     pub fn certificate(&self) -> PathBuf {
-        self.folder.join(format!("{}.pem", self.name))
+        self.directory.join(format!("{}.pem", self.name))
     }
 
     /// Issues a certificate with these subject alternative names; what contains `://` is a URI.
@@ -65,8 +65,8 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let identity = Identity {
-            certificate: self.folder.join(format!("{file}.pem")),
-            key: self.folder.join(format!("{file}.key")),
+            certificate: self.directory.join(format!("{file}.pem")),
+            key: self.directory.join(format!("{file}.key")),
         };
         fs::write(&identity.certificate, certificate.pem()).unwrap();
         write_private(&identity.key, &key.serialize_pem());

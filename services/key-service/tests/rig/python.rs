@@ -1,4 +1,4 @@
-//! Python with grpcio, in a virtual environment below the target folder.
+//! Python with grpcio, in a virtual environment below the target directory.
 
 use super::pki::Identity;
 use serde_json::Value;
@@ -19,15 +19,15 @@ pub fn interpreter() -> Option<&'static Path> {
 }
 
 fn prepare() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpcio-1.85.1");
-    let python = folder.join("bin/python");
-    let complete = folder.join("complete");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-grpcio-1.85.1");
+    let python = directory.join("bin/python");
+    let complete = directory.join("complete");
     if !complete.exists() {
         let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REQUIREMENT];
-        let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
+        let made = run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&directory))
             .and_then(|()| run(Command::new(&python).args(install)));
         if let Err(why) = made {
-            latchkey_steady::skip(format_args!(
+            latchkey_test_support::skip(format_args!(
                 "no python3 with venv and pip, or no package index, for {REQUIREMENT}: {why}"
             ));
             return None;
@@ -40,7 +40,8 @@ fn prepare() -> Option<PathBuf> {
 /// What it says if it fails.
 fn run(command: &mut Command) -> Result<(), String> {
     // The package may come over a slow network.
-    let output = latchkey_steady::output_within(Duration::from_mins(10), command).map_err(|error| error.to_string())?;
+    let output =
+        latchkey_test_support::output_within(Duration::from_mins(10), command).map_err(|error| error.to_string())?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
@@ -58,7 +59,7 @@ pub fn call(python: &Path, address: SocketAddr, ca: &Path, identity: Option<&Ide
         writeln!(lines, "{call}").unwrap();
     }
     drop(lines);
-    let output = latchkey_steady::finish("client.py", child);
+    let output = latchkey_test_support::finish("client.py", child);
     assert!(output.status.success());
     let results = String::from_utf8(output.stdout).unwrap();
     results.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,0 +1,106 @@
+//! The port: who holds it up, and how it closes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use latchkey_api::grpc::Code;
+use latchkey_api::v1::{DescribeRequest, RecoverRequest, RecoveryServer};
+use latchkey_channel::Purpose;
+use latchkey_test_support::Port;
+use smol::channel::Receiver;
+use smol::net::TcpStream;
+
+use super::{DISK, Machine, PATIENCE, node};
+use crate::flows::Offer;
+use crate::flows::listener::{DRAIN_TIME, Listener};
+use crate::flows::recovery::RecoveryFlow;
+use crate::lifecycle::{Digest, Verdict};
+
+async fn listener(machine: &Machine, port: u16) -> (Listener, Receiver<Box<Offer>>) {
+    let (node, offers) = node();
+    let service = RecoveryServer::new(RecoveryFlow::new(node));
+    (Listener::open(port, machine.reception(Purpose::Recover), service).await.unwrap(), offers)
+}
+
+fn at_loopback(listener: &Listener) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, listener.address().port()).into()
+}
+
+/// A connection from another address of this host.
+fn stranger(last: u8, to: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let socket: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+    connect(&socket, &to).unwrap();
+    TcpStream::try_from(std::net::TcpStream::from(socket)).unwrap()
+}
+
+/// More files may be open than a login shell allows, which is 1024: as many as the system does.
+fn open_many_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+}
+
+fn recover() -> RecoverRequest {
+    RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] }
+}
+
+#[test]
+fn a_thousand_half_open_handshakes_of_a_stranger_do_not_keep_the_operator_out() {
+    open_many_files();
+    latchkey_test_support::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (listener, _offers) = listener(&machine, 0).await;
+        let address = at_loopback(&listener);
+        let before = (0..500).map(|_| stranger(66, address)).collect::<Vec<_>>();
+        let operator = machine.caller(address, Purpose::Recover).await.unwrap();
+        let after = (0..500).map(|_| stranger(66, address)).collect::<Vec<_>>();
+        operator.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
+        drop((before, after));
+    });
+}
+
+#[test]
+fn a_closed_door_is_closed_at_once_and_its_port_is_free() {
+    latchkey_test_support::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let port = Port::reserve();
+        let (first, offers) = listener(&machine, port.number()).await;
+        let silent = TcpStream::connect(at_loopback(&first)).await.unwrap();
+        let operator = machine.caller(at_loopback(&first), Purpose::Recover).await.unwrap();
+        let recovery = operator.recovery();
+        let call = smol::spawn(async move { recovery.recover(&recover(), PATIENCE).await });
+        let offer = offers.recv().await.unwrap();
+
+        // The answer that is on its way when the listener closes still arrives.
+        let cluster_id = Digest([7; 32]);
+        offer.answer.try_send(Verdict::Accepted { cluster_id }).unwrap();
+        let began = Instant::now();
+        first.close().drain().await;
+        assert_eq!(call.await.unwrap().cluster_id, cluster_id.0);
+        assert!(began.elapsed() < DRAIN_TIME, "nothing was left to wait for: {:?}", began.elapsed());
+
+        let (second, _offers) = listener(&machine, port.number()).await;
+        assert_eq!(second.address().port(), port.number());
+        drop(silent);
+    });
+}
+
+#[test]
+fn a_call_that_never_ends_does_not_hold_the_farewell() {
+    latchkey_test_support::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (listener, offers) = listener(&machine, 0).await;
+        let operator = machine.caller(at_loopback(&listener), Purpose::Recover).await.unwrap();
+        let recovery = operator.recovery();
+        let call = smol::spawn(async move { recovery.recover(&recover(), PATIENCE).await });
+        let unanswered = offers.recv().await.unwrap();
+        let began = Instant::now();
+        listener.close().drain().await;
+        assert!(began.elapsed() < PATIENCE / 2, "{:?}", began.elapsed());
+        assert_eq!(call.await.unwrap_err().code(), Code::Unavailable);
+        drop(unanswered);
+    });
+}

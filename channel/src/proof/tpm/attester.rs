@@ -1,0 +1,90 @@
+//! Shows this node's TPM.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use latchkey_attestation::parse::{AttesterIdentity, PcrValues, TpmChallenge, TpmEvidence};
+use latchkey_tpm::device::AttestingTpm;
+use latchkey_tpm::wire::PcrSelection;
+
+use crate::message::{Demand, Evidence, Identity};
+use crate::proof::{Attester, ProofFailed, ProofRequest};
+use crate::purpose::{Kind, Kinds};
+
+/// Proves itself with the node's TPM: activates the peer's credential, quotes the peer's PCRs over the binding.
+///
+/// The TPM is shared, because the agent also locks the node with it; each call holds it for as long as the TPM
+/// takes. The driver runs the calls off the executor.
+#[derive(Clone)]
+pub struct TpmAttester {
+    tpm: Arc<Mutex<AttestingTpm>>,
+    event_log: Option<Arc<[u8]>>,
+}
+
+impl TpmAttester {
+    /// Proves with this attester.
+    pub fn new(tpm: Arc<Mutex<AttestingTpm>>) -> Self {
+        Self { tpm, event_log: None }
+    }
+
+    /// Sends the firmware's event log (at most 128 KiB) with the evidence, so that the verifier can say what differs.
+    #[must_use]
+    pub fn with_event_log(self, log: impl Into<Arc<[u8]>>) -> Self {
+        Self { event_log: Some(log.into()), ..self }
+    }
+
+    fn tpm(&self) -> Result<MutexGuard<'_, AttestingTpm>, ProofFailed> {
+        // Whoever panicked may have left a command half done: the session with the TPM is not to be trusted.
+        self.tpm.lock().map_err(|_: PoisonError<_>| failed("another user of the TPM panicked"))
+    }
+
+    fn answer(&self, challenge: &TpmChallenge, binding: &[u8; 32]) -> Result<TpmEvidence, ProofFailed> {
+        let selection = PcrSelection::new(challenge.pcrs().iter()).map_err(failed)?;
+        let mut tpm = self.tpm()?;
+        let secret = tpm.activate(challenge.credential()).map_err(failed)?;
+        let quote = tpm.quote(&selection, binding).map_err(failed)?;
+        drop(tpm);
+        let pcrs = PcrValues::new(quote.pcrs).ok_or_else(|| failed("the TPM quoted a PCR above 23"))?;
+        let log = self.event_log.as_ref().map(|log| log.to_vec());
+        TpmEvidence::new(quote.attest, quote.signature, pcrs, secret, log).map_err(failed)
+    }
+}
+
+impl Attester for TpmAttester {
+    fn kinds(&self) -> Kinds {
+        Kinds::of(&[Kind::Tpm])
+    }
+
+    fn is_slow(&self) -> bool {
+        true
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+        let tpm = self.tpm()?;
+        let identity = AttesterIdentity::new(
+            tpm.ek_public().marshal(),
+            tpm.ek_certificate().map(<[u8]>::to_vec),
+            tpm.ek_intermediates().to_vec(),
+            tpm.ak_public().marshal(),
+        );
+        identity.map(Identity::Tpm).map_err(failed)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+        let Demand::Tpm(challenge) = request.demand() else {
+            return Err(failed("the peer demands no TPM evidence"));
+        };
+        let evidence = self.answer(challenge, request.binding().as_bytes())?;
+        Ok(Evidence::Tpm(Box::new(evidence)))
+    }
+}
+
+impl fmt::Debug for TpmAttester {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TpmAttester").field("event_log", &self.event_log.is_some()).finish_non_exhaustive()
+    }
+}
+
+fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ProofFailed {
+    ProofFailed::new(Kind::Tpm, source)
+}

@@ -1,0 +1,152 @@
+//! Demands a TPM: trusted endorsement key, admitted image, node lock as it must be.
+
+use std::fmt;
+use std::sync::Arc;
+
+use latchkey_attestation::parse::{AttesterIdentity, Digest, TpmEvidence};
+use latchkey_attestation::verify::Pending;
+use latchkey_attestation::{
+    Admission, LockExpectation, PcrValues, Policy, ReasonCode, References, Refusal, VerifiedEvidence,
+};
+use ring::rand::SystemRandom;
+
+use crate::binding::Binding;
+use crate::error::{Misuse, Refused};
+use crate::message::{Demand, Evidence, Identity};
+use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Verifier};
+use crate::purpose::{Kind, Kinds, LockRule};
+
+/// The node lock (PCR 15) that is demanded. What the purpose allows limits it further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockDemand {
+    /// Zero: nothing but the agent has run in this boot.
+    Unlocked,
+    /// This value: locked to one cluster.
+    LockedTo([u8; 32]),
+    /// Any value but zero. The caller must compare [`TpmPeer::lock`] with what the peer says next.
+    LockedToAny,
+    /// Any value: the caller only looks.
+    Either,
+}
+
+impl LockDemand {
+    const fn suits(self, rule: LockRule) -> bool {
+        match rule {
+            LockRule::Unlocked => matches!(self, Self::Unlocked),
+            LockRule::Locked => matches!(self, Self::LockedTo(_) | Self::LockedToAny),
+            LockRule::Either => true,
+        }
+    }
+
+    /// What to expect of these quoted values.
+    fn expectation(self, pcrs: &PcrValues) -> Result<LockExpectation, Refusal> {
+        let quoted = pcrs.value(Policy::LOCK_PCR);
+        let quoted = quoted.ok_or_else(|| Refusal::new(ReasonCode::PcrValuesMismatch, "PCR 15 is not quoted"))?;
+        match self {
+            Self::Unlocked => Ok(LockExpectation::Unlocked),
+            Self::LockedTo(value) => Ok(LockExpectation::LockedTo(value)),
+            Self::LockedToAny if quoted == Digest::ZERO => {
+                Err(Refusal::new(ReasonCode::NotLocked, "PCR 15 (node lock): expected a cluster's value, got zero"))
+            }
+            Self::Either if quoted == Digest::ZERO => Ok(LockExpectation::Unlocked),
+            Self::LockedToAny | Self::Either => Ok(LockExpectation::LockedTo(*quoted.as_bytes())),
+        }
+    }
+}
+
+/// Told of evidence that is verified but not yet admitted: for audit, and for recording reference values.
+pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) + Send + Sync;
+
+/// Accepts a machine by policy and reference values. Cheap to make: a server makes one per connection from the
+/// snapshot that is current, so a reload never changes a handshake under way.
+#[derive(Clone)]
+pub struct TpmVerifier {
+    policy: Arc<Policy>,
+    references: Arc<References>,
+    lock: LockDemand,
+    observer: Option<Arc<Observer>>,
+}
+
+impl TpmVerifier {
+    /// Demands that the peer satisfies `policy` with one of the images of `references`, and `lock`.
+    pub fn new(policy: Arc<Policy>, references: Arc<References>, lock: LockDemand) -> Self {
+        Self { policy, references, lock, observer: None }
+    }
+
+    /// Calls `observer` with every piece of evidence whose signatures verify, before the policy decides on it.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<Observer>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+}
+
+impl fmt::Debug for TpmVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TpmVerifier").field("lock", &self.lock).finish_non_exhaustive()
+    }
+}
+
+impl Verifier for TpmVerifier {
+    fn accepts(&self) -> Kinds {
+        Kinds::of(&[Kind::Tpm])
+    }
+
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+        if !self.lock.suits(claim.rule.lock) {
+            return Err(AppraisalFailed::Misuse(Misuse::Lock { allowed: claim.rule.lock }));
+        }
+        let Identity::Tpm(identity) = claim.identity else {
+            return Err(Refused::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
+        };
+        let begun = latchkey_attestation::Appraisal::begin(&self.policy, identity, claim.now, &SystemRandom::new());
+        let (challenge, pending) = begun.map_err(Refused::Evidence)?;
+        let appraisal = TpmAppraisal { demands: self.clone(), identity: identity.clone(), pending };
+        Ok((Demand::Tpm(challenge), Box::new(appraisal)))
+    }
+}
+
+struct TpmAppraisal {
+    demands: TpmVerifier,
+    identity: AttesterIdentity,
+    pending: Pending,
+}
+
+impl Appraisal for TpmAppraisal {
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Refused> {
+        let Evidence::Tpm(evidence) = evidence else {
+            return Err(Refused::KindChanged { expected: Kind::Tpm, got: evidence.kind() });
+        };
+        let Self { demands, identity, pending } = *self;
+        let verified = pending.confirm(evidence.activated_secret())?.verify(evidence, binding.as_bytes())?;
+        if let Some(observer) = &demands.observer {
+            observer(&identity, evidence, &verified);
+        }
+        let lock = demands.lock.expectation(verified.pcrs())?;
+        let admission = demands.policy.validate(&verified, &demands.references, lock, now)?;
+        Ok(PeerProof::Tpm(Box::new(TpmPeer { admission, verified })))
+    }
+}
+
+/// Witness: the peer of this session is a machine with this TPM, image and node lock.
+#[derive(Clone, Debug)]
+pub struct TpmPeer {
+    admission: Admission,
+    verified: VerifiedEvidence,
+}
+
+impl TpmPeer {
+    /// What the policy admitted: endorsement key, image, warnings.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// What the TPM quoted.
+    pub const fn verified(&self) -> &VerifiedEvidence {
+        &self.verified
+    }
+
+    /// The node lock: the quoted value of PCR 15, `None` when it is zero.
+    pub fn lock(&self) -> Option<Digest> {
+        self.verified.pcrs().value(Policy::LOCK_PCR).filter(|value| *value != Digest::ZERO)
+    }
+}

@@ -1,0 +1,257 @@
+//! The cluster's directory, which the join service reads too: what this command does with it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use latchkey_attestation::{AuthenticManifest, EkDigest};
+use latchkey_cluster_store::{
+    ClusterFile, ClusterStore, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome, Reported, Role,
+    StoreError,
+};
+use latchkey_keys::Uuid;
+
+use crate::failure::{Exit, Failure};
+use crate::files::{self, Readers};
+use crate::trust::{self, Found, Trust, now};
+
+/// As large as the reader of policies takes.
+const MAX_POLICY: usize = 1024 * 1024;
+
+/// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write
+/// records while an init waits.
+const HELD: &str = "init.lock";
+
+/// A cluster's directory.
+pub(crate) struct ClusterDir(ClusterStore);
+
+/// Holds the directory against other commands; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
+
+/// What an operator may ask for when an revision is installed, and what is refused otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InstallOptions {
+    /// Forget a newer revision that was accepted before.
+    pub(crate) replace_newer: bool,
+    /// Admit again what the revision in force revokes.
+    pub(crate) forget_revocations: bool,
+}
+
+/// The first machine of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct FirstNode {
+    pub(crate) ek: EkDigest,
+    pub(crate) name: String,
+    pub(crate) disk: Uuid,
+}
+
+impl ClusterDir {
+    /// The directory at `path`, which must exist.
+    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+        if !path.is_dir() {
+            let what = format!("there is no directory {}", path.display());
+            return Err(Failure::usage(what).fix("name the directory that `latchkey init` was given"));
+        }
+        ClusterStore::open(path).map(Self).map_err(unusable)
+    }
+
+    /// The directory at `path`, made if it is missing.
+    pub(crate) fn make(path: &Path) -> Result<Self, Failure> {
+        files::make_directory(path)?;
+        Self::open(path)
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Two inits never work on one cluster at once.
+    pub(crate) fn hold(&self) -> Result<Held, Failure> {
+        let path = self.path(HELD);
+        let failed = |error: &std::io::Error| {
+            Failure::local("directory-lock", format!("cannot lock {}", path.display())).because(error.to_string())
+        };
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = opened.map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Held(file)),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another command works on {}", self.shown());
+                Err(Failure::local("directory-busy", what).fix("wait until it is done"))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+
+    /// The cluster, `None` before its first node is locked.
+    pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, Failure> {
+        self.0.cluster().map_err(unusable)
+    }
+
+    /// The cluster, which must be there.
+    pub(crate) fn required_cluster(&self) -> Result<ClusterFile, Failure> {
+        self.cluster()?.ok_or_else(|| {
+            Failure::usage(format!("{} holds no cluster yet", self.shown())).fix("begin one with `latchkey init`")
+        })
+    }
+
+    /// Policy and reference values of the directory, none older than what was accepted before.
+    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+        let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
+        let policy = self.0.policy().map_err(unusable)?;
+        let references = self.0.references(&policy).map_err(unusable)?;
+        self.0.remember(&references, now()).map_err(unusable)?;
+        Ok(Trust::of_directory(policy_file, policy, references))
+    }
+
+    /// The same trust, if none of its manifests is older than what this directory accepted before.
+    pub(crate) fn held_against(&self, trust: Trust) -> Result<Trust, Failure> {
+        self.0.check_revisions(&trust.references).map_err(unusable)?;
+        Ok(Trust { remembers: true, ..trust })
+    }
+
+    /// All nodes, by name, and what is wrong with records that cannot be read.
+    pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), Failure> {
+        let mut nodes = Vec::new();
+        let mut wrong = Vec::new();
+        for record in self.0.records().map_err(unusable)? {
+            match record {
+                Ok(record) => nodes.push(record),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((nodes, wrong))
+    }
+
+    /// Puts policy, reference values and join rules there for the join service, where there are none yet.
+    pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        self.0.check_revisions(&trust.references).map_err(unusable)?;
+        for Found { name, manifest, signature } in &trust.manifests {
+            let path = self.0.references_path().join(format!("{name}.json"));
+            if !path.exists() && !self.path("reference.json").exists() {
+                self.0.make_references().map_err(unusable)?;
+                writer.put_manifest(&trust.policy, &path, manifest, signature.as_deref()).map_err(unusable)?;
+            }
+        }
+        let policy = self.path("policy.json");
+        if !policy.exists() {
+            files::replace(&policy, &trust.policy_file, Readers::Anyone)?;
+        }
+        // What the join service will read must be usable before a node depends on it.
+        let references = self.0.policy().and_then(|policy| self.0.references(&policy)).map_err(unusable)?;
+        writer.remember(&references, now()).map_err(unusable)?;
+        drop(writer);
+        if self.path("enrolment.json").exists() {
+            return Ok(());
+        }
+        self.0.write_enrolment(&Enrolment::workers_and([])).map_err(unusable)
+    }
+
+    /// Puts an revision of a manifest in force, in the place of the one before, if the directory's policy takes it.
+    pub(crate) fn install(
+        &self,
+        path: &Path,
+        options: InstallOptions,
+    ) -> Result<(AuthenticManifest, PathBuf), Failure> {
+        let policy = self.0.policy().map_err(unusable)?;
+        let (manifest, signature) = Trust::manifest_file(path)?;
+        let revision = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
+        // Another installation may be under way: what is looked at from here on stays until this one is remembered.
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let name = revision.values().name().clone();
+        let mut place = self.0.references_path().join(format!("{name}.json"));
+        let (mut all, mut before) = (vec![revision.clone()], None);
+        for (path, found) in self.0.manifests(&policy).map_err(unusable)? {
+            if *found.values().name() != name {
+                all.push(found);
+                continue;
+            }
+            place = path;
+            before = Some(found);
+        }
+        let references = trust::fitting(&policy, all)?;
+        if !options.replace_newer {
+            self.0.check_revisions(&references).map_err(unusable)?;
+        }
+        if let Some(before) = before.filter(|_| !options.forget_revocations) {
+            keeps_revocations(&before, &revision)?;
+        }
+        if options.replace_newer {
+            // Before the file is there: stopped in between, the newer revision is still in force, and this can be done again.
+            writer.go_back_to(&revision, now()).map_err(unusable)?;
+        }
+        self.0.make_references().map_err(unusable)?;
+        writer.put_manifest(&policy, &place, &manifest, signature.as_deref()).map_err(unusable)?;
+        writer.remember(&references, now()).map_err(unusable)?;
+        Ok((revision, place))
+    }
+
+    /// The cluster exists from here on: its first node is locked on it.
+    pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let record = self.first_record(first, cluster.key_version)?;
+        if self.cluster()?.is_some() { writer.put(&record) } else { writer.initialise(cluster, &record) }
+            .map_err(unusable)
+    }
+
+    /// How the first node's bootstrap ended.
+    pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let Some(mut record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
+        if outcome == Outcome::Succeeded {
+            for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
+                disk.state = DiskState::Confirmed;
+            }
+        }
+        record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
+        writer.put(&record).map_err(unusable)
+    }
+
+    /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.
+    fn first_record(&self, first: &FirstNode, key_version: u32) -> Result<NodeRecord, Failure> {
+        let name = first.name.parse::<NodeName>();
+        let name = name.map_err(|error| Failure::new(Exit::Node, "node-name", error.to_string()))?;
+        let earlier = self.0.record(&first.ek).map_err(unusable)?;
+        let earlier = match earlier {
+            Some(record) if record.disk(first.disk).is_some() => return Ok(record),
+            other => other,
+        };
+        let fresh = NodeRecord::first(first.ek, name, Role::ControlPlane, first.disk, key_version, now());
+        let retired = earlier.map(|record| record.uuids().collect()).unwrap_or_default();
+        Ok(NodeRecord { retired, ..fresh })
+    }
+}
+
+/// An revision that was made anew, and not from the one in force, knows nothing of what was revoked.
+fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), Failure> {
+    let missing = before.values().revocations_missing_in(next.values());
+    let missing: Vec<_> = missing.map(|one| format!("{} {}: {}", one.name, one.version, one.why)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let what = format!("the new revision of {} does not revoke what the one in force revokes", next.values().name());
+    let failure = Failure::new(Exit::Usage, "revocations-missing", what);
+    let failure = missing.into_iter().fold(failure, Failure::because);
+    Err(failure.fix("merge the two with `latchkey reference add`, which keeps them; or say --forget-revocations"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unusable(error: StoreError) -> Failure {
+    if let StoreError::Malformed { path, fault: Malformed::Attestation(refusal) } = &error {
+        return Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
+    }
+    let code = match &error {
+        StoreError::Io { .. } => "directory-unusable",
+        StoreError::Malformed { .. } => "file-malformed",
+        StoreError::Exists { .. } => "cluster-exists",
+    };
+    let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
+    Failure::new(exit, code, error.to_string())
+}

@@ -1,0 +1,162 @@
+//! What an attempt's failure means for the next one.
+
+use latchkey_api::grpc::{Code, Status};
+use latchkey_attestation::{ReasonCode, Refusal};
+use latchkey_channel::{Blame, ChannelError, PeerReason, Refused};
+
+use super::Address;
+use crate::failure::{Exit, Failure};
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub(crate) enum ConnectError {
+    /// Nobody answers, or not any more. Worth another attempt.
+    Lost(Failure),
+    /// The node answers, but does not serve the role: it is in another stage.
+    OtherStage(Failure),
+    /// Another attempt would end the same.
+    Fatal(Failure),
+}
+
+impl ConnectError {
+    pub(crate) fn lost(address: &Address, code: &'static str, why: &str) -> Self {
+        let failure = Failure::new(Exit::Unreachable, code, format!("the node at {address} cannot be reached"));
+        Self::Lost(
+            failure.because(why).fix("check the address, and on the node's console whether it waits for an operator"),
+        )
+    }
+
+    pub(crate) fn into_failure(self) -> Failure {
+        match self {
+            Self::Lost(failure) | Self::OtherStage(failure) | Self::Fatal(failure) => failure,
+        }
+    }
+
+    /// The attestation code, if attestation refused.
+    pub(crate) fn reason(&self) -> Option<ReasonCode> {
+        match self {
+            Self::Fatal(failure) => failure.refusal.as_deref().map(Refusal::code),
+            Self::Lost(_) | Self::OtherStage(_) => None,
+        }
+    }
+}
+
+pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectError {
+    let what = format!("the node at {address} is not admitted");
+    match error {
+        ChannelError::Refused(Refused::Evidence(refusal)) => {
+            ConnectError::Fatal(Failure::refused(Exit::Attestation, what, refusal))
+        }
+        ChannelError::Refused(refused) => {
+            ConnectError::Fatal(Failure::new(Exit::Attestation, refused.code(), what).because(refused.to_string()))
+        }
+        ChannelError::PeerRefused(PeerReason::PurposeRefused) => {
+            let what = format!("the node at {address} is in another stage of its life than this command is for");
+            ConnectError::OtherStage(
+                Failure::new(Exit::Node, "purpose-refused", what).fix(PeerReason::PurposeRefused.remedy()),
+            )
+        }
+        ChannelError::PeerRefused(reason @ (PeerReason::ProofUnavailable | PeerReason::VerifierUnavailable)) => {
+            let failure =
+                Failure::new(Exit::Node, reason.as_str(), format!("the node at {address} cannot prove itself"));
+            ConnectError::Lost(failure.fix(reason.remedy()))
+        }
+        ChannelError::PeerRefused(reason) => {
+            let failure = Failure::new(Exit::Node, reason.as_str(), format!("the node at {address} refuses us"));
+            ConnectError::Fatal(failure.fix(reason.remedy()))
+        }
+        error if error.blame() == Blame::Network => ConnectError::lost(address, error.code(), &error.to_string()),
+        error => {
+            let failure = Failure::local(error.code(), format!("no attested channel to {address}"));
+            ConnectError::Fatal(
+                failure.because(error.to_string()).fix("check that a Latchkey node listens there, of this release"),
+            )
+        }
+    }
+}
+
+/// A call that the node did not do.
+#[derive(Debug)]
+pub(crate) struct RefusedCall {
+    pub(crate) kind: CallKind,
+    /// The node's own word for it, if it gave one.
+    pub(crate) code: Option<String>,
+    failure: Box<Failure>,
+}
+
+/// What a refused call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallKind {
+    /// The connection is gone, or the node is; whether it did the call nobody knows.
+    Lost,
+    /// The node is not in a state to do it.
+    State,
+    /// The node will not do it for us.
+    Refused,
+}
+
+impl RefusedCall {
+    /// It failed on this side.
+    pub(crate) fn local(failure: Failure) -> Self {
+        Self { kind: CallKind::Refused, code: None, failure: Box::new(failure) }
+    }
+
+    pub(crate) fn trouble(self) -> ConnectError {
+        match self.kind {
+            CallKind::Lost => ConnectError::Lost(*self.failure),
+            CallKind::State | CallKind::Refused => ConnectError::Fatal(*self.failure),
+        }
+    }
+}
+
+/// Reads the status that a call ended with.
+pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
+    let (code, why) = coded(status.message());
+    let (kind, fallback, what, fix) = match status.code() {
+        Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => {
+            let failure = ConnectError::lost(address, "connection-lost", status.message()).into_failure();
+            return RefusedCall { kind: CallKind::Lost, code, failure: Box::new(failure) };
+        }
+        Code::FailedPrecondition => {
+            let fix = "look at the node's console: it says what the node is doing";
+            (CallKind::State, "wrong-state", "is not in a state to do this", fix)
+        }
+        Code::PermissionDenied => {
+            let fix = "use the secret whose hash is in this node's metadata";
+            (CallKind::Refused, "wrong-init-secret", "does not accept the init secret", fix)
+        }
+        Code::ResourceExhausted => {
+            let fix = "wait as long as the node says, and run the same command again";
+            (CallKind::Refused, "too-many-tries", "wants no further try yet", fix)
+        }
+        Code::InvalidArgument => {
+            let fix = "correct what the node names";
+            (CallKind::Refused, "invalid-argument", "refuses what was sent", fix)
+        }
+        _ => {
+            let fix = "run the same release on both sides";
+            (CallKind::Refused, "call-failed", "could not do what was asked", fix)
+        }
+    };
+    let word = code.clone().map_or(fallback.into(), std::borrow::Cow::Owned);
+    let fix = match code.as_deref() {
+        Some("wrong-key" | "wrong-cluster") => "use the master secret of the cluster that this disk belongs to",
+        Some("bootstrap-unfinished") => "wait until the node has restarted, and initialise it again",
+        _ => fix,
+    };
+    let failure = Failure::new(Exit::Node, word, format!("the node at {address} {what}")).because(why).fix(fix);
+    RefusedCall { kind, code, failure: Box::new(failure) }
+}
+
+/// `code: sentence`, where the node gives a code.
+fn coded(message: &str) -> (Option<String>, &str) {
+    let word = |text: &str| {
+        (1..=64).contains(&text.len())
+            && text.contains('-')
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
+    };
+    match message.split_once(": ") {
+        Some((code, sentence)) if word(code) => (Some(code.to_owned()), sentence),
+        _ => (None, message),
+    }
+}

@@ -1,0 +1,86 @@
+//! `cluster.json`: what a cluster is.
+
+use crate::error::Malformed;
+use latchkey_keys::ClusterId;
+use serde::{Deserialize, Serialize};
+
+/// Versions of files in the directory.
+pub(crate) const VERSION: u64 = 1;
+
+/// A cluster that has been initialised. Nothing in it is secret: the cluster id follows from the salt only together with
+/// the measurement secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterFile {
+    /// Schema: 1.
+    pub version: u64,
+    /// For people: 1 to 128 printable characters.
+    pub name: String,
+    /// 64 hex digits. Must follow from measurement secret and salt; the join service checks.
+    pub cluster_id: ClusterId,
+    /// 64 hex digits.
+    #[serde(with = "hex_32")]
+    pub measurement_salt: [u8; 32],
+    /// The version of the master secret that the measurement secret comes from.
+    pub key_version: u32,
+    /// Seconds since the Unix epoch.
+    pub created_at: u64,
+}
+
+impl ClusterFile {
+    /// The file for a new cluster.
+    pub fn new(
+        name: impl Into<String>,
+        cluster_id: ClusterId,
+        measurement_salt: [u8; 32],
+        key_version: u32,
+        created_at: u64,
+    ) -> Self {
+        Self { version: VERSION, name: name.into(), cluster_id, measurement_salt, key_version, created_at }
+    }
+
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, Malformed> {
+        check_version(json)?;
+        let file: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        file.check()?;
+        Ok(file)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Malformed> {
+        if self.version != VERSION {
+            return Err(Malformed::Version(self.version));
+        }
+        let named = (1..=128).contains(&self.name.chars().count()) && !self.name.chars().any(char::is_control);
+        let rule = |sentence: &str| Err(Malformed::Rule(sentence.to_owned()));
+        match (named, self.key_version) {
+            (false, _) => rule("`name` must have 1 to 128 printable characters"),
+            (_, 0) => rule("`key_version` must be 1 or more: versions of a master secret begin at 1"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
+pub(crate) fn check_version(json: &[u8]) -> Result<(), Malformed> {
+    #[derive(Deserialize)]
+    struct VersionOnly {
+        version: u64,
+    }
+    let VersionOnly { version } = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+    if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
+}
+
+mod hex_32 {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(&text, &mut bytes).map_err(|_| D::Error::custom("expected 64 hex digits"))?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,38 @@
+//! A cluster kept in plain files: the standalone back-end of the join service, made by `latchkey init`.
+//!
+//! ```text
+//! FOLDER/
+//!   cluster.json         name, cluster id, measurement salt; absent: the cluster is not initialised yet   (ClusterFile)
+//!   enrolment.json       which TPM gets which role and name                                               (Enrolment)
+//!   policy.json          what evidence must show                             (latchkey_attestation::Policy)
+//!   reference.json       reference values, and more of them in references/*.json      (…::ReferenceValues)
+//!   *.json.minisig[.new] signatures of these, where the policy demands them                (…::reference::Signature)
+//!   revisions.json        the newest revision of each manifest that was accepted here: none older is, ever
+//!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
+//!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
+//!   .lock                held while records are written; counts the writes                                (Writer)
+//! ```
+//!
+//! Every file is closed, versioned JSON. Files are replaced, never changed in place: readers see the old one or the new
+//! one, also after a power cut. Two programs may write at once: each takes a [`Writer`].
+
+mod atomic;
+mod cluster;
+mod enrolment;
+mod error;
+mod name;
+mod pair;
+mod record;
+mod revisions;
+mod store;
+mod trust;
+mod writer;
+
+pub use cluster::ClusterFile;
+pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
+pub use error::{Malformed, StoreError};
+pub use name::{BadName, NodeName};
+pub use pair::signature_of;
+pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, NodeRecord, Outcome, Reported, Role};
+pub use store::{ClusterStore, MAX_PAYLOAD, Part};
+pub use writer::Writer;

@@ -1,0 +1,242 @@
+//! The directory and its files.
+
+use crate::atomic::{self, Existing, TEMPORARY};
+use crate::cluster::ClusterFile;
+use crate::enrolment::Enrolment;
+use crate::error::StoreError;
+use crate::pair::signature_of;
+use crate::record::NodeRecord;
+use crate::writer::{self, Writer, check_file_name};
+use latchkey_attestation::EkDigest;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
+pub const MAX_PAYLOAD: usize = 64 * 1024;
+/// Far more than a record with all its disks.
+const MAX_RECORD: usize = 64 * 1024;
+/// Policy, reference values, enrolment: what the attestation crate reads.
+pub(crate) const MAX_CONFIG: usize = 1024 * 1024;
+
+pub(crate) const CLUSTER: &str = "cluster.json";
+pub(crate) const REVISIONS: &str = "revisions.json";
+pub(crate) const NODES: &str = "nodes";
+pub(crate) const POLICY: &str = "policy.json";
+pub(crate) const REFERENCE: &str = "reference.json";
+pub(crate) const REFERENCES: &str = "references";
+const ENROLMENT: &str = "enrolment.json";
+const PAYLOAD: &str = "payload";
+const LOCK: &str = ".lock";
+
+/// What changes together in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Policy and reference values: they must fit.
+    Attestation,
+    /// The join rules.
+    Enrolment,
+    /// The cluster itself.
+    Cluster,
+    /// The payload.
+    Payload,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Attestation, Self::Enrolment, Self::Cluster, Self::Payload];
+
+    /// A stable name, for logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Attestation => "attestation",
+            Self::Enrolment => "enrolment",
+            Self::Cluster => "cluster",
+            Self::Payload => "payload",
+        }
+    }
+}
+
+/// A cluster directory. Nothing is kept open: symbolic links are followed anew with each call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterStore(PathBuf);
+
+impl ClusterStore {
+    /// The directory at `path`, which must exist; `nodes/` is made if it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
+        let directory = Self(path.into());
+        directory.make(&directory.nodes_path())?;
+        Ok(directory)
+    }
+
+    /// Makes the directory of the additional manifests, if it is missing.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn make_references(&self) -> Result<(), StoreError> {
+        self.make(&self.references_path())
+    }
+
+    fn make(&self, directory: &Path) -> Result<(), StoreError> {
+        match fs::create_dir(directory) {
+            Ok(()) => give_to_owner_of(&self.0, directory),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(StoreError::io("make", directory)(error)),
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The directory of the records.
+    pub fn nodes_path(&self) -> PathBuf {
+        self.0.join(NODES)
+    }
+
+    /// Files that say how to decide, whether they exist or not: what to watch.
+    pub fn watched(&self) -> Vec<PathBuf> {
+        let files = [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES].iter().map(|name| self.0.join(name));
+        files.chain([signature_of(&self.0.join(REFERENCE))]).collect()
+    }
+
+    /// Where the additional manifests are.
+    pub fn references_path(&self) -> PathBuf {
+        self.0.join(REFERENCES)
+    }
+
+    /// The cluster, `None` before it is initialised.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn cluster(&self) -> Result<Option<ClusterFile>, StoreError> {
+        let path = self.0.join(CLUSTER);
+        let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(None) };
+        ClusterFile::parse(&json).map(Some).map_err(StoreError::malformed(&path))
+    }
+
+    /// The join rules.
+    ///
+    /// # Errors
+    /// [`StoreError`], also when there are none.
+    pub fn enrolment(&self) -> Result<Enrolment, StoreError> {
+        let path = self.0.join(ENROLMENT);
+        Enrolment::parse(&atomic::read(&path, MAX_CONFIG)?).map_err(StoreError::malformed(&path))
+    }
+
+    /// Opaque bytes for the nodes' cluster step; empty when there are none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn payload(&self) -> Result<Vec<u8>, StoreError> {
+        optional(atomic::read(&self.0.join(PAYLOAD), MAX_PAYLOAD)).map(Option::unwrap_or_default)
+    }
+
+    /// SHA-256 over the content of a part's files, so that only real changes count. What cannot be read counts by its error.
+    pub fn fingerprint(&self, part: Part) -> [u8; 32] {
+        let paths = match part {
+            Part::Attestation => {
+                let manifests = self.manifest_paths().unwrap_or_default();
+                let signatures: Vec<_> = manifests.iter().map(|path| signature_of(path)).collect();
+                [manifests, signatures, vec![self.0.join(POLICY)]].concat()
+            }
+            Part::Enrolment => vec![self.0.join(ENROLMENT)],
+            Part::Cluster => vec![self.0.join(CLUSTER)],
+            Part::Payload => vec![self.0.join(PAYLOAD)],
+        };
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+        for path in paths {
+            let content = atomic::read(&path, MAX_CONFIG);
+            for field in [path.as_os_str().as_encoded_bytes(), &content.unwrap_or_else(|e| e.to_string().into_bytes())]
+            {
+                hash.update(&(field.len() as u64).to_be_bytes());
+                hash.update(field);
+            }
+        }
+        let mut digest = [0; 32];
+        digest.copy_from_slice(hash.finish().as_ref());
+        digest
+    }
+
+    /// All records, and what is wrong with those that cannot be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the directory cannot be listed.
+    pub fn records(&self) -> Result<Vec<Result<NodeRecord, StoreError>>, StoreError> {
+        let nodes = self.nodes_path();
+        let entries = fs::read_dir(&nodes).map_err(StoreError::io("list", &nodes))?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(StoreError::io("list", &nodes))?.file_name();
+            // Temporary files are of writes under way, or of crashes.
+            if let Some(name) = name.to_str().filter(|name| is_record(name)) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names.iter().map(|name| self.record_in(name)).collect())
+    }
+
+    /// The record of this TPM, `None` if it is not known.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn record(&self, ek: &EkDigest) -> Result<Option<NodeRecord>, StoreError> {
+        match self.record_in(&format!("{ek}.json")) {
+            Ok(record) => Ok(Some(record)),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The right to write records, to initialise the cluster and to put revisions in force. Waits for others that have it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn writer(&self) -> Result<Writer<'_>, StoreError> {
+        Writer::wait(self, &self.0.join(LOCK))
+    }
+
+    /// Writes the join rules; durable when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn write_enrolment(&self, rules: &Enrolment) -> Result<(), StoreError> {
+        rules.check().map_err(StoreError::malformed(&self.0.join(ENROLMENT)))?;
+        let json = serde_json::to_string_pretty(rules).unwrap_or_default();
+        atomic::write(&self.0, ENROLMENT, json.as_bytes(), Existing::Replace)
+    }
+
+    fn record_in(&self, name: &str) -> Result<NodeRecord, StoreError> {
+        let path = self.nodes_path().join(name);
+        let record = NodeRecord::parse(&atomic::read(&path, MAX_RECORD)?).and_then(|record| {
+            check_file_name(name, &record)?;
+            Ok(record)
+        });
+        record.map_err(StoreError::malformed(&path))
+    }
+}
+
+/// See [`Writer`]: the command line may have made the directory for the service.
+fn give_to_owner_of(directory: &Path, path: &Path) {
+    if let Ok(file) = fs::File::open(path) {
+        writer::give_to_owner_of(directory, &file);
+    }
+}
+
+/// Whether a file in `nodes/` of this name is a record, well-formed or not.
+fn is_record(name: &str) -> bool {
+    name.strip_suffix(".json").is_some() && !name.starts_with(TEMPORARY)
+}
+
+pub(crate) fn optional<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,115 @@
+//! The right to write records and to put revisions in force: one program at a time.
+
+use crate::atomic::{self, Existing};
+use crate::cluster::ClusterFile;
+use crate::error::{Malformed, StoreError};
+use crate::record::NodeRecord;
+use crate::store::{CLUSTER, ClusterStore, NODES};
+use rustix::fs::{FlockOperation, OFlags, flock};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+/// Held while it exists; a crash releases it.
+///
+/// `.lock` counts the writes of all programs, so that one that keeps records in memory knows when another has written.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    directory: &'a ClusterStore,
+    lock: File,
+    writes: u64,
+}
+
+impl<'a> Writer<'a> {
+    /// Waits for other writers.
+    pub(crate) fn wait(directory: &'a ClusterStore, path: &Path) -> Result<Self, StoreError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let lock = options.open(path).map_err(StoreError::io("open", path))?;
+        give_to_owner_of(directory.path(), &lock);
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| StoreError::io("lock", path)(error.into()))?;
+        let mut counter = [0; 8];
+        // A new or cut lock file counts from 0: a program with records in memory sees a difference and reads them again.
+        let read = lock.read_at(&mut counter, 0).map_err(StoreError::io("read", path))?;
+        let writes = if read == counter.len() { u64::from_be_bytes(counter) } else { 0 };
+        Ok(Self { directory, lock, writes })
+    }
+
+    pub(crate) const fn directory(&self) -> &'a ClusterStore {
+        self.directory
+    }
+
+    /// How many writes there were before. Another number than after one's own last write means that somebody else wrote.
+    pub const fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Removes the unfinished records of writers that crashed. (The other files are written without this lock; what is left
+    /// of those is never read, and stays.)
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn tidy(&self) -> Result<(), StoreError> {
+        atomic::remove_temporaries(&self.directory.path().join(NODES))
+    }
+
+    /// Writes a record, replacing the one of the same TPM. Durable when this returns.
+    ///
+    /// The caller answers for names and disks being nobody else's: it has looked while holding this.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the old record is unchanged then, unless only making the new one durable failed.
+    pub fn put(&mut self, record: &NodeRecord) -> Result<(), StoreError> {
+        self.place(record, Existing::Replace)
+    }
+
+    /// Makes a cluster: its first node's record, then `cluster.json`, the mark that it is initialised. A crash in between
+    /// leaves a directory that counts as not initialised, and the same call succeeds later.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] when there is a cluster already; it is left as it is.
+    pub fn initialise(&mut self, cluster: &ClusterFile, first: &NodeRecord) -> Result<(), StoreError> {
+        let path = self.directory.path().join(CLUSTER);
+        cluster.check().map_err(StoreError::malformed(&path))?;
+        if path.exists() {
+            return Err(StoreError::Exists { path });
+        }
+        self.place(first, Existing::Replace)?;
+        let json = serde_json::to_string_pretty(cluster).unwrap_or_default();
+        atomic::write(self.directory.path(), CLUSTER, json.as_bytes(), Existing::Keep)
+    }
+
+    fn place(&mut self, record: &NodeRecord, existing: Existing) -> Result<(), StoreError> {
+        let name = format!("{}.json", record.ek_sha256);
+        let nodes = self.directory.path().join(NODES);
+        record.check().map_err(StoreError::malformed(&nodes.join(&name)))?;
+        // Counted before: a write that half succeeded must not go unnoticed.
+        self.count()?;
+        atomic::write(&nodes, &name, record.to_json().as_bytes(), existing)
+    }
+
+    fn count(&mut self) -> Result<(), StoreError> {
+        self.writes = self.writes.wrapping_add(1);
+        let written = self.lock.write_all_at(&self.writes.to_be_bytes(), 0);
+        written.map_err(StoreError::io("count in", self.directory.path()))
+    }
+}
+
+/// The command line runs as root, the service as the directory's owner: the service must be able to open the lock that the
+/// command line made. What fails here fails there, with its reason.
+pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
+    if rustix::process::geteuid().is_root()
+        && let Ok(owner) = std::fs::metadata(directory)
+    {
+        drop(std::os::unix::fs::fchown(file, Some(owner.uid()), Some(owner.gid())));
+    }
+}
+
+/// A record read from a file must be the one the file's name says.
+pub(crate) fn check_file_name(name: &str, record: &NodeRecord) -> Result<(), Malformed> {
+    if name.strip_suffix(".json") == Some(record.ek_sha256.to_string().as_str()) {
+        return Ok(());
+    }
+    Err(Malformed::Rule(format!("the record is of EK {}, not of the one in the file's name", record.ek_sha256)))
+}

@@ -1,0 +1,302 @@
+//! Files as operators, crashes and other programs leave them.
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
+use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
+use latchkey_attestation::{AuthenticManifest, Digest, EkDigest, Policy, ReasonCode, ReferenceValues, References};
+use latchkey_cluster_store::{
+    ClusterFile, ClusterStore, Enrolment, MAX_PAYLOAD, Malformed, NodeRecord, Part, Role, StoreError,
+};
+use latchkey_keys::ClusterId;
+use latchkey_test_support::in_time;
+use proptest::prelude::*;
+use std::fs;
+use std::os::unix::fs::symlink;
+use tempfile::TempDir;
+
+fn directory() -> (TempDir, ClusterStore) {
+    let files = tempfile::tempdir().unwrap();
+    let directory = ClusterStore::open(files.path()).unwrap();
+    (files, directory)
+}
+
+fn ek(byte: u8) -> EkDigest {
+    EkDigest::from_hex(&format!("{byte:02x}").repeat(32)).unwrap()
+}
+
+fn record(byte: u8, name: &str) -> NodeRecord {
+    let disk = format!("0a0a0a0a-0000-4000-8000-{byte:012}").parse().unwrap();
+    NodeRecord::first(ek(byte), name.parse().unwrap(), Role::Worker, disk, 1, 1_800_000_000)
+}
+
+fn cluster() -> ClusterFile {
+    ClusterFile::new("demo", ClusterId::from_bytes([0xc1; 32]), [0x5a; 32], 1, 1_800_000_000)
+}
+
+#[test]
+fn a_cluster_is_made_once_with_its_first_node() {
+    let (_files, directory) = directory();
+    assert_eq!(directory.cluster().unwrap(), None);
+    let mut writer = directory.writer().unwrap();
+    writer.initialise(&cluster(), &record(1, "cp-1")).unwrap();
+    assert_eq!(directory.cluster().unwrap(), Some(cluster()));
+    assert_eq!(directory.record(&ek(1)).unwrap(), Some(record(1, "cp-1")));
+    let mut other = cluster();
+    other.name = "other".into();
+    assert!(matches!(writer.initialise(&other, &record(2, "cp-2")), Err(StoreError::Exists { .. })));
+    assert_eq!(directory.cluster().unwrap(), Some(cluster()));
+    assert_eq!(directory.record(&ek(2)).unwrap(), None, "nothing was written for the second one");
+}
+
+#[test]
+fn a_power_cut_between_the_first_record_and_the_cluster_leaves_no_cluster() {
+    let (_files, directory) = directory();
+    directory.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    assert_eq!(directory.cluster().unwrap(), None);
+    directory.writer().unwrap().initialise(&cluster(), &record(1, "cp-1")).unwrap();
+}
+
+#[test]
+fn half_written_files_are_never_read_and_go_with_the_next_start() {
+    let (files, directory) = directory();
+    directory.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    let half = files.path().join(format!("nodes/.new-77-{}.json", ek(2)));
+    fs::write(&half, "{\"ver").unwrap();
+    assert_eq!(directory.records().unwrap().len(), 1);
+    directory.writer().unwrap().tidy().unwrap();
+    assert!(!half.exists());
+    assert_eq!(directory.record(&ek(1)).unwrap(), Some(record(1, "cp-1")));
+}
+
+#[test]
+fn writers_take_turns_and_count() {
+    let (_files, directory) = directory();
+    let mut first = directory.writer().unwrap();
+    assert_eq!(first.writes(), 0);
+    let (begun, waits) = std::sync::mpsc::channel();
+    let second = std::thread::spawn({
+        let directory = directory.clone();
+        move || {
+            begun.send(()).unwrap();
+            directory.writer().unwrap().writes()
+        }
+    });
+    waits.recv().unwrap();
+    for byte in 1..=3 {
+        first.put(&record(byte, &format!("w-{byte}"))).unwrap();
+    }
+    drop(first);
+    let seen = in_time("the second writer", move || second.join().unwrap());
+    assert_eq!(seen, 3, "the second one sees what the first one wrote");
+}
+
+#[test]
+fn a_record_under_another_tpms_name_is_refused() {
+    let (files, directory) = directory();
+    directory.writer().unwrap().put(&record(1, "cp-1")).unwrap();
+    let nodes = files.path().join("nodes");
+    fs::copy(nodes.join(format!("{}.json", ek(1))), nodes.join(format!("{}.json", ek(2)))).unwrap();
+    let error = directory.record(&ek(2)).unwrap_err().to_string();
+    assert!(error.contains("not of the one in the file's name"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_its_name() {
+    type Fault = fn(&Malformed) -> bool;
+    let (files, directory) = directory();
+    let json = serde_json::to_string(&cluster()).unwrap();
+    let table: [(String, Fault); 6] = [
+        (json.replace("\"version\":1", "\"version\":2"), |fault| matches!(fault, Malformed::Version(2))),
+        (json.replace("\"name\"", "\"debug\":1,\"name\""), |fault| matches!(fault, Malformed::Syntax(_))),
+        (json.replace("\"demo\"", "\"\""), |fault| matches!(fault, Malformed::Rule(_))),
+        (json.replace(&"5a".repeat(32), "5a"), |fault| matches!(fault, Malformed::Syntax(_))),
+        (json.replace("\"key_version\":1", "\"key_version\":0"), |fault| matches!(fault, Malformed::Rule(_))),
+        (" ".repeat(1024 * 1024 + 1), |fault| matches!(fault, Malformed::TooLarge(_))),
+    ];
+    for (text, expected) in table {
+        fs::write(files.path().join("cluster.json"), &text).unwrap();
+        let error = directory.cluster().unwrap_err();
+        assert!(error.to_string().contains("cluster.json"), "{error}");
+        assert!(matches!(&error, StoreError::Malformed { fault, .. } if expected(fault)), "{error}");
+    }
+    fs::write(files.path().join("payload"), vec![0; MAX_PAYLOAD + 1]).unwrap();
+    assert!(directory.payload().is_err());
+}
+
+#[test]
+fn a_record_that_breaks_its_own_rules_is_neither_written_nor_read() {
+    type Spoil = fn(&mut NodeRecord);
+    let (files, directory) = directory();
+    let good = record(1, "w-1");
+    let table: [Spoil; 6] = [
+        |record| record.disks.clear(),
+        |record| record.disks = (0..9).map(|_| record.disks[0].clone()).collect(),
+        |record| record.disks.push(record.disks[0].clone()),
+        |record| record.retired.push(record.disks[0].uuid),
+        |record| record.disks[0].epoch = 0,
+        |record| record.version = 2,
+    ];
+    for (number, spoil) in table.into_iter().enumerate() {
+        let mut bad = good.clone();
+        spoil(&mut bad);
+        assert!(directory.writer().unwrap().put(&bad).is_err(), "{number}");
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), bad.to_json()).unwrap();
+        assert!(directory.record(&ek(1)).is_err(), "{number}");
+    }
+}
+
+#[test]
+fn rules_that_contradict_themselves_are_refused() {
+    let mut rules = Enrolment::workers_and([ek(1), ek(2)]);
+    let parse = |rules: &Enrolment| Enrolment::parse(&serde_json::to_vec(rules).unwrap());
+    assert_eq!(parse(&rules).unwrap(), rules);
+    for rule in &mut rules.pinned {
+        rule.name = Some("cp-1".parse().unwrap());
+    }
+    assert!(matches!(parse(&rules), Err(Malformed::Rule(_))));
+    assert!(matches!(parse(&Enrolment::workers_and([ek(1), ek(1)])), Err(Malformed::Rule(_))));
+    assert!(parse(&Enrolment::workers_and([])).is_ok());
+    assert!(Enrolment::parse(br#"{"version": 1, "pinned": []}"#).is_err(), "there is no default for the default rule");
+}
+
+#[test]
+fn fingerprints_follow_content_through_links_and_nothing_else() {
+    let (files, directory) = directory();
+    let path = |name: &str| files.path().join(name);
+    let absent = directory.fingerprint(Part::Enrolment);
+    fs::write(path("v1"), "one").unwrap();
+    symlink("v1", path("enrolment.json")).unwrap();
+    let one = directory.fingerprint(Part::Enrolment);
+    assert_ne!(absent, one);
+    fs::write(path("v1"), "one").unwrap();
+    assert_eq!(directory.fingerprint(Part::Enrolment), one);
+    fs::write(path("v2"), "two").unwrap();
+    symlink("v2", path("next")).unwrap();
+    fs::rename(path("next"), path("enrolment.json")).unwrap();
+    assert_ne!(directory.fingerprint(Part::Enrolment), one);
+    let attestation = directory.fingerprint(Part::Attestation);
+    fs::create_dir(path("references")).unwrap();
+    fs::write(path("references/a.json"), "{}").unwrap();
+    assert_ne!(directory.fingerprint(Part::Attestation), attestation);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_in_any_file_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let (files, directory) = directory();
+        for name in ["cluster.json", "enrolment.json", "policy.json", "reference.json", "revisions.json"] {
+            fs::write(files.path().join(name), &bytes).unwrap();
+        }
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &bytes).unwrap();
+        let _ = (directory.cluster().is_ok(), directory.enrolment().is_ok(), directory.policy().is_ok());
+        let _ = (directory.policy().and_then(|policy| directory.references(&policy)).is_ok(), directory.record(&ek(1)).is_ok(), directory.records().unwrap().len());
+    }
+
+    #[test]
+    fn a_changed_byte_of_a_record_never_makes_another_tpms_record(at in 0..600_usize, byte: u8) {
+        let (files, directory) = directory();
+        let mut json = record(1, "w-1").to_json().into_bytes();
+        let at = at % json.len();
+        json[at] = byte;
+        fs::write(files.path().join(format!("nodes/{}.json", ek(1))), &json).unwrap();
+        if let Ok(Some(record)) = directory.record(&ek(1)) {
+            prop_assert_eq!(record.ek_sha256, ek(1));
+        }
+    }
+}
+
+fn manifest(name: &str, serial: u64, image: &str) -> AuthenticManifest {
+    let manifest = ManifestName::new(name).unwrap();
+    let about = Description { manifest, serial, image, version: "1.0.0".parse().unwrap(), by: "a test", at: None };
+    let value = Digest([7; 32]);
+    let origin = Origin { products: [("image.raw".to_owned(), value)].into(), ..Origin::default() };
+    let machine = PlatformProfile::new("test", [(11, Reference::enforced(value))].into());
+    AuthenticManifest::local(ReferenceValues::predicted(&about, origin, vec![machine]).unwrap())
+}
+
+fn references(manifests: &[AuthenticManifest]) -> References {
+    let rule = |manifest: &AuthenticManifest| {
+        let name = manifest.values().name();
+        serde_json::json!({"manifest": name, "minimum_version": "0.0.0", "unsigned": "trust-local-file"})
+    };
+    let policy = serde_json::json!({
+        "version": 2, "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek(1)]}], "lock": "pcr-15",
+        "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []},
+        "references": manifests.iter().map(rule).collect::<Vec<_>>(),
+    });
+    References::new(&Policy::from_json(policy.to_string().as_bytes()).unwrap(), manifests.to_vec()).unwrap()
+}
+
+fn code(error: &StoreError) -> Option<ReasonCode> {
+    match error {
+        StoreError::Malformed { fault: Malformed::Attestation(refusal), .. } => Some(refusal.code()),
+        _ => None,
+    }
+}
+
+#[test]
+fn no_revision_older_than_one_that_was_accepted_is_accepted_again() {
+    let (files, directory) = directory();
+    let accept = |manifests: &[AuthenticManifest]| directory.remember(&references(manifests), 1_800_000_000);
+    accept(&[manifest("edge", 5, "edge"), manifest("bench", 1, "bench")]).unwrap();
+    accept(&[manifest("edge", 5, "edge")]).unwrap();
+    let older = accept(&[manifest("edge", 4, "edge")]).unwrap_err();
+    assert_eq!(code(&older), Some(ReasonCode::ReferenceRolledBack));
+    let other = accept(&[manifest("edge", 5, "other")]).unwrap_err();
+    assert_eq!(code(&other), Some(ReasonCode::ReferenceSerialReused));
+    // What was refused is not remembered for its other manifests either.
+    accept(&[manifest("bench", 9, "bench"), manifest("edge", 4, "edge")]).unwrap_err();
+    accept(&[manifest("bench", 2, "bench")]).unwrap();
+    // A manifest that the policy does not name any more is not forgotten.
+    accept(&[manifest("edge", 6, "edge")]).unwrap();
+    assert_eq!(code(&accept(&[manifest("bench", 1, "bench")]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    let again = ClusterStore::open(files.path()).unwrap();
+    assert!(again.remember(&references(&[manifest("edge", 5, "edge")]), 0).is_err(), "it is on the disk");
+}
+
+/// The largest serial would lock out every later revision for ever.
+#[test]
+fn an_operator_goes_back_behind_an_revision_that_was_accepted_by_mistake_and_only_that_one() {
+    const LARGEST: u64 = (1 << 53) - 1;
+    let (_files, directory) = directory();
+    let accept = |manifests: &[AuthenticManifest]| directory.remember(&references(manifests), 1_800_000_000);
+    accept(&[manifest("edge", LARGEST, "edge"), manifest("bench", 9, "bench")]).unwrap();
+    assert_eq!(code(&accept(&[manifest("edge", 6, "edge")]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    directory.writer().unwrap().go_back_to(&manifest("edge", 6, "edge"), 1_800_000_001).unwrap();
+    accept(&[manifest("edge", 6, "edge")]).unwrap();
+    for older in [manifest("edge", 5, "edge"), manifest("bench", 8, "bench")] {
+        assert_eq!(code(&accept(&[older]).unwrap_err()), Some(ReasonCode::ReferenceRolledBack));
+    }
+    accept(&[manifest("edge", 7, "edge")]).unwrap();
+}
+
+#[test]
+fn two_programs_that_accept_at_once_forget_nothing_for_each_other() {
+    let (_files, directory) = directory();
+    let accept = |name: &'static str| {
+        let directory = directory.clone();
+        std::thread::spawn(move || {
+            for serial in 1..=20 {
+                directory.remember(&references(&[manifest(name, serial, "image")]), 0).unwrap();
+            }
+        })
+    };
+    for done in [accept("a"), accept("b"), accept("c")] {
+        in_time("one that accepts", move || done.join().unwrap());
+    }
+    for name in ["a", "b", "c"] {
+        assert!(directory.remember(&references(&[manifest(name, 19, "image")]), 0).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_memory_of_revisions_that_is_damaged_accepts_nothing() {
+    let (files, directory) = directory();
+    let path = files.path().join("revisions.json");
+    directory.remember(&references(&[manifest("edge", 5, "edge")]), 0).unwrap();
+    let good = fs::read_to_string(&path).unwrap();
+    for bad in ["", "{", &good.replace("\"version\": 1", "\"version\": 2"), &good.replace("serial", "serials")] {
+        assert_ne!(bad, good);
+        fs::write(&path, bad).unwrap();
+        assert!(directory.remember(&references(&[manifest("edge", 6, "edge")]), 0).is_err(), "{bad}");
+    }
+}

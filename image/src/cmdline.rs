@@ -1,0 +1,208 @@
+//! The kernel command line: the operator's own words, checked, and those that the builder writes.
+//!
+//! Everything here is measured. What is refused would make an image whose measured command line opens a way around the
+//! agent or into the running system; nobody writes that by intent into an image that shall be trusted. The list is not
+//! what protects a machine (a changed command line is another measurement), it protects the operator from mistakes.
+
+use std::fmt;
+
+/// What a refused word is compared by.
+enum Match {
+    /// The whole word.
+    Word,
+    /// What stands before `=`, or the whole word.
+    Key,
+    /// The beginning.
+    Prefix,
+}
+
+use Match::{Key, Prefix, Word};
+
+const WRITTEN: &str = "the builder writes it";
+const OTHER_INIT: &str = "it names another first program than the agent, or arguments for it";
+const SHELL: &str = "it opens a shell or an emergency mode on the console";
+const KEYS: &str = "it opens the kernel's emergency keys or its debugger";
+const INITRD: &str = "it steers systemd in an initramfs, which this image does not have";
+const UNITS: &str = "it starts other units or programs than the image's own";
+const CREDENTIALS: &str = "it sets credentials, passwords among them, for the system's services";
+const OTHER_ROOT: &str = "it names another root file system than the measured one";
+const DEVICES: &str = "it makes mappings or loads code before the agent looks";
+const WEAKER: &str = "it takes away a protection that the image relies on";
+
+/// Refused words: how they are compared, which, why. `-` and `_` are the same to the kernel and to systemd.
+const REFUSED: &[(Match, &str, &str)] = &[
+    (Key, "latchkey.root_verity", WRITTEN),
+    (Key, "latchkey.root_fs", WRITTEN),
+    (Key, "latchkey.root", "it was replaced by latchkey.root_verity, which the builder writes"),
+    (Key, "init", OTHER_INIT),
+    (Key, "rdinit", OTHER_INIT),
+    (Word, "--", OTHER_INIT),
+    (Key, "initrd", "it names another initramfs"),
+    (Key, "noinitrd", "it leaves out the initramfs, and the agent with it"),
+    (Key, "root", OTHER_ROOT),
+    (Key, "roothash", OTHER_ROOT),
+    (Key, "usrhash", OTHER_ROOT),
+    (Key, "rootflags", OTHER_ROOT),
+    (Key, "rootfstype", OTHER_ROOT),
+    (Prefix, "mount.usr", OTHER_ROOT),
+    (Prefix, "rd.", INITRD),
+    (Word, "rescue", SHELL),
+    (Word, "emergency", SHELL),
+    (Word, "single", SHELL),
+    (Word, "s", SHELL),
+    (Word, "-s", SHELL),
+    (Word, "-b", SHELL),
+    (Word, "1", SHELL),
+    (Word, "2", UNITS),
+    (Word, "3", UNITS),
+    (Word, "4", UNITS),
+    (Word, "5", UNITS),
+    (Word, "6", UNITS),
+    (Word, "0", UNITS),
+    (Prefix, "systemd.debug", SHELL),
+    (Key, "systemd.default_debug_tty", SHELL),
+    (Prefix, "systemd.crash", SHELL),
+    (Prefix, "systemd.getty_auto", SHELL),
+    (Prefix, "systemd.tty", SHELL),
+    (Prefix, "systemd.firstboot", SHELL),
+    (Key, "systemd_sulogin_force", SHELL),
+    (Prefix, "systemd.run", UNITS),
+    (Key, "systemd.unit", UNITS),
+    (Key, "systemd.wants", UNITS),
+    (Key, "systemd.setenv", UNITS),
+    (Key, "systemd.mask", UNITS),
+    (Key, "systemd.volatile", UNITS),
+    (Prefix, "systemd.extra_unit", UNITS),
+    (Prefix, "systemd.sysext", UNITS),
+    (Prefix, "systemd.confext", UNITS),
+    (Prefix, "systemd.pull", UNITS),
+    (Prefix, "systemd.set_credential", CREDENTIALS),
+    (Prefix, "systemd.import_credentials", CREDENTIALS),
+    (Prefix, "systemd.password", CREDENTIALS),
+    (Prefix, "systemd.verity", OTHER_ROOT),
+    (Prefix, "veritytab", OTHER_ROOT),
+    (Prefix, "luks", "it makes systemd open disks that are the agent's"),
+    (Key, "sysrq_always_enabled", KEYS),
+    (Prefix, "sysrq", KEYS),
+    (Prefix, "kgdb", KEYS),
+    (Prefix, "ekgdboc", KEYS),
+    (Prefix, "kdb", KEYS),
+    (Prefix, "dm_mod.create", DEVICES),
+    (Prefix, "acpi_rsdp", DEVICES),
+    (Prefix, "dm_verity.", WEAKER),
+    (Key, "iomem", WEAKER),
+    (Key, "mem_encrypt", WEAKER),
+];
+
+/// Words of the operator that cannot stand in an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CmdlineError {
+    /// A word that is on the list.
+    Refused {
+        /// The word.
+        word: String,
+        /// Why it is on the list.
+        why: &'static str,
+    },
+    /// Quotes, backslashes, control characters or anything beyond ASCII.
+    Unclear(String),
+    /// The agent would not take the command line.
+    Agent(String),
+}
+
+impl fmt::Display for CmdlineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { word, why } => write!(f, "command_line: {word:?} cannot stand in an image: {why}"),
+            Self::Unclear(word) => write!(
+                f,
+                "command_line: {word:?} has quotes, backslashes or characters beyond ASCII, which the kernel, systemd and the agent read differently"
+            ),
+            Self::Agent(why) => write!(f, "command_line: the agent would refuse it: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for CmdlineError {}
+
+/// The operator's words, one space between them; nothing else is changed.
+pub fn check(words: &str) -> Result<String, CmdlineError> {
+    let words: Vec<&str> = words.split_ascii_whitespace().collect();
+    for word in &words {
+        let clear = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\' | b'`');
+        if !word.bytes().all(clear) {
+            return Err(CmdlineError::Unclear((*word).to_owned()));
+        }
+        if let Some(why) = refused(word) {
+            return Err(CmdlineError::Refused { word: (*word).to_owned(), why });
+        }
+    }
+    Ok(words.join(" "))
+}
+
+fn refused(word: &str) -> Option<&'static str> {
+    let same = |text: &str| text.to_ascii_lowercase().replace('-', "_");
+    let word = same(word);
+    let key = word.split_once('=').map_or(word.as_str(), |(key, _)| key);
+    let hit = |kind: &Match, pattern: &str| match kind {
+        Word => word == pattern,
+        Key => key == pattern,
+        Prefix => word.starts_with(pattern),
+    };
+    REFUSED.iter().find(|(kind, pattern, _)| hit(kind, &same(pattern))).map(|(_, _, why)| *why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ordinary_words_stand() {
+        let words = "console=ttyS0,115200n8  quiet panic=-1 latchkey.network=dhcp4\nlatchkey.init=/lib/systemd/systemd 42 systemd.log_level=info loglevel=3";
+        assert_eq!(check(words).unwrap(), words.replace("  ", " ").replace('\n', " "));
+        assert_eq!(check("").unwrap(), "");
+    }
+
+    #[test]
+    fn every_emergency_path_is_refused_with_its_reason() {
+        for word in [
+            "init=/bin/sh",
+            "rdinit=/bin/sh",
+            "rd.break",
+            "rd.systemd.debug_shell",
+            "systemd.debug_shell",
+            "systemd.debug-shell=1",
+            "SYSTEMD.debug-shell",
+            "systemd.unit=rescue.target",
+            "single",
+            "S",
+            "1",
+            "emergency",
+            "--",
+            "sysrq_always_enabled",
+            "sysrq-always-enabled=1",
+            "SYSTEMD_SULOGIN_FORCE=1",
+            "systemd.set_credential=passwd.hashed-password.root:x",
+            "kgdboc=ttyS0",
+            "dm-mod.create=x",
+            "root=/dev/vda2",
+            "latchkey.root_verity=00",
+            "latchkey.root=partlabel:root",
+            "latchkey.root-fs=erofs",
+        ] {
+            let judged = check(&format!("quiet {word}"));
+            assert!(
+                matches!(&judged, Err(CmdlineError::Refused { word: named, .. }) if named == word),
+                "{word}: {judged:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn words_that_readers_split_differently_are_refused() {
+        for word in ["\"init=/bin/sh\"", "'systemd.debug_shell'", "a\\x20b", "ünit=1", "a=\"b c\"", "a\u{a0}b", "a\0b"]
+        {
+            assert!(matches!(check(word), Err(CmdlineError::Unclear(_))), "{word:?}");
+        }
+    }
+}
