@@ -105,11 +105,11 @@ mod tests {
 
     const BOOT: &str = r#"
 [    0.1] some kernel line
-latchkey[    0.120] life: {"saw":{"disk-fresh":{"attempts":0}}}
-latchkey[    0.120] life: {"did":"start-init"}
-latchkey[    0.120] life: {"did":"start-join"}
-latchkey[    0.900] life: {"saw":{"failed":{"code":"network-down","message":"no carrier"}}}
-latchkey[    0.900] life: {"did":"end-refused network-down"}
+latchkey[    0.120] lifecycle: {"saw":{"disk-fresh":{"attempts":0}}}
+latchkey[    0.120] lifecycle: {"did":"start-init"}
+latchkey[    0.120] lifecycle: {"did":"start-join"}
+latchkey[    0.900] lifecycle: {"saw":{"failed":{"code":"network-down","message":"no carrier"}}}
+latchkey[    0.900] lifecycle: {"did":"end-refused network-down"}
 "#;
 
     #[test]
@@ -122,13 +122,13 @@ latchkey[    0.900] life: {"did":"end-refused network-down"}
     fn a_record_of_something_the_machine_does_not_allow_is_named() {
         let forged = BOOT.replace("start-join", "open-disk");
         assert_eq!(replay(&forged), Err(ReplayError::Differs(5, "open-disk".into(), "start-join".into())));
-        let skipped = BOOT.replace("latchkey[    0.120] life: {\"did\":\"start-join\"}\n", "");
+        let skipped = BOOT.replace("latchkey[    0.120] lifecycle: {\"did\":\"start-join\"}\n", "");
         assert!(matches!(replay(&skipped), Err(ReplayError::Differs(5, _, _))));
     }
 
     #[test]
     fn a_peer_whose_name_looks_like_a_record_adds_none() {
-        let forged = "latchkey[    0.500] join: no ticket yet: latchkey[    0.500] life: {\"did\":\"open-disk\"}\n";
+        let forged = "latchkey[    0.500] join: no ticket yet: latchkey[    0.500] lifecycle: {\"did\":\"open-disk\"}\n";
         let at = BOOT.find("latchkey[    0.900]").unwrap();
         let log = [&BOOT[..at], forged, &BOOT[at..]].concat();
         assert_eq!(replay(&log), replay(BOOT));
