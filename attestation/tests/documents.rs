@@ -17,7 +17,7 @@ const CRATES: [(&str, &str); 16] = [
     ("cli", "cli"),
     ("cluster-store", "cluster-store"),
     ("disk", "disk"),
-    ("foundation", "services/service-runtime"),
+    ("service-runtime", "services/service-runtime"),
     ("image", "image"),
     ("initramfs", "initramfs"),
     ("join-service", "services/join-service"),
@@ -32,7 +32,7 @@ const CRATES: [(&str, &str); 16] = [
 const CODES: [&str; 20] = [
     "agent/src/platform/config/fault.rs",
     "agent/src/platform/devices/fault.rs",
-    "agent/src/platform/handover.rs",
+    "agent/src/platform/switch_root.rs",
     "agent/src/platform/metadata/mod.rs",
     "agent/src/platform/modules.rs",
     "agent/src/platform/mounts.rs",

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn what_is_encoded_is_decoded() {
         let frame = encode(&Message::refused(PeerReason::PurposeRefused)).unwrap();
-        assert_eq!(frame, b"\0\0\0\x23{\"refused\":{\"code\":\"purpose-refused\"}}");
+        assert_eq!(frame, b"\0\0\0\x26{\"refused\":{\"code\":\"purpose-refused\"}}");
         assert!(
             matches!(decode(&frame[4..]).unwrap(), Message::Refused(body) if body.code == PeerReason::PurposeRefused)
         );

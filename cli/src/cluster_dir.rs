@@ -29,7 +29,7 @@ pub(crate) struct ClusterDir(ClusterStore);
 #[derive(Debug)]
 pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
 
-/// What an operator may ask for when an revision is installed, and what is refused otherwise.
+/// What an operator may ask for when a revision is installed, and what is refused otherwise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InstallOptions {
     /// Forget a newer revision that was accepted before.
@@ -154,7 +154,7 @@ impl ClusterDir {
         self.0.write_enrolment(&Enrolment::workers_and([])).map_err(unusable)
     }
 
-    /// Puts an revision of a manifest in force, in the place of the one before, if the directory's policy takes it.
+    /// Puts a revision of a manifest in force, in the place of the one before, if the directory's policy takes it.
     pub(crate) fn install(
         &self,
         path: &Path,

@@ -1,4 +1,4 @@
-//! What an revision of a manifest may not do unnoticed: forget revocations, bring back an old version, take a serial that
+//! What a revision of a manifest may not do unnoticed: forget revocations, bring back an old version, take a serial that
 //! locks out all later revisions.
 
 #![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
@@ -135,7 +135,7 @@ fn has_open(process: u32, path: &str) -> bool {
 }
 
 #[test]
-fn an_old_version_that_an_revision_brings_back_is_pointed_out() {
+fn an_old_version_that_a_revision_brings_back_is_pointed_out() {
     let (operator, node) = Operator::with_node();
     node.set_pcr(11, [0x1b; 32]);
     operator.record_version(&node, "0.9.0", "older.json");

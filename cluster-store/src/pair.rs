@@ -37,7 +37,7 @@ pub fn signature_of(manifest: &Path) -> PathBuf {
     with_ending(manifest, ".minisig")
 }
 
-/// Where the signature is of an revision that is being put in force.
+/// Where the signature is of a revision that is being put in force.
 fn next_signature_of(manifest: &Path) -> PathBuf {
     with_ending(manifest, ".minisig.new")
 }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_between_any_two_steps_leaves_an_revision_that_is_taken_and_the_next_one_can_be_installed() {
+    fn a_crash_between_any_two_steps_leaves_a_revision_that_is_taken_and_the_next_one_can_be_installed() {
         let key = SigningKey::generate().unwrap();
         let revisions = [1, 2, 3].map(|serial| revision(&key, serial));
         for first in 0..=4 {

@@ -147,7 +147,7 @@ impl Writer<'_> {
         if newer { self.write_revisions(&revisions) } else { Ok(()) }
     }
 
-    /// Remembers this revision in the place of a newer one of its name, which is forgotten: the way back from an revision that
+    /// Remembers this revision in the place of a newer one of its name, which is forgotten: the way back from a revision that
     /// was signed by mistake, such as one with the largest serial there is. Durable when this returns. For an operator who
     /// asks for it, never for a service.
     ///

@@ -255,7 +255,7 @@ fn no_revision_older_than_one_that_was_accepted_is_accepted_again() {
 
 /// The largest serial would lock out every later revision for ever.
 #[test]
-fn an_operator_goes_back_behind_an_revision_that_was_accepted_by_mistake_and_only_that_one() {
+fn an_operator_goes_back_behind_a_revision_that_was_accepted_by_mistake_and_only_that_one() {
     const LARGEST: u64 = (1 << 53) - 1;
     let (_files, directory) = directory();
     let accept = |manifests: &[AuthenticManifest]| directory.remember(&references(manifests), 1_800_000_000);

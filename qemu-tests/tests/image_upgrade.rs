@@ -30,7 +30,7 @@ fn publish(fleet: &Fleet, services: &Services, command: &[&str], revision: &str)
     services.join.console().expect(RELOADED, STEP).unwrap();
 }
 
-/// What the publisher never signed, or somebody holds back: an revision with both images and no window.
+/// What the publisher never signed, or somebody holds back: a revision with both images and no window.
 fn revision(old: &ReferenceValues, new: &ReferenceValues, serial: u64, revoked: bool) -> ReferenceValues {
     let revocation = Revocation { name: MANIFEST.into(), version: VERSION.parse().unwrap(), why: WHY.to_owned() };
     let change = |images: &mut Vec<_>, revocations: &mut Vec<_>| {

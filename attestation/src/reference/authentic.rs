@@ -144,7 +144,7 @@ impl AuthenticManifest {
         Revision { serial: self.values.serial(), sha256: self.sha256 }
     }
 
-    /// Whether it may follow an revision of the same name that was accepted earlier.
+    /// Whether it may follow a revision of the same name that was accepted earlier.
     ///
     /// # Errors
     /// `reference-rolled-back` when that one is newer, `reference-serial-reused` when it has the same serial and other

@@ -1,4 +1,4 @@
-//! `latchkey reference install`: an revision takes its place in a cluster's directory.
+//! `latchkey reference install`: a revision takes its place in a cluster's directory.
 
 use std::path::Path;
 

@@ -133,7 +133,7 @@ fn bootable_again(sample: &Sample) -> Image {
 }
 
 #[test]
-fn ways_in_are_told_of_directorys_and_archives_and_a_finished_root_is_not_looked_into() {
+fn a_login_audit_tells_of_directories_and_archives_and_a_finished_root_is_not_looked_into() {
     let sample = Sample::new();
     let mut image = bootable(&sample);
     assert_eq!(build(&sample, &image).unwrap().warnings, Some(Vec::new()));
