@@ -128,7 +128,8 @@ latchkey[    0.900] lifecycle: {"did":"end-refused network-down"}
 
     #[test]
     fn a_peer_whose_name_looks_like_a_record_adds_none() {
-        let forged = "latchkey[    0.500] join: no ticket yet: latchkey[    0.500] lifecycle: {\"did\":\"open-disk\"}\n";
+        let forged =
+            "latchkey[    0.500] join: no ticket yet: latchkey[    0.500] lifecycle: {\"did\":\"open-disk\"}\n";
         let at = BOOT.find("latchkey[    0.900]").unwrap();
         let log = [&BOOT[..at], forged, &BOOT[at..]].concat();
         assert_eq!(replay(&log), replay(BOOT));
