@@ -9,6 +9,7 @@
 //!   *.json.minisig[.new] signatures of these, where the policy demands them                (…::reference::Signature)
 //!   revisions.json        the newest revision of each manifest that was accepted here: none older is, ever
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
+//!   denied/EK-DIGEST     TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back    (Denials)
 //!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
 //!   .lock                held while records are written; counts the writes                                (Writer)
 //! ```
@@ -18,6 +19,7 @@
 
 mod atomic;
 mod cluster;
+mod denials;
 mod enrolment;
 mod error;
 mod name;
@@ -29,6 +31,7 @@ mod trust;
 mod writer;
 
 pub use cluster::ClusterFile;
+pub use denials::Denials;
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
 pub use error::{Malformed, StoreError};
 pub use name::{BadName, NodeName};

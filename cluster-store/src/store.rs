@@ -2,6 +2,7 @@
 
 use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::ClusterFile;
+use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
 use crate::error::StoreError;
 use crate::pair::signature_of;
@@ -61,13 +62,14 @@ impl Part {
 pub struct ClusterStore(PathBuf);
 
 impl ClusterStore {
-    /// The directory at `path`, which must exist; `nodes/` is made if it is missing.
+    /// The directory at `path`, which must exist; `nodes/` and `denied/` are made if they are missing.
     ///
     /// # Errors
     /// [`StoreError::Io`].
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, StoreError> {
         let directory = Self(path.into());
         directory.make(&directory.nodes_path())?;
+        directory.make(&directory.denied_path())?;
         Ok(directory)
     }
 
@@ -96,6 +98,11 @@ impl ClusterStore {
     /// The directory of the records.
     pub fn nodes_path(&self) -> PathBuf {
         self.0.join(NODES)
+    }
+
+    /// The directory of the denials.
+    pub fn denied_path(&self) -> PathBuf {
+        self.0.join(DENIED)
     }
 
     /// Files that say how to decide, whether they exist or not: what to watch.

@@ -300,3 +300,31 @@ fn a_memory_of_revisions_that_is_damaged_accepts_nothing() {
         assert!(directory.remember(&references(&[manifest("edge", 6, "edge")]), 0).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn a_denial_counts_while_every_other_file_is_broken() {
+    let (files, directory) = directory();
+    directory.deny(&ek(7), "stolen").unwrap();
+    for name in ["policy.json", "enrolment.json", "cluster.json", "denied/not-a-digest", "nodes/x.json"] {
+        fs::write(files.path().join(name), "{").unwrap();
+    }
+    // By hand, as somebody does it in a hurry; what is in the file does not matter, nor that it is a directory.
+    fs::write(files.path().join(format!("denied/{}.json", ek(8).to_string().to_uppercase())), b"\xff{").unwrap();
+    fs::create_dir(files.path().join(format!("denied/{}", ek(9)))).unwrap();
+    let denials = directory.denials().unwrap();
+    assert!([7, 8, 9].iter().all(|byte| denials.has(&ek(*byte))), "{denials:?}");
+    assert!(!denials.has(&ek(6)));
+    assert_eq!(denials.unreadable(), ["not-a-digest"]);
+    assert_eq!(directory.denial_reason(&ek(7)).unwrap(), "stolen");
+    assert!(directory.allow(&ek(7)).unwrap());
+    assert!(directory.allow(&ek(8)).unwrap());
+    assert!(!directory.allow(&ek(7)).unwrap());
+    assert_eq!(directory.denials().unwrap().iter().collect::<Vec<_>>(), [&ek(9)]);
+}
+
+#[test]
+fn denials_that_cannot_be_listed_are_an_error_and_not_none() {
+    let (files, directory) = directory();
+    fs::remove_dir(files.path().join("denied")).unwrap();
+    assert!(directory.denials().unwrap_err().is_absent());
+}
