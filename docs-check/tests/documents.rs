@@ -1,0 +1,54 @@
+//! The documents say what the code says.
+
+use latchkey_attestation::ReasonCode;
+use latchkey_docs_check::names::Names;
+use latchkey_docs_check::{Workspace, codes, layers, limits};
+
+#[test]
+fn every_test_file_and_link_that_a_document_names_exists() {
+    let workspace = Workspace::here().unwrap();
+    let (names, documents) = (Names::of(&workspace).unwrap(), workspace.documents().unwrap());
+    assert!(documents.contains_key("SECURITY.md") && documents.contains_key("docs/threats.md"), "{documents:?}");
+    let wrong: Vec<_> = documents.iter().flat_map(|(document, text)| names.wrong(document, text)).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn crates_depend_downwards_only_as_it_is_drawn() {
+    let workspace = Workspace::here().unwrap();
+    let document = workspace.read("ARCHITECTURE.md").unwrap();
+    let wrong = layers::wrong(&workspace, &layers::table(&document).unwrap());
+    assert!(wrong.is_empty(), "ARCHITECTURE.md, layers:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_list_of_reason_codes_is_the_one_in_the_code() {
+    let workspace = Workspace::here().unwrap();
+    let written = codes::document(&codes::sets(&workspace).unwrap());
+    assert!(workspace.read(codes::DOCUMENT).unwrap() == written, "`./dev docs` writes {}", codes::DOCUMENT);
+}
+
+#[test]
+fn codes_are_never_renamed_or_removed() {
+    let workspace = Workspace::here().unwrap();
+    let wrong = codes::differences(&workspace.read(codes::FROZEN).unwrap(), &codes::sets(&workspace).unwrap());
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn codes_are_read_from_the_source_as_the_compiler_reads_them() {
+    let sets = codes::sets(&Workspace::here().unwrap()).unwrap();
+    let read = sets.iter().find(|set| set.package == "attestation" && set.name == "ReasonCode").unwrap();
+    let read: Vec<_> = read.codes.iter().map(|row| (row.code.as_str(), row.remedy.as_str())).collect();
+    let there: Vec<_> = ReasonCode::ALL.iter().map(|code| (code.as_str(), code.remedy())).collect();
+    assert_eq!(read, there);
+}
+
+#[test]
+fn limits_in_the_document_are_those_in_the_code() {
+    let workspace = Workspace::here().unwrap();
+    let text = workspace.read(limits::DOCUMENT).unwrap();
+    let written = limits::written(&workspace, &text).unwrap();
+    let differ: Vec<_> = text.lines().zip(written.lines()).filter(|(is, should)| is != should).collect();
+    assert!(text == written, "`./dev docs` writes {}: {differ:#?}", limits::DOCUMENT);
+}
