@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome, Reported, Role,
-    StoreError,
+    ClusterFile, ClusterStore, DiskRelease, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome,
+    ReleaseError, ReleaseRefusal, Reported, Role, StoreError, check_not_denied,
 };
 use latchkey_keys::Uuid;
 
@@ -121,7 +121,7 @@ impl ClusterDir {
         let mut wrong = Vec::new();
         for record in self.0.records().map_err(unusable)? {
             match record {
-                Ok(record) => nodes.push(record),
+                Ok(record) => nodes.push(record.into_inner()),
                 Err(error) => wrong.push(error.to_string()),
             }
         }
@@ -193,25 +193,53 @@ impl ClusterDir {
         Ok((revision, place))
     }
 
+    /// The witness for this disk in this machine, by the record.
+    pub(crate) fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, Failure> {
+        self.0.release(&ek, disk).map_err(not_released)
+    }
+
+    /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
+    /// of, if it was not of this one before.
+    pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), Failure> {
+        check_not_denied(&self.0.denials().map_err(unusable)?, &to).map_err(|refusal| refused(&refusal))?;
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
+        let Some(before) = before else { return Ok((self.release(to, disk)?, None)) };
+        // A disk that was replaced is nobody's any more, wherever it is.
+        drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
+        let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
+            StoreError::Exists { .. } => {
+                let failure =
+                    Failure::new(Exit::Usage, "machine-on-record", format!("the TPM {to} has a record of its own"));
+                failure
+                    .fix("remove that record with `latchkey node remove`, if the machine is to have this disk instead")
+            }
+            other => unusable(other),
+        })?;
+        let release = moved.release(disk).map_err(|refusal| refused(&refusal))?;
+        Ok((release, Some(before.ek_sha256)))
+    }
+
     /// The cluster exists from here on: its first node is locked on it.
     pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), Failure> {
         let mut writer = self.0.writer().map_err(unusable)?;
         let record = self.first_record(first, cluster.key_version)?;
-        if self.cluster()?.is_some() { writer.put(&record) } else { writer.initialise(cluster, &record) }
+        if self.cluster()?.is_some() { writer.put(&record).map(drop) } else { writer.initialise(cluster, &record) }
             .map_err(unusable)
     }
 
     /// How the first node's bootstrap ended.
     pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), Failure> {
         let mut writer = self.0.writer().map_err(unusable)?;
-        let Some(mut record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
+        let Some(record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
+        let mut record = record.into_inner();
         if outcome == Outcome::Succeeded {
             for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
                 disk.state = DiskState::Confirmed;
             }
         }
         record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
-        writer.put(&record).map_err(unusable)
+        writer.put(&record).map(drop).map_err(unusable)
     }
 
     /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.
@@ -220,7 +248,7 @@ impl ClusterDir {
         let name = name.map_err(|error| Failure::new(Exit::Node, "node-name", error.to_string()))?;
         let earlier = self.0.record(&first.ek).map_err(unusable)?;
         let earlier = match earlier {
-            Some(record) if record.disk(first.disk).is_some() => return Ok(record),
+            Some(record) if record.disk(first.disk).is_some() => return Ok(record.into_inner()),
             other => other,
         };
         let fresh = NodeRecord::first(first.ek, name, Role::ControlPlane, first.disk, key_version, now());
@@ -254,4 +282,17 @@ fn unusable(error: StoreError) -> Failure {
     };
     let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
     Failure::new(exit, code, error.to_string())
+}
+
+fn not_released(error: ReleaseError) -> Failure {
+    match error {
+        ReleaseError::Refused(refusal) => refused(&refusal),
+        ReleaseError::Store(error) => unusable(error),
+    }
+}
+
+/// The machine proved what it runs, and is not the one that the key is for.
+fn refused(refusal: &ReleaseRefusal) -> Failure {
+    let code = refusal.code();
+    Failure::new(Exit::Attestation, code.as_str(), refusal.to_string()).fix(code.remedy())
 }

@@ -28,6 +28,7 @@ mod spec;
 mod status;
 mod trust;
 mod verify;
+mod which_machine;
 
 use std::ffi::OsString;
 

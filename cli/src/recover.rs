@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use latchkey_api::v1::RecoverRequest;
+use latchkey_attestation::EkDigest;
 use latchkey_channel::{LockDemand, Purpose};
-use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
+use latchkey_cluster_store::{ClusterFile, DiskRelease};
+use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde_json::json;
 
 use crate::cluster_dir::ClusterDir;
@@ -14,64 +16,121 @@ use crate::output::{Output, Tone, pairs};
 use crate::spec::Arguments;
 use crate::trust::Trust;
 use crate::verify::proven_in_words;
+use crate::which_machine;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
-    let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
     let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let cluster = place.required_cluster()?;
-    let trust = Trust::from_files_or_directory(arguments)?;
-    let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
+    let recovery = Recovery {
+        address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
+        cluster: place.required_cluster()?,
+        trust: Trust::from_files_or_directory(arguments)?,
+        master: MasterSecret::load(arguments.required_path("master-secret")?)?,
+        moved_to: which_machine::digest(arguments, "moved-to")?,
+        place,
+    };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
-    let attempt = || Box::pin(attempt(&address, &trust, &master, cluster.cluster_id, output));
-    let (name, disk) = node::block_on(patience.repeat(output, attempt))?;
+    let attempt = || Box::pin(recovery.attempt(output));
+    let (name, ek, disk) = node::block_on(patience.repeat(output, attempt))?;
+    let cluster_id = recovery.cluster.cluster_id;
     let text = pairs(&[
         ("node", name.clone()),
+        ("TPM", ek.to_string()),
         ("disk", disk.to_string()),
-        ("cluster id", cluster.cluster_id.to_string()),
+        ("cluster id", cluster_id.to_string()),
         ("recovered", output.paint(Tone::Good, "yes: the node is locked and opens its disk")),
     ]);
-    let json = json!({"node": name, "disk_uuid": disk, "cluster_id": cluster.cluster_id});
+    let json = json!({"node": name, "ek_sha256": ek, "disk_uuid": disk, "cluster_id": cluster_id});
     output.result(&json, &format!("\n{text}"));
     Ok(())
 }
 
-async fn attempt(
-    address: &Address,
-    trust: &Trust,
-    master: &MasterSecret,
-    expected: ClusterId,
-    output: &Output,
-) -> Result<(String, Uuid), ConnectError> {
-    output.waiting(&format!("connecting to {address}"));
-    let node = node::connect(address, Purpose::Recover, trust, LockDemand::Unlocked, None).await?;
-    output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
-    let described = node.describe_recovery(address).await?;
-    output.say(Tone::Plain, "node", &format!("{}, disk {}", described.node_name, described.disk));
-    let cluster = push(&node, address, master, described.disk).await.map_err(RefusedCall::trouble)?;
-    if cluster != expected {
-        let failure =
-            Failure::new(Exit::Node, "wrong-cluster", "the disk's key fits, but the disk is of another cluster");
-        return Err(ConnectError::Fatal(
-            failure.because(format!("it is of cluster {cluster}, and the directory of {expected}")),
-        ));
+struct Recovery {
+    address: Address,
+    place: ClusterDir,
+    cluster: ClusterFile,
+    trust: Trust,
+    master: MasterSecret,
+    /// The machine that the disk was moved to, by the operator's word.
+    moved_to: Option<EkDigest>,
+}
+
+impl Recovery {
+    async fn attempt(&self, output: &Output) -> Result<(String, EkDigest, Uuid), ConnectError> {
+        let address = &self.address;
+        output.waiting(&format!("connecting to {address}"));
+        let node = node::connect(address, Purpose::Recover, &self.trust, LockDemand::Unlocked, None).await?;
+        let ek = node.admission.ek_digest();
+        output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
+        let described = node.describe_recovery(address).await?;
+        output.say(Tone::Plain, "node", &format!("{}, disk {}", described.node_name, described.disk));
+        let keys = self.release(ek, described.disk, output).and_then(|release| self.keys(&release));
+        let keys = keys.map_err(ConnectError::Fatal)?;
+        let cluster = push(&node, address, &keys).await.map_err(RefusedCall::trouble)?;
+        if cluster != self.cluster.cluster_id {
+            let failure =
+                Failure::new(Exit::Node, "wrong-cluster", "the disk's key fits, but the disk is of another cluster");
+            return Err(ConnectError::Fatal(
+                failure
+                    .because(format!("it is of cluster {cluster}, and the directory of {}", self.cluster.cluster_id)),
+            ));
+        }
+        Ok((described.node_name, ek, described.disk))
     }
-    Ok((described.node_name, described.disk))
+
+    /// That a machine is admitted says what it runs, not which one it is: whoever clones a disk into another admitted machine and
+    /// diverts the connection has one, too. So the record decides, or the operator's word about this one machine.
+    fn release(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, Failure> {
+        let Some(expected) = self.moved_to else { return self.place.release(ek, disk) };
+        which_machine::expect("--moved-to", expected, ek)?;
+        let (release, from) = self.place.move_disk(disk, ek)?;
+        if let Some(from) = from {
+            let text = format!(
+                "the disk {disk} is on the record of this machine from now on, and not on that of TPM {from}, which \
+                 gets no key of this cluster any more: if that machine is not in your hands, shut it out with `latchkey node deny`"
+            );
+            output.say(Tone::Warning, "moved", &text);
+        }
+        Ok(release)
+    }
+
+    fn keys(&self, release: &DiskRelease) -> Result<NodeKeys, Failure> {
+        NodeKeys::derive(&self.master, release, key_version(&self.cluster)?)
+    }
+}
+
+/// The version of the master secret that the cluster was begun with.
+fn key_version(cluster: &ClusterFile) -> Result<KeyVersion, Failure> {
+    KeyVersion::new(cluster.key_version)
+        .ok_or_else(|| Failure::usage("cluster.json names no version of the master secret"))
+}
+
+/// The secrets that a node is given. There are none without the witness that they are for this machine, and each is of the version
+/// on record: the current one may be a later one.
+pub(crate) struct NodeKeys {
+    pub(crate) disk: Uuid,
+    pub(crate) state_disk: Secret<32>,
+    pub(crate) measurement: Secret<32>,
+}
+
+impl NodeKeys {
+    pub(crate) fn derive(
+        master: &MasterSecret,
+        release: &DiskRelease,
+        cluster_version: KeyVersion,
+    ) -> Result<Self, Failure> {
+        let (state_disk, measurement) = (master.derive_32(release)?, master.measurement_secret(cluster_version)?);
+        Ok(Self { disk: release.disk(), state_disk, measurement })
+    }
 }
 
 /// Offers the keys of one disk.
-pub(crate) async fn push(
-    node: &node::Node,
-    address: &Address,
-    master: &MasterSecret,
-    disk: Uuid,
-) -> Result<ClusterId, RefusedCall> {
-    let derive = |id| master.derive_current(&id).map_err(|error| RefusedCall::local(Failure::from(error)));
+pub(crate) async fn push(node: &node::Node, address: &Address, keys: &NodeKeys) -> Result<ClusterId, RefusedCall> {
     let request = RecoverRequest {
-        disk_uuid: disk.to_string(),
-        state_disk_key: derive(KeyId::StateDisk(disk))?.expose().to_vec(),
-        measurement_secret: derive(KeyId::MeasurementSecret)?.expose().to_vec(),
+        disk_uuid: keys.disk.to_string(),
+        state_disk_key: keys.state_disk.expose().to_vec(),
+        measurement_secret: keys.measurement.expose().to_vec(),
     };
     let answer = node.recovery().recover(&request, CALL).await.map_err(|status| refused_call(address, &status))?;
     let id = <[u8; 32]>::try_from(answer.cluster_id.as_slice()).map_err(|_| {

@@ -25,6 +25,7 @@ mod error;
 mod name;
 mod pair;
 mod record;
+mod release;
 mod revisions;
 mod store;
 mod trust;
@@ -36,6 +37,7 @@ pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRu
 pub use error::{Malformed, StoreError};
 pub use name::{BadName, NodeName};
 pub use pair::signature_of;
-pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, NodeRecord, Outcome, Reported, Role};
+pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
+pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
 pub use store::{ClusterStore, MAX_PAYLOAD, Part};
 pub use writer::Writer;

@@ -41,6 +41,50 @@ pub struct NodeRecord {
     /// How its last bootstrap ended, if it told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Reported>,
+    /// The machine whose record this was before its disk was moved here, and when, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<Moved>,
+}
+
+/// An operator moved a disk from one machine to another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moved {
+    /// The TPM of the machine it was in.
+    pub from: EkDigest,
+    /// Seconds since the Unix epoch.
+    pub at: u64,
+}
+
+/// A record that stands in the cluster's directory: it was read from there, or written there and is durable. So whoever has one
+/// may let its disks' keys go: see [`Recorded::release`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded(NodeRecord);
+
+impl Recorded {
+    /// For what reads and writes the directory, and for nothing else.
+    pub(crate) fn stands(record: NodeRecord) -> Self {
+        Self(record)
+    }
+
+    /// A record that stands nowhere, for tests of decisions without a disk.
+    #[cfg(feature = "fake-records")]
+    pub fn fake(record: NodeRecord) -> Self {
+        Self(record)
+    }
+
+    /// Its content, to be changed and written again.
+    pub fn into_inner(self) -> NodeRecord {
+        self.0
+    }
+}
+
+impl std::ops::Deref for Recorded {
+    type Target = NodeRecord;
+
+    fn deref(&self) -> &NodeRecord {
+        &self.0
+    }
 }
 
 /// A node's role, as the API spells it in lower case.
@@ -130,6 +174,7 @@ impl NodeRecord {
             retired: Vec::new(),
             joining_since: None,
             reported: None,
+            moved: None,
         }
     }
 

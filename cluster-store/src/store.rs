@@ -6,7 +6,7 @@ use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
 use crate::error::StoreError;
 use crate::pair::signature_of;
-use crate::record::NodeRecord;
+use crate::record::{NodeRecord, Recorded};
 use crate::writer::{self, Writer, check_file_name};
 use latchkey_attestation::EkDigest;
 use std::fs;
@@ -173,7 +173,7 @@ impl ClusterStore {
     ///
     /// # Errors
     /// [`StoreError::Io`] when the directory cannot be listed.
-    pub fn records(&self) -> Result<Vec<Result<NodeRecord, StoreError>>, StoreError> {
+    pub fn records(&self) -> Result<Vec<Result<Recorded, StoreError>>, StoreError> {
         let nodes = self.nodes_path();
         let entries = fs::read_dir(&nodes).map_err(StoreError::io("list", &nodes))?;
         let mut names = Vec::new();
@@ -192,7 +192,7 @@ impl ClusterStore {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn record(&self, ek: &EkDigest) -> Result<Option<NodeRecord>, StoreError> {
+    pub fn record(&self, ek: &EkDigest) -> Result<Option<Recorded>, StoreError> {
         match self.record_in(&format!("{ek}.json")) {
             Ok(record) => Ok(Some(record)),
             Err(error) if error.is_absent() => Ok(None),
@@ -218,13 +218,13 @@ impl ClusterStore {
         atomic::write(&self.0, ENROLMENT, json.as_bytes(), Existing::Replace)
     }
 
-    fn record_in(&self, name: &str) -> Result<NodeRecord, StoreError> {
+    fn record_in(&self, name: &str) -> Result<Recorded, StoreError> {
         let path = self.nodes_path().join(name);
         let record = NodeRecord::parse(&atomic::read(&path, MAX_RECORD)?).and_then(|record| {
             check_file_name(name, &record)?;
             Ok(record)
         });
-        record.map_err(StoreError::malformed(&path))
+        record.map(Recorded::stands).map_err(StoreError::malformed(&path))
     }
 }
 

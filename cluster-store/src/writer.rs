@@ -3,8 +3,9 @@
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
 use crate::error::{Malformed, StoreError};
-use crate::record::NodeRecord;
+use crate::record::{Moved, NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
+use latchkey_attestation::EkDigest;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -60,7 +61,7 @@ impl<'a> Writer<'a> {
     ///
     /// # Errors
     /// [`StoreError`]; the old record is unchanged then, unless only making the new one durable failed.
-    pub fn put(&mut self, record: &NodeRecord) -> Result<(), StoreError> {
+    pub fn put(&mut self, record: &NodeRecord) -> Result<Recorded, StoreError> {
         self.place(record, Existing::Replace)
     }
 
@@ -75,18 +76,52 @@ impl<'a> Writer<'a> {
         if path.exists() {
             return Err(StoreError::Exists { path });
         }
-        self.place(first, Existing::Replace)?;
+        drop(self.place(first, Existing::Replace)?);
         let json = serde_json::to_string_pretty(cluster).unwrap_or_default();
         atomic::write(self.directory.path(), CLUSTER, json.as_bytes(), Existing::Keep)
     }
 
-    fn place(&mut self, record: &NodeRecord, existing: Existing) -> Result<(), StoreError> {
+    /// Makes the record of one machine that of another, to which its disk was moved: the same name, role and disks. The machine it
+    /// was of is not on record any more. Durable when this returns; a crash in between leaves both, and the same call ends it.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] if the other machine has a record of its own.
+    pub fn move_record(&mut self, record: &Recorded, to: EkDigest, now: u64) -> Result<Recorded, StoreError> {
+        let from = record.ek_sha256;
+        let moved = Some(Moved { from, at: now });
+        let next = NodeRecord { ek_sha256: to, moved, ..record.clone().into_inner() };
+        let path = self.directory.nodes_path().join(format!("{to}.json"));
+        match self.directory.record(&to)? {
+            Some(half) if half.moved.as_ref().is_some_and(|moved| moved.from == from) && half.name == next.name => {}
+            Some(_) => return Err(StoreError::Exists { path }),
+            None => drop(self.place(&next, Existing::Keep)?),
+        }
+        self.remove(&from)?;
+        Ok(Recorded::stands(next))
+    }
+
+    /// Removes the record of a machine. Durable when this returns. Whether there was one.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn remove(&mut self, ek: &EkDigest) -> Result<bool, StoreError> {
+        let path = self.directory.nodes_path().join(format!("{ek}.json"));
+        self.count()?;
+        match std::fs::remove_file(&path) {
+            Ok(()) => atomic::sync_directory(&self.directory.nodes_path()).map(|()| true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(StoreError::io("remove", &path)(error)),
+        }
+    }
+
+    fn place(&mut self, record: &NodeRecord, existing: Existing) -> Result<Recorded, StoreError> {
         let name = format!("{}.json", record.ek_sha256);
         let nodes = self.directory.path().join(NODES);
         record.check().map_err(StoreError::malformed(&nodes.join(&name)))?;
         // Counted before: a write that half succeeded must not go unnoticed.
         self.count()?;
-        atomic::write(&nodes, &name, record.to_json().as_bytes(), existing)
+        atomic::write(&nodes, &name, record.to_json().as_bytes(), existing)?;
+        Ok(Recorded::stands(record.clone()))
     }
 
     fn count(&mut self) -> Result<(), StoreError> {

@@ -4,7 +4,8 @@
 //!
 //! 1. [`MasterSecret`] is loaded from a file whose owner and permissions were checked on the open descriptor.
 //! 2. A [`KeyId`] says what the key is for. It is a closed enum: there is no way to ask for "some string".
-//! 3. [`MasterSecret::derive`] expands (id, version, length) through HKDF-SHA256 with a length-prefixed label.
+//! 3. [`MasterSecret::derive`] demands a [`KeyRelease`], a witness that somebody answers for this key leaving, and expands (id,
+//!    version, length) through HKDF-SHA256 with a length-prefixed label.
 //! 4. [`ClusterId`] is derived from the measurement secret and salt; it is public, and the node lock is made of it.
 //!
 //! Secrets live in [`Secret`] and [`SecretVec`]: on the heap, wiped on drop, without `Clone` and without a `Debug`
@@ -18,6 +19,7 @@ mod file;
 mod id;
 mod label;
 mod master;
+mod release;
 mod secret;
 mod uuid;
 
@@ -27,5 +29,6 @@ pub use error::{FileError, FileFault, IdError, KeyError};
 pub use file::read_private_file;
 pub use id::{KeyClass, KeyId};
 pub use master::{KeyVersion, MasterSecret};
+pub use release::KeyRelease;
 pub use secret::{Secret, SecretVec};
 pub use uuid::Uuid;

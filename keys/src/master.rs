@@ -1,7 +1,7 @@
 //! The master secret: a set of versions, one of them current.
 
 use crate::error::FileFault;
-use crate::{DerivedKey, KeyError, KeyId, KeyLength, Secret, SecretVec, derive, label};
+use crate::{DerivedKey, KeyError, KeyId, KeyLength, KeyRelease, Secret, SecretVec, derive, label};
 use core::fmt;
 use core::num::NonZeroU32;
 use serde::de::{self, Deserializer, Visitor};
@@ -47,6 +47,9 @@ pub struct MasterSecret {
 pub struct KeyVersion(NonZeroU32);
 
 impl KeyVersion {
+    /// What a new master secret begins with.
+    pub const FIRST: Self = Self(NonZeroU32::MIN);
+
     /// `None` for 0.
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
@@ -73,7 +76,7 @@ impl MasterSecret {
     /// # Errors
     /// [`KeyError::Random`].
     pub fn random() -> Result<Self, KeyError> {
-        let first = KeyVersion(NonZeroU32::MIN);
+        let first = KeyVersion::FIRST;
         Ok(Self { current: first, versions: BTreeMap::from([(first, Secret::random()?)]) })
     }
 
@@ -100,28 +103,41 @@ impl MasterSecret {
         self.versions.keys().copied()
     }
 
-    /// The key for `id`. `version` 0 means the current one. Two calls with equal id, version and length give equal
+    /// The key that somebody answered for: see [`KeyRelease`]. Two calls with equal id, version and length give equal
     /// keys; if any of them differs, the keys are independent of each other, so a short key is no prefix of a long one.
     ///
     /// # Errors
     /// [`KeyError::UnknownVersion`].
-    pub fn derive(&self, id: &KeyId, version: u32, length: KeyLength) -> Result<DerivedKey, KeyError> {
-        let unknown = KeyError::UnknownVersion { asked: version, current: self.current };
-        let version = KeyVersion::new(version).unwrap_or(self.current);
-        let secret = self.versions.get(&version).ok_or(unknown)?;
+    pub fn derive(&self, release: &impl KeyRelease, length: KeyLength) -> Result<DerivedKey, KeyError> {
+        self.derive_key(&release.key_id(), release.key_version(), length)
+    }
+
+    /// The 32 bytes of a key that somebody answered for: what state disks use.
+    ///
+    /// # Errors
+    /// [`KeyError::UnknownVersion`].
+    pub fn derive_32(&self, release: &impl KeyRelease) -> Result<Secret<32>, KeyError> {
+        Secret::try_from(&self.derive(release, KeyLength::DEFAULT)?.key)
+    }
+
+    /// The measurement secret of the cluster that was begun with this version. It belongs to a cluster and not to a machine, so
+    /// no [`KeyRelease`] is asked for: with it alone a cluster's id is computed, and no disk opens.
+    ///
+    /// # Errors
+    /// [`KeyError::UnknownVersion`].
+    pub fn measurement_secret(&self, version: KeyVersion) -> Result<Secret<32>, KeyError> {
+        Secret::try_from(&self.derive_key(&KeyId::MeasurementSecret, Some(version), KeyLength::DEFAULT)?.key)
+    }
+
+    fn derive_key(&self, id: &KeyId, version: Option<KeyVersion>, length: KeyLength) -> Result<DerivedKey, KeyError> {
+        let version = version.unwrap_or(self.current);
+        let unknown = || KeyError::UnknownVersion { asked: version.number(), current: self.current };
+        let secret = self.versions.get(&version).ok_or_else(unknown)?;
         let label = label::data_key(id, version, length);
         let key = SecretVec::fill_with(length.bytes() as usize, |out| {
             derive::hkdf_sha256(EXTRACT_SALT, secret.expose(), &label, out)
         })?;
         Ok(DerivedKey { key, version })
-    }
-
-    /// The 32-byte key for `id` from the current version: what state disks and the measurement secret use.
-    ///
-    /// # Errors
-    /// None in practice: the current version is always in the set.
-    pub fn derive_current(&self, id: &KeyId) -> Result<Secret<32>, KeyError> {
-        Secret::try_from(&self.derive(id, 0, KeyLength::DEFAULT)?.key)
     }
 
     pub(crate) fn parse(json: &[u8]) -> Result<Self, FileFault> {

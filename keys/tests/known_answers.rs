@@ -3,9 +3,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
-use latchkey_keys::{ClusterId, KeyId, KeyLength, MasterSecret, Secret};
+use latchkey_keys::{ClusterId, KeyId, KeyLength, KeyRelease, KeyVersion, MasterSecret, Secret};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+
+/// Answers for every key, without a decision.
+struct FakeRelease(KeyId, u32);
+
+impl KeyRelease for FakeRelease {
+    fn key_id(&self) -> KeyId {
+        self.0
+    }
+
+    fn key_version(&self) -> Option<KeyVersion> {
+        KeyVersion::new(self.1)
+    }
+}
 
 /// Version 1 is 00..1f, version 2 (current) is 32 times ff.
 fn master() -> MasterSecret {
@@ -51,7 +64,8 @@ fn data_keys_equal_the_independent_computation() {
     ];
     let master = master();
     for (id, version, length, expected) in table {
-        let derived = master.derive(&id.parse().unwrap(), version, KeyLength::new(length).unwrap()).unwrap();
+        let derived =
+            master.derive(&FakeRelease(id.parse().unwrap(), version), KeyLength::new(length).unwrap()).unwrap();
         assert_eq!(derived.key.expose(), unhex(expected), "{id} version {version} length {length}");
         assert_eq!(derived.version.number(), if version == 0 { 2 } else { version });
     }
@@ -59,7 +73,7 @@ fn data_keys_equal_the_independent_computation() {
 
 #[test]
 fn a_version_that_does_not_exist_gives_no_key() {
-    let error = master().derive(&KeyId::MeasurementSecret, 3, KeyLength::DEFAULT).unwrap_err();
+    let error = master().derive(&FakeRelease(KeyId::MeasurementSecret, 3), KeyLength::DEFAULT).unwrap_err();
     assert!(error.to_string().contains("has no version 3"), "{error}");
 }
 

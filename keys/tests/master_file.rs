@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
-use latchkey_keys::{FileFault, KeyError, KeyId, KeyLength, MasterSecret};
+use latchkey_keys::{FileFault, KeyError, MasterSecret};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -197,22 +197,22 @@ fn a_new_file_is_private_and_never_replaces_another() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     let refusal = MasterSecret::random().unwrap().write_new(&path).unwrap_err();
     assert!(matches!(refusal, KeyError::File(error) if error.fault == FileFault::Exists));
-    let id = KeyId::MeasurementSecret;
-    assert_eq!(MasterSecret::load(&path).unwrap().derive_current(&id), first.derive_current(&id));
+    let secret = |master: &MasterSecret| master.measurement_secret(master.current()).unwrap();
+    assert_eq!(secret(&MasterSecret::load(&path).unwrap()), secret(&first));
 }
 
 #[test]
 fn rotation_keeps_the_old_keys_and_gives_new_ones() {
     let rig = Rig::new();
     let path = rig.path("master.json");
-    let id = KeyId::MeasurementSecret;
     let first = MasterSecret::random().unwrap();
     first.write_new(&path).unwrap();
     MasterSecret::load(&path).unwrap().rotated().unwrap().replace(&path).unwrap();
     let both = MasterSecret::load(&path).unwrap();
     assert_eq!(both.current().number(), 2);
-    assert_eq!(both.derive(&id, 1, KeyLength::DEFAULT), first.derive(&id, 1, KeyLength::DEFAULT));
-    assert_ne!(both.derive_current(&id), first.derive_current(&id));
+    let before = first.measurement_secret(first.current()).unwrap();
+    assert_eq!(both.measurement_secret(first.current()).unwrap(), before);
+    assert_ne!(both.measurement_secret(both.current()).unwrap(), before);
     assert!(!rig.path("master.json.new").exists());
 }
 

@@ -14,18 +14,18 @@ use std::time::Duration;
 use latchkey_api::v1::{AttachRequest, Failed, InitRequest, NodeStage, Succeeded};
 use latchkey_attestation::{EkDigest, Policy, ReasonCode};
 use latchkey_channel::{LockDemand, Purpose};
-use latchkey_cluster_store::{ClusterFile, Outcome};
-use latchkey_keys::{ClusterId, KeyId, Uuid};
+use latchkey_cluster_store::{ClusterFile, DiskRelease, Outcome, ReleaseCode};
+use latchkey_keys::{ClusterId, Uuid};
 
+use super::Job;
 use super::follow::{End, Follower};
 use super::journal::{Journal, Stage};
-use super::{Job, measurement_secret};
 use crate::cluster_dir::FirstNode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone, printable};
-use crate::recover;
+use crate::recover::{self, NodeKeys};
 use crate::trust::now;
 use crate::verify::proven_in_words;
 
@@ -128,7 +128,7 @@ impl<'a> Drive<'a> {
         self.same_machine(ek)?;
         let before = self.journal.stage;
         self.enter(Stage::Sent { ek, disk: described.disk })?;
-        let request = self.request(described.disk).map_err(ConnectError::Fatal)?;
+        let request = self.request(ek, described.disk).map_err(ConnectError::Fatal)?;
         let ended = match node.init().init(&request, None).await {
             Ok(mut events) => self.follower.follow(&mut events).await,
             Err(status) => Err(status),
@@ -227,7 +227,8 @@ impl<'a> Drive<'a> {
         let described = node.describe_recovery(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
-        match recover::push(&node, &self.job.address, &self.job.master, described.disk).await {
+        let keys = self.keys(ek, described.disk).map_err(ConnectError::Fatal)?;
+        match recover::push(&node, &self.job.address, &keys).await {
             Ok(cluster_id) => {
                 self.ours(cluster_id.as_bytes())?;
                 self.locked(ek, described.disk)?;
@@ -297,13 +298,26 @@ impl<'a> Drive<'a> {
         ))
     }
 
-    fn request(&self, disk: Uuid) -> Result<InitRequest, Failure> {
+    /// The keys of the machine and disk that the journal names, written there before: it is the record of a cluster that has
+    /// none yet.
+    fn keys(&self, ek: EkDigest, disk: Uuid) -> Result<NodeKeys, Failure> {
+        if self.journal.stage.machine() != Some((ek, disk)) {
+            let what = format!("the disk {disk} is not the one that this init made");
+            let failure = Failure::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord.as_str(), what);
+            return Err(failure.fix(ReleaseCode::DiskNotOnRecord.remedy()));
+        }
+        let version = self.journal.key_version;
+        NodeKeys::derive(&self.job.master, &DiskRelease::on_operators_word(disk, version), version)
+    }
+
+    fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, Failure> {
+        let keys = self.keys(ek, disk)?;
         Ok(InitRequest {
             init_secret: self.job.init_secret.expose().to_vec(),
             cluster_name: self.job.name.clone(),
             disk_uuid: disk.to_string(),
-            state_disk_key: self.job.master.derive_current(&KeyId::StateDisk(disk))?.expose().to_vec(),
-            measurement_secret: measurement_secret(&self.job.master)?.expose().to_vec(),
+            state_disk_key: keys.state_disk.expose().to_vec(),
+            measurement_secret: keys.measurement.expose().to_vec(),
             measurement_salt: self.journal.salt()?.to_vec(),
             settings: Some(self.job.settings.clone()),
         })
@@ -311,7 +325,7 @@ impl<'a> Drive<'a> {
 
     /// The cluster exists from here on: its id is in a TPM and on a disk.
     fn locked(&mut self, ek: EkDigest, disk: Uuid) -> Attempt<()> {
-        let (name, version) = (&self.job.name, self.job.master.current().number());
+        let (name, version) = (&self.job.name, self.journal.key_version.number());
         let salt = self.journal.salt().map_err(ConnectError::Fatal)?;
         let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
         let first = FirstNode { ek, name: self.node_name.clone(), disk };

@@ -2,7 +2,7 @@
 //! is taken up where it was, with the same salt and therefore for the same cluster.
 
 use latchkey_attestation::EkDigest;
-use latchkey_keys::{ClusterId, MasterSecret, Secret, Uuid};
+use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_dir::ClusterDir;
@@ -23,6 +23,10 @@ pub(super) struct Journal {
     pub(super) cluster_name: String,
     pub(super) cluster_id: ClusterId,
     measurement_salt: String,
+    /// The version of the master secret that was current at the beginning: the first disk's key and the measurement secret come
+    /// from it, whatever is current later. Journals of 0.1.0 do not name it; there was no rotation then.
+    #[serde(default = "first_version")]
+    pub(super) key_version: KeyVersion,
     pub(super) began_at: u64,
     pub(super) stage: Stage,
 }
@@ -56,6 +60,10 @@ pub(super) enum Stage {
     },
 }
 
+fn first_version() -> KeyVersion {
+    KeyVersion::FIRST
+}
+
 impl Stage {
     /// The machine that the cluster was begun on.
     pub(super) fn machine(self) -> Option<(EkDigest, Uuid)> {
@@ -81,13 +89,15 @@ impl Journal {
     }
 
     /// A new cluster: a new salt, written down before anything is sent.
-    pub(super) fn begin(place: &ClusterDir, name: &str, measurement_secret: &Secret<32>) -> Result<Self, Failure> {
+    pub(super) fn begin(place: &ClusterDir, name: &str, master: &MasterSecret) -> Result<Self, Failure> {
         let salt = Secret::<32>::random()?;
+        let key_version = master.current();
         let journal = Self {
             version: VERSION,
             cluster_name: name.to_owned(),
-            cluster_id: ClusterId::derive(measurement_secret, salt.expose())?,
+            cluster_id: ClusterId::derive(&master.measurement_secret(key_version)?, salt.expose())?,
             measurement_salt: hex::encode(salt.expose()),
+            key_version,
             began_at: now(),
             stage: Stage::Prepared,
         };
@@ -105,8 +115,9 @@ impl Journal {
             let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
             return Err(Failure::usage(what).fix("use its name, or another directory for another cluster"));
         }
-        let secret = super::measurement_secret(master)?;
-        if ClusterId::derive(&secret, &self.salt()?)? != self.cluster_id {
+        let secret = master.measurement_secret(self.key_version).ok();
+        let id = secret.map(|secret| ClusterId::derive(&secret, &self.salt()?).map_err(Failure::from)).transpose()?;
+        if id != Some(self.cluster_id) {
             let what = "the master secret is not the one that this cluster was begun with";
             return Err(
                 Failure::usage(what).fix(format!("use that one, or another directory than {shown} for a new cluster"))

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use latchkey_api::v1::ClusterSettings;
-use latchkey_keys::{KeyId, MasterSecret, Secret, SecretVec};
+use latchkey_keys::{MasterSecret, SecretVec};
 
 use crate::cluster_dir::{ClusterDir, Held};
 use crate::failure::Failure;
@@ -94,7 +94,7 @@ impl Job {
                 let what = format!("{} holds a cluster already", self.place.shown());
                 return Err(Failure::usage(what).fix("use another directory for another cluster"));
             }
-            None => Journal::begin(&self.place, &self.name, &measurement_secret(&self.master)?)?,
+            None => Journal::begin(&self.place, &self.name, &self.master)?,
         };
         Ok((held, journal))
     }
@@ -114,11 +114,6 @@ impl Job {
             None => Ok(()),
         }
     }
-}
-
-/// The key that, with the salt, makes the cluster's id.
-fn measurement_secret(master: &MasterSecret) -> Result<Secret<32>, Failure> {
-    Ok(master.derive_current(&KeyId::MeasurementSecret)?)
 }
 
 fn cluster_name(name: &str) -> Result<String, Failure> {

@@ -89,6 +89,19 @@ pub(super) const COMMANDS: &[Command] = &[
         run: secret::run,
     },
     Command {
+        path: &["secret", "rotate"],
+        operands: &[Operand {
+            name: "FILE",
+            required: true,
+            text: "the master secret; it is replaced as a whole, or not at all",
+        }],
+        flags: &[],
+        summary: "adds a version to a master secret and makes it the current one",
+        about: "New disks get their keys from the current version. Every earlier version stays in\nthe file: each node's record says which one its disk needs, and recovery goes by it.\nA disk that exists keeps its key; it gets one of the new version when its machine\njoins anew with an empty disk.",
+        examples: &["latchkey secret rotate master-secret.json"],
+        run: secret::rotate,
+    },
+    Command {
         path: &["init-secret"],
         operands: &[],
         flags: &[required("out", "FILE", "where the secret goes; the file must not exist")],
@@ -256,10 +269,15 @@ pub(super) const COMMANDS: &[Command] = &[
                 need: AnyNumber,
                 ..flag("reference", "FILE", "measurements of admitted images [DIR/references/*.json]")
             },
+            flag(
+                "moved-to",
+                "EK",
+                "the disk was moved on purpose to the machine with this endorsement key\n(SHA-256 digest, or a file that holds it)",
+            ),
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
         summary: "gives a node that reaches no join service the key of its disk",
-        about: "The node proves itself first. A wrong master secret changes nothing: the node keeps\nwaiting for the right one, or for its join service.",
+        about: "The node proves itself first, and must be the machine on whose record its disk is:\nthat it runs the right image does not make it this machine. A wrong master secret\nchanges nothing: the node keeps waiting for the right one, or for its join service.\n\n--moved-to says that you moved the disk yourself, after a repair for example. The\nrecord with its name, role and disks is the new machine's from then on, and the old\nmachine gets no key any more. Whoever can be in the new machine's place can read the\ndisk: take the digest from the machine, not from who asks you to move it.",
         examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
         run: recover::run,
     },

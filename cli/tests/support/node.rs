@@ -90,6 +90,8 @@ pub struct State {
     /// Disk key, measurement secret and salt that the disk was made with.
     pub keys: Option<(Secret<32>, Secret<32>, [u8; 32])>,
     pub inits: usize,
+    /// How often keys for an existing disk were offered.
+    pub recoveries: usize,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
 }
 
@@ -119,6 +121,7 @@ impl FakeNode {
             cluster: None,
             keys: None,
             inits: 0,
+            recoveries: 0,
             settings: None,
         };
         let inner = Arc::new(Inner { tpm, state: Mutex::new(state), refused: unbounded(), happened: unbounded() });
@@ -154,6 +157,18 @@ impl FakeNode {
     pub fn restart(&self, stage: Stage) {
         self.state().stage = stage;
         self.inner.tpm.set_lock([0; 32]);
+    }
+
+    /// The disk of that node is in this machine now, or a copy of it.
+    pub fn take_disk_of(&self, other: &Self) {
+        let copy = {
+            let other = other.state();
+            let (key, secret, salt) = other.keys.as_ref().unwrap();
+            let keys = (Secret::from_slice(key.expose()).unwrap(), Secret::from_slice(secret.expose()).unwrap(), *salt);
+            (other.disk, keys)
+        };
+        let mut state = self.state();
+        (state.disk, state.keys, state.stage) = (copy.0, Some(copy.1), Stage::Existing);
     }
 
     /// Boots something else.
@@ -378,6 +393,7 @@ impl Recovery<Visit> for Services {
     async fn recover(&self, request: Request<Visit, RecoverRequest>) -> Result<RecoverResponse, Status> {
         assert_eq!(request.context.role, Purpose::Recover);
         let mut state = self.0.state.lock().unwrap();
+        state.recoveries += 1;
         assert_eq!(request.message.disk_uuid, state.disk.to_string());
         let (key, secret, salt) = state.keys.as_ref().unwrap();
         if request.message.state_disk_key != key.expose() || request.message.measurement_secret != secret.expose() {

@@ -109,6 +109,20 @@ impl Operator {
         start(self.directory(), &arguments)
     }
 
+    /// The policy trusts these machines and no others.
+    pub fn trust(&self, nodes: &[&FakeNode]) {
+        let pins: Vec<String> = nodes.iter().map(|node| node.ek().to_string()).collect();
+        let mut arguments = vec!["policy", "new", "--manifest", "demo", "--unsigned", "--out", "new.json"];
+        pins.iter().for_each(|pin| arguments.extend(["--ek-pin", pin]));
+        self.run(&arguments).succeeded();
+        for policy in ["policy.json", "plant/policy.json"].map(|name| self.path(name)) {
+            if policy.exists() {
+                std::fs::copy(self.path("new.json"), policy).unwrap();
+            }
+        }
+        std::fs::remove_file(self.path("new.json")).unwrap();
+    }
+
     pub fn recover(&self, node: &FakeNode, master: &str, more: &[&str]) -> Ran {
         let address = node.address();
         let arguments = ["recover", &address, "--cluster", "plant", "--master-secret", master];

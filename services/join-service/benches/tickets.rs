@@ -13,7 +13,7 @@
 mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure};
-use latchkey_cluster_store::Enrolment;
+use latchkey_cluster_store::{Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
 use rig::{Client, Machine, Rig, Service};
 use serde_json::json;
@@ -112,7 +112,7 @@ fn decisions(bench: &Bench) {
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
         let admitted = state.admit(&rules, ek(number), Ask::Join(ask), now).unwrap();
         let plan = state.conclude(&rules, &admitted, 1, now).unwrap();
-        state.commit(&admitted, &plan, now);
+        state.commit(&admitted, plan.record.map(Recorded::fake), now);
     };
     let batches: Vec<Duration> = (0..10_000 / u32::from(PER_BATCH))
         .map(|batch| {

@@ -79,9 +79,10 @@ impl JoinService {
         let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
-        let (disk_key, key_version) = self.checked(self.keys.disk(admitted).await)?;
-        let rules = Arc::clone(&snapshot.enrolment);
-        let grant = smol::unblock(move || reservation.conclude(&rules, key_version)).await?;
+        let withheld = self.checked(self.keys.disk(admitted).await)?;
+        let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
+        let (grant, release) = smol::unblock(move || reservation.conclude(&rules, key_version)).await?;
+        let disk_key = self.checked(self.keys.release(withheld, &release))?;
         let ticket = JoinTicket {
             state_disk_key: disk_key.expose().to_vec(),
             measurement_secret,
@@ -101,8 +102,9 @@ impl JoinService {
         let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
-        let (disk_key, _) = self.checked(self.keys.disk(admitted).await)?;
-        let grant = reservation.conclude_unwritten(&snapshot.enrolment)?;
+        let withheld = self.checked(self.keys.disk(admitted).await)?;
+        let (grant, release) = reservation.conclude_unwritten(&snapshot.enrolment)?;
+        let disk_key = self.checked(self.keys.release(withheld, &release))?;
         let ticket =
             RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
         Ok((grant, ticket))

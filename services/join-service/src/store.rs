@@ -2,7 +2,10 @@
 
 use crate::decision::{Admitted, Ask, Damage, Grant, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{ClusterStore, Enrolment, NodeRecord, StoreError, Writer};
+use latchkey_cluster_store::{
+    ClusterStore, DiskRelease, Enrolment, NodeRecord, Recorded, ReleaseRefusal, StoreError, Writer,
+};
+use latchkey_keys::Uuid;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -59,8 +62,8 @@ impl Store {
         let mut seen = self.writing();
         let mut writer = self.writer(&mut seen)?;
         let record = self.state().report(ek, report, self.now())?;
-        put(&mut writer, &mut seen, &record)?;
-        self.state().commit_report(record);
+        let recorded = put(&mut writer, &mut seen, &record)?;
+        self.state().commit_report(recorded);
         Ok(())
     }
 
@@ -122,30 +125,36 @@ impl Reservation {
     }
 
     /// Decides on what is on disk, and writes the record if it changes. Blocks on the disk.
-    pub(crate) fn conclude(mut self, rules: &Enrolment, key_version: u32) -> Result<Grant, Refusal> {
+    pub(crate) fn conclude(mut self, rules: &Enrolment, key_version: u32) -> Result<(Grant, DiskRelease), Refusal> {
         let store = Arc::clone(&self.store);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
         let mut seen = store.writing();
         let mut writer = store.writer(&mut seen)?;
         let plan = store.state().conclude(rules, admitted, key_version, store.now())?;
-        if let Some(record) = &plan.record {
-            put(&mut writer, &mut seen, record)?;
-        }
-        store.state().commit(admitted, &plan, store.now());
+        let recorded = plan.record.as_ref().map(|record| put(&mut writer, &mut seen, record)).transpose()?;
+        let now = store.now();
+        let mut state = store.state();
+        state.commit(admitted, recorded, now);
+        let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
+        drop(state);
         self.admitted = None;
-        Ok(plan.grant)
+        Ok((plan.grant, release))
     }
 
     /// The grant of a request that writes nothing, decided on the state in memory.
-    pub(crate) fn conclude_unwritten(mut self, rules: &Enrolment) -> Result<Grant, Refusal> {
+    pub(crate) fn conclude_unwritten(mut self, rules: &Enrolment) -> Result<(Grant, DiskRelease), Refusal> {
         let store = Arc::clone(&self.store);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
-        let plan = store.state().conclude(rules, admitted, admitted.key_version(), store.now())?;
+        let now = store.now();
+        let state = store.state();
+        let plan = state.conclude(rules, admitted, admitted.key_version(), now)?;
         if plan.record.is_some() {
             return Err(Refusal::RecordNotWritten);
         }
+        let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
+        drop(state);
         self.admitted = None;
-        Ok(plan.grant)
+        Ok((plan.grant, release))
     }
 }
 
@@ -157,7 +166,15 @@ impl Drop for Reservation {
     }
 }
 
-fn put(writer: &mut Writer<'_>, seen: &mut u64, record: &NodeRecord) -> Result<(), Refusal> {
+/// The witness for the key, by the record that is on disk.
+fn on_record(record: Option<&Recorded>, disk: Uuid) -> Result<DiskRelease, Refusal> {
+    record.ok_or(Refusal::NodeUnknown)?.release(disk).map_err(|refusal| match refusal {
+        ReleaseRefusal::DiskReplaced { .. } => Refusal::DiskRetired,
+        _ => Refusal::DiskUnknown,
+    })
+}
+
+fn put(writer: &mut Writer<'_>, seen: &mut u64, record: &NodeRecord) -> Result<Recorded, Refusal> {
     let written = writer.put(record);
     *seen = writer.writes();
     written.map_err(|error| {
@@ -172,7 +189,7 @@ fn not_written(error: &StoreError) -> Refusal {
     Refusal::RecordNotWritten
 }
 
-fn read(directory: &ClusterStore) -> Result<(Vec<NodeRecord>, Damage), StoreError> {
+fn read(directory: &ClusterStore) -> Result<(Vec<Recorded>, Damage), StoreError> {
     let (mut records, mut damage) = (Vec::new(), Damage::new());
     for record in directory.records()? {
         match record {

@@ -3,7 +3,7 @@
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Role, RoleRule,
+    DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role, RoleRule,
 };
 use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};
 use latchkey_keys::Uuid;
@@ -135,9 +135,11 @@ impl World {
             }
             Action::Restart => {
                 self.under_way.clear();
-                self.state = State::new(self.disk.values().cloned(), Damage::new(), self.now);
+                self.state = State::new(self.disk.values().cloned().map(Recorded::fake), Damage::new(), self.now);
             }
-            Action::Reread => self.state.reload(self.disk.values().cloned(), Damage::new(), self.now),
+            Action::Reread => {
+                self.state.reload(self.disk.values().cloned().map(Recorded::fake), Damage::new(), self.now);
+            }
             Action::Rules(rules) => self.rules = rules,
         }
         self.check();
@@ -162,7 +164,7 @@ impl World {
         if let Some(record) = &plan.record {
             self.disk.insert(ek, record.clone());
         }
-        self.state.commit(&admitted, &plan, self.now);
+        self.state.commit(&admitted, plan.record.map(Recorded::fake), self.now);
         let owner = *self.owners.entry(disk).or_insert(ek);
         assert_eq!(owner, ek, "a disk's key went to two TPMs");
         let epoch = *self.epochs.entry((ek, disk)).or_insert(plan.grant.epoch);
@@ -199,7 +201,7 @@ impl World {
         let report = ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed } };
         let Ok(record) = self.state.report(ek, &report, self.now) else { return };
         self.disk.insert(ek, record.clone());
-        self.state.commit_report(record);
+        self.state.commit_report(Recorded::fake(record));
         self.joining.remove(&ek);
     }
 
@@ -215,7 +217,11 @@ impl World {
             "a disk is on two records, or twice on one"
         );
         for record in records {
-            assert_eq!(self.state.record(&record.ek_sha256), Some(record), "memory and disk differ");
+            assert_eq!(
+                self.state.record(&record.ek_sha256).map(|found| &**found),
+                Some(record),
+                "memory and disk differ"
+            );
             assert!((1..=8).contains(&record.disks.len()));
             let confirmed = record.disks.iter().filter(|disk| disk.state == DiskState::Confirmed).count();
             assert!(confirmed <= 1);
@@ -253,7 +259,7 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
     let mut state = State::default();
     let first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
     let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
-    state.commit(&first, &plan, now(0));
+    state.commit(&first, plan.record.map(Recorded::fake), now(0));
     assert_eq!(state.admit(&rules, ek(1), join(1), now(599)).unwrap_err(), Refusal::LeaseHeld);
     let _second = state.admit(&rules, ek(1), join(1), now(600)).unwrap();
     assert_eq!(state.admit(&rules, ek(0), join(0), now(601)).unwrap_err(), Refusal::LeaseHeld);

@@ -2,7 +2,7 @@
 
 use crate::callers::Caller;
 use crate::config::CallerRule;
-use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, MasterSecret};
+use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, KeyRelease, KeyVersion, MasterSecret};
 use latchkey_service_runtime::rate::TokenBucket;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -102,6 +102,24 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// The witness of this trust boundary: the rule of a caller that showed its certificate has the class of this key. Which
+/// machine the key is for the caller knows and answers for; here are no records. Only [`Gate::decide`] makes it.
+#[derive(Debug)]
+struct Permitted {
+    key_id: KeyId,
+    version: Option<KeyVersion>,
+}
+
+impl KeyRelease for Permitted {
+    fn key_id(&self) -> KeyId {
+        self.key_id
+    }
+
+    fn key_version(&self) -> Option<KeyVersion> {
+        self.version
+    }
+}
+
 /// The master secret behind the rules. The only way to a key is [`handle`](Self::handle).
 #[derive(Debug)]
 pub struct Gate {
@@ -143,7 +161,8 @@ impl Gate {
         if !classes.contains(&key_id.class()) {
             return Err(Refusal::ClassDenied(key_id.class()));
         }
-        self.master.derive(&key_id, asked.version, length).map_err(|error| match error {
+        let permitted = Permitted { key_id, version: KeyVersion::new(asked.version) };
+        self.master.derive(&permitted, length).map_err(|error| match error {
             KeyError::UnknownVersion { .. } => Refusal::UnknownVersion(error),
             _ => Refusal::Internal,
         })
@@ -190,7 +209,10 @@ mod tests {
     #[test]
     fn a_permitted_class_gives_the_derived_key() {
         let mut gate = gate();
-        let expected = gate.master.derive(&DISK.parse().unwrap(), 0, KeyLength::DEFAULT).unwrap();
+        let expected = gate
+            .master
+            .derive(&Permitted { key_id: DISK.parse().unwrap(), version: None }, KeyLength::DEFAULT)
+            .unwrap();
         assert_eq!(ask(&mut gate, JOIN, DISK, 32), Ok(expected));
     }
 

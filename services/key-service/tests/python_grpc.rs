@@ -3,19 +3,33 @@
 
 mod rig;
 
-use latchkey_keys::KeyLength;
+use latchkey_keys::{KeyId, KeyLength, KeyRelease, KeyVersion};
 use rig::pki::{Authority, Identity, Kind};
 use rig::{DISKS, JOIN, Rig, python};
 use serde_json::{Value, json};
 
 const DISK: &str = "state-disk/f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
+/// Answers for every key, without a decision.
+struct FakeRelease(KeyId, Option<KeyVersion>);
+
+impl KeyRelease for FakeRelease {
+    fn key_id(&self) -> KeyId {
+        self.0
+    }
+
+    fn key_version(&self) -> Option<KeyVersion> {
+        self.1
+    }
+}
+
 fn ask(key_id: &str, length: u32) -> Value {
     json!({ "key_id": key_id, "length": length })
 }
 
 fn expected_key(rig: &Rig, key_id: &str, version: u32, length: u32) -> String {
-    let derived = rig.master.derive(&key_id.parse().unwrap(), version, KeyLength::new(length).unwrap()).unwrap();
+    let release = FakeRelease(key_id.parse().unwrap(), KeyVersion::new(version));
+    let derived = rig.master.derive(&release, KeyLength::new(length).unwrap()).unwrap();
     derived.key.expose().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
 }
 

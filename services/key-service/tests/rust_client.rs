@@ -42,7 +42,7 @@ fn our_own_client_gets_the_derived_key() {
     let rig = Rig::new();
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
-    let expected = rig.master.derive_current(&latchkey_keys::KeyId::MeasurementSecret).unwrap();
+    let expected = rig.master.measurement_secret(rig.master.current()).unwrap();
     latchkey_test_support::block_on(async {
         let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();

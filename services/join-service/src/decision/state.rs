@@ -5,7 +5,9 @@ use super::lease::{LEASE, Lease};
 use super::refusal::Refusal;
 use super::rules::{disks_with, role};
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Reported, Role};
+use latchkey_cluster_store::{
+    Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported, Role,
+};
 use latchkey_keys::Uuid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,7 +24,7 @@ pub struct Now {
 /// All that is known of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    nodes: BTreeMap<EkDigest, NodeRecord>,
+    nodes: BTreeMap<EkDigest, Recorded>,
     names: BTreeMap<NodeName, EkDigest>,
     disks: BTreeMap<Uuid, EkDigest>,
     damage: Damage,
@@ -48,6 +50,11 @@ impl Admitted {
     /// The disk whose key may be fetched.
     pub fn disk(&self) -> Uuid {
         self.ask.disk()
+    }
+
+    /// The TPM that asks.
+    pub fn ek(&self) -> EkDigest {
+        self.ek
     }
 
     /// The version of the master secret that this disk's key comes from; 0 is the current one.
@@ -79,7 +86,7 @@ pub struct Grant {
 impl State {
     /// The state of a service that starts with these records. A control plane that got a ticket within the last
     /// [`LEASE`] and has not reported is still joining: it holds the lease.
-    pub fn new(records: impl IntoIterator<Item = NodeRecord>, damage: Damage, now: Now) -> Self {
+    pub fn new(records: impl IntoIterator<Item = Recorded>, damage: Damage, now: Now) -> Self {
         let mut state = Self { damage, ..Self::default() };
         for record in records {
             state.insert(record);
@@ -90,7 +97,7 @@ impl State {
 
     /// Takes over what was read anew from disk. Another service may share the directory: its tickets hold the lease as ours do,
     /// and the reports it took free it.
-    pub fn reload(&mut self, records: impl IntoIterator<Item = NodeRecord>, damage: Damage, now: Now) {
+    pub fn reload(&mut self, records: impl IntoIterator<Item = Recorded>, damage: Damage, now: Now) {
         let before = self.lease.take();
         *self = Self { damage, ..Self::default() };
         for record in records {
@@ -104,7 +111,7 @@ impl State {
     }
 
     /// The record of a TPM.
-    pub fn record(&self, ek: &EkDigest) -> Option<&NodeRecord> {
+    pub fn record(&self, ek: &EkDigest) -> Option<&Recorded> {
         self.nodes.get(ek)
     }
 
@@ -160,10 +167,10 @@ impl State {
         Ok(Plan { record: drafted.record, grant: drafted.grant })
     }
 
-    /// Takes over a record that is on disk now; a control plane's lease begins anew with its ticket.
-    pub fn commit(&mut self, admitted: &Admitted, plan: &Plan, now: Now) {
-        if let Some(record) = &plan.record {
-            self.insert(record.clone());
+    /// Takes over the plan's record, if it has one, which is on disk now; a control plane's lease begins anew with its ticket.
+    pub fn commit(&mut self, admitted: &Admitted, written: Option<Recorded>, now: Now) {
+        if let Some(record) = written {
+            self.insert(record);
         }
         if admitted.leases {
             self.lease = Some(Lease::issued(admitted.ek, now.uptime));
@@ -184,7 +191,7 @@ impl State {
     /// # Errors
     /// A TPM or disk that is not on record.
     pub fn report(&self, ek: EkDigest, report: &ReportAsk, now: Now) -> Result<NodeRecord, Refusal> {
-        let mut record = self.nodes.get(&ek).ok_or(self.unknown())?.clone();
+        let mut record = self.nodes.get(&ek).ok_or(self.unknown())?.clone().into_inner();
         let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
         if report.outcome == Outcome::Succeeded {
             disk.state = DiskState::Confirmed;
@@ -198,7 +205,7 @@ impl State {
     }
 
     /// Takes over the record of a report that is on disk now: whatever the outcome, this node is not joining any more.
-    pub fn commit_report(&mut self, record: NodeRecord) {
+    pub fn commit_report(&mut self, record: Recorded) {
         self.lease = self.lease.filter(|lease| !lease.is_of(record.ek_sha256));
         self.insert(record);
     }
@@ -210,7 +217,7 @@ impl State {
         Some(Lease::issued(last.ek_sha256, now.uptime))
     }
 
-    fn insert(&mut self, record: NodeRecord) {
+    fn insert(&mut self, record: Recorded) {
         let ek = record.ek_sha256;
         if let Some(old) = self.nodes.get(&ek) {
             self.names.remove(&old.name);
@@ -268,7 +275,7 @@ impl State {
         if !self.damage.is_empty() {
             return Err(Refusal::RecordsDamaged);
         }
-        let known = self.nodes.get(&ek);
+        let known = self.nodes.get(&ek).map(|record| &**record);
         let role = role(decided, known, ask.role)?;
         let name = self.name(rules, decided, known, ek, &ask.name)?;
         if self.disks.get(&ask.disk).is_some_and(|owner| *owner != ek) {

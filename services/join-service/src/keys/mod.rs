@@ -4,8 +4,8 @@ mod remote;
 
 use crate::config::KeyServiceConfig;
 use crate::decision::{Admitted, Refusal};
-use latchkey_cluster_store::ClusterFile;
-use latchkey_keys::{ClusterId, KeyId, KeyLength, MasterSecret, Secret};
+use latchkey_cluster_store::{ClusterFile, DiskRelease};
+use latchkey_keys::{ClusterId, KeyId, KeyVersion, MasterSecret, Secret, Uuid};
 use latchkey_service_runtime::pem::PemFault;
 use remote::Remote;
 use std::fmt;
@@ -40,6 +40,21 @@ impl MeasurementSecret {
     }
 }
 
+/// A disk's key that is not to be had yet: its machine and disk may not be on record. Only [`KeySource::release`] opens it.
+pub(crate) struct WithheldKey {
+    disk: Uuid,
+    version: KeyVersion,
+    /// What a key service gave; `None` where the key is derived here, with the witness.
+    fetched: Option<Secret<32>>,
+}
+
+impl WithheldKey {
+    /// The version of the master secret that it comes from, for the record.
+    pub(crate) fn version(&self) -> u32 {
+        self.version.number()
+    }
+}
+
 impl KeySource {
     /// Derives in this process.
     pub fn embedded(master: MasterSecret) -> Self {
@@ -54,15 +69,49 @@ impl KeySource {
         Remote::new(config).map(|remote| Self(Source::Remote(Box::new(remote))))
     }
 
-    /// The key of the disk that was admitted, and the version it comes from.
-    pub(crate) async fn disk(&self, admitted: &Admitted) -> Result<(Secret<32>, u32), KeyFault> {
-        self.fetch(KeyId::StateDisk(admitted.disk()), admitted.key_version()).await
+    /// The key of the disk that was admitted, which nobody can look at before [`Self::release`]. A key service is asked for it
+    /// now, because it says which version is current; the record that names the version is written afterwards.
+    pub(crate) async fn disk(&self, admitted: &Admitted) -> Result<WithheldKey, KeyFault> {
+        let (disk, version) = (admitted.disk(), KeyVersion::new(admitted.key_version()));
+        match &self.0 {
+            Source::Embedded(master) => {
+                let version = version.unwrap_or_else(|| master.current());
+                let known = master.versions().any(|known| known == version);
+                let unknown = || KeyFault::Refused(format!("the master secret has no version {version}"));
+                known.then_some(WithheldKey { disk, version, fetched: None }).ok_or_else(unknown)
+            }
+            Source::Remote(remote) => {
+                let (key, version) = remote.fetch(KeyId::StateDisk(disk), admitted.key_version()).await?;
+                let version = KeyVersion::new(version).ok_or_else(other_key)?;
+                Ok(WithheldKey { disk, version, fetched: Some(key) })
+            }
+        }
+    }
+
+    /// The key, for who shows that this machine and this disk are on record together.
+    pub(crate) fn release(&self, withheld: WithheldKey, release: &DiskRelease) -> Result<Secret<32>, KeyFault> {
+        let WithheldKey { disk, version, fetched } = withheld;
+        if (disk, version) != (release.disk(), release.version()) {
+            return Err(other_key());
+        }
+        match (&self.0, fetched) {
+            (Source::Embedded(master), _) => {
+                master.derive_32(release).map_err(|error| KeyFault::Refused(error.to_string()))
+            }
+            (Source::Remote(_), fetched) => fetched.ok_or_else(other_key),
+        }
     }
 
     /// The cluster's measurement secret. One that does not give the cluster's id is of another cluster: a node that got it
     /// would lock itself to nothing.
     pub(crate) async fn measurement(&self, cluster: &ClusterFile) -> Result<MeasurementSecret, KeyFault> {
-        let (secret, _) = self.fetch(KeyId::MeasurementSecret, cluster.key_version).await?;
+        let secret = match &self.0 {
+            Source::Embedded(master) => {
+                let version = KeyVersion::new(cluster.key_version).unwrap_or_else(|| master.current());
+                master.measurement_secret(version).map_err(|error| KeyFault::Refused(error.to_string()))?
+            }
+            Source::Remote(remote) => remote.fetch(KeyId::MeasurementSecret, cluster.key_version).await?.0,
+        };
         let id = ClusterId::derive(&secret, &cluster.measurement_salt);
         if id.ok() == Some(cluster.cluster_id) {
             Ok(MeasurementSecret(secret))
@@ -70,18 +119,10 @@ impl KeySource {
             Err(KeyFault::ClusterIdMismatch)
         }
     }
+}
 
-    async fn fetch(&self, id: KeyId, version: u32) -> Result<(Secret<32>, u32), KeyFault> {
-        match &self.0 {
-            Source::Embedded(master) => {
-                let derived = master.derive(&id, version, KeyLength::DEFAULT);
-                let derived = derived.map_err(|error| KeyFault::Refused(error.to_string()))?;
-                let key = Secret::from_slice(derived.key.expose());
-                key.map(|key| (key, derived.version.number())).map_err(|error| KeyFault::Refused(error.to_string()))
-            }
-            Source::Remote(remote) => remote.fetch(id, version).await,
-        }
-    }
+fn other_key() -> KeyFault {
+    KeyFault::Refused("the key is of another disk or version than the record".to_owned())
 }
 
 impl KeyFault {

@@ -3,7 +3,6 @@
 use crate::rig::{Machine, Rig};
 use latchkey_api::v1::Role as ApiRole;
 use latchkey_cluster_store::{DiskState, Outcome};
-use latchkey_keys::KeyId;
 use serde_json::json;
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
@@ -21,7 +20,7 @@ fn a_node_joins_reports_reboots_and_rejoins() {
         ("worker-1.plant.example", ApiRole::Worker, 1)
     );
     assert_eq!(ticket.take_state_disk_key().to_vec(), rig.key_of(DISK));
-    let secret = rig.master.derive_current(&KeyId::MeasurementSecret).unwrap();
+    let secret = rig.master.measurement_secret(rig.master.current()).unwrap();
     assert_eq!(ticket.take_measurement_secret().as_slice(), secret.expose());
     assert_eq!(ticket.measurement_salt, rig.cluster.measurement_salt);
     let line = service.next_line(&["audit", "outcome=\"granted\""]);

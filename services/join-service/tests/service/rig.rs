@@ -12,8 +12,8 @@ use latchkey_channel::{
     Attester, ChannelError, Kind, Kinds, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, SpkiHash, Terms,
     connect,
 };
-use latchkey_cluster_store::{ClusterFile, ClusterStore, Enrolment, NodeName, NodeRecord};
-use latchkey_keys::{ClusterId, KeyId, MasterSecret, Uuid};
+use latchkey_cluster_store::{ClusterFile, ClusterStore, DiskRelease, Enrolment, NodeName, NodeRecord, Recorded};
+use latchkey_keys::{ClusterId, MasterSecret};
 use latchkey_test_support::{Lines, drained};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ impl Rig {
         let master = MasterSecret::random().unwrap();
         master.write_new(&path("master.json")).unwrap();
         latchkey_join_service::identity::create(&path("identity.key")).unwrap();
-        let secret = master.derive_current(&KeyId::MeasurementSecret).unwrap();
+        let secret = master.measurement_secret(master.current()).unwrap();
         let id = ClusterId::derive(&secret, &SALT).unwrap();
         let cluster = ClusterFile::new("test", id, SALT, master.current().number(), 1_795_000_000);
         let config = json!({
@@ -93,12 +93,12 @@ impl Rig {
     }
 
     pub(crate) fn key_of(&self, disk: &str) -> Vec<u8> {
-        let id = KeyId::StateDisk(disk.parse::<Uuid>().unwrap());
-        self.master.derive_current(&id).unwrap().expose().to_vec()
+        let word = DiskRelease::on_operators_word(disk.parse().unwrap(), self.master.current());
+        self.master.derive_32(&word).unwrap().expose().to_vec()
     }
 
     pub(crate) fn record(&self, machine: &Machine) -> Option<NodeRecord> {
-        self.directory.record(&machine.ek()).unwrap()
+        self.directory.record(&machine.ek()).unwrap().map(Recorded::into_inner)
     }
 
     /// Writes the configuration and prepares the command.

@@ -1,0 +1,127 @@
+//! Which machine a key goes to: that a machine is admitted, with the right image and a TPM that is trusted, does not make it the
+//! one that is meant.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use latchkey_test_support::wait;
+use support::command::Ran;
+use support::node::{Behaviour, FakeNode, Happened, Stage};
+use support::operator::Operator;
+
+fn error_code(ran: &Ran) -> String {
+    ran.json()["error"]["code"].as_str().unwrap().to_owned()
+}
+
+/// A cluster of one node, which was restarted, and another machine that the policy trusts as much.
+fn cluster_and_other_machine() -> (Operator, FakeNode, FakeNode) {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    node.restart(Stage::Existing);
+    let other = FakeNode::start(&operator.init_secret());
+    operator.trust(&[&node, &other]);
+    (operator, node, other)
+}
+
+#[test]
+fn recover_refuses_a_machine_that_is_not_on_record_for_the_disk() {
+    let (operator, node, other) = cluster_and_other_machine();
+    other.take_disk_of(&node);
+    let ran = operator.recover(&other, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "disk-of-another-machine");
+    assert_eq!(other.state().recoveries, 0, "no key was sent");
+    operator.recover(&node, "master.json", &[]).succeeded();
+    // Nor a disk that is nobody's.
+    other.state().disk = latchkey_keys::Uuid::random().unwrap();
+    let ran = operator.recover(&other, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "machine-not-on-record");
+    // Nor one of the machine's own that was replaced.
+    let record = operator.path(&format!("plant/nodes/{}.json", node.ek()));
+    let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&record).unwrap()).unwrap();
+    json["disks"][0]["uuid"] = "0a0a0a0a-0000-4000-8000-000000000001".into();
+    json["retired"] = serde_json::json!([node.state().disk]);
+    std::fs::write(&record, json.to_string()).unwrap();
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "disk-replaced");
+    assert_eq!((other.state().recoveries, node.state().recoveries), (0, 1));
+}
+
+#[test]
+fn a_disk_that_was_moved_is_recovered_by_the_operators_word_and_recorded() {
+    let (operator, node, other) = cluster_and_other_machine();
+    other.take_disk_of(&node);
+    let (old, new) = (node.ek().to_string(), other.ek().to_string());
+    let wrong = operator.recover(&other, "master.json", &["--moved-to", &old, "--output", "json"]).failed(3);
+    assert_eq!(error_code(&wrong), "another-machine");
+    let ran = operator.recover(&other, "master.json", &["--moved-to", &new]).succeeded();
+    assert!(ran.err.contains("is on the record of this machine from now on"), "{}", ran.err);
+    let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status}");
+    assert_eq!(status["nodes"][0]["ek_sha256"], new);
+    assert_eq!(status["nodes"][0]["moved"]["from"], old);
+    // From here on it is the record that speaks, for the new machine and against the old one.
+    operator.recover(&other, "master.json", &[]).succeeded();
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "disk-of-another-machine");
+    assert_eq!(node.state().recoveries, 0);
+}
+
+#[test]
+fn a_move_that_was_cut_in_the_middle_is_ended_by_the_same_command() {
+    let (operator, node, other) = cluster_and_other_machine();
+    other.take_disk_of(&node);
+    let nodes = operator.path("plant/nodes");
+    let before = std::fs::read(nodes.join(format!("{}.json", node.ek()))).unwrap();
+    let new = other.ek().to_string();
+    operator.recover(&other, "master.json", &["--moved-to", &new]).succeeded();
+    // As if the power had gone before the old record was removed.
+    std::fs::write(nodes.join(format!("{}.json", node.ek())), before).unwrap();
+    for machine in [&node, &other] {
+        let ran = operator.recover(machine, "master.json", &["--output", "json"]).failed(3);
+        assert_eq!(error_code(&ran), "disk-of-another-machine");
+    }
+    operator.recover(&other, "master.json", &["--moved-to", &new]).succeeded();
+    assert!(!nodes.join(format!("{}.json", node.ek())).exists());
+}
+
+#[test]
+fn recover_gives_nothing_to_a_denied_machine() {
+    let (operator, node, _) = cluster_and_other_machine();
+    std::fs::write(operator.path(&format!("plant/denied/{}", node.ek())), "").unwrap();
+    for more in [vec![], vec!["--moved-to".to_owned(), node.ek().to_string()]] {
+        let more: Vec<&str> = more.iter().map(String::as_str).chain(["--output", "json"]).collect();
+        let ran = operator.recover(&node, "master.json", &more).failed(3);
+        assert_eq!(error_code(&ran), "machine-denied");
+    }
+    assert_eq!(node.state().recoveries, 0);
+}
+
+#[test]
+fn recover_and_resume_work_after_a_rotation() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_attach: true, ..Behaviour::default() });
+    let mut init = operator.init_started(&node, &[]);
+    node.wait_for(Happened::Attached);
+    init.kill().unwrap();
+    wait("an init that was killed", &mut init);
+    let rotated = operator.run(&["secret", "rotate", "master.json", "--output", "json"]).succeeded().json();
+    assert_eq!(rotated["version"], 2);
+    node.restart(Stage::Existing);
+    node.behave(Behaviour::default());
+    operator.init(&node, &["--resume"]).succeeded();
+    node.restart(Stage::Existing);
+    operator.recover(&node, "master.json", &[]).succeeded();
+    let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"][0]["disks"][0]["key_version"], 1);
+    // A cluster that begins now is of the new version, and stays so.
+    let second = FakeNode::start(&operator.init_secret());
+    operator.trust(&[&second]);
+    operator.init(&second, &["--cluster", "second"]).succeeded();
+    operator.run(&["secret", "rotate", "master.json"]).succeeded();
+    second.restart(Stage::Existing);
+    let address = second.address();
+    operator.run(&["recover", &address, "--cluster", "second", "--master-secret", "master.json"]).succeeded();
+    let status = operator.run(&["status", "--cluster", "second", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"][0]["disks"][0]["key_version"], 2);
+}
