@@ -137,6 +137,20 @@ pub enum Event {
     DiskOpened,
     /// What stage 2 needs lies in the hand-over.
     HandedOver,
+    /// A flow could not begin. The others go on.
+    FlowFailed {
+        /// Which.
+        source: Source,
+        /// Reason code.
+        code: String,
+        /// One sentence that names the cause.
+        message: String,
+    },
+    /// A flow has nobody to ask: the measured configuration names no join service, or not its key.
+    FlowIdle {
+        /// Which.
+        source: Source,
+    },
     /// A step failed for good.
     Failed {
         /// Reason code.

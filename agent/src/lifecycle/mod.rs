@@ -26,6 +26,8 @@ mod states;
 
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod tests;
 
 pub use event::{Digest, DiskPhase, Effect, Event, Grant, NodeRole, OfferId, Source, Stop, Verdict};
 pub use node::Node;

@@ -71,6 +71,11 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
             fits(waiting, id, AuthenticToken { phase, role, cluster_id, epoch, attempts })
         }
         (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, &code),
+        (State::Waiting(mut waiting), Event::FlowFailed { source, code, message }) => {
+            waiting.broken.get_or_insert((code, message));
+            without(waiting, source)
+        }
+        (State::Waiting(waiting), Event::FlowIdle { source }) => without(waiting, source),
 
         (State::Keyed(keyed), Event::Extended { pcr15 }) => extended(keyed, pcr15),
         (State::Locked(locked), Event::DiskOpened) => {
@@ -129,6 +134,20 @@ fn offered(mut waiting: Waiting, grant: Grant) -> (State, Vec<Effect>) {
     }
 }
 
+/// A flow brings nothing. The boot ends only when no other flow can: a port that does not open must not cost a node that
+/// rejoins by itself its cluster.
+fn without(mut waiting: Waiting, source: Source) -> (State, Vec<Effect>) {
+    waiting.flows.retain(|flow| *flow != source);
+    if !waiting.flows.is_empty() {
+        return (State::Waiting(waiting), vec![]);
+    }
+    let (code, message) = waiting.broken.take().unwrap_or_else(|| {
+        let message = "this node's disk waits for a join ticket, and the measured command line names no join service";
+        ("no-join-service".into(), message.into())
+    });
+    failed(&State::Waiting(waiting), code, message)
+}
+
 /// The key opens the disk and its token is authentic: what the token says decides.
 fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Effect>) {
     let Some(grant) = waiting.checking.clone().filter(|grant| grant.id == id) else {
@@ -167,8 +186,7 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
             let mut effects = vec![Effect::Answer(id, Verdict::Accepted { cluster_id })];
             effects.extend(waiting.queue.iter().map(|grant| too_late(grant.id)));
             effects.extend([Effect::Stop(Source::Rejoin), Effect::ResumeJoin]);
-            let disk = Disk::Unfinished { cluster_id };
-            (State::Waiting(Waiting { disk, checking: None, queue: vec![] }), effects)
+            (State::Waiting(Waiting::unfinished(cluster_id)), effects)
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A simulation of nodes for the property tests: TPMs, disks, a join service, an operator and a network that loses, repeats and
-//! reorders messages and cuts the power between any two effects. The nodes are the real machine; all else is a model.
+//! reorders messages and cuts the power between any two effects. Every effect may fail, somebody with keys of another cluster
+//! offers them, and an operator may stay away. The nodes are the real machine; all else is a model.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,6 +11,8 @@ use super::*;
 
 const NODES: usize = 3;
 const CLUSTER: Digest = Digest([7; 32]);
+/// Another cluster, whose tickets and secrets go astray.
+const OTHER: Digest = Digest([8; 32]);
 
 /// What a power cut leaves behind.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +43,8 @@ struct Machine {
     next_offer: u32,
     flows: Vec<Source>,
     genuine: bool,
+    /// The effect that fails, as [`Effect::name`] begins.
+    broken: Option<&'static str>,
     ended: Option<&'static str>,
     stage2: Option<bootstrap::Bootstrap>,
     stage2_todo: VecDeque<bootstrap::Effect>,
@@ -89,7 +94,15 @@ enum Action {
     Init(usize),
     Recover(usize, bool),
     BreakSteps(bool),
+    /// One effect of this machine fails from now on, or none.
+    Break(usize, Option<&'static str>),
+    /// Somebody offers a key of another cluster, or the right key with another cluster's secret.
+    Stray(usize, bool),
 }
+
+/// What may fail; `start-` is a port that does not open.
+const EFFECTS: [&str; 7] =
+    ["start-init", "start-recovery", "check-key", "lock", "format-disk", "open-disk", "hand-over"];
 
 fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![
@@ -102,6 +115,9 @@ fn any_action() -> impl Strategy<Value = Action> {
         2 => (0..NODES).prop_map(Action::Init),
         1 => (0..NODES, any::<bool>()).prop_map(|(node, right)| Action::Recover(node, right)),
         1 => prop::bool::weighted(0.2).prop_map(Action::BreakSteps),
+        2 => (0..NODES, prop::option::of(prop::sample::select(&EFFECTS[..])))
+            .prop_map(|(node, effect)| Action::Break(node, effect)),
+        2 => (0..NODES, any::<bool>()).prop_map(|(node, right)| Action::Stray(node, right)),
     ]
 }
 
@@ -161,6 +177,7 @@ impl Simulation {
             next_offer: 0,
             flows: Vec::new(),
             genuine: !(impostor && at == NODES - 1),
+            broken: None,
             ended: None,
             stage2: None,
             stage2_todo: VecDeque::new(),
@@ -202,6 +219,8 @@ impl Simulation {
             Action::Init(at) => self.init(at),
             Action::Recover(at, right) => self.recover(at, right),
             Action::BreakSteps(broken) => self.broken_steps = broken,
+            Action::Break(at, effect) => self.machines[at].broken = effect,
+            Action::Stray(at, right) => self.stray(at, right),
             Action::Deliver(_) | Action::Repeat(_) | Action::Lose(_) => {}
         }
     }
@@ -268,6 +287,18 @@ impl Simulation {
         }
     }
 
+    /// A ticket of another cluster for an unfinished disk, or the right key of an existing one with another cluster's secret.
+    /// On a fresh disk the channel keeps such tickets out: its service is pinned.
+    fn stray(&mut self, at: usize, right: bool) {
+        let machine = &mut self.machines[at];
+        let Disk::Formatted { uuid, .. } = machine.disk else { return };
+        let key_of = if right { uuid } else { 0 };
+        let offer = Offer { key_of, role: NodeRole::Worker, epoch: 1 };
+        for source in machine.flows.clone() {
+            machine.offer(source, Some(OTHER), None, offer.clone());
+        }
+    }
+
     /// One effect, one step of the driver; the power may go before and after.
     fn work(&mut self, at: usize) {
         if self.machines[at].stage2.is_some() {
@@ -275,6 +306,9 @@ impl Simulation {
         }
         let Some(effect) = self.machines[at].todo.pop_front() else { return };
         let machine = &mut self.machines[at];
+        if machine.broken.is_some_and(|broken| effect.name().starts_with(broken)) {
+            return fail(machine, effect);
+        }
         match effect {
             Effect::Start(source) => machine.flows.push(source),
             Effect::ResumeJoin => machine.flows.push(Source::Join),
@@ -345,6 +379,8 @@ impl Simulation {
             prop_assert!(machine.genuine || matches!(machine.disk, Disk::Blank { .. }), "a key without evidence");
             let opened = machine.stage2.is_some() || matches!(machine.todo.front(), Some(Effect::HandOver(_)));
             prop_assert!(!opened || machine.pcr15.is_some(), "a disk opened before the lock");
+            let ours = Digest(extended(CLUSTER));
+            prop_assert!(machine.pcr15.is_none_or(|value| value == ours), "locked on another cluster");
         }
         Ok(())
     }
@@ -352,9 +388,11 @@ impl Simulation {
     /// A quiet network and an operator who does what is asked: every boot must come to an end.
     fn settle(&mut self) {
         self.broken_steps = false;
+        self.machines.iter_mut().for_each(|machine| machine.broken = None);
         for round in 0..400 {
             for at in 0..NODES {
-                if matches!(self.machines[at].ended, Some("reset")) {
+                // Whatever ends a boot restarts the machine; one whose step failed too often says so at every boot.
+                if matches!(self.machines[at].ended, Some("reset" | "refused")) {
                     self.cut(at);
                 }
                 (0..12).for_each(|_| self.work(at));
@@ -394,6 +432,29 @@ fn epoch_of(disks: &mut Vec<(u64, u64)>, uuid: u64) -> u64 {
 
 fn admitted(evidence: &Evidence) -> bool {
     evidence.genuine && evidence.pcr15.is_none()
+}
+
+/// What the driver does when an effect fails. A format may fail before and after it wrote the header; here before.
+fn fail(machine: &mut Machine, effect: Effect) {
+    let (code, message) = ("broken".to_owned(), String::new());
+    machine.saw(match effect {
+        Effect::Start(source) => Event::FlowFailed { source, code, message },
+        Effect::CheckKey(id) => Event::KeyWrong { id, code },
+        _ => Event::Failed { code, message },
+    });
+}
+
+/// PCR 15 once it was extended with the cluster, from zero.
+fn extended(cluster: Digest) -> [u8; 32] {
+    let mut node = Node::new();
+    node.handle(Event::DiskFresh { attempts: 0 });
+    let grant = Grant { id: OfferId(0), source: Source::Init, cluster_id: Some(cluster), epoch: None };
+    let effects = node.handle(Event::Offered(grant));
+    let order = effects.into_iter().find_map(|effect| match effect {
+        Effect::Lock(order) => Some(order),
+        _ => None,
+    });
+    order.unwrap().expected().0
 }
 
 fn check_key(machine: &mut Machine, id: OfferId) {
@@ -475,41 +536,4 @@ proptest! {
         prop_assert_eq!(locks, 1);
         prop_assert_eq!(stopped, [if sources[0] { Source::Join } else { Source::Init }]);
     }
-}
-
-#[test]
-fn a_register_that_was_not_zero_is_no_lock() {
-    let mut node = Node::new();
-    node.handle(Event::DiskFresh { attempts: 0 });
-    node.handle(Event::Offered(Grant { id: OfferId(0), source: Source::Init, cluster_id: Some(CLUSTER), epoch: None }));
-    let effects = node.handle(Event::Extended { pcr15: Digest([1; 32]) });
-    assert!(matches!(&effects[..], [
-        Effect::Answer(OfferId(0), Verdict::Refused { .. }),
-        Effect::End(Stop::Refused { code, .. }),
-    ] if code == "lock-not-clean"));
-}
-
-#[test]
-fn a_wrong_recovery_key_is_refused_and_the_node_keeps_listening() {
-    let mut node = Node::new();
-    node.handle(Event::DiskExisting);
-    let push = |id| Grant { id: OfferId(id), source: Source::Recovery, cluster_id: None, epoch: None };
-    assert_eq!(node.handle(Event::Offered(push(0))), [Effect::CheckKey(OfferId(0))]);
-    let effects = node.handle(Event::KeyWrong { id: OfferId(0), code: "wrong-key".into() });
-    assert!(matches!(&effects[..], [Effect::Answer(OfferId(0), Verdict::Refused { .. })]));
-    assert!(!node.ended());
-    assert_eq!(node.handle(Event::Offered(push(1))), [Effect::CheckKey(OfferId(1))]);
-}
-
-#[test]
-fn an_old_copy_of_the_disk_is_refused_by_its_epoch() {
-    let mut node = Node::new();
-    node.handle(Event::DiskExisting);
-    node.handle(Event::Offered(Grant { id: OfferId(0), source: Source::Rejoin, cluster_id: None, epoch: Some(3) }));
-    let (phase, role) = (DiskPhase::Bootstrapped, NodeRole::Worker);
-    let fits = Event::KeyFits { id: OfferId(0), phase, role, cluster_id: CLUSTER, epoch: 2, attempts: 0 };
-    let effects = node.handle(fits);
-    let ended =
-        |effect: &Effect| matches!(effect, Effect::End(Stop::Refused { code, .. }) if code == "disk-is-an-old-copy");
-    assert!(effects.iter().any(ended), "{effects:?}");
 }

@@ -4,7 +4,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-use super::event::{Digest, DiskPhase, Grant, NodeRole, OfferId};
+use super::event::{Digest, DiskPhase, Grant, NodeRole, OfferId, Source};
 
 /// The kernel command line was accepted; nothing else is known.
 #[derive(Debug, Default)]
@@ -18,6 +18,10 @@ pub(super) struct Waiting {
     pub(super) checking: Option<Grant>,
     /// Offers that wait for their turn.
     pub(super) queue: Vec<Grant>,
+    /// The flows that can still bring an offer for this disk.
+    pub(super) flows: Vec<Source>,
+    /// Why a flow is not among them: code and message of the first that failed.
+    pub(super) broken: Option<(String, String)>,
 }
 
 /// What the probe found, and what became known of it since.
@@ -78,15 +82,24 @@ pub struct OpenPermit {
 
 impl Measured {
     pub(super) fn fresh(self, attempts: u8) -> Waiting {
-        Waiting { disk: Disk::Fresh { attempts }, checking: None, queue: Vec::new() }
+        Waiting::new(Disk::Fresh { attempts }, vec![Source::Init, Source::Join])
     }
 
     pub(super) fn existing(self) -> Waiting {
-        Waiting { disk: Disk::Existing, checking: None, queue: Vec::new() }
+        Waiting::new(Disk::Existing, vec![Source::Rejoin, Source::Recovery])
     }
 }
 
 impl Waiting {
+    fn new(disk: Disk, flows: Vec<Source>) -> Self {
+        Self { disk, checking: None, queue: Vec::new(), flows, broken: None }
+    }
+
+    /// The key fits a disk whose bootstrap never finished: only a ticket for its cluster helps now.
+    pub(super) fn unfinished(cluster_id: Digest) -> Self {
+        Self::new(Disk::Unfinished { cluster_id }, vec![Source::Join])
+    }
+
     /// A fresh disk takes the first grant of a cluster.
     pub(super) fn granted_fresh(self, grant: &Grant, cluster_id: Digest, attempts: u8) -> Keyed {
         Keyed { grant: grant.id, cluster_id, format: Some(attempts) }

@@ -1,18 +1,16 @@
 //! Performs what the life machine orders, and tells it what happens.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use latchkey_api::v1::{InitServer, RecoveryServer, Role as ClusterRole};
-use latchkey_attestation::Policy;
 use latchkey_channel::{NoProof, Purpose, SpkiHash, Terms as ChannelTerms};
-use latchkey_tpm::device::TpmError;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
 use super::disk::{OpenDisk, phase, role};
 use super::event_queue::EventQueue;
+use super::machine::Machine;
 use super::prepare::Prepared;
 use super::{Failure, TIMELINE, now_ms};
 use crate::flows::init::InitFlow;
@@ -22,44 +20,30 @@ use crate::flows::progress::Broadcast;
 use crate::flows::recovery::RecoveryFlow;
 use crate::flows::ticket::Asker;
 use crate::flows::{Node as FlowNode, Offer, Terms};
-use crate::handover::{self, HandOver, SecretText, Task};
-use crate::lifecycle::{self, Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
+use crate::handover::{HandOver, SecretText, Task};
+use crate::lifecycle::{Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
 use crate::platform::config::{RoleHint, StateIntegrity};
 use crate::platform::console;
 
+#[cfg(test)]
+mod tests;
+
 /// How stage 1 ends.
+#[derive(Debug)]
 pub(super) enum Ended {
     Leaves,
     Stopped(Stop),
 }
 
 /// Runs until the node leaves or its boot ends.
-pub(super) async fn drive(prepared: Prepared) -> Ended {
+pub(super) async fn drive(prepared: Prepared, machine: impl Machine) -> Ended {
     let (sender, offers) = bounded(16);
-    let mut driver = Driver::new(prepared, sender);
-    let network = driver.hold_network();
-    driver.queue.saw(driver.prepared.disk.event());
-    loop {
-        while let Some(effect) = driver.queue.next() {
-            match driver.perform(effect).await {
-                Next::Go => {}
-                Next::Saw(event) => driver.queue.saw(event),
-                Next::End(ended) => {
-                    driver.drain(&offers).await;
-                    drop(network);
-                    return ended;
-                }
-            }
-        }
-        // The driver holds a sender, so the queue never closes.
-        if let Ok(offer) = offers.recv().await {
-            driver.queue.keep(*offer);
-        }
-    }
+    Driver::new(prepared, machine, sender).run(&offers).await
 }
 
-struct Driver {
+struct Driver<M> {
     prepared: Prepared,
+    machine: M,
     queue: EventQueue,
     node: FlowNode,
     progress: Broadcast,
@@ -75,11 +59,12 @@ enum Next {
     End(Ended),
 }
 
-impl Driver {
-    fn new(prepared: Prepared, offers: Sender<Box<Offer>>) -> Self {
-        let node = FlowNode { name: prepared.node_name.clone(), disk_uuid: prepared.disk.uuid(), offers };
+impl<M: Machine> Driver<M> {
+    fn new(prepared: Prepared, machine: M, offers: Sender<Box<Offer>>) -> Self {
+        let node = FlowNode { name: prepared.node_name.clone(), disk_uuid: machine.disk_uuid(), offers };
         Self {
             prepared,
+            machine,
             queue: EventQueue::new(record),
             node,
             progress: Broadcast::default(),
@@ -87,6 +72,28 @@ impl Driver {
             open_door: None,
             closing: None,
             open_disk: None,
+        }
+    }
+
+    async fn run(mut self, offers: &Receiver<Box<Offer>>) -> Ended {
+        let network = self.hold_network();
+        self.queue.saw(self.machine.disk_event());
+        loop {
+            while let Some(effect) = self.queue.next() {
+                match self.perform(effect).await {
+                    Next::Go => {}
+                    Next::Saw(event) => self.queue.saw(event),
+                    Next::End(ended) => {
+                        self.drain(offers).await;
+                        drop(network);
+                        return ended;
+                    }
+                }
+            }
+            // The driver holds a sender, so the queue never closes.
+            if let Ok(offer) = offers.recv().await {
+                self.queue.keep(*offer);
+            }
         }
     }
 
@@ -110,7 +117,7 @@ impl Driver {
                 Next::Go
             }
             Effect::CheckKey(id) => match self.queue.offer(id) {
-                Some(offer) => Next::Saw(self.prepared.disk.check(id, offer)),
+                Some(offer) => Next::Saw(self.machine.check_key(id, offer)),
                 None => Next::Saw(Event::KeyWrong { id, code: "offer-gone".into() }),
             },
             Effect::Answer(id, verdict) => {
@@ -147,7 +154,8 @@ impl Driver {
             }
             Err(error) => {
                 let message = format!("port {port} cannot be opened: {error}");
-                Next::Saw(Event::Failed { code: "listen-failed".into(), message })
+                console::failure(&source.to_string(), "listen-failed", &message);
+                Next::Saw(Event::FlowFailed { source, code: "listen-failed".into(), message })
             }
         }
     }
@@ -166,7 +174,7 @@ impl Driver {
         let (false, Some(pin)) = (services.is_empty(), config.join_service_key) else {
             let why = "no latchkey.join_service and latchkey.join_service_key on the measured command line";
             console::line(&source.to_string(), &format!("{why}: this node waits for an operator"));
-            return Next::Go;
+            return Next::Saw(Event::FlowIdle { source });
         };
         let asker = Asker {
             node: self.node.clone(),
@@ -190,15 +198,7 @@ impl Driver {
     async fn lock(&mut self, order: LockOrder) -> Result<Event, Failure> {
         let step = TIMELINE.begin("lock");
         self.tell("lock", "extending PCR 15 with the cluster id");
-        let tpm = Arc::clone(&self.prepared.tpm);
-        let locked = smol::unblock(move || {
-            let mut tpm =
-                tpm.lock().map_err(|_| Failure::new("lock", "tpm-broken", "another user of the TPM panicked"))?;
-            let failed = |error: TpmError| Failure::new("lock", error.code(), &error);
-            tpm.extend_event(Policy::LOCK_PCR, order.event()).map_err(failed)?;
-            tpm.read_pcr(Policy::LOCK_PCR).map_err(failed)
-        });
-        let pcr15 = lifecycle::Digest(locked.await?);
+        let pcr15 = self.machine.lock(order).await?;
         step.note(format_args!("PCR 15 is {pcr15:?}"));
         step.done();
         Ok(Event::Extended { pcr15 })
@@ -222,7 +222,7 @@ impl Driver {
             Terms::Member(membership) => Some(&**membership),
             Terms::Known { .. } => None,
         };
-        self.open_disk = Some(self.prepared.disk.open(permit, offer, membership)?);
+        self.open_disk = Some(self.machine.open(permit, offer, membership)?);
         step.done();
         Ok(Event::DiskOpened)
     }
@@ -255,9 +255,7 @@ impl Driver {
             join_services: join_services(&self.prepared),
             left_at_ms: now_ms(),
         };
-        handover
-            .write(Path::new(handover::PATH))
-            .map_err(|error| Failure::new("hand-over", "hand-over-failed", &error))?;
+        self.machine.hand_over(&handover)?;
         self.tell("hand-over", "the operating system takes over");
         step.done();
         Ok(Event::HandedOver)
@@ -267,7 +265,7 @@ impl Driver {
     fn end(&mut self, stop: Stop) -> Stop {
         if let Stop::Reset { code, attempts } = &stop {
             let running = TIMELINE.begin("reset");
-            if let Err(Failure { code, message, .. }) = self.prepared.disk.reset(code, *attempts) {
+            if let Err(Failure { code, message, .. }) = self.machine.reset(code, *attempts) {
                 return Stop::Refused { code, message };
             }
             running.done();

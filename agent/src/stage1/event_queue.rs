@@ -92,14 +92,17 @@ impl EventQueue {
     }
 }
 
+fn short(mut message: String) -> String {
+    message.truncate(message.floor_char_boundary(MESSAGE));
+    // Escapes would make the line longer than its text.
+    message.retain(|c| !c.is_control() && c != '\\' && c != '"');
+    message
+}
+
 fn shorten(event: Event) -> Event {
     match event {
-        Event::Failed { code, mut message } => {
-            message.truncate(message.floor_char_boundary(MESSAGE));
-            // Escapes would make the line longer than its text.
-            message.retain(|c| !c.is_control() && c != '\\' && c != '"');
-            Event::Failed { code, message }
-        }
+        Event::Failed { code, message } => Event::Failed { code, message: short(message) },
+        Event::FlowFailed { source, code, message } => Event::FlowFailed { source, code, message: short(message) },
         other => other,
     }
 }
@@ -146,12 +149,15 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_that_fails_while_the_other_flow_still_waits_to_start_replays() {
+    fn a_port_that_does_not_open_costs_one_flow_and_the_boot_only_without_another() {
         let mut queue = EventQueue::new(write);
         queue.saw(Event::DiskFresh { attempts: 0 });
         assert_eq!(queue.next(), Some(Effect::Start(Source::Init)));
-        queue.saw(Event::Failed { code: "listen-failed".into(), message: "\u{1b}\"\\ö".repeat(900) });
+        let message = "\u{1b}\"\\ö".repeat(900);
+        queue.saw(Event::FlowFailed { source: Source::Init, code: "listen-failed".into(), message });
         assert_eq!(queue.next(), Some(Effect::Start(Source::Join)));
+        assert_eq!(queue.next(), None, "the join goes on");
+        queue.saw(Event::FlowIdle { source: Source::Join });
         assert!(matches!(queue.next(), Some(Effect::End(Stop::Refused { .. }))));
         assert!(recorded().unwrap().ended);
     }
@@ -218,6 +224,7 @@ mod tests {
     fn any_event() -> impl Strategy<Value = Event> {
         let id = || (0..6_u32).prop_map(OfferId);
         let source = prop_oneof![Just(Source::Init), Just(Source::Join), Just(Source::Rejoin), Just(Source::Recovery)];
+        let flow = source.clone();
         let cluster_id = Digest([7; 32]);
         let phase = prop_oneof![Just(DiskPhase::Formatted), Just(DiskPhase::Bootstrapped)];
         let role = prop_oneof![Just(NodeRole::First), Just(NodeRole::Worker)];
@@ -236,6 +243,9 @@ mod tests {
             Just(Event::DiskOpened),
             Just(Event::HandedOver),
             any::<String>().prop_map(|message| Event::Failed { code: "broken".into(), message }),
+            (flow.clone(), any::<String>())
+                .prop_map(|(source, message)| { Event::FlowFailed { source, code: "listen-failed".into(), message } }),
+            flow.prop_map(|source| Event::FlowIdle { source }),
         ]
     }
 

@@ -7,6 +7,7 @@ mod disk;
 mod driver;
 pub(crate) mod event_queue;
 mod grow;
+mod machine;
 mod prepare;
 
 use std::convert::Infallible;
@@ -55,9 +56,9 @@ pub fn run(pid1: Pid1) -> ! {
 }
 
 fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
-    let (root, prepared) = prepare::prepare(pid1)?;
+    let (root, prepared, machine) = prepare::prepare(pid1)?;
     let config = prepared.config.clone();
-    match smol::block_on(driver::drive(prepared)) {
+    match smol::block_on(driver::drive(prepared, machine)) {
         Ended::Leaves => leave(pid1, root, &config),
         Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {

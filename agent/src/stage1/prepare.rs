@@ -14,6 +14,7 @@ use latchkey_tpm::device::{AttestingTpm, CharDevice, EkPreference, Tpm, TpmError
 use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
+use super::machine::RealMachine;
 use super::{Failure, TIMELINE, grow};
 use crate::platform::config::Config;
 use crate::platform::devices::{self, BlockDevice, Wanted};
@@ -33,15 +34,13 @@ const NO_METADATA: InstanceMetadata =
 /// A machine that is up.
 pub(super) struct Prepared {
     pub(super) config: Config,
-    pub(super) tpm: Arc<Mutex<AttestingTpm>>,
     pub(super) attester: Arc<dyn Attester>,
     pub(super) network: Option<Network>,
     pub(super) metadata: InstanceMetadata,
     pub(super) node_name: String,
-    pub(super) disk: StateDisk,
 }
 
-pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared), Failure> {
+pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
     run("mounts", || {
         mounts::kernel_file_systems(pid1)?;
         // Before the console is opened, and reported on it.
@@ -66,7 +65,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared), Failure> {
 }
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
-async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Failure> {
+async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
     let preference = config.ek.preference();
     let tpm = smol::unblock(move || attesting_tpm(preference));
     let disks = Box::pin(open_root(pid1, &config));
@@ -94,7 +93,8 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared), Fa
         attester = attester.with_event_log(log);
     }
     let attester = Arc::new(attester);
-    Ok((root, Prepared { config, tpm, attester, network: Some(network), metadata, node_name, disk }))
+    let machine = RealMachine::new(tpm, disk);
+    Ok((root, Prepared { config, attester, network: Some(network), metadata, node_name }, machine))
 }
 
 /// Opens the root while the state disk is looked for.
