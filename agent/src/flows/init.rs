@@ -162,6 +162,9 @@ fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
         let count = apiserver_cert_sans.len();
         return Err(Status::invalid_argument(format!("{count} apiserver_cert_sans, at most {MAX_SANS} are allowed")));
     }
+    if apiserver_cert_sans.iter().any(String::is_empty) {
+        return Err(Status::invalid_argument("an empty name in apiserver_cert_sans; remove it"));
+    }
     if texts.into_iter().chain(apiserver_cert_sans).all(fine) {
         Ok(())
     } else {

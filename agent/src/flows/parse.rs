@@ -1,9 +1,7 @@
 //! Fields of messages, checked before anything uses them.
 
+use latchkey_disk::NodeName;
 use latchkey_keys::{Secret, Uuid};
-
-/// The longest DNS name (RFC 1035, section 2.3.4), which bounds a node's name (RFC 1123 subdomain).
-const MAX_NAME: usize = 253;
 
 /// Exactly 32 secret bytes.
 pub(super) fn key(field: &str, bytes: &[u8]) -> Result<Secret<32>, String> {
@@ -33,14 +31,11 @@ pub(super) fn same_disk(text: &str, disk: Uuid) -> Result<(), String> {
 
 /// An RFC 1123 subdomain: labels of lower-case letters, digits and `-`, joined by dots.
 pub(super) fn node_name(name: &str) -> Result<String, String> {
-    let label = |label: &str| {
-        let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        (1..=63).contains(&label.len()) && label.chars().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    if name.len() <= MAX_NAME && name.split('.').all(label) {
-        Ok(name.into())
-    } else {
-        Err("a name is made of lower-case letters, digits, `-` and dots, at most 253 characters (RFC 1123)".into())
+    match name.parse::<NodeName>() {
+        Ok(_) => Ok(name.into()),
+        Err(_) => {
+            Err("a name is made of lower-case letters, digits, `-` and dots, at most 253 characters (RFC 1123)".into())
+        }
     }
 }
 

@@ -20,12 +20,13 @@ use smol::future::FutureExt as _;
 use smol::lock::Mutex;
 use zeroize::Zeroizing;
 
+use super::init::millis;
 use super::race::{self, Undialled};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
 use crate::lifecycle::backoff::Backoff;
 use crate::lifecycle::{NodeRole, Source, Verdict};
-use crate::platform::console;
+use crate::platform::{clock, console};
 
 /// How long the service may take for a ticket; it may wait for the control-plane lease.
 const CALL: Duration = Duration::from_secs(30);
@@ -90,17 +91,15 @@ impl Asker {
         let seed = self.node.disk_uuid.as_bytes().iter().chain(service.as_bytes());
         let mut backoff = Backoff::new(seed.fold(0, |seed, byte| (seed << 5) ^ (seed >> 59) ^ u64::from(*byte)));
         let step = if source == Source::Join { "join" } else { "rejoin" };
-        let mut last = String::new();
+        let mut log = ReasonLog::default();
         loop {
             match self.once(service, source, purpose, turn).await {
                 Ok(Some(Verdict::Accepted { .. }) | None) => return,
                 Ok(Some(Verdict::Refused { code, .. })) if code == "already-activating" => return,
                 Ok(Some(Verdict::Refused { code, message })) | Err(Try { code, message }) => {
-                    // The same reason again and again would bury the others.
                     let line = Try { code, message }.to_string();
-                    if line != last {
+                    if log.is_due(&line, millis(clock::uptime())) {
                         console::line(step, &format!("no ticket yet: {line}"));
-                        last = line;
                     }
                 }
             }
@@ -144,6 +143,34 @@ impl Asker {
             certificate_request: Vec::new(),
         };
         member(client.issue_join_ticket(&request, CALL).await.map_err(Try::status)?)
+    }
+}
+
+/// Bounds what a service that never gives a ticket writes on the console, whatever it says: a reason is said once in a
+/// while, and so many different ones.
+#[derive(Default)]
+struct ReasonLog {
+    began_ms: u64,
+    said: Vec<String>,
+}
+
+impl ReasonLog {
+    /// How long a reason that was said is not said again, in milliseconds.
+    const WINDOW_MS: u64 = 10 * 60 * 1000;
+    /// How many different ones are said in that time.
+    const MOST: usize = 8;
+
+    /// True if `line` is to be said at `now_ms`.
+    fn is_due(&mut self, line: &str, now_ms: u64) -> bool {
+        if now_ms.saturating_sub(self.began_ms) >= Self::WINDOW_MS {
+            self.began_ms = now_ms;
+            self.said.clear();
+        }
+        let due = self.said.len() < Self::MOST && !self.said.iter().any(|said| said == line);
+        if due {
+            self.said.push(line.to_owned());
+        }
+        due
     }
 }
 
@@ -208,5 +235,36 @@ impl Try {
 
     fn malformed(why: impl Into<String>) -> Self {
         Self { code: "ticket-malformed".into(), message: why.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR_MS: u64 = 60 * 60 * 1000;
+
+    /// Runs the tries of an hour of simulated time against a service that answers `reason(try)`; how many lines it cost.
+    fn lines(reason: impl Fn(u64) -> String) -> (u64, usize) {
+        let (mut backoff, mut log) = (Backoff::new(7), ReasonLog::default());
+        let (mut now_ms, mut tries, mut lines) = (0, 0, 0);
+        while now_ms < HOUR_MS {
+            lines += usize::from(log.is_due(&reason(tries), now_ms));
+            tries += 1;
+            now_ms += backoff.next_ms();
+        }
+        (tries, lines)
+    }
+
+    #[test]
+    fn an_hour_without_a_ticket_costs_a_bounded_number_of_lines_whatever_the_service_says() {
+        let same = |_| "join-service-unreachable: refused".to_owned();
+        let two = |at: u64| format!("ticket-refused: reason {}", at % 2);
+        let ever_new = |at: u64| format!("ticket-refused: request {at}");
+        for (reason, most) in [(&same as &dyn Fn(u64) -> String, 6), (&two, 12), (&ever_new, 48)] {
+            let (tries, lines) = lines(reason);
+            assert!(tries > 240, "an hour has more tries: {tries}");
+            assert!((1..=most).contains(&lines), "{lines} lines");
+        }
     }
 }

@@ -96,9 +96,7 @@ impl Machine for RealMachine {
 
 #[cfg(test)]
 mod tests {
-    use latchkey_disk::{
-        Disk, DiskError, KernelRandom, NodeState, Phase, Probe, Role, SegmentMode, TokenKey, probe, update_state,
-    };
+    use latchkey_disk::{Disk, DiskError, KernelRandom, NodeState, Phase, Probe, Role, TokenKey, probe, update_state};
     use latchkey_keys::{ClusterId, Secret};
     use smol::channel::bounded;
     use tempfile::TempDir;
@@ -218,7 +216,7 @@ mod tests {
             other => format!("{other:?}"),
         };
         assert_eq!(code(disk.check(OfferId(0), &offer(1, 9, known()))), "wrong-cluster");
-        assert_eq!(code(disk.check(OfferId(1), &offer(9, 2, known()))), "wrong-key");
+        assert_eq!(code(disk.check(OfferId(1), &offer(9, 2, known()))), "disk-wrong-key");
         let fits = disk.check(OfferId(2), &offer(1, 2, known()));
         assert!(matches!(fits, Event::KeyFits { id: OfferId(2), .. }), "{fits:?}");
     }

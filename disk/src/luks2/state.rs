@@ -98,6 +98,8 @@ pub struct NodeName(String);
 impl NodeName {
     /// Longest name, in bytes.
     pub const MAX: usize = 253;
+    /// Longest label, the part between two dots, in bytes.
+    pub const MAX_LABEL: usize = 63;
 
     /// The name.
     pub fn as_str(&self) -> &str {
@@ -109,11 +111,14 @@ impl FromStr for NodeName {
     type Err = StateFault;
 
     fn from_str(text: &str) -> Result<Self, StateFault> {
-        let alphanumeric = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = text.as_bytes();
-        let ends_well = bytes.first().is_some_and(alphanumeric) && bytes.last().is_some_and(alphanumeric);
-        let inside = bytes.iter().all(|byte| alphanumeric(byte) || matches!(byte, b'-' | b'.'));
-        if ends_well && inside && bytes.len() <= Self::MAX {
+        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let label = |label: &str| {
+            (1..=Self::MAX_LABEL).contains(&label.len())
+                && label.bytes().all(inner)
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        if text.len() <= Self::MAX && text.split('.').all(label) {
             Ok(Self(text.to_owned()))
         } else {
             Err(StateFault::NodeName)

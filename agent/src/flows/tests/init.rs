@@ -163,6 +163,12 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
             })),
             Code::InvalidArgument,
         ),
+        (
+            request_with!(settings: Some(ClusterSettings {
+                apiserver_cert_sans: vec!["a.example".into(), String::new()], ..Default::default()
+            })),
+            Code::InvalidArgument,
+        ),
     ];
     latchkey_test_support::block_on(async {
         for cases in cases.chunks(5) {

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use latchkey_disk::NodeName;
 use serde::Deserialize;
 
 use super::MetadataFault;
@@ -16,13 +17,10 @@ use crate::platform::config::{Endpoint, RoleHint};
 /// The most peers a document may name.
 pub const MAX_PEERS: usize = 16;
 
-/// Kubernetes: a node's name is a DNS subdomain; hosts want it in one label of 63 letters.
-const MAX_NODE_NAME: usize = 63;
-
 /// What metadata says: requests, never facts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceMetadata {
-    /// The name this node asks for: a lower-case DNS label.
+    /// The name this node asks for: a lower-case DNS name, with or without dots (RFC 1123).
     pub node_name: Option<String>,
     /// The role it asks for.
     pub role: Option<RoleHint>,
@@ -60,13 +58,8 @@ impl InstanceMetadata {
 }
 
 fn node_name(name: String) -> Result<String, MetadataFault> {
-    let label = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let valid = (1..=MAX_NODE_NAME).contains(&name.len())
-        && name.bytes().all(label)
-        && !name.starts_with('-')
-        && !name.ends_with('-');
-    let expected = "1 to 63 lower-case letters, digits and inner hyphens";
-    if valid { Ok(name) } else { Err(MetadataFault::Field { field: "node_name", expected }) }
+    let expected = "a DNS name: lower-case letters, digits, hyphens and dots, at most 63 between two dots, 253 in all";
+    if name.parse::<NodeName>().is_ok() { Ok(name) } else { Err(MetadataFault::Field { field: "node_name", expected }) }
 }
 
 fn role(role: &str) -> Result<RoleHint, MetadataFault> {
@@ -153,6 +146,15 @@ mod tests {
     }
 
     #[test]
+    fn a_name_with_dots_is_a_name() {
+        for name in ["edge-1.plant.example", "ip-10-0-2-15.eu-central-1.compute.internal", "a.b", &["a"; 127].join(".")]
+        {
+            let metadata = parse(&format!(r#"{{"version":1,"node_name":"{name}"}}"#)).unwrap();
+            assert_eq!(metadata.node_name.as_deref(), Some(name));
+        }
+    }
+
+    #[test]
     fn unknown_fields_versions_and_forms_refuse() {
         let documents = [
             "",
@@ -163,7 +165,9 @@ mod tests {
             r#"{"version":1}{"#,
             r#"{"version":1,"node_name":""}"#,
             r#"{"version":1,"node_name":"Worker"}"#,
-            r#"{"version":1,"node_name":"a.b"}"#,
+            r#"{"version":1,"node_name":"a..b"}"#,
+            r#"{"version":1,"node_name":"a.b."}"#,
+            r#"{"version":1,"node_name":"a.-b"}"#,
             r#"{"version":1,"node_name":"-a"}"#,
             r#"{"version":1,"node_name":"a\nb"}"#,
             r#"{"version":1,"role":"admin"}"#,
@@ -173,8 +177,9 @@ mod tests {
         for document in documents {
             assert_eq!(parse(document).expect_err(document).code(), "metadata-invalid");
         }
-        let long = format!(r#"{{"version":1,"node_name":"{}"}}"#, "a".repeat(64));
-        assert!(parse(&long).is_err());
+        for long in ["a".repeat(64), ["a"; 128].join(".")] {
+            assert!(parse(&format!(r#"{{"version":1,"node_name":"{long}"}}"#)).is_err());
+        }
         let many = format!(r#"{{"version":1,"peers":[{}]}}"#, vec![r#""a:1""#; MAX_PEERS + 1].join(","));
         assert!(parse(&many).is_err());
     }
