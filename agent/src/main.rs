@@ -10,6 +10,8 @@ latchkey-agent, the node agent
 
   as process 1 of the initramfs   stage 1: attest, obtain the key, lock, open the disk, start the OS
   latchkey-agent stage2           stage 2, a oneshot of the OS: make the node a member, report, exit
+  latchkey-agent stage2-ended     after it, however it ended (systemd's ExecStopPost=): wipes what it left behind, and
+                                  restarts the machine if it died
   latchkey-agent --version
 
 Its configuration is the measured kernel command line (latchkey.*); there are no other options.
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let (first, more) = (arguments.next(), arguments.next().is_some());
     match first.as_ref().and_then(|first| first.to_str()) {
         Some("stage2") if !more => stage2::run(),
+        Some("stage2-ended") if !more => stage2::ended(),
         Some("--version") if !more => {
             println!("latchkey-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -17,12 +17,18 @@ pub const READING_TIME: Duration = Duration::from_secs(5);
 
 /// Restarts the machine, after what was written reached the disks, or ten seconds.
 pub fn reboot(_: Pid1) -> ! {
-    write_back();
-    let refusal = rustix::system::reboot(RebootCommand::Restart);
-    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
+    restart();
     loop {
         std::thread::park();
     }
+}
+
+/// As [`reboot`], from within the OS. Needs no service manager: nothing of this boot is worth an orderly stop. Returns only
+/// if the kernel refuses.
+pub fn restart() {
+    write_back();
+    let refusal = rustix::system::reboot(RebootCommand::Restart);
+    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
 }
 
 /// Ctrl-Alt-Del on a console becomes a signal for process 1, which takes no notice, instead of a hard reset.
@@ -36,10 +42,15 @@ pub fn ignore_ctrl_alt_del(_: Pid1) {
 /// Formatted messages of panics are left out: they may contain whatever was being worked on.
 pub fn reboot_on_panic(pid1: Pid1) {
     std::panic::set_hook(Box::new(move |info| {
-        console::failure("panic", "agent-panic", &describe(info));
+        report_panic(info);
         linger(READING_TIME);
         reboot(pid1)
     }));
+}
+
+/// Prints where a panic was.
+pub fn report_panic(info: &PanicHookInfo<'_>) {
+    console::failure("panic", "agent-panic", &describe(info));
 }
 
 /// Keeps the console as it is for a while.

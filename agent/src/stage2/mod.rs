@@ -5,6 +5,9 @@
 //! [`Bootstrap`]; [`attach`] serves the operator who follows a first node; [`report`] tells the join service.
 
 mod attach;
+#[cfg(test)]
+mod crash_tests;
+mod ended;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -23,48 +26,79 @@ use prost::Message as _;
 
 use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
 use crate::flows::progress::Broadcast;
-use crate::handover::{self, HandOver, Task};
+use crate::handover::{self, HandOver, HandOverError, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::config::{self, Config, ConfigFault};
 use crate::platform::timeline::Timeline;
-use crate::platform::{clock, console};
+use crate::platform::{clock, console, power};
 use attach::{Attached, Ending, Waits};
 
 static TIMELINE: Timeline = Timeline::new();
 
+pub use ended::run as ended;
+
 /// Runs stage 2 to its end. Success is 0; a step that failed is 1; a hand-over or configuration that is not usable is 2.
-/// Whatever happens, the hand-over is gone afterwards: what could not be used now is no use later.
+/// Whatever happens, the hand-over is gone afterwards: what could not be used now is no use later. A node that cannot become
+/// a member in this boot does not stay up: the machine restarts, and the next boot goes on or begins anew.
 pub fn run() -> ExitCode {
     let path = Path::new(handover::PATH);
-    let panicked = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        wipe(Path::new(handover::PATH));
-        panicked(panic);
-    }));
+    restart_on_panic(path, Arc::new(restart_soon));
     match prepare(path, 0, Config::from_kernel) {
         Ok(stage) => {
-            let code = smol::block_on(stage.drive());
+            let code = smol::block_on(stage.drive(|_| {}));
             TIMELINE.print();
             code
         }
-        Err((code, message)) => {
+        Err(Unusable { code, message, restart }) => {
             console::failure("stage2", code, &message);
+            if restart {
+                restart_soon();
+            }
             ExitCode::from(2)
         }
     }
 }
 
+/// Restarts the machine. It does not return, or failed.
+type Restart = Arc<dyn Fn() + Send + Sync>;
+
+/// Time to read the console, then a restart.
+fn restart_soon() {
+    power::linger(power::READING_TIME);
+    power::restart();
+}
+
+/// Makes every panic, of whatever thread, print its place, wipe the hand-over at `path` and restart the machine: what is
+/// half done is not gone on with. Release builds abort after that.
+fn restart_on_panic(path: &Path, restart: Restart) {
+    let path = path.to_owned();
+    std::panic::set_hook(Box::new(move |info| {
+        power::report_panic(info);
+        wipe(&path);
+        restart();
+    }));
+}
+
+/// Why stage 2 cannot begin.
+#[derive(Debug)]
+struct Unusable {
+    code: &'static str,
+    message: String,
+    /// The node is locked and no member: it must not stay up. Not so where stage 1 did not run at all.
+    restart: bool,
+}
+
 /// Reads what stage 1 left, as `owner`. What is of no use is wiped.
-fn prepare(
-    path: &Path,
-    owner: u32,
-    config: impl FnOnce() -> Result<Config, ConfigFault>,
-) -> Result<Stage2, (&'static str, String)> {
+fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, ConfigFault>) -> Result<Stage2, Unusable> {
+    let unusable = |code, message| Unusable { code, message, restart: true };
     let read = || {
-        let handover = HandOver::read(path, owner).map_err(|error| ("hand-over", error.to_string()))?;
-        let config = config().map_err(|error| (error.code(), error.to_string()))?;
+        let handover = HandOver::read(path, owner).map_err(|error| {
+            let restart = !matches!(error, HandOverError::Missing);
+            Unusable { code: "hand-over", message: error.to_string(), restart }
+        })?;
+        let config = config().map_err(|error| unusable(error.code(), error.to_string()))?;
         let machine = Machine::real(&config, path);
-        Stage2::new(handover, config, machine).map_err(|error| (error.code, error.message))
+        Stage2::new(handover, config, machine).map_err(|error| unusable(error.code, error.message))
     };
     read().inspect_err(|_| wipe(path))
 }
@@ -82,8 +116,7 @@ struct Machine {
     step: Box<dyn ClusterStep>,
     /// Opens the TPM; takes as long as the TPM takes.
     attester: Arc<dyn Fn() -> Result<Arc<dyn Attester>, TpmError> + Send + Sync>,
-    /// Does not return, or failed.
-    reboot: Box<dyn Fn() + Send + Sync>,
+    restart: Restart,
     waits: Waits,
 }
 
@@ -101,11 +134,7 @@ impl Machine {
                 let attester = AttestingTpm::new(tpm, ek)?;
                 Ok(Arc::new(TpmAttester::new(Arc::new(Mutex::new(attester)))))
             }),
-            reboot: Box::new(|| {
-                rustix::fs::sync();
-                // Needs no service manager: nothing of this boot is worth an orderly stop.
-                let _ = rustix::system::reboot(rustix::system::RebootCommand::Restart);
-            }),
+            restart: Arc::new(power::restart),
             waits: Waits::default(),
         }
     }
@@ -163,11 +192,13 @@ impl Stage2 {
         })
     }
 
-    async fn drive(mut self) -> ExitCode {
+    /// `about_to` is called before each effect; tests end the process there.
+    async fn drive(mut self, about_to: impl Fn(&Effect)) -> ExitCode {
         let mut machine = Bootstrap::new();
         let entered = Event::Entered { phase: self.handover.phase, attempts: self.handover.attempts };
         let mut todo = VecDeque::from(machine.handle(entered));
         while let Some(effect) = todo.pop_front() {
+            about_to(&effect);
             match self.perform(effect).await {
                 Next::Saw(event) => todo.extend(machine.handle(event)),
                 Next::Exit(code) => return code,
@@ -209,7 +240,7 @@ impl Stage2 {
             Effect::ExitFailed => Next::Exit(ExitCode::FAILURE),
             Effect::Reboot => {
                 console::line("stage2", "rebooting into a fresh start");
-                (self.machine.reboot)();
+                (self.machine.restart)();
                 Next::Exit(ExitCode::FAILURE)
             }
         }

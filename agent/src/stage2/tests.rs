@@ -22,7 +22,7 @@ use crate::handover::SecretText;
 use crate::lifecycle::{DiskPhase, NodeRole};
 
 const SECRET: &[u8] = b"an init secret of the test";
-const CLUSTER: [u8; 32] = [0xc1; 32];
+pub(super) const CLUSTER: [u8; 32] = [0xc1; 32];
 
 /// A fake cluster step: says that it began, and ends as it is told.
 struct FakeStep {
@@ -88,7 +88,7 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
         handover: directory.path().join("handover.json"),
         step: Box::new(FakeStep { began: tell_began, end: told_end }),
         attester: Arc::new(move || Ok(Arc::clone(&attester))),
-        reboot: Box::new(move || {
+        restart: Arc::new(move || {
             count.fetch_add(1, Ordering::Relaxed);
         }),
         // An operator that is expected has all the time; the other tests say how little.
@@ -101,7 +101,7 @@ fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Co
 }
 
 /// Formats the disk as stage 1 does.
-fn format(directory: &TempDir, role: Role, phase: DiskPhase) -> TokenKey {
+pub(super) fn format(directory: &TempDir, role: Role, phase: DiskPhase) -> TokenKey {
     let path = directory.path().join("disk");
     std::fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();
     let mut disk = Disk::open_shared(&path).unwrap();
@@ -130,7 +130,7 @@ impl Booted {
     /// Runs stage 2; true if it ends well.
     fn run(&mut self) -> smol::Task<bool> {
         let stage = self.stage.take().unwrap();
-        smol::spawn(async move { format!("{:?}", stage.drive().await) == format!("{:?}", ExitCode::SUCCESS) })
+        smol::spawn(async move { format!("{:?}", stage.drive(|_| {}).await) == format!("{:?}", ExitCode::SUCCESS) })
     }
 
     async fn attach(&self) -> Caller {
@@ -424,19 +424,20 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
         join_services: Vec::new(),
         left_at_ms: 1,
     };
-    let code =
-        |config: &dyn Fn() -> Result<Config, ConfigFault>| prepare(&path, owner, config).err().map(|(code, _)| code);
+    let code = |config: &dyn Fn() -> Result<Config, ConfigFault>| {
+        prepare(&path, owner, config).err().map(|error| (error.code, error.restart))
+    };
 
-    assert_eq!(code(&config), Some("hand-over"), "there is none");
+    assert_eq!(code(&config), Some(("hand-over", false)), "there is none, and a machine that runs is not restarted");
     std::fs::write(&path, b"{}").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(code(&config), Some("hand-over"));
+    assert_eq!(code(&config), Some(("hand-over", true)));
     assert!(!path.exists());
     handover(Task::Start).write(&path).unwrap();
-    assert_eq!(code(&|| Config::parse(b"latchkey.debug=1")), Some("config-unknown-key"));
+    assert_eq!(code(&|| Config::parse(b"latchkey.debug=1")), Some(("config-unknown-key", true)));
     assert!(!path.exists());
     handover(Task::Join { cluster: SecretText::new(&[0xff; 9]) }).write(&path).unwrap();
-    assert_eq!(code(&config), Some("hand-over"));
+    assert_eq!(code(&config), Some(("hand-over", true)));
     assert!(!path.exists());
     handover(Task::Start).write(&path).unwrap();
     assert_eq!(code(&config), None);
