@@ -55,6 +55,7 @@ case $1 in
 start) echo "data $(sum)" >&2 ;;
 *)
     called failing && { echo "told to fail" >&2; exit 7; }
+    called killed && kill -9 $PPID
     called paused && { echo "paused" >&2; read go < /dev/console; }
     dd if=/dev/urandom of=$disk bs=1M count=2 conv=fsync 2>/dev/null
     echo "data $(sum)" >&2

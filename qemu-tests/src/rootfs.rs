@@ -71,7 +71,10 @@ impl RootFs {
 # The agent has brought /proc, /sys, /dev and /run along.
 mount -t tmpfs tmp /tmp
 /usr/bin/latchkey-agent stage2
-echo OS stage2 $?
+status=$?
+echo OS stage2 $status
+# As ExecStopPost= of the unit for systemd: a process that a signal ended has a status above 128.
+[ $status -le 128 ] || SERVICE_RESULT=signal /usr/bin/latchkey-agent stage2-ended
 {then}
 "
         );

@@ -292,6 +292,26 @@ fn an_init_that_comes_while_a_node_joins_is_told_so() {
     assert_eq!(node.console().lines().iter().filter(|line| line.text.contains("lock: begin")).count(), 1);
 }
 
+/// The node's cluster step kills stage 2, as the kernel does when memory runs out.
+#[test]
+fn a_killed_stage_2_restarts_the_machine_and_the_node_begins_anew() {
+    let shared = shared();
+    let fleet = &shared.site().fleet;
+    let mut node = fleet.machine("killed").unwrap().isolated().start().unwrap();
+    node.expect(WAITS, STEP).unwrap();
+    assert_ne!(fleet.init_as(&node, "killed").unwrap().code, 0);
+    node.expect("OS stage2 137", STEP).unwrap();
+    node.expect("hand-over wiped", STEP).unwrap();
+    node.expect("stage2-died: stage 2 died (signal)", STEP).unwrap();
+    node.wait_exit(STEP).unwrap();
+    node.restart().unwrap();
+    node.expect("end-reset bootstrap-unfinished", STEP).unwrap();
+    node.wait_exit(STEP).unwrap();
+    node.restart().unwrap();
+    node.expect("was reset 1 times", STEP).unwrap();
+    node.expect(WAITS, STEP).unwrap();
+}
+
 #[test]
 fn a_failed_cluster_step_gives_the_disk_back_and_stops_after_three_attempts() {
     let shared = shared();
