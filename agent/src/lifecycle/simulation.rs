@@ -307,7 +307,7 @@ impl Simulation {
         let Some(effect) = self.machines[at].todo.pop_front() else { return };
         let machine = &mut self.machines[at];
         if machine.broken.is_some_and(|broken| effect.name().starts_with(broken)) {
-            return fail(machine, effect);
+            return fail(machine, &effect);
         }
         match effect {
             Effect::Start(source) => machine.flows.push(source),
@@ -435,11 +435,11 @@ fn admitted(evidence: &Evidence) -> bool {
 }
 
 /// What the driver does when an effect fails. A format may fail before and after it wrote the header; here before.
-fn fail(machine: &mut Machine, effect: Effect) {
+fn fail(machine: &mut Machine, effect: &Effect) {
     let (code, message) = ("broken".to_owned(), String::new());
     machine.saw(match effect {
-        Effect::Start(source) => Event::FlowFailed { source, code, message },
-        Effect::CheckKey(id) => Event::KeyWrong { id, code },
+        Effect::Start(source) => Event::FlowFailed { source: *source, code, message },
+        Effect::CheckKey(id) => Event::KeyWrong { id: *id, code },
         _ => Event::Failed { code, message },
     });
 }

@@ -71,9 +71,9 @@ impl Node {
 
     /// Runs stage 2 until the effect `at`, where it dies. False if it has no such effect and ended by itself.
     fn dies(&self, at: usize, how: &str) -> bool {
-        let part = format!("{at} {how} {}", self.directory.path().display());
+        let role = format!("{at} {how} {}", self.directory.path().display());
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", "stage2::crash_tests::child", "--ignored", "--test-threads=1"]).env(PART, part);
+        child.args(["--exact", "stage2::crash_tests::child", "--ignored", "--test-threads=1"]).env(PART, role);
         let output = child.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         assert!(!text.contains("hunter2"), "a panic told what was worked on: {text}");
@@ -105,15 +105,15 @@ impl Node {
 #[test]
 #[ignore = "the process that the tests of this file kill"]
 fn child() {
-    let Ok(part) = std::env::var(PART) else { return };
-    let mut words = part.splitn(3, ' ');
+    let Ok(played) = std::env::var(PART) else { return };
+    let mut words = played.splitn(3, ' ');
     let mut word = || words.next().unwrap();
     let (at, how, directory) = (word().parse::<usize>().unwrap(), word(), Path::new(word()));
     let path = directory.join("handover.json");
     let owner = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata(directory).unwrap());
     let handover = HandOver::read(&path, owner).unwrap();
-    let restarted = directory.join("restarted");
-    let restart: Restart = Arc::new(move || std::fs::write(&restarted, b"").unwrap());
+    let mark = directory.join("restarted");
+    let restart: Restart = Arc::new(move || std::fs::write(&mark, b"").unwrap());
     restart_on_panic(&path, Arc::clone(&restart));
     let port = Port::reserve();
     let line = format!("latchkey.network=none latchkey.cluster_step=kubeadm latchkey.listen_port={}", port.number());

@@ -138,7 +138,9 @@ fn fresh(fails: Option<Step>) -> FakeMachine {
     FakeMachine { disk: Event::DiskFresh { attempts: 0 }, ..existing(fails) }
 }
 
-const SOURCES: [(fn(Option<Step>) -> FakeMachine, Source); 4] =
+type Make = fn(Option<Step>) -> FakeMachine;
+
+const SOURCES: [(Make, Source); 4] =
     [(fresh, Source::Init), (fresh, Source::Join), (existing, Source::Rejoin), (existing, Source::Recovery)];
 
 #[test]
@@ -177,7 +179,7 @@ fn a_port_that_cannot_be_opened_does_not_end_a_join_or_a_rejoin() {
     let key = "00".repeat(32);
     let service =
         format!("latchkey.join_service={} latchkey.join_service_key=sha256:{key}", service.local_addr().unwrap());
-    for (make, source) in [(fresh as fn(_) -> _, Source::Join), (existing, Source::Rejoin)] {
+    for (make, source) in [(fresh as Make, Source::Join), (existing, Source::Rejoin)] {
         let mut machine = make(None);
         let (ended, verdict) = boot(&mut machine, prepared(port, &service), source);
         assert!(matches!(ended, Ended::Leaves), "{source}: {ended:?}");
