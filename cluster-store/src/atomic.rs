@@ -1,6 +1,7 @@
 //! Files that are replaced as a whole.
 
 use crate::error::{Malformed, StoreError};
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -16,9 +17,15 @@ pub(crate) enum Existing {
     Keep,
 }
 
-/// Reads at most `limit` bytes.
+/// Reads at most `limit` bytes of a regular file. Anything else is refused before it is read: a pipe or a terminal would hold
+/// the reader for as long as somebody likes.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, StoreError> {
-    let file = File::open(path).map_err(StoreError::io("read", path))?;
+    // NONBLOCK: opening a pipe must not wait for a writer. It changes nothing for regular files.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(StoreError::io("read", path))?;
+    if !file.metadata().map_err(StoreError::io("read", path))?.is_file() {
+        return Err(StoreError::malformed(path)(Malformed::NotRegular));
+    }
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(StoreError::io("read", path))?;
     if bytes.len() > limit {
@@ -44,6 +51,12 @@ pub(crate) fn write(directory: &Path, name: &str, bytes: &[u8], existing: Existi
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(StoreError::Exists { path }),
         Err(error) => Err(StoreError::io("write", &path)(error)),
     }
+}
+
+/// Writes a temporary file of a record's size, durably, and removes it.
+pub(crate) fn try_writing(directory: &Path) -> Result<(), StoreError> {
+    let path = write_temporary(directory, "try", &[b' '; 4096])?;
+    fs::remove_file(&path).map_err(StoreError::io("remove", &path))
 }
 
 /// Removes what crashes left behind. Only while no other writer is at work.

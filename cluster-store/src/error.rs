@@ -34,6 +34,8 @@ pub enum StoreError {
 /// What is wrong with a file's content.
 #[derive(Debug)]
 pub enum Malformed {
+    /// A directory, a pipe, a device.
+    NotRegular,
     /// Larger than any sensible one; the limit in bytes.
     TooLarge(usize),
     /// Not JSON of the closed schema; line, column and field.
@@ -78,6 +80,7 @@ impl std::error::Error for StoreError {}
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotRegular => f.write_str("not a regular file"),
             Self::TooLarge(limit) => write!(f, "larger than {limit} bytes"),
             Self::Syntax(error) => error.fmt(f),
             Self::Version(got) => write!(f, "`version` is {got}; this program knows version 1"),

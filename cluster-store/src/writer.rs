@@ -55,6 +55,14 @@ impl<'a> Writer<'a> {
         atomic::remove_temporaries(&self.directory.path().join(NODES))
     }
 
+    /// Whether a record could be written now: writes a file that nobody reads, durably, and removes it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn try_writing(&self) -> Result<(), StoreError> {
+        atomic::try_writing(&self.directory.path().join(NODES))
+    }
+
     /// Writes a record, replacing the one of the same TPM. Durable when this returns.
     ///
     /// The caller answers for names and disks being nobody else's: it has looked while holding this.

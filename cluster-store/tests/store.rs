@@ -9,6 +9,7 @@ use latchkey_cluster_store::{
 use latchkey_keys::ClusterId;
 use latchkey_test_support::in_time;
 use proptest::prelude::*;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
@@ -53,6 +54,21 @@ fn a_power_cut_between_the_first_record_and_the_cluster_leaves_no_cluster() {
     directory.writer().unwrap().put(&record(1, "cp-1")).unwrap();
     assert_eq!(directory.cluster().unwrap(), None);
     directory.writer().unwrap().initialise(&cluster(), &record(1, "cp-1")).unwrap();
+}
+
+/// A pipe without a writer would hold its reader for ever.
+#[test]
+fn what_is_no_regular_file_is_refused_before_it_is_read() {
+    let (files, directory) = directory();
+    let path = files.path().join("enrolment.json");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = directory.clone();
+    let read = in_time("a pipe in the place of a file", move || reader.enrolment());
+    assert!(matches!(read, Err(StoreError::Malformed { fault: Malformed::NotRegular, .. })), "{read:?}");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    let read = directory.enrolment();
+    assert!(matches!(read, Err(StoreError::Malformed { fault: Malformed::NotRegular, .. })), "{read:?}");
 }
 
 #[test]
