@@ -70,6 +70,9 @@ pub struct Limits {
     pub handshake_seconds: u32,
     /// Seconds that running calls get to end after SIGTERM or SIGINT. Default 10.
     pub shutdown_seconds: u32,
+    /// Seconds for which a part of the cluster directory may be unusable, with older content in its place, before `/healthz`
+    /// answers 503. Default 300.
+    pub stale_seconds: u32,
     /// Threads that verify evidence and answer; 0 is one per processor, at most 16. Default 0.
     pub threads: u32,
 }
@@ -85,6 +88,7 @@ impl Default for Limits {
             connection_burst_per_address: 60,
             handshake_seconds: 30,
             shutdown_seconds: 10,
+            stale_seconds: 300,
             threads: 0,
         }
     }
@@ -108,6 +112,7 @@ impl Limits {
         check_range("limits.connection_burst_per_address", self.connection_burst_per_address, rates)?;
         check_range("limits.handshake_seconds", self.handshake_seconds, (1, 300))?;
         check_range("limits.shutdown_seconds", self.shutdown_seconds, (1, 300))?;
+        check_range("limits.stale_seconds", self.stale_seconds, (1, 86_400))?;
         check_range("limits.threads", self.threads, (0, 256))
     }
 }

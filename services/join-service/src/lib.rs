@@ -15,9 +15,11 @@
 
 pub mod config;
 pub mod decision;
+mod freshness;
 pub mod identity;
 mod keys;
 mod metrics;
+mod pages;
 mod reception;
 mod run;
 mod server;

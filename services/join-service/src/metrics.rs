@@ -1,13 +1,14 @@
 //! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy: no ids or addresses of nodes.
 
 use crate::decision::Refusal;
+use crate::freshness::Behind;
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
 use latchkey_cluster_store::Part;
 use latchkey_service_runtime::page::Page;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// The three methods.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,9 @@ pub(crate) struct Gauges {
     pub(crate) leased: bool,
     pub(crate) damaged: usize,
     pub(crate) initialised: bool,
-    pub(crate) stale: BTreeMap<&'static str, String>,
+    pub(crate) behind: Vec<Behind>,
+    pub(crate) records_busy: Duration,
+    pub(crate) records_usable: bool,
     /// Names are of the operator's policy, and safe as labels.
     pub(crate) serials: Vec<(ManifestName, u64)>,
     pub(crate) reloads: u64,
@@ -163,14 +166,27 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     page.line("nodes", "", gauges.nodes);
     page.family("records_damaged", "gauge", "Record files that cannot be used");
     page.line("records_damaged", "", gauges.damaged);
+    page.family("records_usable", "gauge", "Whether records can be read and written");
+    page.line("records_usable", "", u8::from(gauges.records_usable));
+    page.family(
+        "records_busy_seconds",
+        "gauge",
+        "How long the access to the records that is under way has taken so far",
+    );
+    page.line("records_busy_seconds", "", gauges.records_busy.as_secs_f64());
     page.family("control_plane_lease", "gauge", "Whether a control plane is joining");
     page.line("control_plane_lease", "", u8::from(gauges.leased));
     page.family("cluster_initialised", "gauge", "Whether there is a cluster to join");
     page.line("cluster_initialised", "", u8::from(gauges.initialised));
-    page.family("config_stale", "gauge", "Whether a part's file is bad and older content is in use");
+    let behind = |part: Part| gauges.behind.iter().find(|behind| behind.part == part.name());
+    page.family("config_stale", "gauge", "Whether a part's file cannot be used and older content is in its place");
     for part in Part::ALL {
-        let label = format!("{{part=\"{}\"}}", part.name());
-        page.line("config_stale", &label, u8::from(gauges.stale.contains_key(part.name())));
+        page.line("config_stale", &format!("{{part=\"{}\"}}", part.name()), u8::from(behind(part).is_some()));
+    }
+    page.family("config_stale_seconds", "gauge", "For how long a part has been stale");
+    for part in Part::ALL {
+        let age = behind(part).map_or(0, |behind| behind.age.as_secs());
+        page.line("config_stale_seconds", &format!("{{part=\"{}\"}}", part.name()), age);
     }
     page.family("reference_serial", "gauge", "The revision of each reference manifest that is in force");
     for (manifest, serial) in &gauges.serials {

@@ -83,8 +83,9 @@ fn serve(file: &Path) -> Result<(), Failure> {
     program::forbid_dumps()?;
     program::log_to_stderr();
     let (config, prepared) = load(file)?;
+    let opened = prepared.open()?;
     let stop = program::asked_to_stop()?;
-    server::serve(&config, prepared, stop)?;
+    server::serve(&config, opened, stop)?;
     tracing::info!("Stopped");
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use crate::config::{Config, Limits};
 use crate::keys::KeySource;
-use crate::metrics::{Gauges, Metrics, Turned};
+use crate::metrics::{Metrics, Turned};
+use crate::pages::Pages;
 use crate::reception::{HandshakeContext, Note};
 use crate::service::{JoinService, Node, Trouble};
 use crate::snapshot::Current;
@@ -11,8 +12,6 @@ use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
 use latchkey_channel::{ChannelError, PeerProof, PinnedKeyAttester, Proven, accept};
-use latchkey_cluster_store::{ClusterStore, StoreError};
-use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::program::Failure;
 use latchkey_service_runtime::rate::{PeerRates, TokenBucket};
@@ -47,6 +46,25 @@ pub struct Prepared {
     pub current: Current,
 }
 
+/// The same, with the cluster directory taken into use.
+pub(crate) struct Opened {
+    identity: PinnedKeyAttester,
+    keys: Arc<KeySource>,
+    current: Arc<Current>,
+    store: Arc<Store>,
+}
+
+impl Prepared {
+    /// Reads the records, tidies up after crashes, and remembers the manifests that are going to be in force. Waits for other
+    /// programs that write, so signals must still end the process.
+    pub(crate) fn open(self) -> Result<Opened, Failure> {
+        let Self { identity, keys, current } = self;
+        let store = Store::open(current.directory().clone()).map_err(Failure::running)?;
+        current.remember().map_err(Failure::unusable)?;
+        Ok(Opened { identity, keys: Arc::new(keys), current: Arc::new(current), store })
+    }
+}
+
 /// What every connection needs.
 struct Shared {
     current: Arc<Current>,
@@ -65,18 +83,11 @@ struct Rates {
 }
 
 /// Serves until `stop`, then finishes running calls within the configured time.
-pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Output = ()>) -> Result<(), Failure> {
-    let Prepared { identity, keys, current } = prepared;
-    let store = Arc::new(open_store(current.directory()).map_err(Failure::running)?);
-    current.remember().map_err(Failure::unusable)?;
-    let (current, metrics, trouble) = (Arc::new(current), Arc::new(Metrics::new()), Arc::new(Trouble::default()));
-    let service = JoinService::new(
-        Arc::clone(&current),
-        Arc::clone(&store),
-        Arc::new(keys),
-        Arc::clone(&metrics),
-        Arc::clone(&trouble),
-    );
+pub(crate) fn serve(config: &Config, opened: Opened, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+    let Opened { identity, keys, current, store } = opened;
+    let (metrics, trouble) = (Arc::new(Metrics::new()), Arc::new(Trouble::default()));
+    let service =
+        JoinService::new(Arc::clone(&current), Arc::clone(&store), keys, Arc::clone(&metrics), Arc::clone(&trouble));
     let limits = config.limits;
     let shared = Arc::new(Shared {
         current: Arc::clone(&current),
@@ -88,20 +99,24 @@ pub(crate) fn serve(config: &Config, prepared: Prepared, stop: impl Future<Outpu
         noise: LogLimiter::new(),
         started: Instant::now(),
     });
-    let pages = Arc::new(Pages { metrics, current: Arc::clone(&current), store: Arc::clone(&store), trouble });
+    let pages = Arc::new(Pages {
+        metrics,
+        current: Arc::clone(&current),
+        store: Arc::clone(&store),
+        keys: trouble,
+        stale: Duration::from_secs(limits.stale_seconds.into()),
+    });
     let slots = Slots::new(limits.connections, limits.connections_per_address);
     let grace = Duration::from_secs(limits.shutdown_seconds.into());
     smol::block_on(async {
         let bound = Bound::open(config.listen, config.admin_listen).await.map_err(Failure::running)?;
         // Dropped, and so ended, with this function.
-        let _watching = smol::spawn(watch::follow(current, store));
+        let directory = current.directory().clone();
+        let _following = smol::spawn(watch::follow_configuration(current));
+        let _watching = smol::spawn(watch::follow_records(store, directory));
         bound.say_ready()?;
         bound.serve(shared, pages, slots, limits.thread_count(), grace, stop).await.map_err(Failure::running)
     })
-}
-
-pub(crate) fn open_store(directory: &ClusterStore) -> Result<Store, StoreError> {
-    Store::open(directory.clone())
 }
 
 fn grpc_limits(limits: Limits) -> grpc::Limits {
@@ -206,42 +221,5 @@ impl Shared {
         } else if let Some(left_out) = self.noise.write_now() {
             tracing::warn!(peer = %address, role, claimed_ek = ek, code = error.code(), %error, left_out, "Handshake failed");
         }
-    }
-}
-
-struct Pages {
-    metrics: Arc<Metrics>,
-    current: Arc<Current>,
-    store: Arc<Store>,
-    trouble: Arc<Trouble>,
-}
-
-impl Admin for Pages {
-    fn metrics(&self) -> String {
-        let now = self.store.now();
-        let (nodes, leased, damaged) =
-            self.store.look(|state| (state.len(), state.is_leased(now), state.damage().len()));
-        self.metrics.render(&Gauges {
-            nodes,
-            leased,
-            damaged,
-            initialised: self.current.snapshot().cluster.is_some(),
-            stale: self.current.stale(),
-            serials: self.current.serials(),
-            reloads: self.current.reloads(),
-        })
-    }
-
-    fn health(&self) -> Result<Vec<String>, String> {
-        if let Some(trouble) = self.trouble.read() {
-            return Err(trouble);
-        }
-        if let Some(record) = self.store.look(|state| state.damage().first().cloned()) {
-            return Err(format!("records-damaged: {record}"));
-        }
-        let stale = self.current.stale().into_iter().map(|(part, why)| format!("{part} is stale: {why}"));
-        let waiting =
-            self.current.snapshot().cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
-        Ok(stale.chain(waiting).collect())
     }
 }

@@ -81,7 +81,7 @@ impl JoinService {
         let measurement_secret = self.measurement_secret(cluster).await?;
         let withheld = self.checked(self.keys.disk(admitted).await)?;
         let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
-        let (grant, release) = smol::unblock(move || reservation.conclude(&rules, key_version)).await?;
+        let (grant, release) = self.store.conclude(reservation, rules, key_version).await?;
         let disk_key = self.checked(self.keys.release(withheld, &release))?;
         let ticket = JoinTicket {
             state_disk_key: disk_key.expose().to_vec(),
@@ -118,8 +118,7 @@ impl JoinService {
         else {
             return admitted;
         };
-        let store = Arc::clone(&self.store);
-        if smol::unblock(move || store.catch_up()).await {
+        if self.store.catch_up().await {
             return self.store.admit(&snapshot.enrolment, node.ek(), ask);
         }
         admitted
@@ -128,8 +127,7 @@ impl JoinService {
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
         node.expect(&[Purpose::Report])?;
         let report = ReportAsk::try_from(request)?;
-        let (store, ek) = (Arc::clone(&self.store), node.ek());
-        smol::unblock(move || store.report(ek, &report)).await
+        self.store.report(node.ek(), report).await
     }
 
     async fn measurement_secret(&self, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {

@@ -1,12 +1,13 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the directory does.
 
+use crate::freshness::{Behind, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::{ClusterFile, ClusterStore, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// All that was read from the directory beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
@@ -84,20 +85,18 @@ fn payload(directory: &ClusterStore) -> Result<Arc<SecretVec>, StoreError> {
     directory.payload().map(|bytes| Arc::new(SecretVec::from(zeroize::Zeroizing::new(bytes))))
 }
 
-/// The snapshot that counts now. Readers take it in a moment and keep it as long as they like.
+/// The snapshot that counts now. Readers take it in a moment and keep it as long as they like; nobody here waits for a file.
 #[derive(Debug)]
 pub struct Current {
     directory: ClusterStore,
     snapshot: RwLock<Arc<Snapshot>>,
-    followed: Mutex<Followed>,
+    /// Held for moments, never while something is read.
+    freshness: Mutex<Freshness>,
+    loaded: Fingerprints,
 }
 
-#[derive(Debug, Default)]
-struct Followed {
-    fingerprints: BTreeMap<&'static str, [u8; 32]>,
-    stale: BTreeMap<&'static str, String>,
-    reloads: u64,
-}
+/// What the parts' content was when it was looked at last.
+type Fingerprints = BTreeMap<&'static str, [u8; 32]>;
 
 impl Current {
     /// Reads everything. What cannot be read now cannot be replaced by what was: the service does not start.
@@ -106,10 +105,10 @@ impl Current {
     /// [`StoreError`].
     pub fn load(directory: ClusterStore) -> Result<Self, StoreError> {
         // Before reading: a change in between is seen as one later.
-        let fingerprints = Part::ALL.iter().map(|part| (part.name(), directory.fingerprint(*part))).collect();
+        let loaded = Part::ALL.iter().map(|part| (part.name(), directory.fingerprint(*part))).collect();
         let snapshot = Snapshot::read(&directory)?;
-        let followed = Followed { fingerprints, ..Followed::default() };
-        Ok(Self { directory, snapshot: RwLock::new(Arc::new(snapshot)), followed: Mutex::new(followed) })
+        let freshness = Mutex::new(Freshness::new(Instant::now()));
+        Ok(Self { directory, snapshot: RwLock::new(Arc::new(snapshot)), freshness, loaded })
     }
 
     /// Remembers what was loaded, so that no older revision of a manifest is accepted later. Before the first decision.
@@ -128,49 +127,9 @@ impl Current {
         Arc::clone(&self.snapshot.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was.
-    pub fn follow(&self) {
-        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        for part in Part::ALL {
-            let fingerprint = self.directory.fingerprint(part);
-            if followed.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) {
-                self.swap(part, &mut followed);
-            }
-        }
-    }
-
-    fn swap(&self, part: Part, followed: &mut Followed) {
-        let name = part.name();
-        let next = self.snapshot().with(part, &self.directory).and_then(|next| {
-            if part == Part::Attestation {
-                self.directory.remember(&next.references, unix())?;
-            }
-            Ok(next)
-        });
-        match next {
-            Ok(next) => {
-                if part == Part::Attestation {
-                    tell(&next.references);
-                }
-                *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-                followed.stale.remove(name);
-                followed.reloads += 1;
-                tracing::info!(part = name, "Configuration reloaded");
-            }
-            Err(error) => {
-                // The next look tries again: what failed may be mended without a change of these files.
-                followed.fingerprints.remove(name);
-                let why = error.to_string();
-                if followed.stale.insert(name, why.clone()).as_ref() != Some(&why) {
-                    tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
-                }
-            }
-        }
-    }
-
-    /// Parts whose files are bad, so that older content is in use, and why.
-    pub fn stale(&self) -> BTreeMap<&'static str, String> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner).stale.clone()
+    /// Parts whose content in use may be older than what the directory says, since when, and why.
+    pub fn behind(&self) -> Vec<Behind> {
+        self.freshness().behind(Instant::now())
     }
 
     /// Which revision of each manifest is in force.
@@ -183,11 +142,74 @@ impl Current {
 
     /// How many parts were swapped since the start.
     pub fn reloads(&self) -> u64 {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner).reloads
+        self.freshness().reloads()
     }
 
     /// The directory that is followed.
     pub fn directory(&self) -> &ClusterStore {
         &self.directory
+    }
+
+    fn freshness(&self) -> MutexGuard<'_, Freshness> {
+        self.freshness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a [`Current`] as the directory is. The only one that reads files, and so the only one that a file system that hangs
+/// stops.
+#[derive(Debug)]
+pub struct Follower {
+    current: Arc<Current>,
+    fingerprints: Fingerprints,
+}
+
+impl Follower {
+    /// Follows from what was loaded.
+    pub fn new(current: Arc<Current>) -> Self {
+        let fingerprints = current.loaded.clone();
+        Self { current, fingerprints }
+    }
+
+    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks on the
+    /// disk, for as long as that takes.
+    pub fn look(&mut self) {
+        self.current.freshness().begin(Instant::now());
+        for part in Part::ALL {
+            let fingerprint = self.current.directory.fingerprint(part);
+            if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
+                // The next look tries again: what failed may be mended without a change of these files.
+                self.fingerprints.remove(part.name());
+            }
+        }
+        self.current.freshness().end(Instant::now());
+    }
+
+    /// Whether the part is good, and in force now.
+    fn swap(&self, part: Part) -> bool {
+        let (current, name) = (&*self.current, part.name());
+        let next = current.snapshot().with(part, &current.directory).and_then(|next| {
+            if part == Part::Attestation {
+                current.directory.remember(&next.references, unix())?;
+            }
+            Ok(next)
+        });
+        match next {
+            Ok(next) => {
+                let references = Arc::clone(&next.references);
+                *current.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+                current.freshness().good(name);
+                if part == Part::Attestation {
+                    tell(&references);
+                }
+                tracing::info!(part = name, "Configuration reloaded");
+                true
+            }
+            Err(error) => {
+                if current.freshness().bad(name, error.to_string(), Instant::now()) {
+                    tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
+                }
+                false
+            }
+        }
     }
 }

@@ -4,8 +4,10 @@
 //! resolved: Kubernetes swaps `..data` beside `policy.json -> ..data/policy.json`. So all of them are watched, for the
 //! names that the path has there. Watches are set *before* the content is read: a change in between wakes us again.
 
-use crate::snapshot::Current;
+use crate::freshness::LOOK_ANYWAY;
+use crate::snapshot::{Current, Follower};
 use crate::store::Store;
+use latchkey_cluster_store::ClusterStore;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use smol::Async;
@@ -19,43 +21,48 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Looks anyway this often: for file systems that tell nothing, and when there are no watches left.
-const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 
 /// As many as the kernel follows (`path_resolution(7)`: "a maximum of 40").
 const MAX_LINKS: usize = 40;
 
-/// Follows until dropped. Never ends by itself: a service that cannot watch still looks now and then.
-pub(crate) async fn follow(current: Arc<Current>, store: Arc<Store>) {
+/// Follows policy, rules and cluster until dropped. Never ends by itself: a service that cannot watch still looks now and then.
+pub(crate) async fn follow_configuration(current: Arc<Current>) {
+    let mut follower = Follower::new(Arc::clone(&current));
     loop {
-        let (paths, nodes) = (paths(&current), current.directory().nodes_path());
-        let watch = smol::unblock(move || Watch::new(&paths, &nodes)).await;
-        look(&current, &store).await;
-        match watch {
-            Ok(watch) => watch.changed().or(pause()).await,
-            Err(error) => {
-                tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster directory; looking now and then");
-                pause().await;
-            }
-        }
+        let current = Arc::clone(&current);
+        let (watch, looked) = smol::unblock(move || {
+            let watch = Watch::of_files(&paths(&current));
+            follower.look();
+            (watch, follower)
+        })
+        .await;
+        follower = looked;
+        something_happens(watch).await;
     }
 }
 
-async fn look(current: &Arc<Current>, store: &Arc<Store>) {
-    let (current, store) = (Arc::clone(current), Arc::clone(store));
-    smol::unblock(move || {
-        current.follow();
-        if let Err(error) = store.refresh() {
-            tracing::error!(%error, "The nodes' records cannot be read; what was read before stays in use");
-        }
-    })
-    .await;
+/// Follows the nodes' records until dropped.
+pub(crate) async fn follow_records(store: Arc<Store>, directory: ClusterStore) {
+    loop {
+        let nodes = directory.nodes_path();
+        let watch = smol::unblock(move || Watch::of_records(&nodes)).await;
+        store.refresh().await;
+        something_happens(watch).await;
+    }
 }
 
-async fn pause() {
-    smol::Timer::after(LOOK_ANYWAY).await;
+/// Returns when something has changed, or nobody could say so for a while.
+async fn something_happens(watch: io::Result<Watch>) {
+    let pause = async {
+        smol::Timer::after(LOOK_ANYWAY).await;
+    };
+    match watch {
+        Ok(watch) => watch.changed().or(pause).await,
+        Err(error) => {
+            tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster directory; looking now and then");
+            pause.await;
+        }
+    }
 }
 
 fn paths(current: &Current) -> Vec<PathBuf> {
@@ -69,7 +76,8 @@ fn paths(current: &Current) -> Vec<PathBuf> {
 struct Watch {
     descriptor: Async<OwnedFd>,
     names: BTreeMap<i32, Names>,
-    nodes: Option<i32>,
+    /// The directory of the records.
+    records: Option<i32>,
 }
 
 /// What counts in one directory.
@@ -81,7 +89,11 @@ struct Names {
 }
 
 impl Watch {
-    fn new(paths: &[PathBuf], nodes: &Path) -> io::Result<Self> {
+    fn of_files(paths: &[PathBuf]) -> io::Result<Self> {
+        Self::of(interests(paths))
+    }
+
+    fn of(interests: BTreeMap<PathBuf, Names>) -> io::Result<Self> {
         let descriptor = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let flags = WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
@@ -91,7 +103,7 @@ impl Watch {
             | WatchFlags::ATTRIB
             | WatchFlags::ONLYDIR;
         let mut names = BTreeMap::new();
-        for (directory, interesting) in interests(paths) {
+        for (directory, interesting) in interests {
             match inotify::add_watch(&descriptor, &directory, flags) {
                 Ok(watch) => {
                     names.insert(watch, interesting);
@@ -101,11 +113,18 @@ impl Watch {
                 Err(error) => return Err(error.into()),
             }
         }
-        // What is written as it should be is renamed into place, and counted in `.lock`: the service's own records, mostly. This
-        // is for an operator's hand.
+        Ok(Self { descriptor: Async::new(descriptor)?, names, records: None })
+    }
+
+    /// Whether the directory is still the same, and an operator's hand in it. What is written as it should be is renamed into
+    /// place, and counted in `.lock`: the service's own records, mostly.
+    fn of_records(nodes: &Path) -> io::Result<Self> {
+        let mut way = interests(&[nodes.to_owned()]);
+        way.retain(|_, names| !names.all);
+        let watch = Self::of(way)?;
         let by_hand = WatchFlags::CLOSE_WRITE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::ONLYDIR;
-        let nodes = inotify::add_watch(&descriptor, nodes, by_hand).ok();
-        Ok(Self { descriptor: Async::new(descriptor)?, names, nodes })
+        let records = inotify::add_watch(&watch.descriptor, nodes, by_hand).ok();
+        Ok(Self { records, ..watch })
     }
 
     /// Returns when something happened to one of the names. An error counts: the next look says what it is.
@@ -135,7 +154,7 @@ impl Watch {
     }
 
     fn counts(&self, watch: i32, name: Option<&OsStr>) -> bool {
-        if let Some(name) = name.filter(|_| self.nodes == Some(watch)) {
+        if let Some(name) = name.filter(|_| self.records == Some(watch)) {
             return name.as_bytes().ends_with(b".json") && !name.as_bytes().starts_with(b".");
         }
         // No name: the directory itself, or an overflow of the queue. Unknown watch: an overflow.

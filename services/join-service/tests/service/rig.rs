@@ -266,8 +266,8 @@ impl Client {
         latchkey_test_support::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
             stream.set_nodelay(true).unwrap();
-            let attested = connect(stream, purpose, terms, TIME).await.map_err(Answer::Refused)?;
-            let (channel, driver) = Channel::open(attested, Limits::default()).await.unwrap();
+            let proven = connect(stream, purpose, terms, TIME).await.map_err(Answer::Refused)?;
+            let (channel, driver) = Channel::open(proven, Limits::default()).await.unwrap();
             let connection = async {
                 drop(driver.await);
                 std::future::pending().await

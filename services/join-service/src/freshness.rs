@@ -1,0 +1,126 @@
+//! How far the configuration in use may be behind the directory: which parts are bad, since when, and whether anybody still looks.
+//!
+//! Pure: it is told what the time is.
+
+use latchkey_cluster_store::Part;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// The directory is looked at this often even when nothing says that it has changed.
+pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(30);
+
+/// What is known of the parts since the last look.
+#[derive(Debug)]
+pub(crate) struct Freshness {
+    bad: BTreeMap<&'static str, (String, Instant)>,
+    /// When the last look ended.
+    looked: Instant,
+    /// When the look that is under way began.
+    looking: Option<Instant>,
+    reloads: u64,
+}
+
+/// A part whose content in use may be older than what the directory says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Behind {
+    /// The part's name.
+    pub part: &'static str,
+    /// For how long.
+    pub age: Duration,
+    /// Why.
+    pub why: String,
+}
+
+impl Freshness {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self { bad: BTreeMap::new(), looked: now, looking: None, reloads: 0 }
+    }
+
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.looking = Some(now);
+    }
+
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.looking = None;
+        self.looked = now;
+    }
+
+    pub(crate) fn good(&mut self, part: &'static str) {
+        self.bad.remove(part);
+        self.reloads += 1;
+    }
+
+    /// Whether this is news. It is bad since it was found so first, whatever else is wrong with it meanwhile.
+    pub(crate) fn bad(&mut self, part: &'static str, why: String, now: Instant) -> bool {
+        let (known, since) = self.bad.remove(part).map_or((None, now), |(why, since)| (Some(why), since));
+        let news = known.as_ref() != Some(&why);
+        self.bad.insert(part, (why, since));
+        news
+    }
+
+    pub(crate) fn reloads(&self) -> u64 {
+        self.reloads
+    }
+
+    /// A look that does not end, or a follower that is gone, leaves every part behind.
+    pub(crate) fn behind(&self, now: Instant) -> Vec<Behind> {
+        let unseen = now.saturating_duration_since(self.looked).saturating_sub(LOOK_ANYWAY);
+        let unseen = self.looking.map_or(unseen, |since| unseen.max(now.saturating_duration_since(since)));
+        let of = |part: Part| {
+            let name = part.name();
+            if let Some((why, since)) = self.bad.get(name) {
+                return Some(Behind { part: name, age: now.saturating_duration_since(*since), why: why.clone() });
+            }
+            let why = format!("the directory has not been read for {} s", unseen.as_secs());
+            (unseen >= HANGS).then_some(Behind { part: name, age: unseen, why })
+        };
+        Part::ALL.into_iter().filter_map(of).collect()
+    }
+}
+
+/// A look that takes longer is worth telling: it takes milliseconds.
+const HANGS: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn ages(freshness: &Freshness, now: Instant) -> Vec<(&'static str, u64)> {
+        freshness.behind(now).iter().map(|behind| (behind.part, behind.age.as_secs())).collect()
+    }
+
+    #[test]
+    fn a_part_is_behind_since_it_was_first_bad_until_it_is_good() {
+        let start = Instant::now();
+        let mut freshness = Freshness::new(start);
+        assert!(freshness.bad("attestation", "x".into(), start));
+        freshness.end(start + 20 * SECOND);
+        assert!(!freshness.bad("attestation", "x".into(), start + 20 * SECOND), "no news");
+        assert!(freshness.bad("attestation", "y".into(), start + 25 * SECOND));
+        assert_eq!(ages(&freshness, start + 30 * SECOND), [("attestation", 30)]);
+        freshness.good("attestation");
+        assert_eq!(ages(&freshness, start + 30 * SECOND), []);
+    }
+
+    #[test]
+    fn a_look_that_hangs_leaves_every_part_behind() {
+        let start = Instant::now();
+        let mut freshness = Freshness::new(start);
+        freshness.begin(start + 5 * SECOND);
+        assert_eq!(ages(&freshness, start + 5 * SECOND), []);
+        let all = ["attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
+        assert_eq!(ages(&freshness, start + 12 * SECOND), all);
+        freshness.end(start + 12 * SECOND);
+        assert_eq!(ages(&freshness, start + 12 * SECOND), []);
+    }
+
+    #[test]
+    fn a_follower_that_is_gone_is_noticed() {
+        let start = Instant::now();
+        let freshness = Freshness::new(start);
+        assert_eq!(ages(&freshness, start + LOOK_ANYWAY), []);
+        assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[0], ("attestation", 9));
+    }
+}

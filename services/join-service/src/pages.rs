@@ -1,0 +1,62 @@
+//! `/metrics` and `/healthz`: what is in memory. Nothing here waits for a disk, a peer or the key service.
+
+use crate::metrics::{Gauges, Metrics};
+use crate::service::Trouble;
+use crate::snapshot::Current;
+use crate::store::Store;
+use latchkey_service_runtime::admin::Admin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) struct Pages {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) current: Arc<Current>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) keys: Arc<Trouble>,
+    /// How long the configuration in use may be behind the directory before the service counts as unable to do its work.
+    pub(crate) stale: Duration,
+}
+
+impl Admin for Pages {
+    fn metrics(&self) -> String {
+        let now = self.store.now();
+        let (nodes, leased, damaged) =
+            self.store.look(|state| (state.len(), state.is_leased(now), state.damage().len()));
+        self.metrics.render(&Gauges {
+            nodes,
+            leased,
+            damaged,
+            records_busy: self.store.busy(),
+            records_usable: self.store.trouble().is_none(),
+            initialised: self.current.snapshot().cluster.is_some(),
+            behind: self.current.behind(),
+            serials: self.current.serials(),
+            reloads: self.current.reloads(),
+        })
+    }
+
+    fn health(&self) -> Result<Vec<String>, String> {
+        if let Some(trouble) = self.keys.read() {
+            return Err(trouble);
+        }
+        if let Some(trouble) = self.store.trouble() {
+            return Err(format!("records-unavailable: {trouble}"));
+        }
+        if let Some(record) = self.store.look(|state| state.damage().first().cloned()) {
+            return Err(format!("records-damaged: {record}"));
+        }
+        let behind = self.current.behind();
+        if let Some(behind) = behind.iter().find(|behind| behind.age >= self.stale) {
+            return Err(format!(
+                "config-stale: {} has been stale for {} s: {}",
+                behind.part,
+                behind.age.as_secs(),
+                behind.why
+            ));
+        }
+        let stale = behind.into_iter().map(|behind| format!("{} is stale: {}", behind.part, behind.why));
+        let waiting =
+            self.current.snapshot().cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
+        Ok(stale.chain(waiting).collect())
+    }
+}
