@@ -1,5 +1,6 @@
 //! `latchkey-agent`: process 1 of the initramfs (stage 1), or `latchkey-agent stage2` in the OS.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use latchkey_agent::platform::pid1::Pid1;
@@ -27,17 +28,26 @@ fn main() -> ExitCode {
     match first.as_ref().and_then(|first| first.to_str()) {
         Some("stage2") if !more => stage2::run(),
         Some("stage2-ended") if !more => stage2::ended(),
-        Some("--version") if !more => {
-            println!("latchkey-agent {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        Some("--help" | "-h") if !more => {
-            print!("{USAGE}");
-            ExitCode::SUCCESS
-        }
+        Some("--version") if !more => print(concat!("latchkey-agent ", env!("CARGO_PKG_VERSION"), "\n")),
+        Some("--help" | "-h") if !more => print(USAGE),
         _ => {
-            eprint!("{USAGE}");
+            // Without standard error there is nobody to tell; the exit code remains.
+            drop(io::stderr().write_all(USAGE.as_bytes()));
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Writes to standard output. What could not be written is a failure; a reader that went away (`| head`) chose so, and gets
+/// the exit code by which a shell tells of SIGPIPE.
+fn print(text: &str) -> ExitCode {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(128 + 13),
+        Err(error) => {
+            drop(writeln!(io::stderr(), "latchkey-agent: cannot write to standard output: {error}"));
+            ExitCode::FAILURE
         }
     }
 }

@@ -24,17 +24,21 @@ pub enum Exit {
     Node = 4,
     /// The node was not reached, or not done, in time.
     Unreachable = 5,
+    /// Whoever read standard output went away before all was printed. The number is the one by which a shell tells of a
+    /// program that SIGPIPE ended: 128 + 13.
+    NobodyReads = 141,
 }
 
 impl Exit {
     /// Every code with its meaning, for `--help`.
-    pub(crate) const ALL: [(Self, &'static str); 6] = [
+    pub(crate) const ALL: [(Self, &'static str); 7] = [
         (Self::Done, "done"),
         (Self::Failed, "failed"),
         (Self::Usage, "wrong arguments, or a file they name cannot be used"),
         (Self::Attestation, "refused by attestation: the node did not prove what policy and reference values demand"),
         (Self::Node, "refused by the node: wrong secret, wrong state, or its own step failed"),
         (Self::Unreachable, "the node was not reached, or not done, in time"),
+        (Self::NobodyReads, "done, but standard output was closed before all was printed"),
     ];
 }
 
@@ -57,19 +61,12 @@ pub(crate) struct Failure {
     pub(crate) fix: Option<String>,
     /// What attestation said, if that is why.
     pub(crate) refusal: Option<Box<Refusal>>,
-    /// The result, printed already, says it all: only the exit code is left.
-    pub(crate) told: bool,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, code: impl Into<Cow<'static, str>>, what: impl AsRef<str>) -> Self {
         let what = printable(what.as_ref());
-        Self { exit, code: code.into(), what, because: Vec::new(), fix: None, refusal: None, told: false }
-    }
-
-    /// The command did its work and printed the result, which is not what was hoped for.
-    pub(crate) fn told(exit: Exit) -> Self {
-        Self { told: true, ..Self::new(exit, "told", "") }
+        Self { exit, code: code.into(), what, because: Vec::new(), fix: None, refusal: None }
     }
 
     /// Wrong arguments.

@@ -13,7 +13,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
-pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let out = arguments.required_path("out")?;
     let mut image = configured(arguments)?;
     image.epoch = source_date_epoch().map_err(Failure::usage)?;
@@ -35,12 +35,11 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<(), Failur
     let built = built.map_err(|error| failure(&error))?;
     let took = format!("in {:.1} s, at {}", begun.elapsed().as_secs_f64(), built.disk.display());
     output.say(Tone::Good, "finished", &took);
-    output.result(&in_json(&built), &in_words(&built, output));
-    Ok(())
+    output.result(&in_json(&built), &in_words(&built, output))
 }
 
 /// `latchkey image units`: what an image's systemd needs, in a directory.
-pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let out = arguments.required_path("out")?;
     let written = configured(arguments)?.write_units(out).map_err(|error| {
         Failure::new(Exit::Usage, error.code(), "the files were not written").because(error.to_string())
@@ -50,8 +49,7 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<(), Failur
             .fix("add \"systemd\", as in `latchkey image build --help`"));
     };
     let told = format!("{count} files, links and directories in {}", out.display());
-    output.result(&json!({"directory": out, "count": count}), &told);
-    Ok(())
+    output.result(&json!({"directory": out, "count": count}), &told)
 }
 
 fn configured(arguments: &Arguments) -> Result<Image, Failure> {

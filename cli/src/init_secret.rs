@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -16,14 +16,23 @@ use crate::spec::Arguments;
 /// hash need not be dearer.
 const COST: u32 = 10;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.required_path("out")?;
     let (secret, hash) = make()?;
     write(path, &secret)?;
     output.say(Tone::Good, "written", &format!("init secret to {}", path.display()));
     output.say(Tone::Plain, "metadata", "the node's init_secret_hash is printed next");
-    output.result(&json!({"file": path.display().to_string(), "hash": hash}), &format!("{hash}\n"));
-    Ok(())
+    let printed = output.result(&json!({"file": path.display().to_string(), "hash": hash}), &format!("{hash}\n"));
+    if matches!(printed, Ok(Exit::Done)) {
+        return printed;
+    }
+    // Nobody has the hash, and it cannot be made of the secret again: such a file would only stand in the way of another.
+    let removed = std::fs::remove_file(path);
+    let shown = path.display();
+    printed.map_err(|failure| match removed {
+        Ok(()) => failure.because(format!("without its hash the secret is of no use: {shown} was removed")),
+        Err(error) => failure.because(format!("without its hash the secret is of no use; remove {shown}: {error}")),
+    })
 }
 
 /// A secret of 64 characters and its hash.

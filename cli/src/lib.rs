@@ -34,7 +34,7 @@ use std::ffi::OsString;
 
 pub use failure::Exit;
 
-use output::Output;
+use output::{Format, Output};
 use spec::Parsed;
 
 /// Runs one command; `arguments` are those behind the program's name.
@@ -42,15 +42,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     match spec::parse(&arguments) {
         Ok(Parsed::Help(text)) => {
-            output::print(&text);
-            Exit::Done
+            let output = Output::new(Format::Human, false);
+            output.text(&text).unwrap_or_else(|failure| output.failed(&failure))
         }
         Ok(Parsed::Command(command, arguments)) => {
             let output = Output::new(arguments.format(), arguments.quiet());
-            match (command.run)(&arguments, &output) {
-                Ok(()) => Exit::Done,
-                Err(failure) => output.failed(&failure),
-            }
+            (command.run)(&arguments, &output).unwrap_or_else(|failure| output.failed(&failure))
         }
         Err((format, failure)) => Output::new(format, false).failed(&failure),
     }

@@ -23,7 +23,7 @@ use crate::spec::Arguments;
 
 pub(crate) use image::image;
 
-pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let source = read(path)?;
     if CelLog::is_one(source.bytes()) {
@@ -55,8 +55,8 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     for (name, value) in expected.json {
         json[name] = value;
     }
-    output.result(&json, &text);
-    if expected.as_expected { Ok(()) } else { Err(Failure::told(Exit::Attestation)) }
+    let printed = output.result(&json, &text)?;
+    Ok(if expected.as_expected { printed } else { Exit::Attestation })
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {

@@ -20,7 +20,7 @@ use crate::trust::{Trust, load_policy, now};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let job = Job::from_arguments(arguments)?;
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let values = node::block_on(job.record(&mut patience, output))?;
@@ -31,8 +31,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         draft.write(&[(job.name.clone(), job.version)], &Signers::TrustLocalFile, path)?;
         output.say(Tone::Good, "policy", &format!("written to {}", path.display()));
     }
-    show(&values, output);
-    Ok(())
+    show(&values, output)
 }
 
 struct Job {
@@ -150,7 +149,7 @@ impl Job {
     }
 }
 
-fn show(values: &ReferenceValues, output: &Output) {
+fn show(values: &ReferenceValues, output: &Output) -> Result<Exit, Failure> {
     let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
     for machine in values.images().iter().flat_map(Image::machines) {
         for (index, reference) in machine.pcrs() {
@@ -161,5 +160,5 @@ fn show(values: &ReferenceValues, output: &Output) {
     }
     let vouched = "This boot is now what you vouch for: nothing proved that it is the image you want.\n";
     let json = serde_json::to_value(values).unwrap_or_default();
-    output.result(&json, &format!("{table}\n{}", output.paint(Tone::Warning, vouched)));
+    output.result(&json, &format!("{table}\n{}", output.paint(Tone::Warning, vouched)))
 }

@@ -20,7 +20,7 @@ use crate::which_machine;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let place = ClusterDir::open(arguments.required_path("cluster")?)?;
     let recovery = Recovery {
         address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
@@ -42,8 +42,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         ("recovered", output.paint(Tone::Good, "yes: the node is locked and opens its disk")),
     ]);
     let json = json!({"node": name, "ek_sha256": ek, "disk_uuid": disk, "cluster_id": cluster_id});
-    output.result(&json, &format!("\n{text}"));
-    Ok(())
+    output.result(&json, &format!("\n{text}"))
 }
 
 struct Recovery {

@@ -4,11 +4,11 @@ use latchkey_cluster_store::{DiskState, NodeRecord, Outcome};
 use serde_json::json;
 
 use crate::cluster_dir::ClusterDir;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let place = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = place.required_cluster()?;
     let (nodes, wrong) = place.nodes()?;
@@ -31,8 +31,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let json = json!({
         "cluster": cluster.name, "cluster_id": cluster.cluster_id, "nodes": nodes, "unreadable_records": wrong,
     });
-    output.result(&json, &format!("{head}\n{table}"));
-    Ok(())
+    output.result(&json, &format!("{head}\n{table}"))
 }
 
 /// What was last heard of a node, about its newest disk.

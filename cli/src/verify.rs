@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// As large as the reader of recordings takes.
 const MAX_RECORDING: usize = 512 * 1024;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let trust = Trust::from_files_or_directory(arguments)?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     }
 }
 
-fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output: &Output) -> Result<(), Failure> {
+fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output: &Output) -> Result<Exit, Failure> {
     let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
     if arguments.has("as-recorded") {
         return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
@@ -79,8 +79,7 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     let text = claims.text("admitted", trust, output);
     let rollback = if trust.remembers { "refused" } else { "unnoticed" };
     let json = json!({"node": address.to_string(), "verdict": "admitted", "claims": admission, "rollback": rollback});
-    output.result(&json, &text);
-    Ok(())
+    output.result(&json, &text)
 }
 
 fn kept(
@@ -89,7 +88,7 @@ fn kept(
     trust: &Trust,
     cluster: Option<ClusterId>,
     output: &Output,
-) -> Result<(), Failure> {
+) -> Result<Exit, Failure> {
     if let Some(flag) = ["save-evidence", "timeout"].into_iter().find(|flag| arguments.has(flag)) {
         return Err(Failure::usage(format!("--{flag} goes with a node, not with --evidence")));
     }
@@ -113,8 +112,7 @@ fn kept(
             "rollback": if trust.remembers { "refused" } else { "unnoticed" },
         }),
         &offline_text(&finding, &shown.to_string(), cluster, trust, output),
-    );
-    Ok(())
+    )
 }
 
 fn offline_text(

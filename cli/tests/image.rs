@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use latchkey_initramfs::elf_sample;
 use latchkey_measurements::{pe, pe_sample};
@@ -279,4 +279,24 @@ fn what_systemd_needs_is_written_into_a_directory_and_never_over_one() {
     assert!(agent == elf_sample::static_executable());
     assert!(parts.path("units/usr/lib/systemd/system/var-lib-kubelet.mount").is_file());
     assert_eq!(units().status.code(), Some(2));
+}
+
+#[test]
+fn a_build_whose_result_cannot_be_printed_is_a_failure() {
+    let parts = Parts::new();
+    parts.configure(&json!({"systemd": {}}));
+    for command in ["build", "units"] {
+        let mut latchkey = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+        let latchkey = latchkey.args(["image", command]).arg(parts.path("sample.json")).arg("--out");
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let child = latchkey.arg(parts.path(command)).stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+        let ended = latchkey_test_support::finish("latchkey", child);
+        let said = String::from_utf8(ended.stderr).unwrap();
+        if said.contains("mksquashfs is missing") {
+            skip(said);
+            continue;
+        }
+        assert_eq!(ended.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("cannot be written to standard output"), "{command}: {said}");
+    }
 }

@@ -15,7 +15,7 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 
 use crate::cluster_dir::{ClusterDir, Held};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::node::{self, Address, Patience};
 use crate::output::{Output, Tone};
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_mins(30);
 /// `InitRequest.init_secret`: 16..72 bytes.
 const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let job = Job::from_arguments(arguments)?;
     let patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
@@ -38,8 +38,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     job.check_admin_config()?;
     job.place.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
-    report::done(&job, &ending, output);
-    Ok(())
+    report::done(&job, &ending, output)
 }
 
 /// What the user wants.

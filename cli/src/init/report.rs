@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::Job;
 use super::drive::{AdminConfig, Ending};
 use super::journal::Journal;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone, pairs};
 
-pub(super) fn done(job: &Job, ending: &Ending, output: &Output) {
+pub(super) fn done(job: &Job, ending: &Ending, output: &Output) -> Result<Exit, Failure> {
     let (config, config_json) = match &ending.admin_config {
         AdminConfig::Written(path) => (path.display().to_string(), json!(path.display().to_string())),
         AdminConfig::None => ("none: the cluster step made none".to_owned(), Value::Null),
@@ -33,11 +33,11 @@ pub(super) fn done(job: &Job, ending: &Ending, output: &Output) {
         "disk_uuid": ending.disk, "admin_config": config_json,
         "seconds": (ending.took.as_secs_f64() * 10.0).round() / 10.0,
     });
-    output.result(&json, &format!("\n{text}"));
+    output.result(&json, &format!("\n{text}"))
 }
 
 /// The directory's cluster was finished by an earlier run.
-pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<(), Failure> {
+pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<Exit, Failure> {
     let (directory, id) = (job.place.shown(), journal.cluster_id);
     if !resume {
         let what = format!("{directory} holds the cluster {}, which is initialised", job.name);
@@ -45,6 +45,5 @@ pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &O
         return Err(failure.fix("use another directory for another cluster"));
     }
     let text = pairs(&[("cluster", job.name.clone()), ("cluster id", id.to_string())]);
-    output.result(&json!({"cluster": job.name, "cluster_id": id, "resumed": false}), &text);
-    Ok(())
+    output.result(&json!({"cluster": job.name, "cluster_id": id, "resumed": false}), &text)
 }

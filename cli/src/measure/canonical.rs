@@ -12,7 +12,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 
-pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     for flag in ["expect", "expect-image", "machine"] {
         if arguments.has(flag) {
             return Err(Failure::usage(format!("--{flag} is for the firmware's log, and this one is canonical")));
@@ -39,8 +39,7 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
         json["differences"] = value;
         text.push_str(&told);
     }
-    output.result(&json, &text);
-    Ok(())
+    output.result(&json, &text)
 }
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, Failure> {

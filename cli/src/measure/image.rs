@@ -16,7 +16,7 @@ use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
 use crate::spec::Arguments;
 
-pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = open(path)?;
     // Both hash much, and neither needs the other.
@@ -71,8 +71,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<(), Failur
         told.push_str(&launches.text);
         json["snp_launch"] = launches.json;
     }
-    output.result(&json, &told);
-    Ok(())
+    output.result(&json, &told)
 }
 
 /// What is booted from the file; refused when something beside it would be measured too.

@@ -106,12 +106,26 @@ impl Output {
         }
     }
 
-    /// The result: `json` for programs, `human` for people.
-    pub(crate) fn result(&self, json: &Value, human: &str) {
-        self.live().clear();
+    /// Prints the result: `json` for programs, `human` for people. Says how the run ends if nothing else is amiss.
+    pub(crate) fn result(&self, json: &Value, human: &str) -> Result<Exit, Failure> {
         match self.format {
-            Format::Json => print(&format!("{json:#}\n")),
-            Format::Human => print(human),
+            Format::Json => self.text(&format!("{json:#}\n")),
+            Format::Human => self.text(human),
+        }
+    }
+
+    /// Prints text as it is to standard output.
+    ///
+    /// A result that is not printed is a failure: what stood in it may stand nowhere else. A reader that went away (`| head`)
+    /// chose so, and is told by the exit code alone.
+    pub(crate) fn text(&self, text: &str) -> Result<Exit, Failure> {
+        self.live().clear();
+        match print(text) {
+            Ok(()) => Ok(Exit::Done),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::NobodyReads),
+            Err(error) => Err(Failure::local("output-unwritable", "the result cannot be written to standard output")
+                .because(error.to_string())
+                .fix("make room where standard output goes, or send it elsewhere, and run the command again")),
         }
     }
 
@@ -120,22 +134,22 @@ impl Output {
         self.result_style.paint(tone, text)
     }
 
-    /// Prints a failure, unless the result has told it, and says how the run ends.
+    /// Prints a failure, and says how the run ends.
     pub(crate) fn failed(&self, failure: &Failure) -> Exit {
         self.live().clear();
-        match self.format {
-            _ if failure.told => {}
-            Format::Json => print(&format!("{:#}\n", json!({"error": failure_json(failure)}))),
-            Format::Human => {
-                let mut text = format!("{} {}\n", self.style.paint(Tone::Bad, "error:"), failure.what);
-                for cause in &failure.because {
-                    let _ = writeln!(text, "{} {cause}", self.style.paint(Tone::Strong, "because:"));
-                }
-                if let Some(fix) = &failure.fix {
-                    let _ = writeln!(text, "{} {fix}", self.style.paint(Tone::Good, "fix:"));
-                }
-                self.live().print(&text);
+        let document = || print(&format!("{:#}\n", json!({"error": failure_json(failure)})));
+        // A document that has no room on standard output becomes text on standard error; one that nobody reads does not.
+        let said = self.format == Format::Json
+            && document().map_or_else(|error| error.kind() == io::ErrorKind::BrokenPipe, |()| true);
+        if !said {
+            let mut text = format!("{} {}\n", self.style.paint(Tone::Bad, "error:"), failure.what);
+            for cause in &failure.because {
+                let _ = writeln!(text, "{} {cause}", self.style.paint(Tone::Strong, "because:"));
             }
+            if let Some(fix) = &failure.fix {
+                let _ = writeln!(text, "{} {fix}", self.style.paint(Tone::Good, "fix:"));
+            }
+            self.live().print(&text);
         }
         failure.exit
     }
@@ -145,10 +159,11 @@ impl Output {
     }
 }
 
-/// Prints text as it is to standard output.
-pub(crate) fn print(text: &str) {
-    // A reader that went away (`| head`) is no reason to fail.
-    let _ = io::stdout().lock().write_all(text.as_bytes());
+/// Writes text to standard output and waits until the kernel has it: what is left in a buffer when the program ends would be
+/// lost in silence.
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
 /// One line for a program that follows the story.

@@ -21,7 +21,7 @@ use crate::trust::{Trust, now};
 /// As large as the reader of recordings takes.
 const MAX_RECORDING: usize = 512 * 1024;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let trust = Trust::from_files_or_directory(arguments)?;
     let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
@@ -46,8 +46,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
         text.push_str(&told);
         json["snp_report"] = report;
     }
-    output.result(&json, &text);
-    Ok(())
+    output.result(&json, &text)
 }
 
 fn head(file: &Value, trust: &Trust, output: &Output) -> String {

@@ -23,7 +23,7 @@ const MAX_PUBLIC_KEY: usize = 4096;
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.required_path("out")?;
     let manifests = arguments.texts("manifest")?.into_iter().map(manifest_name).collect::<Result<Vec<_>, _>>()?;
     let minimum = arguments.value("minimum-version")?.unwrap_or(ImageVersion::new(0, 0, 0));
@@ -32,8 +32,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     draft.write(&rules, &signers(arguments)?, path)?;
     let names: Vec<&str> = manifests.iter().map(ManifestName::as_str).collect();
     let human = format!("policy written to {}; it admits images of {}\n", path.display(), names.join(", "));
-    output.result(&json!({"file": path.display().to_string(), "manifests": names}), &human);
-    Ok(())
+    output.result(&json!({"file": path.display().to_string(), "manifests": names}), &human)
 }
 
 /// Whose word the manifests must be: `--signer`, or `--unsigned`, and nothing by default.

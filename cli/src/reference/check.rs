@@ -15,7 +15,7 @@ use crate::policy::signer_key;
 use crate::spec::Arguments;
 use crate::trust::read_signature;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
     let signers = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
     let signature = match arguments.path("signature") {
@@ -35,8 +35,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let json = json!({
         "authority": manifest.authority(), "sha256": manifest.sha256(), "manifest": values,
     });
-    output.result(&json, &format!("{head}\n{}{}", table(values), provenance(values)));
-    Ok(())
+    output.result(&json, &format!("{head}\n{}{}", table(values), provenance(values)))
 }
 
 /// Images and machine types, and what is revoked.

@@ -14,7 +14,7 @@ use crate::spec::Arguments;
 use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
-pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
     let (base, new) = (&revision.values, &Revision::read(operand(arguments, 1, "NEW")?)?.values);
     let from = format_rfc3339(arguments, "not-before")?;
@@ -58,7 +58,7 @@ fn is_downgrade(base: &ReferenceValues, new: &Image) -> bool {
 }
 
 /// A version that must not run any more.
-pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
     let base = &revision.values;
     let name = arguments.operand_text(1)?.to_owned();
@@ -74,15 +74,14 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<(), Failu
     finish(&next.map_err(unfit)?, revision, arguments, output)
 }
 
-fn finish(next: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+fn finish(next: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     publish(next, base, arguments, output)?;
     let json = json!({
         "file": arguments.required_path("out")?.display().to_string(),
         "signed": arguments.has("key"),
         "manifest": next,
     });
-    output.result(&json, &super::check::table(next));
-    Ok(())
+    output.result(&json, &super::check::table(next))
 }
 
 /// `--serial`, or the next one.

@@ -5,11 +5,11 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::cluster_dir::{ClusterDir, InstallOptions};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
     let place = ClusterDir::open(arguments.required_path("cluster")?)?;
     let options = InstallOptions {
@@ -21,6 +21,5 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<(), Failure>
     let (name, serial, file) = (revision.values().name(), revision.values().serial(), file.display().to_string());
     output.say(Tone::Good, "installed", &format!("serial {serial} of {name} in {file}"));
     let json = json!({"manifest": name, "serial": serial, "file": file, "authority": revision.authority()});
-    output.result(&json, &super::check::table(revision.values()));
-    Ok(())
+    output.result(&json, &super::check::table(revision.values()))
 }

@@ -17,7 +17,7 @@ use crate::spec::Arguments;
 /// minisign's `PASSWORDMAXBYTES`.
 const MAX_PASSWORD: usize = 1024;
 
-pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.required_path("out")?;
     let public = public_path(path);
     if let Some(there) = [path, &public].into_iter().find(|path| path.exists()) {
@@ -42,11 +42,10 @@ pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<(), Fail
         "secret_key_file": path.display().to_string(), "public_key_file": public.display().to_string(),
         "encrypted": password.is_some(), "public_key": key.public(), "key_id": key.public().id(),
     });
-    output.result(&json, &format!("{}\n", key.public()));
-    Ok(())
+    output.result(&json, &format!("{}\n", key.public()))
 }
 
-pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
     // What is signed is what was read: a file of another form is not rewritten under its signature.
     let file = files::read(path, ReferenceValues::MAX_JSON)?;
@@ -72,8 +71,7 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<(), Failure
         path.display(),
         key.public()
     );
-    output.result(&json, &text);
-    Ok(())
+    output.result(&json, &text)
 }
 
 /// The key of `--key`, opened with `--password` if it must be.

@@ -11,7 +11,7 @@ mod table;
 pub(crate) use arguments::Arguments;
 pub(crate) use parse::{Parsed, parse};
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
 /// One command.
@@ -27,7 +27,7 @@ pub(crate) struct Command {
     pub(crate) about: &'static str,
     /// Command lines that work.
     pub(crate) examples: &'static [&'static str],
-    pub(crate) run: fn(&Arguments, &Output) -> Result<(), Failure>,
+    pub(crate) run: fn(&Arguments, &Output) -> Result<Exit, Failure>,
 }
 
 impl Command {

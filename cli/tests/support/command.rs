@@ -45,6 +45,11 @@ pub fn latchkey_fed(directory: &Path, arguments: &[&str], input: &[u8]) -> Ran {
     finish(child)
 }
 
+/// Runs to the end, with its standard output going somewhere else: what it prints there is not kept.
+pub fn latchkey_to(directory: &Path, arguments: &[&str], stdout: impl Into<Stdio>) -> Ran {
+    finish(command(directory, arguments).stdin(Stdio::null()).stdout(stdout).spawn().unwrap())
+}
+
 /// Starts a run; its output is kept for [`finish`].
 pub fn start(directory: &Path, arguments: &[&str]) -> Child {
     command(directory, arguments).stdin(Stdio::null()).spawn().unwrap()

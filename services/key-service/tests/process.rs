@@ -72,6 +72,23 @@ fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
 }
 
 #[test]
+fn what_cannot_be_printed_is_a_failure_and_a_reader_that_went_away_is_not_told_so() {
+    let rig = Rig::new();
+    for arguments in [&["--help"][..], &["--version"], &["--check"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = rig.command().args(arguments).stdout(full).output().unwrap();
+        let (code, _, stderr) = outcome(&ended);
+        assert_eq!(code, Some(1), "{arguments:?}: {stderr}");
+        assert!(stderr.contains("cannot write to standard output: No space left"), "{arguments:?}: {stderr}");
+
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let (code, _, stderr) = outcome(&rig.command().args(arguments).stdout(writer).output().unwrap());
+        assert_eq!((code, stderr.as_str()), (Some(128 + 13), ""), "{arguments:?}");
+    }
+}
+
+#[test]
 fn wrong_arguments_end_with_2_and_a_taken_port_with_1() {
     let binary = env!("CARGO_BIN_EXE_latchkey-key-service");
     let (code, _, stderr) = outcome(&output(Command::new(binary).arg("--frobnicate")).unwrap());

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 /// Exit code for wrong arguments or an unusable configuration; everything else that fails is 1.
 const UNUSABLE: u8 = 2;
+/// Exit code when nobody reads standard output any more: 128 + SIGPIPE.
+const READER_GONE: u8 = 128 + 13;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,19 +76,20 @@ fn once<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
 #[derive(Debug)]
 pub struct Failure {
     code: u8,
-    sentence: String,
+    /// `None` when there is nobody to say it to.
+    sentence: Option<String>,
 }
 
 impl Failure {
     /// Wrong arguments or an unusable configuration: exit code 2.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub fn unusable(why: impl ToString) -> Self {
-        Self { code: UNUSABLE, sentence: why.to_string() }
+        Self { code: UNUSABLE, sentence: Some(why.to_string()) }
     }
 
     /// Failed while running: exit code 1.
     pub fn running(error: impl Error) -> Self {
-        Self { code: 1, sentence: error.to_string() }
+        Self { code: 1, sentence: Some(error.to_string()) }
     }
 }
 
@@ -95,8 +98,10 @@ pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure { code, sentence }) => {
-            // Without stderr there is nobody to tell; the exit code remains.
-            drop(writeln!(io::stderr(), "{program}: {sentence}"));
+            if let Some(sentence) = sentence {
+                // Without stderr there is nobody to tell; the exit code remains.
+                drop(writeln!(io::stderr(), "{program}: {sentence}"));
+            }
             ExitCode::from(code)
         }
     }
@@ -105,10 +110,14 @@ pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
 /// Writes to stdout.
 ///
 /// # Errors
-/// When stdout is closed or full.
+/// When stdout is full. When nobody reads it any more (`| head`), an error that says nothing, with the exit code by which a
+/// shell tells of SIGPIPE.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(Failure::running)
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure { code: READER_GONE, sentence: None },
+        _ => Failure { code: 1, sentence: Some(format!("cannot write to standard output: {error}")) },
+    })
 }
 
 /// Secrets must not end up in a core dump, nor be read by a debugger of the same user.
