@@ -21,7 +21,6 @@ fn key(key_id: &str) -> v1::GetDataKeyRequest {
 
 fn init(cluster_name: &str) -> v1::InitRequest {
     v1::InitRequest {
-        init_secret: vec![5; 16],
         cluster_name: cluster_name.into(),
         disk_uuid: String::new(),
         state_disk_key: vec![6; 32],

@@ -5,7 +5,6 @@ use latchkey_api::v1;
 
 fn init() -> v1::InitRequest {
     v1::InitRequest {
-        init_secret: b"init-hush".to_vec(),
         cluster_name: "cluster".into(),
         disk_uuid: "uuid".into(),
         state_disk_key: b"disk-hush".to_vec(),
@@ -39,14 +38,17 @@ fn ticket() -> v1::JoinTicket {
 fn debug_output_says_whether_there_is_a_secret_and_no_more() {
     let succeeded = v1::Succeeded { cluster_id: vec![9], admin_config: b"config-hush".to_vec() };
     let event = v1::InitEvent { event: Some(v1::init_event::Event::Succeeded(succeeded)) };
+    let authorize = v1::AuthorizeRequest { init_secret: b"init-hush".to_vec() };
     let key = v1::GetDataKeyResponse { data_key: b"key-hush".to_vec(), version: 1 };
-    let printed = format!("{:?} {:#?} {event:?} {key:?}", init(), ticket());
+    let printed = format!("{:?} {:#?} {event:?} {key:?} {authorize:?}", init(), ticket());
     // As text, or as the numbers that byte strings print as.
     let numbers = "104, 117, 115, 104";
     assert!(!printed.contains("hush") && !printed.contains(numbers), "{printed}");
-    assert!(format!("{:?}", init()).contains(
-        "init_secret: [secret], state_disk_key: [secret], measurement_secret: [empty], cluster_name: \"cluster\""
-    ));
+    assert_eq!(format!("{authorize:?}"), "AuthorizeRequest { init_secret: [secret] }");
+    assert!(
+        format!("{:?}", init())
+            .contains("state_disk_key: [secret], measurement_secret: [empty], cluster_name: \"cluster\"")
+    );
     assert!(printed.contains("ca.key") && printed.contains("endpoint"));
 }
 

@@ -69,6 +69,15 @@ impl Policy {
         self.enforce
     }
 
+    /// The one endorsement key that this policy trusts, if it trusts no authority and pins only one: then who is admitted is also
+    /// which machine it is.
+    pub fn only_ek(&self) -> Option<EkDigest> {
+        match self.trust.as_slice() {
+            [TrustRule::PinnedEk(pinned)] if pinned.len() == 1 => pinned.first().copied(),
+            _ => None,
+        }
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references

@@ -129,6 +129,20 @@ impl ClusterDir {
         Ok((nodes, wrong))
     }
 
+    /// The record of the node of this name.
+    pub(crate) fn node_named(&self, name: &str) -> Result<NodeRecord, Failure> {
+        let found = self.nodes()?.0.into_iter().find(|node| node.name.as_str() == name);
+        found.ok_or_else(|| {
+            let failure = Failure::new(Exit::Usage, "node-unknown", format!("no node on record is called {name}"));
+            failure.fix("see `latchkey node list`")
+        })
+    }
+
+    /// The name on record of the machine with this TPM.
+    pub(crate) fn name_of(&self, ek: EkDigest) -> Result<Option<String>, Failure> {
+        Ok(self.0.record(&ek).map_err(unusable)?.map(|record| record.name.to_string()))
+    }
+
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
         let mut writer = self.0.writer().map_err(unusable)?;

@@ -23,7 +23,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("FILE is missing"))?;
     let before = MasterSecret::load(path)?;
-    let earlier: Vec<u32> = before.versions().map(|version| version.number()).collect();
+    let earlier: Vec<u32> = before.versions().map(latchkey_keys::KeyVersion::number).collect();
     let rotated = before.rotated()?;
     rotated.replace(path)?;
     let (shown, version) = (path.display(), rotated.current());

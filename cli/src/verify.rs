@@ -7,12 +7,13 @@ use latchkey_attestation::record::OfflineFinding;
 use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, Warning};
 use latchkey_attestation::{
-    Component, Difference, Digest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
+    Component, Difference, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
 use latchkey_channel::{LockDemand, Purpose};
 use latchkey_keys::ClusterId;
 use serde_json::json;
 
+use crate::cluster_dir::ClusterDir;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience};
@@ -20,6 +21,7 @@ use crate::output::{Output, Table, Tone, pairs};
 use crate::reference::authority_in_words;
 use crate::spec::Arguments;
 use crate::trust::{Trust, now};
+use crate::which_machine::{self, Meant};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// As large as the reader of recordings takes.
@@ -65,9 +67,13 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
         output.say(Tone::Good, "evidence", &format!("written to {}", path.display()));
     }
     let admission = connected?.admission;
+    let ek = admission.ek_digest();
+    let recorded = named_machine(arguments, trust, cluster.is_some(), ek, output)?;
+    let subject =
+        recorded.as_ref().map_or_else(|| address.to_string(), |name| format!("{address}, on record as {name}"));
     let claims = Claims {
-        subject: address.to_string(),
-        ek: admission.ek_digest().to_string(),
+        subject,
+        ek: ek.to_string(),
         trust: admission.trust(),
         image: admission.image(),
         pcrs: admission.pcrs(),
@@ -78,8 +84,34 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     };
     let text = claims.text("admitted", trust, output);
     let rollback = if trust.remembers { "refused" } else { "unnoticed" };
-    let json = json!({"node": address.to_string(), "verdict": "admitted", "claims": admission, "rollback": rollback});
+    let json = json!({"node": address.to_string(), "verdict": "admitted", "claims": admission, "rollback": rollback,
+        "on_record_as": recorded});
     output.result(&json, &text)
+}
+
+/// Holds the machine against the one that is meant; its name, where a cluster's directory has it on record. A lock says which
+/// cluster a machine is in, and not which machine it is: with `--locked` somebody must say.
+fn named_machine(
+    arguments: &Arguments,
+    trust: &Trust,
+    must_be_named: bool,
+    ek: EkDigest,
+    output: &Output,
+) -> Result<Option<String>, Failure> {
+    let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
+    let mut meant = Meant::from_arguments(arguments, &trust.policy)?;
+    if let Some(name) = arguments.text("node")? {
+        let place = place.as_ref().ok_or_else(|| Failure::usage("--node needs --cluster, where the records are"))?;
+        let ek = place.node_named(name)?.ek_sha256;
+        if matches!(meant, Meant::Named { ek: named, by: "--ek" } if named != ek) {
+            return Err(Failure::usage(format!("--ek and --node {name} name two machines")));
+        }
+        meant = Meant::Named { ek, by: "the record" };
+    }
+    if must_be_named || meant != Meant::NotNamed {
+        meant.check(ek, output)?;
+    }
+    Ok(place.map(|place| place.name_of(ek)).transpose()?.flatten())
 }
 
 fn kept(
@@ -89,7 +121,9 @@ fn kept(
     cluster: Option<ClusterId>,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    if let Some(flag) = ["save-evidence", "timeout"].into_iter().find(|flag| arguments.has(flag)) {
+    if let Some(flag) =
+        ["save-evidence", "timeout", "node", "accept-any-ek"].into_iter().find(|flag| arguments.has(flag))
+    {
         return Err(Failure::usage(format!("--{flag} goes with a node, not with --evidence")));
     }
     let shown = path.display();
@@ -106,6 +140,9 @@ fn kept(
         let failure = Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
         event.into_iter().fold(failure, Failure::because)
     })?;
+    if let Some(expected) = which_machine::digest(arguments, "ek")? {
+        which_machine::expect("--ek", expected, finding.claimed_ek_sha256)?;
+    }
     output.result(
         &json!({
             "evidence": shown.to_string(), "verdict": "consistent", "claims": finding,

@@ -1,15 +1,96 @@
 //! Which machine is meant. Attestation says what a machine runs; that it is *this* one, its endorsement key says.
 
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{EkDigest, Policy};
 
 use crate::failure::{Exit, Failure};
 use crate::files;
+use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 
 /// A digest and what editors put around it.
 const MAX_FILE: usize = 4096;
+
+/// Which machine the operator means, of all that the policy admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meant {
+    /// This one: by a flag, by the record of its name, or because the policy trusts no other.
+    Named {
+        /// Its TPM.
+        ek: EkDigest,
+        /// Who says so, for a refusal.
+        by: &'static str,
+    },
+    /// Whichever answers, by an explicit word.
+    Any,
+    /// Nobody said.
+    NotNamed,
+}
+
+/// The witness that the machine that answered is the one that is meant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MeantMachine(EkDigest);
+
+impl MeantMachine {
+    pub(crate) fn ek(self) -> EkDigest {
+        self.0
+    }
+}
+
+impl Meant {
+    /// By `--ek`, `--accept-any-ek`, or a policy that trusts one TPM alone.
+    pub(crate) fn from_arguments(arguments: &Arguments, policy: &Policy) -> Result<Self, Failure> {
+        match (digest(arguments, "ek")?, arguments.has("accept-any-ek")) {
+            (Some(_), true) => {
+                Err(Failure::usage("--ek names a machine, and --accept-any-ek names none: say one of them"))
+            }
+            (Some(ek), false) => Ok(Self::Named { ek, by: "--ek" }),
+            (None, true) => Ok(Self::Any),
+            (None, false) => Ok(policy.only_ek().map_or(Self::NotNamed, |ek| Self::Named { ek, by: "the policy" })),
+        }
+    }
+
+    /// Whether this is the machine; asks a human where nobody said. A policy that trusts several TPMs, or an authority that
+    /// certifies millions, admits others in its place.
+    pub(crate) fn check(&mut self, ek: EkDigest, output: &Output) -> Result<MeantMachine, Failure> {
+        match *self {
+            Self::Named { ek: named, by } => expect(by, named, ek)?,
+            Self::Any => {}
+            Self::NotNamed if ask(ek, output)? => *self = Self::Named { ek, by: "your answer" },
+            Self::NotNamed => {
+                let failure =
+                    Failure::new(Exit::Failed, "machine-not-confirmed", "you said that this is another machine");
+                return Err(failure
+                    .because(format!("it has the TPM {ek}"))
+                    .fix("find out who answers at this address"));
+            }
+        }
+        Ok(MeantMachine(ek))
+    }
+}
+
+/// Shows the endorsement key and waits for a `yes`. Where nobody can answer, that is an error which names it.
+fn ask(ek: EkDigest, output: &Output) -> Result<bool, Failure> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        let what = "the policy trusts more TPMs than one, and nobody said which machine is meant";
+        let failure = Failure::new(Exit::Usage, "machine-not-named", what);
+        let failure = failure.because(format!("the machine that answers has the TPM {ek}"));
+        return Err(
+            failure.fix("compare that with the machine's console and say --ek DIGEST, or --accept-any-ek to take any")
+        );
+    }
+    output.say(
+        Tone::Warning,
+        "TPM",
+        &format!("{ek}\nThe policy trusts more TPMs than this one. The machine's console shows its own."),
+    );
+    let _ = write!(io::stderr(), "Is this the machine that you mean? [yes/no] ");
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer).map_err(|error| Failure::usage("no answer").because(error.to_string()))?;
+    Ok(answer.trim() == "yes")
+}
 
 /// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them.
 pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, Failure> {

@@ -42,7 +42,10 @@ fn a_certified_tpm_is_recorded_initialised_and_verified() {
     recorded.succeeded();
     operator.init(&node, &[]).succeeded();
     let id = node.state().cluster.unwrap().to_string();
-    let verified = operator.verify(&node, &["--locked", &id, "--output", "json"]).succeeded().json();
+    // The authority certifies others, too: which machine is meant must be said.
+    operator.verify(&node, &["--locked", &id]).failed(2);
+    let ek = node.ek().to_string();
+    let verified = operator.verify(&node, &["--locked", &id, "--ek", &ek, "--output", "json"]).succeeded().json();
     assert_eq!(verified["claims"]["trust"]["kind"], "ek-chain");
     assert_eq!(verified["claims"]["locked"], true);
 }

@@ -125,3 +125,53 @@ fn recover_and_resume_work_after_a_rotation() {
     let status = operator.run(&["status", "--cluster", "second", "--output", "json"]).succeeded().json();
     assert_eq!(status["nodes"][0]["disks"][0]["key_version"], 2);
 }
+
+#[test]
+fn init_sends_no_key_to_another_admitted_machine() {
+    let (operator, node) = Operator::with_node();
+    let other = FakeNode::start(&operator.init_secret());
+    operator.trust(&[&node, &other]);
+    // The connection to the one ends at the other, which has the same image, the same metadata and a TPM that is trusted.
+    let ek = node.ek().to_string();
+    let ran = operator.init(&other, &["--ek", &ek, "--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "another-machine");
+    // Nor if nobody said which is meant: then it is shown, and there is no terminal to answer on.
+    let address = other.address();
+    let files = ["--master-secret", "master.json", "--init-secret", "init.secret", "--policy", "policy.json"];
+    let rest = ["--reference", "demo.json", "--cluster", "plant", "--output", "json"];
+    let unnamed = [&["init", &address, "--name", "plant"][..], &files, &rest].concat();
+    let ran = operator.run(&unnamed).failed(2);
+    assert_eq!(error_code(&ran), "machine-not-named");
+    assert!(ran.json()["error"]["because"][0].as_str().unwrap().contains(&other.ek().to_string()), "{ran:?}");
+    assert_eq!((other.state().secrets, other.state().inits), (0, 0), "neither secret nor key was sent");
+    // Nor to one that does not know the init secret, whatever the operator says: no key travels before the secret is proven.
+    other.state().init_secret = b"another machine's own secret".to_vec();
+    let ran = operator.init(&other, &["--accept-any-ek", "--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "wrong-init-secret");
+    assert_eq!((other.state().secrets, other.state().inits), (1, 0));
+    std::fs::write(operator.path("ek"), format!("{ek}\n")).unwrap();
+    operator.init(&node, &["--ek", "ek"]).succeeded();
+}
+
+#[test]
+fn verify_of_another_node_of_the_cluster_is_refused() {
+    let (operator, node) = Operator::with_node();
+    operator.init(&node, &[]).succeeded();
+    let cluster = node.state().cluster.unwrap();
+    // Another member: the same image, locked to the same cluster.
+    let other = FakeNode::start(&operator.init_secret());
+    operator.trust(&[&node, &other]);
+    other.join(cluster);
+    let id = cluster.to_string();
+    let verify =
+        |of: &FakeNode, more: &[&str]| operator.verify(of, &[&["--locked", &id, "--output", "json"], more].concat());
+    let (ek, by_name) = (node.ek().to_string(), ["--cluster", "plant", "--node", "edge-1"]);
+    for named in [&["--ek", &ek][..], &by_name] {
+        let ran = verify(&other, named).failed(3);
+        assert_eq!(error_code(&ran), "another-machine");
+        verify(&node, named).succeeded();
+    }
+    assert_eq!(verify(&node, &by_name).json()["on_record_as"], "edge-1");
+    verify(&node, &[]).failed(2);
+    verify(&other, &["--accept-any-ek"]).succeeded();
+}

@@ -84,6 +84,7 @@ impl Fleet {
         ] {
             arguments.extend([flag.to_owned(), self.path(file)]);
         }
+        arguments.extend(["--ek".to_owned(), ek(node)]);
         arguments
     }
 
@@ -126,6 +127,11 @@ impl Outcome {
 /// Arguments as commands take them.
 pub fn words(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
+}
+
+/// The digest of the node's endorsement key, from its console, where an operator would read it; empty if it did not say it yet.
+pub fn ek(node: &Vm) -> String {
+    node.console().value("certificate, sha256 ").unwrap_or_default()
 }
 
 /// Where the node's agent is reached, as text for a command line.

@@ -3,7 +3,7 @@
 
 use latchkey_qemu_tests::debian::DebianRoot;
 use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, WAITS};
-use latchkey_qemu_tests::operator::address;
+use latchkey_qemu_tests::operator::{address, ek};
 use latchkey_qemu_tests::vm::Vm;
 use serde_json::json;
 
@@ -109,6 +109,8 @@ fn a_debian_is_born_and_one_joins_and_rejoins_after_a_power_cut_with_what_it_wro
     let cluster = cluster.split('"').next().unwrap();
     let (policy, reference) = (fleet.path("policy.json"), fleet.path("reference.json"));
     let verify = ["verify", &address(&first), "--policy", &policy, "--reference", &reference, "--locked", cluster];
+    let ek = ek(&first);
+    let verify = [&verify[..], &["--ek", &ek]].concat();
     fleet.cli(&verify).unwrap().success("verify").unwrap();
     fleet.init(&first).unwrap().success("init").unwrap();
     is_up(&fleet, &mut first);

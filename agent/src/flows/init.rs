@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use latchkey_api::grpc::{Replies, Request, Status};
 use latchkey_api::v1::{
-    AttachRequest, ClusterSettings, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, Locked,
-    NodeStage, init_event,
+    AttachRequest, AuthorizeRequest, AuthorizeResponse, ClusterSettings, DescribeRequest, DescribeResponse, Failed,
+    Init, InitEvent, InitRequest, Locked, NodeStage, init_event,
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::{ClusterId, Secret};
@@ -31,7 +31,7 @@ pub(crate) struct InitFlow {
 }
 
 impl InitFlow {
-    /// Without a init_auth, because metadata has no usable hash, nobody can initialise this node; it can still be described.
+    /// Without an `init_auth`, because metadata has no usable hash, nobody can initialise this node; it can still be described.
     pub(crate) fn new(node: Node, init_auth: Option<InitAuth>, progress: Broadcast) -> Self {
         Self { node, init_auth: init_auth.map(Arc::new), progress }
     }
@@ -43,16 +43,20 @@ impl Init<Peer> for InitFlow {
         Ok(description(&self.node, NodeStage::Fresh))
     }
 
+    async fn authorize(&self, request: Request<Peer, AuthorizeRequest>) -> Result<AuthorizeResponse, Status> {
+        request.context.expect(&[Purpose::Init])?;
+        let mut message = request.message;
+        check(self.init_auth()?, message.take_init_secret(), &request.context).await?;
+        Ok(AuthorizeResponse {})
+    }
+
     async fn init(&self, request: Request<Peer, InitRequest>, mut replies: Replies<InitEvent>) -> Result<(), Status> {
         request.context.expect(&[Purpose::Init])?;
-        let init_auth = self.init_auth.as_ref().ok_or_else(|| {
-            Status::failed_precondition(
-                "this node's metadata has no usable init secret hash, so nobody can initialise it; add one",
-            )
+        let init_auth = self.init_auth()?;
+        let knows = request.context.init_secret().ok_or_else(|| {
+            Status::permission_denied("nobody proved the init secret on this connection; call Authorize first")
         })?;
-        let mut message = request.message;
-        let knows = check(init_auth, message.take_init_secret(), &request.context).await?;
-        let (disk_key, measurement_secret, membership) = self.membership(message, init_auth, &knows)?;
+        let (disk_key, measurement_secret, membership) = self.membership(request.message, init_auth, knows)?;
 
         let follow = self.progress.follow().ok_or_else(|| Status::resource_exhausted("too many follow this node"))?;
         // From here on the node goes its way, whether or not the operator stays.
@@ -81,6 +85,14 @@ impl Init<Peer> for InitFlow {
 }
 
 impl InitFlow {
+    fn init_auth(&self) -> Result<&Arc<InitAuth>, Status> {
+        self.init_auth.as_ref().ok_or_else(|| {
+            Status::failed_precondition(
+                "this node's metadata has no usable init secret hash, so nobody can initialise it; add one",
+            )
+        })
+    }
+
     /// Reads the request of a peer that knew the secret.
     fn membership(
         &self,
@@ -128,18 +140,11 @@ pub(crate) fn description(node: &Node, stage: NodeStage) -> DescribeResponse {
     }
 }
 
-/// Checks the init secret off the executor.
-pub(crate) async fn check(
-    init_auth: &Arc<InitAuth>,
-    secret: Zeroizing<Vec<u8>>,
-    peer: &Peer,
-) -> Result<KnowsInitSecret, Status> {
+/// Checks the init secret off the executor. The connection keeps the witness.
+pub(crate) async fn check(init_auth: &Arc<InitAuth>, secret: Zeroizing<Vec<u8>>, peer: &Peer) -> Result<(), Status> {
     let (init_auth, network) = (Arc::clone(init_auth), peer.network());
     let checked = smol::unblock(move || init_auth.check(&secret, network, millis(clock::uptime()))).await;
-    if checked.is_ok() {
-        peer.knows_the_secret();
-    }
-    checked.map_err(|shut| match shut {
+    checked.map(|witness| peer.knows_the_secret(witness)).map_err(|shut| match shut {
         Shut::WrongSecret => Status::permission_denied("wrong init secret"),
         Shut::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
         Shut::TooManyTries { wait_ms } => {
@@ -148,7 +153,7 @@ pub(crate) async fn check(
     })
 }
 
-/// Milliseconds, as the init_auth counts them.
+/// Milliseconds, as the rate limits count them.
 pub(crate) fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -18,7 +18,7 @@ pub(crate) struct InitAuth {
     budgets: RateLimits,
 }
 
-/// Why the init_auth stays shut.
+/// Why a try is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shut {
     /// Not the secret.
@@ -49,7 +49,7 @@ impl std::fmt::Display for BadHash {
 impl std::error::Error for BadHash {}
 
 impl InitAuth {
-    /// A init_auth for a bcrypt hash in its usual text form.
+    /// For a bcrypt hash in its usual text form.
     pub(crate) fn new(hash: &str, now_ms: u64) -> Result<Self, BadHash> {
         let parts: HashParts = hash.parse().map_err(|e: bcrypt::BcryptError| BadHash(e.to_string()))?;
         if !COSTS.contains(&parts.get_cost()) {

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use latchkey_api::grpc::{ConnectionError, Limits, Server, Service, Status};
@@ -15,6 +15,7 @@ use smol::future::FutureExt as _;
 use smol::net::{TcpListener, TcpStream};
 
 use super::connection_slots::{ConnectionSlots, Known};
+use super::init_auth::KnowsInitSecret;
 use super::rate_limit::PeerNetwork;
 use super::watched::Watched;
 
@@ -41,6 +42,8 @@ pub(crate) struct Peer {
     role: Purpose,
     network: PeerNetwork,
     known: Known,
+    /// The witness that this connection proved the init secret.
+    secret: OnceLock<KnowsInitSecret>,
     closed: Arc<Mutex<Option<Sender<()>>>>,
 }
 
@@ -61,8 +64,15 @@ impl Peer {
     }
 
     /// It has shown that it knows the secret: strangers no longer push it out.
-    pub(crate) fn knows_the_secret(&self) {
+    pub(crate) fn knows_the_secret(&self, witness: KnowsInitSecret) {
         self.known.set();
+        // Shown twice is as good as once.
+        let _ = self.secret.set(witness);
+    }
+
+    /// The witness, if it has shown that it knows the secret.
+    pub(crate) fn init_secret(&self) -> Option<&KnowsInitSecret> {
+        self.secret.get()
     }
 
     /// Tells `heard` when the peer ends the connection in order, which it does only after all that it was sent. A
@@ -178,7 +188,8 @@ impl Visit {
         let Some(proven) = until(&stop, handshake).await else { return Ok(()) };
         let proven = proven.map_err(|error| error.to_string())?;
         let closed = Arc::new(Mutex::new(None));
-        let peer = Peer { role: proven.purpose(), network, known, closed: Arc::clone(&closed) };
+        let (role, secret) = (proven.purpose(), OnceLock::new());
+        let peer = Peer { role, network, known, secret, closed: Arc::clone(&closed) };
         let (stream, watch) = Watched::new(proven);
         let stopped = async {
             let _ = stop.recv().await;

@@ -132,15 +132,20 @@ fn attesting_tpm(preference: EkPreference) -> Result<AttestingTpm, Failure> {
         .and_then(|device| AttestingTpm::new(Tpm::new(device), preference));
     let tpm = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
     let certificate = if tpm.ek_certificate().is_some() { "with" } else { "without" };
-    step.note(format_args!("endorsement key {certificate} certificate"));
+    // An operator compares it with what the command line asks about.
+    step.note(format_args!("endorsement key {certificate} certificate, sha256 {}", hex::encode(ek_digest(&tpm))));
     step.done();
     Ok(tpm)
 }
 
 /// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.
 fn name_from(tpm: &AttestingTpm) -> String {
-    let digest = Sha256::digest(tpm.ek_public().marshal());
-    format!("node-{}", hex::encode(digest.get(..6).unwrap_or_default()))
+    format!("node-{}", hex::encode(ek_digest(tpm).get(..6).unwrap_or_default()))
+}
+
+/// What policies, records and the command line call a TPM by: SHA-256 of its endorsement key's `TPMT_PUBLIC`.
+fn ek_digest(tpm: &AttestingTpm) -> [u8; 32] {
+    Sha256::digest(tpm.ek_public().marshal()).into()
 }
 
 /// A log that is missing or too long is no reason to stop: it only explains.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Replies, Request, Status};
 use latchkey_api::v1::{
-    AttachRequest, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, InitServer, NodeStage,
-    Succeeded, init_event,
+    AttachRequest, AuthorizeRequest, AuthorizeResponse, DescribeRequest, DescribeResponse, Failed, Init, InitEvent,
+    InitRequest, InitServer, NodeStage, Succeeded, init_event,
 };
 use latchkey_channel::{Attester, NoProof, Purpose, Terms};
 use latchkey_keys::SecretVec;
@@ -141,6 +141,11 @@ impl Init<Peer> for AttachFlow {
     async fn describe(&self, request: Request<Peer, DescribeRequest>) -> Result<DescribeResponse, Status> {
         request.context.expect(&[Purpose::Attach, Purpose::Verify])?;
         Ok(self.description.clone())
+    }
+
+    async fn authorize(&self, request: Request<Peer, AuthorizeRequest>) -> Result<AuthorizeResponse, Status> {
+        request.context.expect(&[Purpose::Init])?;
+        Err(Status::failed_precondition("this node's bootstrap runs already; call Attach"))
     }
 
     async fn init(&self, request: Request<Peer, InitRequest>, _: Replies<InitEvent>) -> Result<(), Status> {

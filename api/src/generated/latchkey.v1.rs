@@ -21,10 +21,16 @@ pub struct DescribeResponse {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
-pub struct InitRequest {
+pub struct AuthorizeRequest {
     /// 16..72 bytes; its bcrypt hash is in the instance's metadata
     #[prost(bytes = "vec", tag = "1")]
     pub init_secret: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AuthorizeResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct InitRequest {
     /// RFC 1123 label
     #[prost(string, tag = "2")]
     pub cluster_name: ::prost::alloc::string::String,
@@ -63,7 +69,7 @@ pub struct ClusterSettings {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct AttachRequest {
-    /// the same secret as in InitRequest
+    /// the same secret as in AuthorizeRequest
     #[prost(bytes = "vec", tag = "1")]
     pub init_secret: ::prost::alloc::vec::Vec<u8>,
     /// 32 bytes
@@ -196,7 +202,13 @@ pub trait Init<C: Send + Sync + 'static>: Send + Sync + 'static {
         &self,
         request: crate::grpc::Request<C, DescribeRequest>,
     ) -> impl Future<Output = Result<DescribeResponse, crate::grpc::Status>> + Send;
-    /// Makes the node the first of a new cluster. Ends with `locked` when stage 1 hands over to the OS, or with `failed`.
+    /// Proves the init secret for this connection. Comes before Init, so that no key has left the operator before a node said that it
+    /// knows the secret: another machine of the same image does not.
+    fn authorize(
+        &self,
+        request: crate::grpc::Request<C, AuthorizeRequest>,
+    ) -> impl Future<Output = Result<AuthorizeResponse, crate::grpc::Status>> + Send;
+    /// Makes the node the first of a new cluster; PERMISSION_DENIED unless Authorize came first. Ends with `locked` when stage 1 hands over to the OS, or with `failed`.
     fn init(
         &self,
         request: crate::grpc::Request<C, InitRequest>,
@@ -227,7 +239,7 @@ impl<C: Send + Sync + 'static, T: Init<C>> crate::grpc::Service<C> for InitServe
         "latchkey.v1.Init"
     }
     fn methods(&self) -> &'static [&'static str] {
-        &["Describe", "Init", "Attach"]
+        &["Describe", "Authorize", "Init", "Attach"]
     }
     fn start(
         &self,
@@ -239,6 +251,12 @@ impl<C: Send + Sync + 'static, T: Init<C>> crate::grpc::Service<C> for InitServe
             "Describe" => {
                 inbound
                     .unary(move |request| async move { service.describe(request).await })
+            }
+            "Authorize" => {
+                inbound
+                    .unary(move |request| async move {
+                        service.authorize(request).await
+                    })
             }
             "Init" => {
                 inbound
@@ -274,7 +292,18 @@ impl InitClient {
     ) -> Result<DescribeResponse, crate::grpc::Status> {
         self.0.unary("/latchkey.v1.Init/Describe", request, within.into()).await
     }
-    /// Makes the node the first of a new cluster. Ends with `locked` when stage 1 hands over to the OS, or with `failed`.
+    /// Proves the init secret for this connection. Comes before Init, so that no key has left the operator before a node said that it
+    /// knows the secret: another machine of the same image does not.
+    ///
+    /// `within` is the whole call's deadline; `None` waits for as long as the connection lives.
+    pub async fn authorize(
+        &self,
+        request: &AuthorizeRequest,
+        within: impl Into<Option<std::time::Duration>>,
+    ) -> Result<AuthorizeResponse, crate::grpc::Status> {
+        self.0.unary("/latchkey.v1.Init/Authorize", request, within.into()).await
+    }
+    /// Makes the node the first of a new cluster; PERMISSION_DENIED unless Authorize came first. Ends with `locked` when stage 1 hands over to the OS, or with `failed`.
     ///
     /// `within` is the whole call's deadline; `None` waits for as long as the connection lives.
     pub async fn init(

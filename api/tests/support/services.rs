@@ -119,6 +119,10 @@ impl v1::Init<Peer> for Fixture {
         Ok(description())
     }
 
+    async fn authorize(&self, _: Request<Peer, v1::AuthorizeRequest>) -> Result<v1::AuthorizeResponse, Status> {
+        Ok(v1::AuthorizeResponse {})
+    }
+
     /// `cluster_name` says how many events there are, then how the stream ends.
     async fn init(
         &self,

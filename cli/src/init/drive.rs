@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use latchkey_api::v1::{AttachRequest, Failed, InitRequest, NodeStage, Succeeded};
+use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, NodeStage, Succeeded};
 use latchkey_attestation::{EkDigest, Policy, ReasonCode};
 use latchkey_channel::{LockDemand, Purpose};
 use latchkey_cluster_store::{ClusterFile, DiskRelease, Outcome, ReleaseCode};
@@ -23,17 +23,19 @@ use super::journal::{Journal, Stage};
 use crate::cluster_dir::FirstNode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
-use crate::node::{self, ConnectError, Description, Node, Patience, refused_call, waiting_for};
+use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone, printable};
 use crate::recover::{self, NodeKeys};
 use crate::trust::now;
 use crate::verify::proven_in_words;
+use crate::which_machine::{Meant, MeantMachine};
 
 pub(super) struct Drive<'a> {
     job: &'a Job,
     journal: Journal,
     output: &'a Output,
     goal: Goal,
+    meant: Meant,
     node_name: String,
     follower: Follower<'a>,
 }
@@ -74,7 +76,8 @@ impl<'a> Drive<'a> {
             Stage::Prepared | Stage::Sent { .. } => Goal::Init,
             Stage::Locked { .. } | Stage::Done { .. } => Goal::Attach,
         };
-        Self { job, journal, output, goal, node_name: String::new(), follower: Follower::new(output) }
+        let (meant, node_name) = (job.meant, String::new());
+        Self { job, journal, output, goal, meant, node_name, follower: Follower::new(output) }
     }
 
     /// Connects until it is done, or cannot be done.
@@ -125,9 +128,13 @@ impl<'a> Drive<'a> {
         let described = node.describe(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
-        self.same_machine(ek)?;
+        let machine = self.same_machine(ek)?;
+        // Another machine of this image and of the same vendor does not know the secret: it is asked before any key is derived.
+        let authorize = AuthorizeRequest { init_secret: self.job.init_secret.expose().to_vec() };
+        let authorized = node.init().authorize(&authorize, CALL).await;
+        authorized.map_err(|status| refused_call(&self.job.address, &status).trouble())?;
         let before = self.journal.stage;
-        self.enter(Stage::Sent { ek, disk: described.disk })?;
+        self.enter(Stage::Sent { ek: machine.ek(), disk: described.disk })?;
         let request = self.request(ek, described.disk).map_err(ConnectError::Fatal)?;
         let ended = match node.init().init(&request, None).await {
             Ok(mut events) => self.follower.follow(&mut events).await,
@@ -273,19 +280,22 @@ impl<'a> Drive<'a> {
         self.node_name.clone_from(&described.node_name);
     }
 
-    /// One directory, one cluster, one first machine.
-    fn same_machine(&self, ek: EkDigest) -> Attempt<()> {
+    /// One directory, one cluster, one first machine: the one that is meant.
+    fn same_machine(&mut self, ek: EkDigest) -> Attempt<MeantMachine> {
         match self.journal.stage.machine() {
             Some((machine, _)) if machine != ek => {
                 let what = format!("the cluster in {} was begun on another machine", self.job.place.shown());
                 let failure = Failure::new(Exit::Failed, "another-machine", what);
                 let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
-                Err(ConnectError::Fatal(
+                return Err(ConnectError::Fatal(
                     failure.because(causes).fix("use that machine's address, or another directory"),
-                ))
+                ));
             }
-            _ => Ok(()),
+            // The journal names it; a flag may still name another.
+            Some(_) if self.meant == Meant::NotNamed => self.meant = Meant::Named { ek, by: "the journal" },
+            _ => {}
         }
+        self.meant.check(ek, self.output).map_err(ConnectError::Fatal)
     }
 
     fn ours(&self, cluster_id: &[u8]) -> Attempt<()> {
@@ -313,7 +323,6 @@ impl<'a> Drive<'a> {
     fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, Failure> {
         let keys = self.keys(ek, disk)?;
         Ok(InitRequest {
-            init_secret: self.job.init_secret.expose().to_vec(),
             cluster_name: self.job.name.clone(),
             disk_uuid: disk.to_string(),
             state_disk_key: keys.state_disk.expose().to_vec(),

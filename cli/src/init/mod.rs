@@ -21,6 +21,7 @@ use crate::node::{self, Address, Patience};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 use crate::trust::Trust;
+use crate::which_machine::Meant;
 use drive::Drive;
 use journal::{Journal, Stage};
 
@@ -49,6 +50,7 @@ struct Job {
     master: MasterSecret,
     init_secret: SecretVec,
     trust: Trust,
+    meant: Meant,
     settings: ClusterSettings,
     admin_config: PathBuf,
 }
@@ -56,6 +58,7 @@ struct Job {
 impl Job {
     fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
         let directory = arguments.required_path("cluster")?;
+        let trust = Trust::from_arguments(arguments)?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
         Ok(Self {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
@@ -67,7 +70,8 @@ impl Job {
                 pod_cidr: text("pod-cidr")?,
                 service_cidr: text("service-cidr")?,
             },
-            trust: Trust::from_arguments(arguments)?,
+            meant: Meant::from_arguments(arguments, &trust.policy)?,
+            trust,
             master: MasterSecret::load(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),

@@ -52,6 +52,18 @@ const FOLDER: Flag = Flag {
     text: "take all of it from this cluster's directory; with --policy: refuse\neditions older than those it remembers",
     ..CLUSTER
 };
+const EK: Flag = Flag {
+    long: "ek",
+    value: Some("EK"),
+    need: AtMostOnce,
+    text: "the machine that is meant, by its endorsement key: the SHA-256 digest that\nits console shows, or a file that holds it",
+};
+const ANY_EK: Flag = Flag {
+    long: "accept-any-ek",
+    value: None,
+    need: AtMostOnce,
+    text: "take whichever machine answers, if the policy admits it: whoever can divert\nthe connection to another such machine chooses which",
+};
 const ENFORCE: Flag = Flag {
     long: "enforce",
     value: Some("PCRS"),
@@ -208,6 +220,8 @@ pub(super) const COMMANDS: &[Command] = &[
             ),
             POLICY,
             REFERENCE,
+            EK,
+            ANY_EK,
             flag("kubernetes-version", "VERSION", "for the cluster step, such as v1.35.0"),
             flag("control-plane-endpoint", "HOST[:PORT]", "for the cluster step: the API server's stable address"),
             Flag {
@@ -221,7 +235,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag("timeout", "TIME", "how long all of it may take [30m]"),
         ],
         summary: "makes a fresh node the first of a new cluster",
-        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
+        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nA policy that trusts a vendor's authority admits every machine with such a TPM: --ek\nsays which one is meant. Without it the command asks on a terminal, and elsewhere\nrefuses. A policy that pins one TPM names it.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
         examples: &[
             "latchkey init 10.0.0.5 --cluster ./plant --name plant --master-secret master-secret.json \\",
             "    --init-secret init-secret --policy policy.json --reference edge.json",
@@ -244,14 +258,17 @@ pub(super) const COMMANDS: &[Command] = &[
             Flag { need: AtMostOnce, ..POLICY },
             Flag { need: AnyNumber, ..REFERENCE },
             FOLDER,
-            flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster"),
+            flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster; says which node it is"),
+            EK,
+            flag("node", "NAME", "the machine that is meant, by its name on record; with --cluster"),
+            ANY_EK,
             flag("save-evidence", "FILE", "keep the evidence, also of a node that is refused; must not exist"),
             flag("evidence", "FILE", "look at evidence that was kept, instead of a node"),
             switch("as-recorded", "judge kept evidence by the time it was recorded at, not by now"),
             flag("timeout", "TIME", "how long to wait for the node [30s]"),
         ],
         summary: "shows what a node, or kept evidence, proves",
-        about: "Evidence that was kept proves less than a node that answers: what, is printed.",
+        about: "Evidence that was kept proves less than a node that answers: what, is printed.\n\nWith --locked the machine must be named, by --ek, by --node, or by a policy that pins\none TPM: evidence of another node of the same cluster is not this one's.",
         examples: &[
             "latchkey verify 10.0.0.5 --policy policy.json --reference edge.json",
             "latchkey verify --evidence edge-1.json --policy policy.json --reference edge.json",

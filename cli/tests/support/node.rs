@@ -2,12 +2,14 @@
 //! attester it is given.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use latchkey_api::grpc::{Limits, Replies, Request, Server, Status};
 use latchkey_api::v1::{
-    AttachRequest, DescribeRequest, DescribeResponse, Failed, Init, InitEvent, InitRequest, InitServer, Locked,
-    NodeStage, Progress, RecoverRequest, RecoverResponse, Recovery, RecoveryServer, Succeeded, init_event::Event,
+    AttachRequest, AuthorizeRequest, AuthorizeResponse, DescribeRequest, DescribeResponse, Failed, Init, InitEvent,
+    InitRequest, InitServer, Locked, NodeStage, Progress, RecoverRequest, RecoverResponse, Recovery, RecoveryServer,
+    Succeeded, init_event::Event,
 };
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::fake_tpm::FakeTpm;
@@ -90,6 +92,8 @@ pub struct State {
     /// Disk key, measurement secret and salt that the disk was made with.
     pub keys: Option<(Secret<32>, Secret<32>, [u8; 32])>,
     pub inits: usize,
+    /// How often an init secret was shown.
+    pub secrets: usize,
     /// How often keys for an existing disk were offered.
     pub recoveries: usize,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
@@ -121,6 +125,7 @@ impl FakeNode {
             cluster: None,
             keys: None,
             inits: 0,
+            secrets: 0,
             recoveries: 0,
             settings: None,
         };
@@ -171,6 +176,12 @@ impl FakeNode {
         (state.disk, state.keys, state.stage) = (copy.0, Some(copy.1), Stage::Existing);
     }
 
+    /// It is a member of a cluster.
+    pub fn join(&self, cluster: ClusterId) {
+        self.inner.lock(cluster);
+        self.state().cluster = Some(cluster);
+    }
+
     /// Boots something else.
     pub fn set_pcr(&self, index: u8, value: [u8; 32]) {
         let Tpm::Fake(tpm) = &self.inner.tpm else { panic!("only of a fake") };
@@ -195,7 +206,7 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
             let reception = move |role: Purpose| serves.serves(role).then(|| terms.clone());
             let Ok(proven) = accept(stream, &reception, HANDSHAKE_TIME).await else { return };
             let (cut, cutting) = unbounded();
-            let visit = Visit { role: proven.purpose(), cut };
+            let visit = Visit { role: proven.purpose(), authorized: AtomicBool::new(false), cut };
             let bare = Server::new(Limits::default());
             let existing = inner.state.lock().unwrap().stage == Stage::Existing;
             let services = if existing {
@@ -215,6 +226,8 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
 /// A connection.
 struct Visit {
     role: Purpose,
+    /// Whether it proved the init secret.
+    authorized: AtomicBool,
     /// Sent to break it.
     cut: Sender<()>,
 }
@@ -316,9 +329,17 @@ impl Init<Visit> for Services {
         Ok(self.0.describe())
     }
 
+    async fn authorize(&self, request: Request<Visit, AuthorizeRequest>) -> Result<AuthorizeResponse, Status> {
+        assert_eq!(request.context.role, Purpose::Init);
+        self.0.state.lock().unwrap().secrets += 1;
+        self.0.check_secret(&request.message.init_secret)?;
+        request.context.authorized.store(true, Ordering::Relaxed);
+        Ok(AuthorizeResponse {})
+    }
+
     async fn init(&self, request: Request<Visit, InitRequest>, mut replies: Replies<InitEvent>) -> Result<(), Status> {
         assert_eq!(request.context.role, Purpose::Init);
-        self.0.check_secret(&request.message.init_secret)?;
+        assert!(request.context.authorized.load(Ordering::Relaxed), "keys before the secret was proven");
         let cluster = self.0.take_keys(&request.message)?;
         tell(&mut replies, 12_300, "lock", "extending PCR 15 with the cluster id").await?;
         let (cut, restart, hold, fail) = {

@@ -84,7 +84,7 @@ impl Operator {
     }
 
     pub fn init_started(&self, node: &FakeNode, more: &[&str]) -> Child {
-        let address = node.address();
+        let (address, ek) = (node.address(), node.ek().to_string());
         let mut arguments = vec![
             "init",
             &address,
@@ -104,6 +104,9 @@ impl Operator {
         }
         if !more.contains(&"--cluster") {
             arguments.extend(["--cluster", "plant"]);
+        }
+        if !more.contains(&"--ek") && !more.contains(&"--accept-any-ek") {
+            arguments.extend(["--ek", &ek]);
         }
         arguments.extend(more);
         start(self.directory(), &arguments)

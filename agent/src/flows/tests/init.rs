@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use latchkey_api::grpc::{Channel, Code, Limits};
 use latchkey_api::v1::{
-    AttachRequest, ClusterSettings, DescribeRequest, InitClient, InitRequest, InitServer, NodeStage, RecoverRequest,
-    RecoveryClient, init_event,
+    AttachRequest, AuthorizeRequest, ClusterSettings, DescribeRequest, InitClient, InitRequest, InitServer, NodeStage,
+    RecoverRequest, RecoveryClient, init_event,
 };
 use latchkey_channel::{LockDemand, NoProof, Purpose, Terms};
 use latchkey_keys::{ClusterId, Secret};
 use smol::channel::Receiver;
 use smol::net::TcpStream;
 
-use super::{DISK, Machine, PATIENCE, drive, events, node, refusal};
+use super::{Caller, DISK, Machine, PATIENCE, drive, events, node, refusal};
 use crate::flows::init::InitFlow;
 use crate::flows::init_auth::InitAuth;
 use crate::flows::listener::Listener;
@@ -42,7 +42,6 @@ async fn fresh(with_hash: bool) -> Option<Fresh> {
 
 fn request() -> InitRequest {
     InitRequest {
-        init_secret: SECRET.into(),
         cluster_name: "plant".into(),
         disk_uuid: DISK.into(),
         state_disk_key: vec![1; 32],
@@ -50,6 +49,17 @@ fn request() -> InitRequest {
         measurement_salt: vec![3; 32],
         settings: Some(ClusterSettings { control_plane_endpoint: "10.0.2.15:6443".into(), ..Default::default() }),
     }
+}
+
+fn authorize(secret: &[u8]) -> AuthorizeRequest {
+    AuthorizeRequest { init_secret: secret.into() }
+}
+
+/// A connection that has proven the init secret.
+async fn operator(machine: &Machine, listener: &Listener) -> Caller {
+    let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+    caller.init().authorize(&authorize(SECRET), PATIENCE).await.unwrap();
+    caller
 }
 
 /// For struct updates: the message wipes itself and so can't be taken apart.
@@ -76,7 +86,7 @@ fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_loc
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, progress }) = fresh(true).await else { return };
         progress.tell("network", "10.0.2.15", 12);
-        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let caller = operator(&machine, &listener).await;
         let described = caller.init().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
         assert_eq!((described.stage(), described.disk_uuid.as_str()), (NodeStage::Fresh, DISK));
 
@@ -99,7 +109,7 @@ fn the_right_secret_makes_the_node_the_first_and_the_operator_is_told_of_the_loc
 fn what_the_operator_asked_for_is_what_the_node_is_offered() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let caller = operator(&machine, &listener).await;
         let _call = smol::spawn({
             let init = caller.init();
             async move { events(init.init(&request(), PATIENCE).await).await }
@@ -121,13 +131,32 @@ fn a_wrong_secret_is_denied_and_too_many_are_not_even_looked_at() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let guess = authorize(b"an init secret of a guess");
         for _ in 0..5 {
-            let guess = request_with!(init_secret: b"an init secret of a guess".into());
-            assert_eq!(refusal(caller.init().init(&guess, PATIENCE).await).await.0, Code::PermissionDenied);
+            let status = caller.init().authorize(&guess, PATIENCE).await.unwrap_err();
+            assert_eq!(status.code(), Code::PermissionDenied);
         }
-        let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
-        assert_eq!(code, Code::ResourceExhausted);
-        assert!(message.contains("wait"), "{message}");
+        let status = caller.init().authorize(&authorize(SECRET), PATIENCE).await.unwrap_err();
+        assert_eq!(status.code(), Code::ResourceExhausted);
+        assert!(status.message().contains("wait"), "{status}");
+        assert_eq!(refusal(caller.init().init(&request(), PATIENCE).await).await.0, Code::PermissionDenied);
+        assert!(offers.is_empty());
+    });
+}
+
+#[test]
+fn keys_are_taken_only_on_the_connection_that_proved_the_secret() {
+    latchkey_test_support::block_on(async {
+        let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
+        let _knows = operator(&machine, &listener).await;
+        let other = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let (code, message) = refusal(other.init().init(&request(), PATIENCE).await).await;
+        assert_eq!(code, Code::PermissionDenied);
+        assert!(message.contains("Authorize"), "{message}");
+        for short_or_long in [b"short".to_vec(), vec![b'a'; 73]] {
+            let status = other.init().authorize(&authorize(&short_or_long), PATIENCE).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument);
+        }
         assert!(offers.is_empty());
     });
 }
@@ -135,8 +164,6 @@ fn a_wrong_secret_is_denied_and_too_many_are_not_even_looked_at() {
 #[test]
 fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
     let cases = [
-        (request_with!(init_secret: b"short".into()), Code::InvalidArgument),
-        (request_with!(init_secret: vec![b'a'; 73]), Code::InvalidArgument),
         (request_with!(disk_uuid: "11111111-7dec-41d0-a765-00a0c91e6bf6".into()), Code::FailedPrecondition),
         (request_with!(disk_uuid: String::new()), Code::FailedPrecondition),
         (request_with!(state_disk_key: vec![1; 31]), Code::InvalidArgument),
@@ -173,7 +200,7 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
     latchkey_test_support::block_on(async {
         for cases in cases.chunks(5) {
             let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
-            let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+            let caller = operator(&machine, &listener).await;
             for (request, expected) in cases {
                 let (code, message) = refusal(caller.init().init(request, PATIENCE).await).await;
                 assert_eq!(code, *expected, "{message}");
@@ -187,7 +214,7 @@ fn a_request_that_is_not_right_in_every_field_is_refused_and_never_offered() {
 fn a_request_of_half_a_megabyte_is_refused_by_its_size() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let caller = operator(&machine, &listener).await;
         let huge = request_with!(cluster_name: "a".repeat(512 << 10));
         assert_eq!(refusal(caller.init().init(&huge, PATIENCE).await).await.0, Code::ResourceExhausted);
         assert!(offers.is_empty());
@@ -199,9 +226,10 @@ fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(false).await else { return };
         let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
-        let (code, message) = refusal(caller.init().init(&request(), PATIENCE).await).await;
-        assert_eq!(code, Code::FailedPrecondition);
-        assert!(message.contains("metadata"), "{message}");
+        let status = caller.init().authorize(&authorize(SECRET), PATIENCE).await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        assert!(status.message().contains("metadata"), "{status}");
+        assert_eq!(refusal(caller.init().init(&request(), PATIENCE).await).await.0, Code::FailedPrecondition);
         assert!(offers.is_empty());
     });
 }
@@ -231,7 +259,7 @@ fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
         let init = || async {
-            let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+            let caller = operator(&machine, &listener).await;
             events(caller.init().init(&request(), PATIENCE).await).await
         };
         let both = smol::future::zip(init(), init());
@@ -257,7 +285,7 @@ fn of_two_operators_at_once_one_wins_and_the_other_is_told() {
 fn an_operator_lost_right_after_the_offer_does_not_stop_the_node() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
-        let caller = machine.caller(listener.address(), Purpose::Init).await.unwrap();
+        let caller = operator(&machine, &listener).await;
         let init = caller.init();
         let call = smol::spawn(async move { events(init.init(&request(), PATIENCE).await).await });
         while offers.is_empty() {
@@ -282,6 +310,7 @@ fn an_operator_that_reads_nothing_holds_nothing_up() {
         let proven = latchkey_channel::connect(stream, Purpose::Init, terms, PATIENCE).await.unwrap();
         let (channel, driver) = Channel::open(proven, Limits { stream_window: 64, ..Limits::default() }).await.unwrap();
         let _driver = smol::spawn(async move { drop(driver.await) });
+        InitClient::new(channel.clone()).authorize(&authorize(SECRET), PATIENCE).await.unwrap();
         let stream = InitClient::new(channel).init(&request(), PATIENCE).await.unwrap();
         let did = drive(FRESH, &offers, &machine.attester, no_key).await;
         assert_eq!(did.last().unwrap(), "leave");
