@@ -59,6 +59,13 @@ impl StoreError {
         move |fault| Self::Malformed { path, fault }
     }
 
+    /// The file or directory.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. } | Self::Malformed { path, .. } | Self::Exists { path } => path,
+        }
+    }
+
     /// Whether the file is simply not there.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -19,6 +19,7 @@
 
 mod atomic;
 mod cluster;
+mod damaged;
 mod denials;
 mod enrolment;
 mod error;
@@ -32,6 +33,7 @@ mod trust;
 mod writer;
 
 pub use cluster::ClusterFile;
+pub use damaged::DamagedRecord;
 pub use denials::Denials;
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
 pub use error::{Malformed, StoreError};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 /// Far more than a record with all its disks.
-const MAX_RECORD: usize = 64 * 1024;
+pub(crate) const MAX_RECORD: usize = 64 * 1024;
 /// Policy, reference values, enrolment: what the attestation crate reads.
 pub(crate) const MAX_CONFIG: usize = 1024 * 1024;
 
@@ -107,7 +107,8 @@ impl ClusterStore {
 
     /// Files that say how to decide, whether they exist or not: what to watch.
     pub fn watched(&self) -> Vec<PathBuf> {
-        let files = [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES].iter().map(|name| self.0.join(name));
+        let files =
+            [CLUSTER, ENROLMENT, POLICY, REFERENCE, PAYLOAD, REFERENCES, DENIED].iter().map(|name| self.0.join(name));
         files.chain([signature_of(&self.0.join(REFERENCE))]).collect()
     }
 

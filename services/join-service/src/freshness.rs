@@ -9,6 +9,13 @@ use std::time::{Duration, Instant};
 /// The directory is looked at this often even when nothing says that it has changed.
 pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 
+/// The part of its own that the denials are.
+pub(crate) const DENIALS: &str = "denials";
+
+/// Everything that is followed.
+pub(crate) const FOLLOWED: [&str; 5] =
+    [DENIALS, Part::Attestation.name(), Part::Enrolment.name(), Part::Cluster.name(), Part::Payload.name()];
+
 /// What is known of the parts since the last look.
 #[derive(Debug)]
 pub(crate) struct Freshness {
@@ -50,6 +57,11 @@ impl Freshness {
         self.reloads += 1;
     }
 
+    /// What is in force is what the directory says again.
+    pub(crate) fn mended(&mut self, part: &'static str) {
+        self.bad.remove(part);
+    }
+
     /// Whether this is news. It is bad since it was found so first, whatever else is wrong with it meanwhile.
     pub(crate) fn bad(&mut self, part: &'static str, why: String, now: Instant) -> bool {
         let (known, since) = self.bad.remove(part).map_or((None, now), |(why, since)| (Some(why), since));
@@ -66,15 +78,14 @@ impl Freshness {
     pub(crate) fn behind(&self, now: Instant) -> Vec<Behind> {
         let unseen = now.saturating_duration_since(self.looked).saturating_sub(LOOK_ANYWAY);
         let unseen = self.looking.map_or(unseen, |since| unseen.max(now.saturating_duration_since(since)));
-        let of = |part: Part| {
-            let name = part.name();
+        let of = |name: &'static str| {
             if let Some((why, since)) = self.bad.get(name) {
                 return Some(Behind { part: name, age: now.saturating_duration_since(*since), why: why.clone() });
             }
             let why = format!("the directory has not been read for {} s", unseen.as_secs());
             (unseen >= HANGS).then_some(Behind { part: name, age: unseen, why })
         };
-        Part::ALL.into_iter().filter_map(of).collect()
+        FOLLOWED.into_iter().filter_map(of).collect()
     }
 }
 
@@ -110,7 +121,7 @@ mod tests {
         let mut freshness = Freshness::new(start);
         freshness.begin(start + 5 * SECOND);
         assert_eq!(ages(&freshness, start + 5 * SECOND), []);
-        let all = ["attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
+        let all = ["denials", "attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
         assert_eq!(ages(&freshness, start + 12 * SECOND), all);
         freshness.end(start + 12 * SECOND);
         assert_eq!(ages(&freshness, start + 12 * SECOND), []);
@@ -121,6 +132,6 @@ mod tests {
         let start = Instant::now();
         let freshness = Freshness::new(start);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY), []);
-        assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[0], ("attestation", 9));
+        assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[1], ("attestation", 9));
     }
 }

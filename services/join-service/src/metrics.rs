@@ -1,11 +1,10 @@
-//! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy: no ids or addresses of nodes.
+//! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy and directory: no addresses of nodes.
 
 use crate::decision::Refusal;
-use crate::freshness::Behind;
+use crate::freshness::{Behind, FOLLOWED};
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
-use latchkey_cluster_store::Part;
 use latchkey_service_runtime::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -60,7 +59,10 @@ pub(crate) struct Metrics {
 pub(crate) struct Gauges {
     pub(crate) nodes: usize,
     pub(crate) leased: bool,
-    pub(crate) damaged: usize,
+    /// The first of the files that cannot be used, and how many there are.
+    pub(crate) damaged: (Vec<String>, usize),
+    /// How many TPMs are shut out.
+    pub(crate) denied: usize,
     pub(crate) initialised: bool,
     pub(crate) behind: Vec<Behind>,
     pub(crate) records_busy: Duration,
@@ -165,7 +167,17 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     page.family("nodes", "gauge", "Nodes on record");
     page.line("nodes", "", gauges.nodes);
     page.family("records_damaged", "gauge", "Record files that cannot be used");
-    page.line("records_damaged", "", gauges.damaged);
+    page.line("records_damaged", "", gauges.damaged.1);
+    page.family(
+        "record_damaged",
+        "gauge",
+        "The record files that cannot be used; the first of them, where there are many",
+    );
+    for file in &gauges.damaged.0 {
+        page.labelled("record_damaged", "file", file, 1);
+    }
+    page.family("denied", "gauge", "TPMs that are shut out");
+    page.line("denied", "", gauges.denied);
     page.family("records_usable", "gauge", "Whether records can be read and written");
     page.line("records_usable", "", u8::from(gauges.records_usable));
     page.family(
@@ -178,15 +190,15 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     page.line("control_plane_lease", "", u8::from(gauges.leased));
     page.family("cluster_initialised", "gauge", "Whether there is a cluster to join");
     page.line("cluster_initialised", "", u8::from(gauges.initialised));
-    let behind = |part: Part| gauges.behind.iter().find(|behind| behind.part == part.name());
+    let behind = |part: &str| gauges.behind.iter().find(|behind| behind.part == part);
     page.family("config_stale", "gauge", "Whether a part's file cannot be used and older content is in its place");
-    for part in Part::ALL {
-        page.line("config_stale", &format!("{{part=\"{}\"}}", part.name()), u8::from(behind(part).is_some()));
+    for part in FOLLOWED {
+        page.line("config_stale", &format!("{{part=\"{part}\"}}"), u8::from(behind(part).is_some()));
     }
     page.family("config_stale_seconds", "gauge", "For how long a part has been stale");
-    for part in Part::ALL {
+    for part in FOLLOWED {
         let age = behind(part).map_or(0, |behind| behind.age.as_secs());
-        page.line("config_stale_seconds", &format!("{{part=\"{}\"}}", part.name()), age);
+        page.line("config_stale_seconds", &format!("{{part=\"{part}\"}}"), age);
     }
     page.family("reference_serial", "gauge", "The revision of each reference manifest that is in force");
     for (manifest, serial) in &gauges.serials {

@@ -4,9 +4,13 @@ use crate::metrics::{Gauges, Metrics};
 use crate::service::Trouble;
 use crate::snapshot::Current;
 use crate::store::Store;
+use latchkey_cluster_store::DamagedRecord;
 use latchkey_service_runtime::admin::Admin;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Files that are named on a page; all of them are in the log.
+const MOST_NAMED: usize = 32;
 
 pub(crate) struct Pages {
     pub(crate) metrics: Arc<Metrics>,
@@ -20,15 +24,19 @@ pub(crate) struct Pages {
 impl Admin for Pages {
     fn metrics(&self) -> String {
         let now = self.store.now();
-        let (nodes, leased, damaged) =
-            self.store.look(|state| (state.len(), state.is_leased(now), state.damage().len()));
+        let (nodes, leased, damaged) = self.store.look(|state| {
+            let files = state.damage().iter().take(MOST_NAMED).map(|record| record.file.clone()).collect();
+            (state.len(), state.is_leased(now), (files, state.damage().len()))
+        });
+        let snapshot = self.current.snapshot();
         self.metrics.render(&Gauges {
             nodes,
             leased,
             damaged,
             records_busy: self.store.busy(),
             records_usable: self.store.trouble().is_none(),
-            initialised: self.current.snapshot().cluster.is_some(),
+            denied: snapshot.denials.iter().count(),
+            initialised: snapshot.cluster.is_some(),
             behind: self.current.behind(),
             serials: self.current.serials(),
             reloads: self.current.reloads(),
@@ -42,9 +50,6 @@ impl Admin for Pages {
         if let Some(trouble) = self.store.trouble() {
             return Err(format!("records-unavailable: {trouble}"));
         }
-        if let Some(record) = self.store.look(|state| state.damage().first().cloned()) {
-            return Err(format!("records-damaged: {record}"));
-        }
         let behind = self.current.behind();
         if let Some(behind) = behind.iter().find(|behind| behind.age >= self.stale) {
             return Err(format!(
@@ -55,8 +60,15 @@ impl Admin for Pages {
             ));
         }
         let stale = behind.into_iter().map(|behind| format!("{} is stale: {}", behind.part, behind.why));
-        let waiting =
-            self.current.snapshot().cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
-        Ok(stale.chain(waiting).collect())
+        let snapshot = self.current.snapshot();
+        let waiting = snapshot.cluster.is_none().then(|| "the cluster is not initialised yet".to_owned());
+        // They cost the machines that they name; the others are served.
+        let damaged = self.store.look(|state| {
+            let line = |record: &DamagedRecord| format!("records-damaged: {:?}: {:?}", record.file, record.why);
+            state.damage().iter().take(MOST_NAMED).map(line).collect::<Vec<_>>()
+        });
+        let no_denials = snapshot.denials.unreadable().iter().take(MOST_NAMED);
+        let no_denials = no_denials.map(|name| format!("denials: {name} is no EK digest and denies nothing"));
+        Ok(stale.chain(waiting).chain(damaged).chain(no_denials).collect())
     }
 }

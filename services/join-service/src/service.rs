@@ -80,6 +80,7 @@ impl JoinService {
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let withheld = self.checked(self.keys.disk(admitted).await)?;
+        self.check_not_denied(node)?;
         let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
         let (grant, release) = self.store.conclude(reservation, rules, key_version).await?;
         let disk_key = self.checked(self.keys.release(withheld, &release))?;
@@ -103,6 +104,7 @@ impl JoinService {
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let withheld = self.checked(self.keys.disk(admitted).await)?;
+        self.check_not_denied(node)?;
         let (grant, release) = reservation.conclude_unwritten(&snapshot.enrolment)?;
         let disk_key = self.checked(self.keys.release(withheld, &release))?;
         let ticket =
@@ -113,6 +115,7 @@ impl JoinService {
     /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same directory) is
     /// decided once more on what is on disk.
     async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
+        self.check_not_denied(node)?;
         let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone());
         let Err(Refusal::NodeUnknown | Refusal::DiskUnknown | Refusal::NameTaken | Refusal::LeaseHeld) = admitted
         else {
@@ -124,8 +127,14 @@ impl JoinService {
         admitted
     }
 
+    /// By the denials of this moment, not of the call's beginning: who is shut out while the keys are fetched gets none.
+    fn check_not_denied(&self, node: &Node) -> Result<(), Refusal> {
+        if self.current.snapshot().denials.has(&node.ek()) { Err(Refusal::Denied) } else { Ok(()) }
+    }
+
     async fn report_of(&self, node: &Node, request: &ReportRequest) -> Result<(), Refusal> {
         node.expect(&[Purpose::Report])?;
+        self.check_not_denied(node)?;
         let report = ReportAsk::try_from(request)?;
         self.store.report(node.ek(), report).await
     }

@@ -1,9 +1,9 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the directory does.
 
-use crate::freshness::{Behind, Freshness};
+use crate::freshness::{Behind, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
-use latchkey_cluster_store::{ClusterFile, ClusterStore, Enrolment, Part, StoreError};
+use latchkey_cluster_store::{ClusterFile, ClusterStore, Denials, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -14,6 +14,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Snapshot {
     /// What evidence must show.
     pub policy: Arc<Policy>,
+    /// Who is shut out, whatever the rest says.
+    pub denials: Arc<Denials>,
     /// The images that may run.
     pub references: Arc<References>,
     /// Who is let in as what.
@@ -30,6 +32,7 @@ impl Snapshot {
         Ok(Self {
             policy,
             references,
+            denials: Arc::new(directory.denials()?),
             enrolment: Arc::new(directory.enrolment()?),
             cluster: directory.cluster()?.map(Arc::new),
             payload: payload(directory)?,
@@ -77,6 +80,15 @@ fn tell(references: &References) {
     }
 }
 
+/// One line with what is denied, and one for names that deny nothing.
+fn tell_denials(denials: &Denials) {
+    let eks: Vec<String> = denials.iter().map(ToString::to_string).collect();
+    tracing::warn!(count = eks.len(), denied = eks.join(" "), "Machines are shut out");
+    if !denials.unreadable().is_empty() {
+        tracing::error!(names = ?denials.unreadable(), "Names among the denials are no EK digests, and deny nothing");
+    }
+}
+
 fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
@@ -119,6 +131,9 @@ impl Current {
         let snapshot = self.snapshot();
         self.directory.remember(&snapshot.references, unix())?;
         tell(&snapshot.references);
+        if *snapshot.denials != Denials::default() {
+            tell_denials(&snapshot.denials);
+        }
         Ok(())
     }
 
@@ -150,6 +165,19 @@ impl Current {
         &self.directory
     }
 
+    fn put_in_force(&self, next: Snapshot, part: &'static str) {
+        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.freshness().good(part);
+        tracing::info!(part, "Configuration reloaded");
+    }
+
+    /// What was read before stays in use.
+    fn keep(&self, part: &'static str, error: &StoreError) {
+        if self.freshness().bad(part, error.to_string(), Instant::now()) {
+            tracing::error!(part, %error, "Configuration cannot be used; what was read before stays in use");
+        }
+    }
+
     fn freshness(&self) -> MutexGuard<'_, Freshness> {
         self.freshness.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,6 +202,7 @@ impl Follower {
     /// disk, for as long as that takes.
     pub fn look(&mut self) {
         self.current.freshness().begin(Instant::now());
+        self.look_at_denials();
         for part in Part::ALL {
             let fingerprint = self.current.directory.fingerprint(part);
             if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
@@ -182,6 +211,20 @@ impl Follower {
             }
         }
         self.current.freshness().end(Instant::now());
+    }
+
+    /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
+    fn look_at_denials(&self) {
+        let current = &*self.current;
+        match current.directory.denials() {
+            Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
+            Ok(denials) => {
+                tell_denials(&denials);
+                let next = Snapshot { denials: Arc::new(denials), ..(*current.snapshot()).clone() };
+                current.put_in_force(next, DENIALS);
+            }
+            Err(error) => current.keep(DENIALS, &error),
+        }
     }
 
     /// Whether the part is good, and in force now.
@@ -196,18 +239,14 @@ impl Follower {
         match next {
             Ok(next) => {
                 let references = Arc::clone(&next.references);
-                *current.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
-                current.freshness().good(name);
+                current.put_in_force(next, name);
                 if part == Part::Attestation {
                     tell(&references);
                 }
-                tracing::info!(part = name, "Configuration reloaded");
                 true
             }
             Err(error) => {
-                if current.freshness().bad(name, error.to_string(), Instant::now()) {
-                    tracing::error!(part = name, %error, "Configuration cannot be used; what was read before stays in use");
-                }
+                current.keep(name, &error);
                 false
             }
         }

@@ -7,7 +7,7 @@
 use crate::decision::{Admitted, Ask, Damage, Grant, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterStore, DiskRelease, Enrolment, NodeRecord, Recorded, ReleaseRefusal, StoreError, Writer,
+    ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, Recorded, ReleaseRefusal, StoreError, Writer,
 };
 use latchkey_keys::Uuid;
 use smol::channel::{Receiver, Sender};
@@ -70,8 +70,9 @@ impl Store {
         let (read, damage) = read(&directory)?;
         let seen = writer.writes();
         drop(writer);
-        let now = Now { unix: unix(), uptime: started.elapsed() };
-        let state = Mutex::new(State::new(read, damage, now));
+        let state = State::new(read, damage, Now { unix: unix(), uptime: started.elapsed() });
+        tell(state.damage(), &Damage::new());
+        let state = Mutex::new(state);
         let records = Arc::new(Records { directory, state, condition: Mutex::default(), started });
         let (work, jobs) = smol::channel::bounded(MOST_WAITING);
         let of_thread = Arc::clone(&records);
@@ -230,8 +231,9 @@ impl Records {
         let (records, damage) = read(&self.directory)?;
         let now = self.now();
         let mut state = self.state();
-        let before = state.len();
+        let (before, known) = (state.len(), state.damage().clone());
         state.reload(records, damage, now);
+        tell(state.damage(), &known);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
         }
@@ -340,13 +342,22 @@ fn read(directory: &ClusterStore) -> Result<(Vec<Recorded>, Damage), StoreError>
             Ok(record) => records.push(record),
             // Removed between listing and reading.
             Err(error) if error.is_absent() => {}
-            Err(error) => {
-                tracing::error!(%error, "A node's record cannot be used; no node can join until it is mended");
-                damage.insert(error.to_string());
-            }
+            Err(error) => damage.insert(DamagedRecord::look(&error)),
         }
     }
     Ok((records, damage))
+}
+
+/// One line for each file that is found so for the first time.
+fn tell(damage: &Damage, before: &Damage) {
+    let known = |record: &DamagedRecord| before.iter().any(|old| (&old.file, &old.why) == (&record.file, &record.why));
+    for record in damage.iter().filter(|record| !known(record)) {
+        let DamagedRecord { file, why, eks, names, disks } = record;
+        tracing::error!(
+            file = ?file, why = ?why, machines = eks.len(), names = names.len(), disks = disks.len(),
+            "A file among the nodes' records cannot be used; what it names is nobody's until it is mended"
+        );
+    }
 }
 
 fn unix() -> u64 {

@@ -27,6 +27,22 @@ impl Page {
         self.write(format_args!("{prefix}{name}{labels} {value}\n"));
     }
 
+    /// The same with one label whose value comes from outside: a file's name, say.
+    pub fn labelled(&mut self, name: &str, label: &str, outside: &str, value: impl Display) {
+        // The format knows three escapes; what else is no text gets a mark that says so.
+        let mut escaped = String::new();
+        for character in outside.chars() {
+            match character {
+                '\\' => escaped.push_str("\\\\"),
+                '"' => escaped.push_str("\\\""),
+                '\n' => escaped.push_str("\\n"),
+                character if character.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+                character => escaped.push(character),
+            }
+        }
+        self.line(name, &format!("{{{label}=\"{escaped}\"}}"), value);
+    }
+
     /// The page.
     pub fn into_text(self) -> String {
         self.text
@@ -35,5 +51,17 @@ impl Page {
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
         // Writing to a String does not fail.
         let _ = self.text.write_fmt(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_from_outside_stays_one_label_on_one_line() {
+        let mut page = Page::new("x_");
+        page.labelled("y", "file", "a\"} 1\nx_z{b=\"\\'\u{1b}", 2);
+        assert_eq!(page.into_text(), "x_y{file=\"a\\\"} 1\\nx_z{b=\\\"\\\\'\u{fffd}\"} 2\n");
     }
 }

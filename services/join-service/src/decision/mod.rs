@@ -11,12 +11,14 @@
 //! programs wrote in between counts.
 
 mod ask;
+mod damage;
 mod lease;
 mod refusal;
 mod rules;
 mod state;
 
 pub use ask::{Ask, JoinAsk, ReportAsk};
+pub use damage::Damage;
 pub use lease::LEASE;
 pub use refusal::Refusal;
-pub use state::{Admitted, Damage, Grant, Now, Plan, State};
+pub use state::{Admitted, Grant, Now, Plan, State};

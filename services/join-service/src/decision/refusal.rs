@@ -47,6 +47,8 @@ refusals! {
     ReportInvalid = "report-invalid", InvalidArgument, "`code` must have at most 64 bytes and `message` at most 4096";
     /// The rules let this TPM in under no role.
     NotEnrolled = "enrolment-refused", PermissionDenied, "the enrolment rules refuse this TPM: add a rule for its EK digest if the machine is to be let in";
+    /// The operator shut this TPM out.
+    Denied = "machine-denied", PermissionDenied, "the operator shut this machine out: `latchkey node allow` takes that back";
     /// It asks to be a control plane and is not meant to be one.
     RoleDenied = "role-denied", PermissionDenied, "this machine may not be a control plane: pin its EK digest to that role in the enrolment rules if it shall be";
     /// The name belongs to another TPM.
@@ -65,8 +67,8 @@ refusals! {
     DiskUnknown = "disk-unknown", PermissionDenied, "this disk is not on this machine's record: attach the machine's own disk, or let the agent format this one anew";
     /// Another control plane is joining.
     LeaseHeld = "control-plane-lease-held", Unavailable, "another control plane is joining: wait until it has reported, at most 10 minutes";
-    /// Records cannot be read, so nobody can say whose names and disks are in them.
-    RecordsDamaged = "records-damaged", Internal, "a file in `nodes/` of the cluster directory cannot be read: restore or remove it; the service's log names it";
+    /// A file that cannot be used names this machine, this name or this disk, or two records do.
+    RecordsDamaged = "records-damaged", Internal, "a file in `nodes/` of the cluster directory that cannot be used names this machine, its name or its disk: restore or remove it; the service's log names it";
     /// The key service does not answer.
     KeysUnavailable = "key-service-unavailable", Unavailable, "the key service does not answer: start it, or correct its address";
     /// The key service says no, or gives no usable key.

@@ -1,6 +1,7 @@
 //! The state and its transitions.
 
 use super::ask::{Ask, JoinAsk, ReportAsk};
+use super::damage::Damage;
 use super::lease::{LEASE, Lease};
 use super::refusal::Refusal;
 use super::rules::{disks_with, role};
@@ -9,7 +10,7 @@ use latchkey_cluster_store::{
     Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported, Role,
 };
 use latchkey_keys::Uuid;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The moment of a request, on two clocks.
@@ -30,9 +31,6 @@ pub struct State {
     damage: Damage,
     lease: Option<Lease>,
 }
-
-/// Names of record files that cannot be read, or contradict others.
-pub type Damage = BTreeSet<String>;
 
 /// Witness: the rules let this request have its keys, and a control plane holds the lease.
 #[derive(Debug)]
@@ -98,13 +96,18 @@ impl State {
     /// Takes over what was read anew from disk. Another service may share the directory: its tickets hold the lease as ours do,
     /// and the reports it took free it.
     pub fn reload(&mut self, records: impl IntoIterator<Item = Recorded>, damage: Damage, now: Now) {
-        let before = self.lease.take();
-        *self = Self { damage, ..Self::default() };
+        let (before, old) = (self.lease.take(), std::mem::take(self));
+        self.damage = damage;
+        self.damage
+            .inherit(&old.damage, |ek| old.nodes.get(ek).map(|record| (record.name.clone(), record.uuids().collect())));
         for record in records {
             self.insert(record);
         }
-        let joins =
-            |lease: &Lease| self.nodes.get(&lease.holder()).is_some_and(|record| record.joining_since.is_some());
+        // Whose record cannot be read may be joining still.
+        let joins = |lease: &Lease| match self.nodes.get(&lease.holder()) {
+            Some(record) => record.joining_since.is_some(),
+            None => self.damage.names_ek(&lease.holder()),
+        };
         let (ours, requested) = (before.filter(|lease| lease.is_issued() && joins(lease)), before);
         let requested = requested.filter(|lease| !lease.is_issued());
         self.lease = ours.or_else(|| self.lease_on_record(now)).or(requested);
@@ -125,7 +128,7 @@ impl State {
         self.nodes.is_empty()
     }
 
-    /// Record files that cannot be used.
+    /// Record files that cannot be used, and what they name.
     pub fn damage(&self) -> &Damage {
         &self.damage
     }
@@ -191,7 +194,7 @@ impl State {
     /// # Errors
     /// A TPM or disk that is not on record.
     pub fn report(&self, ek: EkDigest, report: &ReportAsk, now: Now) -> Result<NodeRecord, Refusal> {
-        let mut record = self.nodes.get(&ek).ok_or(self.unknown())?.clone().into_inner();
+        let mut record = self.nodes.get(&ek).ok_or(self.unknown(&ek))?.clone().into_inner();
         let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
         if report.outcome == Outcome::Succeeded {
             disk.state = DiskState::Confirmed;
@@ -225,13 +228,14 @@ impl State {
                 self.disks.remove(&uuid);
             }
         }
-        // Only a record that somebody wrote by hand contradicts another one: then nobody new gets in.
-        let mut contradicts = self.names.insert(record.name.clone(), ek).is_some_and(|other| other != ek);
-        for uuid in record.uuids() {
-            contradicts |= self.disks.insert(uuid, ek).is_some_and(|other| other != ek);
+        // Only a record that somebody wrote by hand contradicts another one: then neither gets what both name.
+        if let Some(other) = self.names.insert(record.name.clone(), ek).filter(|other| *other != ek) {
+            self.damage.contest_name(&record.name, [ek, other]);
         }
-        if contradicts {
-            self.damage.insert(format!("{ek}.json"));
+        for uuid in record.uuids() {
+            if let Some(other) = self.disks.insert(uuid, ek).filter(|other| *other != ek) {
+                self.damage.contest_disk(uuid, [ek, other]);
+            }
         }
         self.nodes.insert(ek, record);
     }
@@ -255,7 +259,10 @@ impl State {
     }
 
     fn draft_rejoin(&self, ek: EkDigest, uuid: Uuid) -> Result<Drafted, Refusal> {
-        let record = self.nodes.get(&ek).ok_or(self.unknown())?;
+        let record = self.nodes.get(&ek).ok_or(self.unknown(&ek))?;
+        if self.damage.takes_disk(&uuid, true) {
+            return Err(Refusal::RecordsDamaged);
+        }
         let Some(disk) = record.disk(uuid) else {
             return Err(if record.retired.contains(&uuid) { Refusal::DiskRetired } else { Refusal::DiskUnknown });
         };
@@ -272,15 +279,19 @@ impl State {
         key_version: u32,
         now: Now,
     ) -> Result<Drafted, Refusal> {
-        if !self.damage.is_empty() {
+        let known = self.nodes.get(&ek).map(|record| &**record);
+        if known.is_none() && self.damage.names_ek(&ek) {
             return Err(Refusal::RecordsDamaged);
         }
-        let known = self.nodes.get(&ek).map(|record| &**record);
         let role = role(decided, known, ask.role)?;
         let name = self.name(rules, decided, known, ek, &ask.name)?;
+        if self.damage.takes_disk(&ask.disk, true) {
+            return Err(Refusal::RecordsDamaged);
+        }
         if self.disks.get(&ask.disk).is_some_and(|owner| *owner != ek) {
             return Err(Refusal::DiskTaken);
         }
+        self.check_damage(known, &name, ask.disk)?;
         let leases = role == Role::ControlPlane;
         if leases && self.lease.is_some_and(|lease| !lease.is_of(ek) && !lease.ended(now.uptime)) {
             return Err(Refusal::LeaseHeld);
@@ -318,14 +329,26 @@ impl State {
                 format!("node-{ek:.12}", ek = ek.to_string()).parse().map_err(|_| Refusal::NodeNameInvalid)?
             }
         };
+        if self.damage.takes_name(&name, true) {
+            return Err(Refusal::RecordsDamaged);
+        }
         let owned = self.names.get(&name).is_some_and(|owner| *owner != ek);
         let reserved = rules.pinned.iter().any(|rule| rule.name.as_ref() == Some(&name) && rule.ek_sha256 != ek);
         if owned || reserved { Err(Refusal::NameTaken) } else { Ok(name) }
     }
 
+    /// Nobody gets a name or a disk that a file names which cannot be used, unless it is on a good record of their own; and
+    /// nobody at all what two good records claim.
+    fn check_damage(&self, known: Option<&NodeRecord>, name: &NodeName, disk: Uuid) -> Result<(), Refusal> {
+        let own_name = known.is_some_and(|record| record.name == *name);
+        let own_disk = known.is_some_and(|record| record.uuids().any(|uuid| uuid == disk));
+        let taken = self.damage.takes_name(name, own_name) || self.damage.takes_disk(&disk, own_disk);
+        if taken { Err(Refusal::RecordsDamaged) } else { Ok(()) }
+    }
+
     /// A TPM without a record; perhaps it had one.
-    fn unknown(&self) -> Refusal {
-        if self.damage.is_empty() { Refusal::NodeUnknown } else { Refusal::RecordsDamaged }
+    fn unknown(&self, ek: &EkDigest) -> Refusal {
+        if self.damage.names_ek(ek) { Refusal::RecordsDamaged } else { Refusal::NodeUnknown }
     }
 }
 

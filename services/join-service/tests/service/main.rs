@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 mod crash;
+mod denials;
 mod health;
 mod joins;
 mod key_service;
