@@ -11,8 +11,10 @@ use latchkey_cluster_store::{
 };
 use latchkey_keys::Uuid;
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
+use crate::spec::Arguments;
 use crate::trust::{self, Found, Trust, now};
 
 /// As large as the reader of policies takes.
@@ -51,7 +53,8 @@ impl ClusterDir {
     pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
         if !path.is_dir() {
             let what = format!("there is no directory {}", path.display());
-            return Err(Failure::usage(what).fix("name the directory that `latchkey init` was given"));
+            let failure = Failure::new(Exit::Missing, CommandCode::DirectoryMissing, what);
+            return Err(failure.fix("name the directory that `latchkey init` was given"));
         }
         ClusterStore::open(path).map(Self).map_err(unusable)
     }
@@ -74,7 +77,8 @@ impl ClusterDir {
     pub(crate) fn hold(&self) -> Result<Held, Failure> {
         let path = self.path(HELD);
         let failed = |error: &std::io::Error| {
-            Failure::local("directory-lock", format!("cannot lock {}", path.display())).because(error.to_string())
+            Failure::local(CommandCode::DirectoryLock, format!("cannot lock {}", path.display()))
+                .because(error.to_string())
         };
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = opened.map_err(|error| failed(&error))?;
@@ -82,7 +86,7 @@ impl ClusterDir {
             Ok(()) => Ok(Held(file)),
             Err(TryLockError::WouldBlock) => {
                 let what = format!("another command works on {}", self.shown());
-                Err(Failure::local("directory-busy", what).fix("wait until it is done"))
+                Err(Failure::local(CommandCode::DirectoryBusy, what).fix("wait until it is done"))
             }
             Err(TryLockError::Error(error)) => Err(failed(&error)),
         }
@@ -96,7 +100,7 @@ impl ClusterDir {
     /// The cluster, which must be there.
     pub(crate) fn required_cluster(&self) -> Result<ClusterFile, Failure> {
         self.cluster()?.ok_or_else(|| {
-            Failure::usage(format!("{} holds no cluster yet", self.shown())).fix("begin one with `latchkey init`")
+            Failure::new(Exit::Missing, CommandCode::ClusterMissing, format!("{} holds no cluster yet", self.shown()))
         })
     }
 
@@ -133,7 +137,8 @@ impl ClusterDir {
     pub(crate) fn node_named(&self, name: &str) -> Result<NodeRecord, Failure> {
         let found = self.nodes()?.0.into_iter().find(|node| node.name.as_str() == name);
         found.ok_or_else(|| {
-            let failure = Failure::new(Exit::Usage, "node-unknown", format!("no node on record is called {name}"));
+            let failure =
+                Failure::new(Exit::Usage, CommandCode::NodeUnknown, format!("no node on record is called {name}"));
             failure.fix("see `latchkey node list`")
         })
     }
@@ -223,8 +228,11 @@ impl ClusterDir {
         drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
         let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
             StoreError::Exists { .. } => {
-                let failure =
-                    Failure::new(Exit::Usage, "machine-on-record", format!("the TPM {to} has a record of its own"));
+                let failure = Failure::new(
+                    Exit::Usage,
+                    CommandCode::MachineOnRecord,
+                    format!("the TPM {to} has a record of its own"),
+                );
                 failure
                     .fix("remove that record with `latchkey node remove`, if the machine is to have this disk instead")
             }
@@ -259,7 +267,7 @@ impl ClusterDir {
     /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.
     fn first_record(&self, first: &FirstNode, key_version: u32) -> Result<NodeRecord, Failure> {
         let name = first.name.parse::<NodeName>();
-        let name = name.map_err(|error| Failure::new(Exit::Node, "node-name", error.to_string()))?;
+        let name = name.map_err(|error| Failure::new(Exit::Node, CommandCode::NodeName, error.to_string()))?;
         let earlier = self.0.record(&first.ek).map_err(unusable)?;
         let earlier = match earlier {
             Some(record) if record.disk(first.disk).is_some() => return Ok(record.into_inner()),
@@ -271,6 +279,20 @@ impl ClusterDir {
     }
 }
 
+impl Trust {
+    /// From `--policy` and `--reference`, held against what a cluster's directory remembers where `--cluster` names one; or
+    /// all of it from that directory.
+    pub(crate) fn from_files_or_directory(arguments: &Arguments) -> Result<Self, Failure> {
+        let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
+        match place {
+            None => Self::from_arguments(arguments),
+            Some(place) if arguments.has("policy") => place.held_against(Self::from_arguments(arguments)?),
+            Some(_) if arguments.has("reference") => Err(Failure::usage("--reference goes with --policy")),
+            Some(place) => place.trust(),
+        }
+    }
+}
+
 /// An revision that was made anew, and not from the one in force, knows nothing of what was revoked.
 fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), Failure> {
     let missing = before.values().revocations_missing_in(next.values());
@@ -279,7 +301,7 @@ fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Re
         return Ok(());
     }
     let what = format!("the new revision of {} does not revoke what the one in force revokes", next.values().name());
-    let failure = Failure::new(Exit::Usage, "revocations-missing", what);
+    let failure = Failure::new(Exit::Usage, CommandCode::RevocationsMissing, what);
     let failure = missing.into_iter().fold(failure, Failure::because);
     Err(failure.fix("merge the two with `latchkey reference add`, which keeps them; or say --forget-revocations"))
 }
@@ -290,9 +312,9 @@ fn unusable(error: StoreError) -> Failure {
         return Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
     }
     let code = match &error {
-        StoreError::Io { .. } => "directory-unusable",
-        StoreError::Malformed { .. } => "file-malformed",
-        StoreError::Exists { .. } => "cluster-exists",
+        StoreError::Io { .. } => CommandCode::DirectoryUnusable,
+        StoreError::Malformed { .. } => CommandCode::FileMalformed,
+        StoreError::Exists { .. } => CommandCode::ClusterExists,
     };
     let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
     Failure::new(exit, code, error.to_string())
@@ -308,5 +330,5 @@ fn not_released(error: ReleaseError) -> Failure {
 /// The machine proved what it runs, and is not the one that the key is for.
 fn refused(refusal: &ReleaseRefusal) -> Failure {
     let code = refusal.code();
-    Failure::new(Exit::Attestation, code.as_str(), refusal.to_string()).fix(code.remedy())
+    Failure::new(Exit::Attestation, code, refusal.to_string())
 }

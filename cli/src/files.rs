@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use latchkey_keys::SecretVec;
 use zeroize::Zeroizing;
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 
 /// Who may read a new file.
@@ -83,14 +84,15 @@ fn read_from(input: impl Read, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Usage, "file-unreadable", format!("cannot read {}", path.display())).because(error.to_string())
+    Failure::new(Exit::Usage, CommandCode::FileUnreadable, format!("cannot read {}", path.display()))
+        .because(error.to_string())
 }
 
 /// Writes a file that must not exist yet; durable when this returns.
 pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
     let mut file = create_new(path, readers).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::new(Exit::Usage, "file-exists", format!("{} exists already", path.display()))
+            Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", path.display()))
                 .fix("choose another name, or move the file away: it is never overwritten")
         }
         _ => unwritable(path, &error),
@@ -130,5 +132,5 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::local("file-unwritable", format!("cannot write {}", path.display())).because(error.to_string())
+    Failure::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display())).because(error.to_string())
 }

@@ -7,8 +7,10 @@ use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::config::Writable;
 use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, RootDemands, Warning};
 use latchkey_initramfs::source_date_epoch;
+use latchkey_reason::Reason;
 use serde_json::{Value, json};
 
+use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
@@ -42,11 +44,15 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let out = arguments.required_path("out")?;
     let written = configured(arguments)?.write_units(out).map_err(|error| {
-        Failure::new(Exit::Usage, error.code(), "the files were not written").because(error.to_string())
+        Failure::new(Exit::Usage, code_of(&error), "the files were not written").because(error.to_string())
     })?;
     let Some(count) = written else {
-        return Err(Failure::new(Exit::Usage, "image-config-unusable", "the image asks for nothing for systemd")
-            .fix("add \"systemd\", as in `latchkey image build --help`"));
+        return Err(Failure::new(
+            Exit::Usage,
+            CommandCode::ImageConfigUnusable,
+            "the image asks for nothing for systemd",
+        )
+        .fix("add \"systemd\", as in `latchkey image build --help`"));
     };
     let told = format!("{count} files, links and directories in {}", out.display());
     output.result(&json!({"directory": out, "count": count}), &told)
@@ -56,7 +62,7 @@ fn configured(arguments: &Arguments) -> Result<Image, Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     ImageConfig::read(path).map_err(|error| {
         let what = format!("cannot use {}", path.display());
-        Failure::new(Exit::Usage, "image-config-unusable", what)
+        Failure::new(Exit::Usage, CommandCode::ImageConfigUnusable, what)
             .because(error.to_string())
             .fix("`latchkey image build --help` shows a configuration that works")
     })
@@ -179,8 +185,13 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// The remedy is in the sentence of the error.
+fn code_of(error: &ImageError) -> ErrorCode {
+    ErrorCode::Known(Reason { code: error.code(), remedy: "correct what is named, and run the command again" })
+}
+
 fn failure(error: &ImageError) -> Failure {
-    let code = error.code();
+    let code = code_of(error);
     let exit = if error.is_local() { Exit::Failed } else { Exit::Usage };
     Failure::new(exit, code, "the image was not built").because(error.to_string())
 }

@@ -7,6 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
@@ -41,8 +42,9 @@ fn make() -> Result<(Zeroizing<String>, String), Failure> {
     let secret = Zeroizing::new(hex::encode(random.expose()));
     let mut salt = [0; 16];
     SystemRandom::new().fill(&mut salt).map_err(|_| Failure::from(latchkey_keys::KeyError::Random))?;
-    let hash = bcrypt::hash_with_salt(secret.as_bytes(), COST, salt)
-        .map_err(|error| Failure::local("hash-failed", "the secret could not be hashed").because(error.to_string()))?;
+    let hash = bcrypt::hash_with_salt(secret.as_bytes(), COST, salt).map_err(|error| {
+        Failure::local(CommandCode::HashFailed, "the secret could not be hashed").because(error.to_string())
+    })?;
     Ok((secret, hash.to_string()))
 }
 

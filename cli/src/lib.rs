@@ -11,6 +11,7 @@
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
 mod cluster_dir;
+mod codes;
 mod failure;
 mod files;
 mod image;
@@ -20,6 +21,7 @@ mod measure;
 mod node;
 mod output;
 mod policy;
+mod printable;
 mod record;
 mod recover;
 mod reference;
@@ -32,6 +34,7 @@ mod which_machine;
 
 use std::ffi::OsString;
 
+pub use codes::{CommandCode, reason_codes};
 pub use failure::Exit;
 
 use output::{Format, Output};

@@ -16,6 +16,7 @@ use latchkey_measurements::source::{Source, SourceError};
 use latchkey_measurements::{AlgorithmId, Bank, EventDifference, EventLog, explain_differences, replay};
 use serde_json::{Value, json};
 
+use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Table, Tone};
@@ -66,9 +67,9 @@ fn read(path: &Path) -> Result<Source, Failure> {
 
 fn unusable(path: &Path, error: &SourceError) -> Failure {
     let code = match error {
-        SourceError::Log(_) => "event-log-malformed",
-        SourceError::Evidence(refusal) => refusal.code().as_str(),
-        SourceError::NoLog => "event-log-missing",
+        SourceError::Log(_) => CommandCode::EventLogMalformed.into(),
+        SourceError::Evidence(refusal) => ErrorCode::of_attestation(refusal.code()),
+        SourceError::NoLog => CommandCode::EventLogMissing.into(),
     };
     Failure::new(Exit::Usage, code, format!("{} cannot be used", path.display()))
         .because(error.to_string())
@@ -193,8 +194,8 @@ mod tests {
     #[test]
     fn what_is_no_event_log_is_refused_with_a_reason_and_a_fix() {
         let failure = unusable(Path::new("x"), &Source::read(b"nonsense".to_vec()).unwrap().log().unwrap_err());
-        assert_eq!((failure.exit, failure.code.as_ref()), (Exit::Usage, "event-log-malformed"));
+        assert_eq!((failure.exit, failure.code.as_str()), (Exit::Usage, "event-log-malformed"));
         assert!(failure.because[0].contains("at byte 0"), "{failure:?}");
-        assert!(failure.fix.is_some());
+        assert!(failure.remedy().contains("binary_bios_measurements"));
     }
 }

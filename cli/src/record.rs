@@ -10,6 +10,7 @@ use latchkey_channel::{LockDemand, Purpose};
 use latchkey_measurements::manifest::told;
 use serde_json::{Value, json};
 
+use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, Address, ConnectError, Evidence, Patience, Seen};
@@ -107,12 +108,16 @@ impl Job {
             (_, Some(seen)) if seen.verified.pcrs().value(Policy::LOCK_PCR) == Some(Digest::ZERO) => Ok(seen),
             (_, Some(_)) => {
                 let code = ReasonCode::AlreadyLocked;
-                let failure = Failure::new(Exit::Attestation, code.as_str(), "the node is locked: its OS may have run");
+                let failure = Failure::new(
+                    Exit::Attestation,
+                    ErrorCode::of_attestation(code),
+                    "the node is locked: its OS may have run",
+                );
                 Err(ConnectError::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
             }
             (Err(trouble), None) => Err(trouble),
             (Ok(_), None) => {
-                Err(ConnectError::Fatal(Failure::local("no-evidence", "the node's evidence was not kept")))
+                Err(ConnectError::Fatal(Failure::local(CommandCode::NoEvidence, "the node's evidence was not kept")))
             }
         }
     }

@@ -10,6 +10,7 @@ use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde_json::json;
 
 use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Tone, pairs};
@@ -68,8 +69,11 @@ impl Recovery {
         let keys = keys.map_err(ConnectError::Fatal)?;
         let cluster = push(&node, address, &keys).await.map_err(RefusedCall::trouble)?;
         if cluster != self.cluster.cluster_id {
-            let failure =
-                Failure::new(Exit::Node, "wrong-cluster", "the disk's key fits, but the disk is of another cluster");
+            let failure = Failure::new(
+                Exit::Node,
+                CommandCode::WrongCluster,
+                "the disk's key fits, but the disk is of another cluster",
+            );
             return Err(ConnectError::Fatal(
                 failure
                     .because(format!("it is of cluster {cluster}, and the directory of {}", self.cluster.cluster_id)),
@@ -133,7 +137,7 @@ pub(crate) async fn push(node: &node::Node, address: &Address, keys: &NodeKeys) 
     };
     let answer = node.recovery().recover(&request, CALL).await.map_err(|status| refused_call(address, &status))?;
     let id = <[u8; 32]>::try_from(answer.cluster_id.as_slice()).map_err(|_| {
-        RefusedCall::local(Failure::new(Exit::Node, "answer-malformed", "the node's answer is malformed"))
+        RefusedCall::local(Failure::new(Exit::Node, CommandCode::AnswerMalformed, "the node's answer is malformed"))
     })?;
     Ok(ClusterId::from_bytes(id))
 }

@@ -9,7 +9,6 @@ use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, R
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::diagnose::what_differs;
 
-use crate::cluster_dir::ClusterDir;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::spec::Arguments;
@@ -44,18 +43,6 @@ impl Trust {
             return Err(Failure::usage("--reference FILE is missing: measurements of admitted images"));
         }
         Self::with(policy_file, policy, &references)
-    }
-
-    /// From `--policy` and `--reference`, held against what a cluster's directory remembers where `--cluster` names one; or
-    /// all of it from that directory.
-    pub(crate) fn from_files_or_directory(arguments: &Arguments) -> Result<Self, Failure> {
-        let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
-        match place {
-            None => Self::from_arguments(arguments),
-            Some(place) if arguments.has("policy") => place.held_against(Self::from_arguments(arguments)?),
-            Some(_) if arguments.has("reference") => Err(Failure::usage("--reference goes with --policy")),
-            Some(place) => place.trust(),
-        }
     }
 
     /// What a refused machine's own log tells, for the causes of its refusal.

@@ -7,7 +7,7 @@ use latchkey_attestation::record::OfflineFinding;
 use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, Warning};
 use latchkey_attestation::{
-    Component, Difference, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
+    Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
 use latchkey_channel::{LockDemand, Purpose};
 use latchkey_keys::ClusterId;
@@ -268,22 +268,6 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
         EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
         EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),
     }
-}
-
-/// Measurements that differ, cause by cause.
-pub(crate) fn difference_in_words(difference: &Difference) -> Vec<String> {
-    let Difference { pcr, component, means, expected, got, image, differing } = difference;
-    let means = means.map_or_else(String::new, |of| format!(": {of}"));
-    let mut causes = vec![
-        format!("what differs: {} (PCR {pcr}){means}", component.describe()),
-        format!("expected {expected}"),
-        format!("     got {got}"),
-    ];
-    if let Some(image) = image {
-        let list: Vec<String> = differing.iter().map(ToString::to_string).collect();
-        causes.push(format!("compared with {image}, the closest image; PCRs that differ: {}", list.join(", ")));
-    }
-    causes
 }
 
 /// Proven claims for a line of the story.

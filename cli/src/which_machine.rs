@@ -5,6 +5,7 @@ use std::path::Path;
 
 use latchkey_attestation::{EkDigest, Policy};
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Tone};
@@ -60,8 +61,11 @@ impl Meant {
             Self::Any => {}
             Self::NotNamed if ask(ek, output)? => *self = Self::Named { ek, by: "your answer" },
             Self::NotNamed => {
-                let failure =
-                    Failure::new(Exit::Failed, "machine-not-confirmed", "you said that this is another machine");
+                let failure = Failure::new(
+                    Exit::Failed,
+                    CommandCode::MachineNotConfirmed,
+                    "you said that this is another machine",
+                );
                 return Err(failure
                     .because(format!("it has the TPM {ek}"))
                     .fix("find out who answers at this address"));
@@ -75,7 +79,7 @@ impl Meant {
 fn ask(ek: EkDigest, output: &Output) -> Result<bool, Failure> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         let what = "the policy trusts more TPMs than one, and nobody said which machine is meant";
-        let failure = Failure::new(Exit::Usage, "machine-not-named", what);
+        let failure = Failure::new(Exit::Usage, CommandCode::MachineNotNamed, what);
         let failure = failure.because(format!("the machine that answers has the TPM {ek}"));
         return Err(
             failure.fix("compare that with the machine's console and say --ek DIGEST, or --accept-any-ek to take any")
@@ -117,7 +121,8 @@ pub(crate) fn expect(flag: &str, expected: EkDigest, got: EkDigest) -> Result<()
     if expected == got {
         return Ok(());
     }
-    let failure = Failure::new(Exit::Attestation, "another-machine", "the node that answers is another machine");
+    let failure =
+        Failure::new(Exit::Attestation, CommandCode::AnotherMachine, "the node that answers is another machine");
     let failure = failure.because(format!("{flag} names the TPM {expected}, and this is the TPM {got}"));
     Err(failure.fix("check the address; if it is right, find out who answers there"))
 }

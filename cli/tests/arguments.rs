@@ -32,7 +32,6 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["status", "--cluster", "a", "extra"], "unexpected argument"),
         (&["status", "--clusters", "a"], "there is no flag --clusters here"),
         (&["status", "--cluster", "a", "--output", "xml"], "--output is `human` or `json`"),
-        (&["status", "--cluster", "missing"], "there is no directory missing"),
         (&["init-secret", "--out"], "missing argument"),
         (&["policy", "new", "--out", "p", "--manifest", "m"], "no TPM would be trusted"),
         (&["policy", "new", "--out", "p", "--manifest", "M", "--ek-pin", "00"], "is no name"),
@@ -46,6 +45,20 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         assert!(!ran.err.contains('\u{fffd}'), "{}", ran.err);
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing is made before all is right");
+}
+
+#[test]
+fn a_missing_directory_and_a_missing_cluster_are_no_wrong_usage() {
+    let directory = TempDir::new().unwrap();
+    std::fs::create_dir(directory.path().join("empty")).unwrap();
+    for (cluster, code) in [("missing", "directory-missing"), ("empty", "cluster-missing")] {
+        for command in [&["status"][..], &["recover", "node", "--master-secret", "m"]] {
+            let arguments = [command, &["--cluster", cluster, "--output", "json"]].concat();
+            let error = latchkey(directory.path(), &arguments).failed(6).json()["error"].clone();
+            assert_eq!(error["code"], code, "{error}");
+            assert!(error["fix"].as_str().is_some_and(|fix| !fix.is_empty()), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -144,7 +157,7 @@ fn credentials_have_a_place_before_the_node_is_touched() {
     let (operator, node) = Operator::with_node();
     std::fs::write(operator.path("taken.conf"), "precious").unwrap();
     operator.init(&node, &["--admin-config", "taken.conf"]).failed(2);
-    operator.init(&node, &["--admin-config", "no/such/directory.conf"]).failed(2);
+    operator.init(&node, &["--admin-config", "no/such/directory.conf"]).failed(6);
     assert_eq!(node.state().inits, 0);
     assert_eq!(std::fs::read(operator.path("taken.conf")).unwrap(), b"precious");
 }

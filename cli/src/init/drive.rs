@@ -21,6 +21,7 @@ use super::Job;
 use super::follow::{End, Follower};
 use super::journal::{Journal, Stage};
 use crate::cluster_dir::FirstNode;
+use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
@@ -100,7 +101,7 @@ impl<'a> Drive<'a> {
     }
 
     fn ending(&self, admin_config: AdminConfig, took: Duration) -> Result<Ending, Failure> {
-        let gone = || Failure::local("journal-lost", "the journal names no machine");
+        let gone = || Failure::local(CommandCode::JournalLost, "the journal names no machine");
         let (ek, disk) = self.journal.stage.machine().ok_or_else(gone)?;
         let node_name = self.node_name.clone();
         Ok(Ending { node_name, ek, disk, cluster_id: self.journal.cluster_id, admin_config, took })
@@ -184,12 +185,13 @@ impl<'a> Drive<'a> {
             NodeStage::Existing if ours => self.goal = Goal::Recover,
             NodeStage::Bootstrapping => {
                 let what = "the node is being made a member of another cluster, or of this one by somebody else";
-                let failure = Failure::new(Exit::Node, "already-activating", what);
+                let failure = Failure::new(Exit::Node, CommandCode::AlreadyActivating, what);
                 let cluster = format!("it says that its cluster is {}", described.cluster_id);
                 return Err(ConnectError::Fatal(failure.because(cluster).fix("choose another node")));
             }
             NodeStage::Existing => {
-                let failure = Failure::new(Exit::Node, "disk-in-use", "the node's disk belongs to a cluster already");
+                let failure =
+                    Failure::new(Exit::Node, CommandCode::DiskInUse, "the node's disk belongs to a cluster already");
                 let fix = "choose another node, or wipe the first 16 MiB of its state disk; \
                            if it is yours and waits for its key, run `latchkey recover`";
                 return Err(ConnectError::Fatal(failure.fix(fix)));
@@ -265,7 +267,7 @@ impl<'a> Drive<'a> {
                 return ConnectError::Lost(trouble.into_failure());
             }
             let what = format!("the node at {} is locked in this boot: somebody else was first", self.job.address);
-            let failure = Failure::new(Exit::Node, "already-activating", what);
+            let failure = Failure::new(Exit::Node, CommandCode::AlreadyActivating, what);
             ConnectError::Fatal(failure.fix("look at the node's console, or restart the node and try again"))
         })
     }
@@ -285,7 +287,7 @@ impl<'a> Drive<'a> {
         match self.journal.stage.machine() {
             Some((machine, _)) if machine != ek => {
                 let what = format!("the cluster in {} was begun on another machine", self.job.place.shown());
-                let failure = Failure::new(Exit::Failed, "another-machine", what);
+                let failure = Failure::new(Exit::Failed, CommandCode::AnotherMachine, what);
                 let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
                 return Err(ConnectError::Fatal(
                     failure.because(causes).fix("use that machine's address, or another directory"),
@@ -302,7 +304,8 @@ impl<'a> Drive<'a> {
         if cluster_id == self.journal.cluster_id.as_bytes() {
             return Ok(());
         }
-        let failure = Failure::new(Exit::Node, "wrong-cluster", "the node says that it is in another cluster");
+        let failure =
+            Failure::new(Exit::Node, CommandCode::WrongCluster, "the node says that it is in another cluster");
         Err(ConnectError::Fatal(
             failure.because(format!("it says {}", hex::encode(cluster_id.get(..32).unwrap_or(cluster_id)))),
         ))
@@ -313,7 +316,7 @@ impl<'a> Drive<'a> {
     fn keys(&self, ek: EkDigest, disk: Uuid) -> Result<NodeKeys, Failure> {
         if self.journal.stage.machine() != Some((ek, disk)) {
             let what = format!("the disk {disk} is not the one that this init made");
-            let failure = Failure::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord.as_str(), what);
+            let failure = Failure::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord, what);
             return Err(failure.fix(ReleaseCode::DiskNotOnRecord.remedy()));
         }
         let version = self.journal.key_version;
@@ -393,7 +396,8 @@ impl<'a> Drive<'a> {
     fn failed(&self, what: &str, failed: &Failed) -> ConnectError {
         self.follower.show_log(&failed.log_tail);
         let code = printable(failed.code.get(..64).unwrap_or(&failed.code));
-        let failure = Failure::new(Exit::Node, code.clone(), format!("{what}: {code}")).because(&failed.message);
+        let failure = Failure::new(Exit::Node, ErrorCode::FromNode(code.clone()), format!("{what}: {code}"))
+            .because(&failed.message);
         ConnectError::Fatal(failure.fix(if failed.disk_reset {
             "mend the cause; the node resets its disk and restarts, and the same command begins anew"
         } else {
@@ -402,12 +406,14 @@ impl<'a> Drive<'a> {
     }
 
     fn silent(&self) -> ConnectError {
-        ConnectError::lost(&self.job.address, "connection-lost", "the node ended the call without a result")
+        ConnectError::lost(&self.job.address, CommandCode::ConnectionLost, "the node ended the call without a result")
     }
 
     fn out_of_turn(&self, got: &str) -> ConnectError {
         let what = format!("the node at {} says what it must not say here: {got}", self.job.address);
-        ConnectError::Fatal(Failure::new(Exit::Node, "out-of-turn", what).fix("run the same release on both sides"))
+        ConnectError::Fatal(
+            Failure::new(Exit::Node, CommandCode::OutOfTurn, what).fix("run the same release on both sides"),
+        )
     }
 
     fn enter(&mut self, stage: Stage) -> Attempt<()> {

@@ -6,6 +6,7 @@ use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
 use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
 use crate::failure::Failure;
 use crate::files::{self, Readers};
 use crate::trust::now;
@@ -144,7 +145,7 @@ impl Journal {
 
     fn write(&self, place: &ClusterDir) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::local("journal-unwritable", NAME).because(error.to_string()))?;
+            .map_err(|error| Failure::local(CommandCode::JournalUnwritable, NAME).because(error.to_string()))?;
         files::replace(&place.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

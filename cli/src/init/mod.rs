@@ -15,6 +15,7 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 
 use crate::cluster_dir::{ClusterDir, Held};
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::node::{self, Address, Patience};
@@ -112,7 +113,8 @@ impl Job {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         match parent.filter(|parent| !parent.is_dir()) {
             Some(missing) => {
-                Err(Failure::usage(format!("--admin-config: there is no directory {}", missing.display())))
+                let what = format!("--admin-config: there is no directory {}", missing.display());
+                Err(Failure::new(Exit::Missing, CommandCode::DirectoryMissing, what))
             }
             None => Ok(()),
         }

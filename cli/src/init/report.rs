@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Job;
 use super::drive::{AdminConfig, Ending};
 use super::journal::Journal;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone, pairs};
 
@@ -41,7 +42,7 @@ pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &O
     let (directory, id) = (job.place.shown(), journal.cluster_id);
     if !resume {
         let what = format!("{directory} holds the cluster {}, which is initialised", job.name);
-        let failure = Failure::local("cluster-exists", what).because(format!("its id is {id}"));
+        let failure = Failure::local(CommandCode::ClusterExists, what).because(format!("its id is {id}"));
         return Err(failure.fix("use another directory for another cluster"));
     }
     let text = pairs(&[("cluster", job.name.clone()), ("cluster id", id.to_string())]);

@@ -8,6 +8,7 @@ use latchkey_measurements::source::Source;
 use latchkey_measurements::{Bank, Replay};
 use serde_json::json;
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, Tone};
 use crate::spec::Arguments;
@@ -44,7 +45,7 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, Failure> {
     CelLog::parse(source.bytes()).map_err(|error| {
-        Failure::new(Exit::Usage, "event-log-malformed", format!("{} cannot be used", path.display()))
+        Failure::new(Exit::Usage, CommandCode::EventLogMalformed, format!("{} cannot be used", path.display()))
             .because(error.to_string())
             .fix("give systemd's /run/log/systemd/tpm2-measure.log, or another log in TCG's canonical JSON form")
     })

@@ -11,6 +11,7 @@ use latchkey_measurements::predict::{Machine, MachineType, PredictError, Predict
 use serde_json::{Map, Value, json};
 
 use super::launch;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
@@ -77,7 +78,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 /// What is booted from the file; refused when something beside it would be measured too.
 pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
     let image = BootImage::open(path).map_err(|error| {
-        let failure = unusable(path, "image-unusable").because(error.to_string());
+        let failure = unusable(path, CommandCode::ImageUnusable).because(error.to_string());
         match error {
             ImageError::Qcow2 => {
                 let path = path.display();
@@ -90,7 +91,7 @@ pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
     if measured.is_empty() {
         return Ok(image);
     }
-    let failure = unusable(path, "image-not-alone");
+    let failure = unusable(path, CommandCode::ImageNotAlone);
     let failure = measured.into_iter().fold(failure, |failure, file| match file.influence {
         Influence::Measured(what) => failure.because(format!("the boot partition has {}: {what}", file.path)),
         Influence::Bootable(_) | Influence::None => failure,
@@ -103,10 +104,10 @@ pub(super) fn measure<'a>(path: &Path, image: &'a BootImage) -> Result<Uki<'a>, 
 }
 
 pub(super) fn unpredictable(path: &Path, error: &PredictError) -> Failure {
-    unusable(path, "image-unpredictable").because(error.to_string())
+    unusable(path, CommandCode::ImageUnpredictable).because(error.to_string())
 }
 
-fn unusable(path: &Path, code: &'static str) -> Failure {
+fn unusable(path: &Path, code: CommandCode) -> Failure {
     Failure::new(Exit::Usage, code, format!("nothing is predicted for {}", path.display()))
 }
 
@@ -128,7 +129,8 @@ fn machine(name: &str) -> Result<Machine, Failure> {
     }
     let json = files::read(path, MachineType::MAX_JSON)?;
     let machine = MachineType::from_json(&json).map_err(|error| {
-        Failure::new(Exit::Usage, "machine-malformed", format!("{name} cannot be used")).because(error.to_string())
+        Failure::new(Exit::Usage, CommandCode::MachineMalformed, format!("{name} cannot be used"))
+            .because(error.to_string())
     })?;
     load(&machine, path.parent().unwrap_or(Path::new("")))
 }
@@ -136,7 +138,7 @@ fn machine(name: &str) -> Result<Machine, Failure> {
 fn load(machine: &MachineType, directory: &Path) -> Result<Machine, Failure> {
     machine.load(directory).map_err(|error| {
         let what = format!("the type of machine {} cannot be used", machine.name);
-        Failure::new(Exit::Usage, "machine-unusable", what).because(error.to_string())
+        Failure::new(Exit::Usage, CommandCode::MachineUnusable, what).because(error.to_string())
     })
 }
 

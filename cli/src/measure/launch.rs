@@ -8,6 +8,7 @@ use latchkey_attestation::reference::SnpLaunch;
 use latchkey_measurements::launch::{CpuName, Firmware, Guests, KernelHashes, LaunchError, SnpGuest, Vmm};
 use serde_json::{Value, json};
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files;
 use crate::output::Table;
@@ -98,7 +99,7 @@ fn guests(arguments: &Arguments, firmware: &Path) -> Result<Guests, Failure> {
 
 fn unusable(path: &Path, error: &LaunchError) -> Failure {
     let what = format!("no launch digest is predicted for {}", path.display());
-    let failure = Failure::new(Exit::Usage, "launch-unpredictable", what).because(error.to_string());
+    let failure = Failure::new(Exit::Usage, CommandCode::LaunchUnpredictable, what).because(error.to_string());
     match error.fix() {
         Some(fix) => failure.fix(fix),
         None => failure,

@@ -3,8 +3,10 @@
 use latchkey_api::grpc::{Code, Status};
 use latchkey_attestation::{ReasonCode, Refusal};
 use latchkey_channel::{Blame, ChannelError, PeerReason, Refused};
+use latchkey_reason::Reason;
 
 use super::Address;
+use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
 
 /// Why an attempt failed.
@@ -19,7 +21,7 @@ pub(crate) enum ConnectError {
 }
 
 impl ConnectError {
-    pub(crate) fn lost(address: &Address, code: &'static str, why: &str) -> Self {
+    pub(crate) fn lost(address: &Address, code: impl Into<ErrorCode>, why: &str) -> Self {
         let failure = Failure::new(Exit::Unreachable, code, format!("the node at {address} cannot be reached"));
         Self::Lost(
             failure.because(why).fix("check the address, and on the node's console whether it waits for an operator"),
@@ -47,32 +49,41 @@ pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectErro
         ChannelError::Refused(Refused::Evidence(refusal)) => {
             ConnectError::Fatal(Failure::refused(Exit::Attestation, what, refusal))
         }
-        ChannelError::Refused(refused) => {
-            ConnectError::Fatal(Failure::new(Exit::Attestation, refused.code(), what).because(refused.to_string()))
-        }
+        ChannelError::Refused(refused) => ConnectError::Fatal(
+            Failure::new(Exit::Attestation, of_channel_code(refused.code()), what).because(refused.to_string()),
+        ),
         ChannelError::PeerRefused(PeerReason::PurposeRefused) => {
             let what = format!("the node at {address} is in another stage of its life than this command is for");
-            ConnectError::OtherStage(
-                Failure::new(Exit::Node, "purpose-refused", what).fix(PeerReason::PurposeRefused.remedy()),
-            )
+            ConnectError::OtherStage(Failure::new(Exit::Node, ErrorCode::of_peer(PeerReason::PurposeRefused), what))
         }
         ChannelError::PeerRefused(reason @ (PeerReason::ProofUnavailable | PeerReason::VerifierUnavailable)) => {
-            let failure =
-                Failure::new(Exit::Node, reason.as_str(), format!("the node at {address} cannot prove itself"));
-            ConnectError::Lost(failure.fix(reason.remedy()))
+            let failure = Failure::new(
+                Exit::Node,
+                ErrorCode::of_peer(*reason),
+                format!("the node at {address} cannot prove itself"),
+            );
+            ConnectError::Lost(failure)
         }
         ChannelError::PeerRefused(reason) => {
-            let failure = Failure::new(Exit::Node, reason.as_str(), format!("the node at {address} refuses us"));
-            ConnectError::Fatal(failure.fix(reason.remedy()))
+            let failure =
+                Failure::new(Exit::Node, ErrorCode::of_peer(*reason), format!("the node at {address} refuses us"));
+            ConnectError::Fatal(failure)
         }
-        error if error.blame() == Blame::Network => ConnectError::lost(address, error.code(), &error.to_string()),
+        error if error.blame() == Blame::Network => {
+            ConnectError::lost(address, of_channel_code(error.code()), &error.to_string())
+        }
         error => {
-            let failure = Failure::local(error.code(), format!("no attested channel to {address}"));
+            let failure =
+                Failure::new(Exit::Failed, of_channel_code(error.code()), format!("no attested channel to {address}"));
             ConnectError::Fatal(
                 failure.because(error.to_string()).fix("check that a Latchkey node listens there, of this release"),
             )
         }
     }
+}
+
+fn of_channel_code(code: &'static str) -> ErrorCode {
+    ErrorCode::Known(Reason { code, remedy: "check that a Latchkey node of this release listens at that address" })
 }
 
 /// A call that the node did not do.
@@ -114,31 +125,31 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
     let (code, why) = coded(status.message());
     let (kind, fallback, what, fix) = match status.code() {
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => {
-            let failure = ConnectError::lost(address, "connection-lost", status.message()).into_failure();
+            let failure = ConnectError::lost(address, CommandCode::ConnectionLost, status.message()).into_failure();
             return RefusedCall { kind: CallKind::Lost, code, failure: Box::new(failure) };
         }
         Code::FailedPrecondition => {
             let fix = "look at the node's console: it says what the node is doing";
-            (CallKind::State, "wrong-state", "is not in a state to do this", fix)
+            (CallKind::State, CommandCode::WrongState, "is not in a state to do this", fix)
         }
         Code::PermissionDenied => {
             let fix = "use the secret whose hash is in this node's metadata";
-            (CallKind::Refused, "wrong-init-secret", "does not accept the init secret", fix)
+            (CallKind::Refused, CommandCode::WrongInitSecret, "does not accept the init secret", fix)
         }
         Code::ResourceExhausted => {
             let fix = "wait as long as the node says, and run the same command again";
-            (CallKind::Refused, "too-many-tries", "wants no further try yet", fix)
+            (CallKind::Refused, CommandCode::TooManyTries, "wants no further try yet", fix)
         }
         Code::InvalidArgument => {
             let fix = "correct what the node names";
-            (CallKind::Refused, "invalid-argument", "refuses what was sent", fix)
+            (CallKind::Refused, CommandCode::InvalidArgument, "refuses what was sent", fix)
         }
         _ => {
             let fix = "run the same release on both sides";
-            (CallKind::Refused, "call-failed", "could not do what was asked", fix)
+            (CallKind::Refused, CommandCode::CallFailed, "could not do what was asked", fix)
         }
     };
-    let word = code.clone().map_or(fallback.into(), std::borrow::Cow::Owned);
+    let word = code.clone().map_or_else(|| fallback.into(), ErrorCode::FromNode);
     let fix = match code.as_deref() {
         Some("wrong-key" | "wrong-cluster") => "use the master secret of the cluster that this disk belongs to",
         Some("bootstrap-unfinished") => "wait until the node has restarted, and initialise it again",

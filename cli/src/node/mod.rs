@@ -19,6 +19,7 @@ pub(crate) use address::Address;
 pub(crate) use connect_error::{CallKind, ConnectError, RefusedCall, refused_call};
 pub(crate) use patience::{Patience, block_on, waiting_for};
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::output::printable;
 use crate::trust::{Trust, now};
@@ -78,14 +79,14 @@ pub(crate) async fn connect(
     let PeerProof::Tpm(peer) = proven.peer() else {
         // The role table has no other for a server that the verifier above admits.
         return Err(ConnectError::Fatal(Failure::local(
-            "channel-misuse",
+            CommandCode::ChannelMisuse,
             "the node was admitted without TPM evidence",
         )));
     };
     let admission = peer.admission().clone();
     let (channel, driver) = Channel::open(proven, Limits::default())
         .await
-        .map_err(|error| ConnectError::lost(address, "connection-lost", &error.to_string()))?;
+        .map_err(|error| ConnectError::lost(address, CommandCode::ConnectionLost, &error.to_string()))?;
     // How a connection ends, its calls say.
     let driver = smol::spawn(async move { drop(driver.await) });
     Ok(Node { admission, channel, driver })
@@ -97,7 +98,7 @@ async fn dial(address: &Address) -> Result<TcpStream, ConnectError> {
         Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {} s", CONNECT.as_secs())))
     };
     let stream = TcpStream::connect((address.host(), address.port())).or(late).await;
-    let stream = stream.map_err(|error| ConnectError::lost(address, "unreachable", &error.to_string()))?;
+    let stream = stream.map_err(|error| ConnectError::lost(address, CommandCode::Unreachable, &error.to_string()))?;
     // Requests are small and waited for. Without it everything works, only later.
     let _ = stream.set_nodelay(true);
     Ok(stream)
@@ -161,7 +162,8 @@ pub(crate) struct Description {
 impl Description {
     fn new(response: &DescribeResponse) -> Result<Self, ConnectError> {
         let odd = |what: &str| {
-            let failure = Failure::new(Exit::Node, "description-malformed", format!("the node's {what} is malformed"));
+            let failure =
+                Failure::new(Exit::Node, CommandCode::DescriptionMalformed, format!("the node's {what} is malformed"));
             ConnectError::Fatal(failure.fix("run the same release on both sides"))
         };
         let name = &response.node_name;

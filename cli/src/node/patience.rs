@@ -7,6 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use smol::future::FutureExt as _;
 
 use super::ConnectError;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -84,7 +85,7 @@ impl Patience {
         let seconds = self.allowed.as_secs();
         match lost {
             Some(lost) => lost.because(format!("tried for {seconds} s")),
-            None => Failure::new(Exit::Unreachable, "timeout", format!("not done within {seconds} s"))
+            None => Failure::new(Exit::Unreachable, CommandCode::Timeout, format!("not done within {seconds} s"))
                 .fix("look at the node's console, or allow more time with --timeout"),
         }
     }

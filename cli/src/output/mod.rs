@@ -19,7 +19,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
+pub(crate) use crate::printable::printable;
 use live::Live;
 use style::Style;
 pub(crate) use style::Tone;
@@ -123,9 +125,10 @@ impl Output {
         match print(text) {
             Ok(()) => Ok(Exit::Done),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::NobodyReads),
-            Err(error) => Err(Failure::local("output-unwritable", "the result cannot be written to standard output")
-                .because(error.to_string())
-                .fix("make room where standard output goes, or send it elsewhere, and run the command again")),
+            Err(error) => {
+                Err(Failure::local(CommandCode::OutputUnwritable, "the result cannot be written to standard output")
+                    .because(error.to_string()))
+            }
         }
     }
 
@@ -146,9 +149,7 @@ impl Output {
             for cause in &failure.because {
                 let _ = writeln!(text, "{} {cause}", self.style.paint(Tone::Strong, "because:"));
             }
-            if let Some(fix) = &failure.fix {
-                let _ = writeln!(text, "{} {fix}", self.style.paint(Tone::Good, "fix:"));
-            }
+            let _ = writeln!(text, "{} {}", self.style.paint(Tone::Good, "fix:"), failure.remedy());
             self.live().print(&text);
         }
         failure.exit
@@ -173,44 +174,17 @@ fn event(event: &Value) {
 
 fn failure_json(failure: &Failure) -> Value {
     let mut json = json!({
-        "code": failure.code,
+        "code": failure.code.as_str(),
         "message": failure.what,
         "because": failure.because,
+        "fix": failure.remedy(),
         "exit_code": failure.exit as u8,
     });
-    if let Some(fix) = &failure.fix {
-        json["fix"] = json!(fix);
-    }
     if let Some(refusal) = &failure.refusal {
         json["refusal"] = json!(refusal);
     }
     json
 }
 
-/// The text without what could steer a terminal. Nodes and files are not trusted to be kind.
-pub(crate) fn printable(text: &str) -> String {
-    let steers = |c: char| c.is_control() || UNSEEN.iter().any(|range| range.contains(&c));
-    text.chars().map(|c| if steers(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
-}
-
-/// Directions of writing, line breaks, and what is not seen at all.
-const UNSEEN: [std::ops::RangeInclusive<char>; 5] = [
-    '\u{061c}'..='\u{061c}',
-    '\u{200b}'..='\u{200f}',
-    '\u{2028}'..='\u{202e}',
-    '\u{2060}'..='\u{206f}',
-    '\u{feff}'..='\u{feff}',
-];
 /// Room for the first word of a line.
 const WORD: usize = 10;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_cannot_steer_the_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\r\nc\u{202e}d"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c\u{fffd}d");
-        assert_eq!(printable("1\u{200b}.0\u{2028}x\u{feff}"), "1\u{fffd}.0\u{fffd}x\u{fffd}");
-    }
-}

@@ -9,6 +9,7 @@ use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, pub
 use serde_json::json;
 
 use super::parse;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
@@ -21,7 +22,7 @@ pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Fa
     let path = arguments.required_path("out")?;
     let public = public_path(path);
     if let Some(there) = [path, &public].into_iter().find(|path| path.exists()) {
-        let failure = Failure::new(Exit::Usage, "file-exists", format!("{} exists already", there.display()));
+        let failure = Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", there.display()));
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
     let password = password(arguments)?;
@@ -53,7 +54,8 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
     super::warn_of_serial(&values, output);
     let key = load(arguments)?;
     let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
-    let signature = key.sign(&file, &comment).map_err(|error| Failure::local("signing-failed", error.to_string()))?;
+    let signature =
+        key.sign(&file, &comment).map_err(|error| Failure::local(CommandCode::SigningFailed, error.to_string()))?;
     let beside = signature_of(path);
     files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
     let shown = beside.display().to_string();
@@ -119,5 +121,6 @@ fn public_path(secret: &Path) -> std::path::PathBuf {
 }
 
 fn unusable(path: &Path, error: SigningError) -> Failure {
-    Failure::new(Exit::Usage, "key-unusable", format!("{} cannot be used", path.display())).because(error.to_string())
+    Failure::new(Exit::Usage, CommandCode::KeyUnusable, format!("{} cannot be used", path.display()))
+        .because(error.to_string())
 }

@@ -12,6 +12,7 @@ use latchkey_attestation::{ManifestFile, ReferenceValues};
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::signing::{SignedManifest, SigningKey};
 
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
@@ -74,14 +75,14 @@ fn publish(values: &ReferenceValues, base: Revision, arguments: &Arguments, outp
     let out = arguments.required_path("out")?;
     let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
     if out.exists() {
-        let failure = Failure::new(Exit::Usage, "file-exists", format!("{} exists already", out.display()));
+        let failure = Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", out.display()));
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
     if let Some(key) = key {
         base.warn_unless_signed_by(&key, output);
         let signed = key.sign_manifest(values);
         let SignedManifest { manifest, signature } =
-            signed.map_err(|error| Failure::local("signing-failed", error.to_string()))?;
+            signed.map_err(|error| Failure::local(CommandCode::SigningFailed, error.to_string()))?;
         let beside = signature_of(out);
         files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
         files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;

@@ -1,0 +1,165 @@
+//! The reason codes of this command: what went wrong on this side. Codes of attestation, of the channel and of a node's own
+//! refusals keep the names that they have there.
+
+use latchkey_reason::{Reason, ReasonCode, reason_codes};
+
+reason_codes! {
+    /// Why a command fails on the operator's side.
+    pub enum CommandCode {
+        /// The arguments are not those of the command.
+        Usage = "usage": "see `latchkey help COMMAND` for the arguments of a command";
+        /// A directory that an argument names is not there.
+        DirectoryMissing = "directory-missing": "name a directory that exists";
+        /// The directory holds no cluster.
+        ClusterMissing = "cluster-missing": "begin a cluster with `latchkey init`, or name the directory of one";
+        /// A file that an argument names cannot be read.
+        FileUnreadable = "file-unreadable": "check the path and who may read the file";
+        /// A file that is to be made is there already.
+        FileExists = "file-exists": "choose another name, or move the file away: it is never overwritten";
+        /// A file cannot be written.
+        FileUnwritable = "file-unwritable": "make room, or choose a place that you may write to";
+        /// A file of the cluster does not follow its schema.
+        FileMalformed = "file-malformed": "restore the file from a copy";
+        /// Standard output takes no more.
+        OutputUnwritable = "output-unwritable":
+            "make room where standard output goes, or send it elsewhere, and run the command again";
+        /// A secret cannot be read, made or derived.
+        SecretUnusable = "secret-unusable": "give a file with mode 0600 that you own, as `latchkey secret new` makes it";
+        /// A secret could not be hashed.
+        HashFailed = "hash-failed": "run the command again; if it fails again, report it";
+        /// The lock of the cluster's directory cannot be taken.
+        DirectoryLock = "directory-lock": "check who may write to the cluster's directory";
+        /// Another command works on the cluster's directory.
+        DirectoryBusy = "directory-busy": "wait until the other command is done";
+        /// The cluster's directory cannot be read or written.
+        DirectoryUnusable = "directory-unusable": "check the directory, and who may read and write it";
+        /// The directory holds a cluster already.
+        ClusterExists = "cluster-exists": "use another directory for another cluster";
+        /// A new revision of a manifest does not revoke what the one in force revokes.
+        RevocationsMissing = "revocations-missing":
+            "merge the two with `latchkey reference add`, which keeps revocations";
+        /// The machine has a record of its own.
+        MachineOnRecord = "machine-on-record":
+            "remove the record with `latchkey node remove`, if the machine is to have another";
+        /// No node on record has this name.
+        NodeUnknown = "node-unknown": "see `latchkey status` for the nodes on record";
+        /// The operator said that the machine is another one.
+        MachineNotConfirmed = "machine-not-confirmed": "check the address, and name the machine with --ek";
+        /// The policy trusts more than one machine, and none is named.
+        MachineNotNamed = "machine-not-named": "name the machine with --ek";
+        /// The node has a name that a cluster cannot record.
+        NodeName = "node-name": "give the node another name in its metadata";
+        /// The journal of an init names no machine.
+        JournalLost = "journal-lost": "restore `init.json` from a copy";
+        /// The journal of an init cannot be written.
+        JournalUnwritable = "journal-unwritable": "make room in the cluster's directory";
+        /// Somebody else makes the node a member.
+        AlreadyActivating = "already-activating": "choose another node, or look at the node's console";
+        /// The node's disk belongs to a cluster already.
+        DiskInUse = "disk-in-use": "choose another node, or wipe its state disk";
+        /// Another machine answers than the one that is meant.
+        AnotherMachine = "another-machine": "check the address; if it is right, find out who answers there";
+        /// The node is in another cluster.
+        WrongCluster = "wrong-cluster": "name the directory and the master secret of the node's cluster";
+        /// The node says what it must not say at this point.
+        OutOfTurn = "out-of-turn": "run the same release on both sides";
+        /// The connection to the node ended early.
+        ConnectionLost = "connection-lost": "look at the node's console, and run the command again";
+        /// The node cannot be reached.
+        Unreachable = "unreachable": "check the address, and on the node's console whether it waits for an operator";
+        /// The node was not done in time.
+        Timeout = "timeout": "look at the node's console, or allow more time with --timeout";
+        /// The node is not in a state to do what was asked.
+        WrongState = "wrong-state": "look at the node's console: it says what the node is doing";
+        /// The node does not accept the init secret.
+        WrongInitSecret = "wrong-init-secret": "use the secret whose hash is in this node's metadata";
+        /// The node wants no further try yet.
+        TooManyTries = "too-many-tries": "wait as long as the node says, and run the same command again";
+        /// The node refuses what was sent.
+        InvalidArgument = "invalid-argument": "correct what the node names";
+        /// The node could not do what was asked.
+        CallFailed = "call-failed": "run the same release on both sides";
+        /// A node was admitted without the evidence that its admission needs.
+        ChannelMisuse = "channel-misuse": "report it: this must not happen";
+        /// The evidence of the node was not kept.
+        NoEvidence = "no-evidence": "run the command again; if it fails again, report it";
+        /// The node describes itself in a form that is not readable.
+        DescriptionMalformed = "description-malformed": "run the same release on both sides";
+        /// The node's answer is not readable.
+        AnswerMalformed = "answer-malformed": "run the same release on both sides";
+        /// The configuration of an image cannot be used.
+        ImageConfigUnusable = "image-config-unusable": "see `latchkey image build --help` for a configuration that works";
+        /// A file is no event log.
+        EventLogMalformed = "event-log-malformed": "give a TCG event log, or evidence kept by `latchkey verify`";
+        /// The evidence has no event log.
+        EventLogMissing = "event-log-missing":
+            "give evidence that has an event log, or the kernel's binary_bios_measurements";
+        /// A file is no image.
+        ImageUnusable = "image-unusable":
+            "give a raw disk image made by `latchkey image build`, or its unified kernel image";
+        /// The boot partition has files that would be measured too.
+        ImageNotAlone = "image-not-alone": "remove these files from the boot partition: nodes with them are refused";
+        /// What the image measures is not known.
+        ImageUnpredictable = "image-unpredictable":
+            "use a boot stub and a machine type that `latchkey measure image --help` lists";
+        /// What the guest's launch digest will be is not known.
+        LaunchUnpredictable = "launch-unpredictable":
+            "give an OVMF for SEV-SNP, and a processor that `latchkey measure image --help` names";
+        /// The description of a machine type does not follow its schema.
+        MachineMalformed = "machine-malformed": "see `latchkey measure image --help` for descriptions of machines";
+        /// A machine type names files that cannot be used.
+        MachineUnusable = "machine-unusable": "check the files that the description of the machine type names";
+        /// A signing key cannot be used.
+        KeyUnusable = "key-unusable": "give a minisign secret key and, if it is encrypted, its password";
+        /// A manifest could not be signed.
+        SigningFailed = "signing-failed": "run the command again; if it fails again, report it";
+    }
+}
+
+/// The code of a failed command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCode {
+    /// Of a closed list: this command's own, or one of a crate that it stands on.
+    Known(Reason),
+    /// What the node said, which may be of a later release.
+    FromNode(String),
+}
+
+impl ErrorCode {
+    pub(crate) fn as_str(&self) -> &str {
+        match self {
+            Self::Known(reason) => reason.code,
+            Self::FromNode(code) => code,
+        }
+    }
+
+    /// One sentence that says what to do.
+    pub(crate) fn remedy(&self) -> &'static str {
+        match self {
+            Self::Known(reason) => reason.remedy,
+            Self::FromNode(_) => "look at the node's console, which says more",
+        }
+    }
+}
+
+/// Codes of enums that another crate declares by itself.
+impl ErrorCode {
+    pub(crate) fn of_attestation(code: latchkey_attestation::ReasonCode) -> Self {
+        Self::Known(Reason { code: code.as_str(), remedy: code.remedy() })
+    }
+
+    pub(crate) fn of_peer(reason: latchkey_channel::PeerReason) -> Self {
+        Self::Known(Reason { code: reason.as_str(), remedy: reason.remedy() })
+    }
+}
+
+impl<C: ReasonCode> From<C> for ErrorCode {
+    fn from(code: C) -> Self {
+        Self::Known(code.reason())
+    }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    latchkey_reason::reasons::<CommandCode>()
+}
