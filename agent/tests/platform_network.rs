@@ -12,8 +12,8 @@ mod netns;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
-use latchkey_agent::platform::config::Config;
 use latchkey_agent::platform::net::{NetFault, Network, up_below};
+use latchkey_node_config::Config;
 use latchkey_test_support::{PATIENCE, drained};
 use netns::{Side, ip, ip_each};
 

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use latchkey_agent::platform::config::Config;
-use latchkey_agent::platform::config::Writable;
-use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, RootDemands, Warning};
+use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, Warning};
 use latchkey_initramfs::source_date_epoch;
 use latchkey_reason::Reason;
 use serde_json::{Value, json};
@@ -19,7 +17,6 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
     let out = arguments.required_path("out")?;
     let mut image = configured(arguments)?;
     image.epoch = source_date_epoch().map_err(Failure::usage)?;
-    image.agent_check = Some(agent_would_take);
 
     let begun = Instant::now();
     let mut since = begun;
@@ -66,16 +63,6 @@ fn configured(arguments: &Arguments) -> Result<Image, Failure> {
             .because(error.to_string())
             .fix("`latchkey image build --help` shows a configuration that works")
     })
-}
-
-/// The agent's own parser: what it refuses at boot is refused here, and what it looks for in the root must be there.
-fn agent_would_take(command_line: &str) -> Result<RootDemands, String> {
-    let config = Config::parse(command_line.as_bytes()).map_err(|fault| fault.to_string())?;
-    let directories = match config.writable {
-        Writable::Tmpfs(directories) => directories,
-        Writable::Overlay | Writable::None => Vec::new(),
-    };
-    Ok(RootDemands { init: config.init, directories })
 }
 
 /// What a part is.
@@ -199,20 +186,6 @@ fn failure(error: &ImageError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_agent_s_own_rules_hold_for_command_lines() {
-        let root = format!("latchkey.root_verity={},salt=,blocks=2", "00".repeat(32));
-        let demands =
-            agent_would_take(&format!("quiet latchkey.network=none latchkey.writable=tmpfs:/var,/srv {root}"));
-        assert_eq!(
-            demands,
-            Ok(RootDemands { init: "/sbin/init".into(), directories: vec!["/var".into(), "/srv".into()] })
-        );
-        for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command"] {
-            assert!(agent_would_take(&format!("{words} {root}")).is_err(), "{words}");
-        }
-    }
 
     #[test]
     fn sizes_are_for_people() {

@@ -62,7 +62,7 @@ impl Parts {
         let mut config = json!({
             "schema": 1, "name": "sample", "version": "1.0.0", "kernel": "kernel", "modules": "modules",
             "module_names": [], "agent": "agent", "stub": "stub", "root": "root", "machines": [],
-            "command_line": "quiet latchkey.network=none",
+            "command_line": "quiet latchkey.network=none latchkey.cluster_step=kubeadm",
         });
         for (name, value) in more.as_object().unwrap() {
             config[name] = value.clone();
@@ -149,6 +149,7 @@ fn what_the_agent_would_refuse_at_boot_is_refused_here() {
     let parts = Parts::new();
     for (words, code, said) in [
         ("latchkey.networking=none", "image-command-line-refused", "latchkey.networking"),
+        ("quiet latchkey.network=none", "image-command-line-refused", "does not have latchkey.cluster_step"),
         ("quiet systemd.debug-shell", "image-command-line-refused", "systemd.debug-shell"),
         ("latchkey.root_verity=x", "image-command-line-refused", "the builder writes it"),
     ] {
@@ -194,7 +195,7 @@ fn what_a_node_could_not_boot_is_refused_and_what_opens_a_way_in_is_told() {
     assert_eq!((output.status.code(), error["code"].as_str()), (Some(2), Some("image-agent-unusable")), "{error}");
     assert!(error.to_string().contains("x86_64-unknown-linux-musl"), "{error}");
     fs::write(parts.path("agent"), elf_sample::static_executable()).unwrap();
-    parts.configure(&json!({"command_line": "latchkey.init=/usr/sbin/init"}));
+    parts.configure(&json!({"command_line": "latchkey.init=/usr/sbin/init latchkey.cluster_step=kubeadm"}));
     let error = document(&parts.run(&[], "out/a"))["error"].clone();
     assert!(error.to_string().contains("it has no /usr/sbin/init"), "{error}");
 }

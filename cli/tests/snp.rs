@@ -92,7 +92,7 @@ impl Parts {
         let config = json!({
             "schema": 1, "name": "edge", "version": version, "kernel": "kernel", "modules": "modules",
             "module_names": [], "agent": "agent", "root": "root", "machines": [machine],
-            "command_line": format!("quiet latchkey.network=none version={version}"),
+            "command_line": format!("quiet latchkey.network=none latchkey.cluster_step=kubeadm version={version}"),
         });
         fs::write(self.0.path().join("edge.json"), config.to_string()).unwrap();
         self.run(&[&["image", "build", "edge.json", "--out", version], more].concat())

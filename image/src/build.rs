@@ -11,7 +11,6 @@ use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 
-use crate::cmdline::CmdlineError;
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, ESP, Guid, Partition, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
 use crate::identity::Identity;
@@ -20,6 +19,7 @@ use crate::login_audit::Warning;
 use crate::manifest;
 use crate::os_release::OsReleaseError;
 use crate::parts::{Part, Progress, StagingDir, check_name};
+use crate::preflight::RootDemands;
 use crate::program::Program;
 use crate::provenance::Record;
 use crate::root::{Root, RootError, RootFormat};
@@ -112,14 +112,16 @@ impl Image {
         }
         kernel::check_efi_stub(&self.kernel.read()?)?;
         let agent = self.agent.read()?;
-        let demands = self.agent_check.map(|check| {
+        let demands = if self.is_agent {
             // Any root hash: the real one is known when the root is made.
             let any = format!("{cmdline} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
-            let demands = check(&any).map_err(CmdlineError::Agent)?;
+            let demands = RootDemands::of(&cmdline::agent_config(&any)?);
             executable::check_static(&agent)?;
-            Ok::<_, ImageError>(demands)
-        });
-        let (demands, Some(tree)) = (demands.transpose()?, tree) else { return Ok(None) };
+            Some(demands)
+        } else {
+            None
+        };
+        let Some(tree) = tree else { return Ok(None) };
         let mut tree = Cow::Borrowed(tree);
         if let Some(systemd) = &self.systemd {
             tree.to_mut().add(&systemd.additions(&agent));
@@ -244,7 +246,9 @@ impl Job<'_> {
             own = format!("{NO_CREDENTIALS} {own}");
         }
         let whole = if cmdline.is_empty() { own } else { format!("{cmdline} {own}") };
-        self.image.agent_check.map_or(Ok(()), |check| check(&whole).map(drop)).map_err(CmdlineError::Agent)?;
+        if self.image.is_agent {
+            cmdline::agent_config(&whole)?;
+        }
         Ok(whole)
     }
 

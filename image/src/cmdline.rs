@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use latchkey_node_config::{Config, ConfigError};
+
 /// What a refused word is compared by.
 enum Match {
     /// The whole word.
@@ -124,6 +126,15 @@ impl fmt::Display for CmdlineError {
 }
 
 impl std::error::Error for CmdlineError {}
+
+/// What a node with this command line would be: its own parser, so that what it refuses at boot is refused here.
+pub(crate) fn agent_config(command_line: &str) -> Result<Config, CmdlineError> {
+    let refused = |error: ConfigError| CmdlineError::Agent(format!("{error}; {}", error.code().remedy()));
+    let config = Config::parse(command_line.as_bytes()).map_err(refused)?;
+    config.root().map_err(refused)?;
+    config.cluster_step().map_err(refused)?;
+    Ok(config)
+}
 
 /// The operator's words, one space between them; nothing else is changed.
 pub fn check(words: &str) -> Result<String, CmdlineError> {

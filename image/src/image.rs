@@ -10,7 +10,6 @@ use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
 use crate::error::{ImageError, at};
-use crate::preflight::RootDemands;
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
 use crate::systemd::Systemd;
@@ -38,9 +37,6 @@ impl Source {
         }
     }
 }
-
-/// Says what the agent will look for in the root by this command line, or why it would not take it.
-pub type AgentCheck = fn(&str) -> Result<RootDemands, String>;
 
 /// What an image is made of. All but the sizes is measured.
 #[derive(Debug)]
@@ -92,9 +88,9 @@ pub struct Image {
     pub manifest_key: Option<SigningKey>,
     /// Time of everything in the image that has one, seconds since 1970 [0].
     pub epoch: u32,
-    /// The agent's own parser, where the caller has it. With it, the command line, the root and the agent's file are held
-    /// against what the agent needs; without it, `agent` may be any program, such as a test's.
-    pub agent_check: Option<AgentCheck>,
+    /// Whether `agent` is the node agent [yes]: then command line, root and the agent's file are held against what it needs.
+    /// Tests build images with programs of their own.
+    pub is_agent: bool,
 }
 
 impl Image {
@@ -135,7 +131,7 @@ impl Image {
             serial: None,
             manifest_key: None,
             epoch: 0,
-            agent_check: None,
+            is_agent: true,
         }
     }
 }

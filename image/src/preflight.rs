@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use latchkey_node_config::{Config, Writable};
+
 use crate::systemd::{self, Addition};
 use crate::tree::{Entry, EntryKind, Tree};
 
@@ -12,11 +14,22 @@ const MOUNT_POINTS: [&str; 4] = ["/dev", "/proc", "/run", "/sys"];
 
 /// What the agent will look for in the root, by its command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RootDemands {
+pub(crate) struct RootDemands {
     /// The program that takes over (`latchkey.init`).
     pub init: PathBuf,
     /// Directories that get memory of their own (`latchkey.writable=tmpfs:`).
     pub directories: Vec<PathBuf>,
+}
+
+impl RootDemands {
+    /// What a node with this configuration looks for.
+    pub(crate) fn of(config: &Config) -> Self {
+        let directories = match &config.writable {
+            Writable::Tmpfs(directories) => directories.clone(),
+            Writable::Overlay | Writable::None => Vec::new(),
+        };
+        Self { init: config.init.clone(), directories }
+    }
 }
 
 /// What a root lacks.

@@ -77,6 +77,7 @@ fn image(root: &Path) -> Image {
     let kernel = Kernel::provision().unwrap();
     let (version, agent) = ("1.0.0".parse().unwrap(), Source::File(build::agent().unwrap()));
     let mut image = Image::new("bench", version, Source::File(kernel.image), kernel.modules, agent, root);
+    image.is_agent = false;
     image.os_release = Some(Source::Bytes(b"ID=bench\nNAME=\"Bench\"\nVERSION_ID=1\n".to_vec()));
     image.qcow2 = true;
     let machine = MachineType::builtin("debian-12-ovmf").unwrap();

@@ -113,6 +113,7 @@ impl BootImage {
         let version = version.parse().map_err(|_| HarnessError::Unusable(format!("no version: {version}")))?;
         let (kernel_image, agent) = (Source::File(kernel.image), Source::Bytes(self.init.clone()));
         let mut image = Image::new(name, version, kernel_image, kernel.modules, agent, root);
+        image.is_agent = false;
         image.module_names = self.wanted();
         image.initramfs_files.clone_from(&self.files);
         image.stub = Source::File(stub()?);

@@ -15,11 +15,22 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::console;
+use latchkey_node_config::LogLevel;
 
 /// Shows events of this level and above from now on. Only the first call of a process counts.
-pub fn install(level: LevelFilter) {
+pub fn install(level: LogLevel) {
+    let level = filter(level);
     // It fails only if a subscriber is there already, and that one then keeps its level.
     let _ = tracing::subscriber::set_global_default(ConsoleSubscriber { level });
+}
+
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
 }
 
 struct ConsoleSubscriber {

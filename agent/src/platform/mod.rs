@@ -9,7 +9,6 @@
 //! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs; the root file system |
 //! | [`hardening`] | what the kernel must not do: magic keys, core dumps, kexec |
 //! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
-//! | [`config`] | the measured configuration: the kernel command line |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |
 //! | [`devices`] | disks and partitions, by label, by type, by the rule of the state disk |
 //! | [`root`] | the root of the operating system, which the measured root hash vouches for |
@@ -22,7 +21,6 @@
 //! `Display`).
 
 pub mod clock;
-pub mod config;
 pub mod console;
 pub mod devices;
 pub mod entropy;
@@ -43,7 +41,7 @@ use std::fmt;
 
 /// Joins the error enums of the modules into one, so that callers pass on one type with one pair of questions.
 macro_rules! faults {
-    ($($variant:ident($inner:ty): $what:literal,)*) => {
+    ($($variant:ident($inner:ty $(, $text:ident)?): $what:literal,)*) => {
         /// Why the platform could not do its duty.
         #[derive(Debug)]
         pub enum Fault {
@@ -53,7 +51,7 @@ macro_rules! faults {
         impl Fault {
             /// The stable reason code, in kebab case.
             pub fn code(&self) -> &'static str {
-                match self { $(Self::$variant(fault) => fault.code(),)* }
+                match self { $(Self::$variant(fault) => fault.code()$(.$text())?,)* }
             }
         }
 
@@ -73,7 +71,7 @@ faults! {
     Pid1(pid1::Pid1Fault): "Not process 1.",
     Mount(mounts::MountFault): "A file system is not there.",
     Hardening(hardening::HardeningFault): "Something that must be closed is not.",
-    Config(config::ConfigFault): "The measured configuration is not acceptable.",
+    Config(latchkey_node_config::ConfigError, as_str): "The measured configuration is not acceptable.",
     Module(modules::ModuleFault): "A kernel module did not load.",
     Device(devices::DeviceFault): "A disk was not found, or too many were.",
     Root(root::RootFault): "The root can not be opened.",

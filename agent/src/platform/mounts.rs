@@ -7,8 +7,8 @@ use std::path::Path;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::config::RootFs;
 use super::pid1::Pid1;
+use latchkey_node_config::RootFs;
 
 /// Where the operating system's root is mounted before it becomes `/`.
 pub const NEW_ROOT: &str = "/sysroot";

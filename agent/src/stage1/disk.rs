@@ -11,8 +11,8 @@ use latchkey_keys::{ClusterId, Uuid};
 use super::Failure;
 use crate::flows::{Membership, Offer};
 use crate::lifecycle::{self, DiskPhase, NodeRole, OpenPermit};
-use crate::platform::config::StateIntegrity;
 use crate::platform::devices::BlockDevice;
+use latchkey_node_config::StateIntegrity;
 
 /// The mapping's name below `/dev/mapper`.
 const MAPPING: &str = "state";

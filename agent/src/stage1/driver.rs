@@ -22,8 +22,8 @@ use crate::flows::ticket::Asker;
 use crate::flows::{Node as FlowNode, Offer, Terms};
 use crate::handover::{HandOver, SecretText, Task};
 use crate::lifecycle::{Effect, Event, LockOrder, OfferId, OpenPermit, Record, Source, Stop};
-use crate::platform::config::{RoleHint, StateIntegrity};
 use crate::platform::console;
+use latchkey_node_config::{RoleHint, StateIntegrity};
 
 #[cfg(test)]
 mod tests;

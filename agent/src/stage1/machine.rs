@@ -106,8 +106,8 @@ mod tests {
     use crate::flows::{Offer, Terms};
     use crate::handover::Task;
     use crate::lifecycle::{Effect, Node, NodeRole, Source, Verdict};
-    use crate::platform::config::StateIntegrity;
     use crate::platform::devices::{BlockDevice, Kind};
+    use latchkey_node_config::StateIntegrity;
 
     fn secret(byte: u8) -> Secret<32> {
         Secret::from_slice(&[byte; 32]).unwrap()

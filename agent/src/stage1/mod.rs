@@ -14,12 +14,12 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::lifecycle::{Stop, backoff::Backoff};
-use crate::platform::config::Config;
 use crate::platform::pid1::Pid1;
 use crate::platform::root::OpenRoot;
 use crate::platform::switch_root::switch_root;
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
+use latchkey_node_config::Config;
 
 use driver::Ended;
 

@@ -16,13 +16,13 @@ use sha2::{Digest as _, Sha256};
 use super::disk::StateDisk;
 use super::machine::RealMachine;
 use super::{Failure, TIMELINE, grow};
-use crate::platform::config::Config;
 use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
 use crate::platform::{Fault, console, entropy, hardening, logging, modules, mounts, power};
+use latchkey_node_config::Config;
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
 const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
@@ -53,9 +53,10 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), F
     let config = run("config", || {
         let config = Config::from_kernel()?;
         config.root()?;
-        Ok::<_, crate::platform::config::ConfigFault>(config)
+        config.cluster_step()?;
+        Ok::<_, latchkey_node_config::ConfigError>(config)
     })?;
-    logging::install(config.log.filter());
+    logging::install(config.log);
 
     run("modules", || modules::load_all(pid1).map(drop))?;
     let step = TIMELINE.begin("entropy");
@@ -66,7 +67,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), F
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
-    let preference = config.ek.preference();
+    let preference = crate::ek_preference(config.ek);
     let tpm = smol::unblock(move || attesting_tpm(preference));
     let disks = Box::pin(open_root(pid1, &config));
     let network = Box::pin(run_async("network", net::up(&config)));

@@ -28,10 +28,10 @@ use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
-use crate::platform::config::{self, Config, ConfigFault};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
 use attach::{Attached, Ending, Waits};
+use latchkey_node_config::{self as config, Config, ConfigError};
 
 static TIMELINE: Timeline = Timeline::new();
 
@@ -89,15 +89,16 @@ struct Unusable {
 }
 
 /// Reads what stage 1 left, as `owner`. What is of no use is wiped.
-fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, ConfigFault>) -> Result<Stage2, Unusable> {
+fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Stage2, Unusable> {
     let unusable = |code, message| Unusable { code, message, restart: true };
     let read = || {
         let handover = HandOver::read(path, owner).map_err(|error| {
             let restart = !matches!(error, HandOverError::Missing);
             Unusable { code: "hand-over", message: error.to_string(), restart }
         })?;
-        let config = config().map_err(|error| unusable(error.code(), error.to_string()))?;
-        let machine = Machine::real(&config, path);
+        let config = config().map_err(|error| unusable(error.code().as_str(), error.to_string()))?;
+        let step = config.cluster_step().map_err(|error| unusable(error.code().as_str(), error.to_string()))?;
+        let machine = Machine::real(&config, step, path);
         Stage2::new(handover, config, machine).map_err(|error| unusable(error.code, error.message))
     };
     read().inspect_err(|_| wipe(path))
@@ -121,11 +122,11 @@ struct Machine {
 }
 
 impl Machine {
-    fn real(config: &Config, handover: &Path) -> Self {
-        let ek = config.ek.preference();
+    fn real(config: &Config, step: &config::ClusterStep, handover: &Path) -> Self {
+        let ek = crate::ek_preference(config.ek);
         Self {
             handover: handover.into(),
-            step: match &config.cluster_step {
+            step: match step {
                 config::ClusterStep::Kubeadm => Box::new(Kubeadm::default()),
                 config::ClusterStep::Command(program) => Box::new(Hook { program: program.display().to_string() }),
             },

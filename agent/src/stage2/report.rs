@@ -11,7 +11,7 @@ use smol::future::FutureExt as _;
 use crate::flows::race;
 use crate::handover::HandOver;
 use crate::lifecycle::bootstrap::Outcome;
-use crate::platform::config::Config;
+use latchkey_node_config::Config;
 
 /// For all services together: a report informs, and nobody waits for it.
 const LIMIT: Duration = Duration::from_secs(30);

@@ -407,7 +407,7 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     let directory = tempfile::tempdir().unwrap();
     let owner = std::fs::metadata(directory.path()).unwrap().uid();
     let path = directory.path().join("handover.json");
-    let config = || Config::parse(b"latchkey.network=none");
+    let config = || Config::parse(b"latchkey.network=none latchkey.cluster_step=kubeadm");
     let handover = |task| HandOver {
         version: 1,
         node_name: "node-1".into(),
@@ -424,7 +424,7 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
         join_services: Vec::new(),
         left_at_ms: 1,
     };
-    let code = |config: &dyn Fn() -> Result<Config, ConfigFault>| {
+    let code = |config: &dyn Fn() -> Result<Config, ConfigError>| {
         prepare(&path, owner, config).err().map(|error| (error.code, error.restart))
     };
 
@@ -435,6 +435,9 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     assert!(!path.exists());
     handover(Task::Start).write(&path).unwrap();
     assert_eq!(code(&|| Config::parse(b"latchkey.debug=1")), Some(("config-unknown-key", true)));
+    assert!(!path.exists());
+    handover(Task::Start).write(&path).unwrap();
+    assert_eq!(code(&|| Config::parse(b"latchkey.network=none")), Some(("config-missing-key", true)));
     assert!(!path.exists());
     handover(Task::Join { cluster: SecretText::new(&[0xff; 9]) }).write(&path).unwrap();
     assert_eq!(code(&config), Some(("hand-over", true)));

@@ -4,19 +4,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use latchkey_image::{Built, Image, ImageError, RootDemands, Source};
+use latchkey_image::{Built, Image, ImageError, Source};
 use latchkey_initramfs::elf_sample;
 
 use crate::sample::{Sample, found, run};
-
-/// As the agent's parser would say it.
-fn demands(command_line: &str) -> Result<RootDemands, String> {
-    if !command_line.contains("latchkey.root_verity=") {
-        return Err("no root".to_owned());
-    }
-    let directories = if command_line.contains("tmpfs:/var") { vec!["/var".into()] } else { Vec::new() };
-    Ok(RootDemands { init: "/sbin/init".into(), directories })
-}
 
 /// An image that a node could boot.
 fn bootable(sample: &Sample) -> Image {
@@ -28,7 +19,8 @@ fn bootable(sample: &Sample) -> Image {
     symlink("/usr/lib/systemd/systemd", root.join("sbin/init")).unwrap();
     let mut image = sample.image();
     image.agent = Source::Bytes(elf_sample::static_executable());
-    image.agent_check = Some(demands);
+    image.command_line = "quiet latchkey.cluster_step=command latchkey.command=/usr/bin/step".into();
+    image.is_agent = true;
     image
 }
 
@@ -86,7 +78,7 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive()
 fn a_directory_that_gets_memory_of_its_own_must_be_one() {
     let sample = Sample::new();
     let mut image = bootable(&sample);
-    image.command_line = "quiet latchkey.writable=tmpfs:/var".into();
+    image.command_line += " latchkey.writable=tmpfs:/var";
     build(&sample, &image).unwrap();
     fs::remove_dir(sample.path("root/var")).unwrap();
     symlink("run", sample.path("root/var")).unwrap();

@@ -207,8 +207,13 @@ fn what_cannot_become_an_image_is_refused_with_its_reason() {
     assert!(said.contains("\"rd.break\""), "{said}");
     let said = refused(|image| image.name = "../../etc/passwd".into());
     assert!(said.contains("name: "), "{said}");
-    let said = refused(|image| image.agent_check = Some(|_| Err("no such key".into())));
-    assert!(said.contains("the agent would refuse it: no such key"), "{said}");
+    for words in ["latchkey.debug=1", "latchkey.network=maybe", "latchkey.cluster_step=command", "quiet"] {
+        let said = refused(|image| {
+            image.is_agent = true;
+            image.command_line = words.into();
+        });
+        assert!(said.contains("the agent would refuse it: "), "{words}: {said}");
+    }
     let said = refused(|image| image.root = image.modules.join("nowhere"));
     assert!(said.contains("nowhere"), "{said}");
     let said = refused(|image| fs::remove_file(image.root.join("usr/lib/os-release")).unwrap());

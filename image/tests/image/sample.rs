@@ -51,6 +51,7 @@ impl Sample {
         image.module_names = vec![Wanted::parse("?dm_verity")];
         image.stub = source(pe_sample::stub(8));
         image.command_line = "console=ttyS0  quiet".into();
+        image.is_agent = false;
         image
     }
 

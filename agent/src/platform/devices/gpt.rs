@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::Guid;
+use latchkey_node_config::Guid;
 
 /// The most entries read; every tool writes 128.
 const MAX_ENTRIES: u32 = 1024;

@@ -9,7 +9,8 @@ use latchkey_disk::{BlockDevice, Probe, probe};
 
 use super::*;
 use crate::platform::devices::gpt::tests::{entry, image_of};
-use crate::platform::devices::{Copy, Guid, Table, read_gpt};
+use crate::platform::devices::{Copy, Table, read_gpt};
+use latchkey_node_config::Guid;
 
 const SECTOR: usize = 512;
 const MIB_SECTORS: usize = 2048;

@@ -14,7 +14,6 @@
 mod fault;
 mod gpt;
 mod grow;
-mod guid;
 mod inventory;
 mod select;
 mod uevent;
@@ -25,10 +24,9 @@ use std::time::{Duration, Instant};
 pub use fault::DeviceFault;
 pub use gpt::{Copy, GptFault, Partition, Table, read as read_gpt};
 pub use grow::{Growth, Step, plan as plan_growth};
-pub use guid::Guid;
 pub use inventory::{BlockDevice, Inventory, Kind};
 
-use super::config::{DiskSelector, StateDisk};
+use latchkey_node_config::{DiskSelector, Guid, StateDisk};
 use select::Choice;
 
 /// The type of a Latchkey state partition.

@@ -1,7 +1,7 @@
 //! Which of the devices is meant: pure, on an inventory.
 
 use super::{BlockDevice, DeviceFault, Inventory, Kind, STATE_PARTITION_TYPE, Wanted};
-use crate::platform::config::DiskSelector;
+use latchkey_node_config::DiskSelector;
 
 /// What an inventory has for a wish.
 #[derive(Debug)]

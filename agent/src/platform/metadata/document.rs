@@ -12,7 +12,7 @@ use latchkey_disk::NodeName;
 use serde::Deserialize;
 
 use super::MetadataFault;
-use crate::platform::config::{Endpoint, RoleHint};
+use latchkey_node_config::{Endpoint, RoleHint};
 
 /// The most peers a document may name.
 pub const MAX_PEERS: usize = 16;

@@ -14,7 +14,7 @@ use std::io;
 pub use document::{COSTS, InitSecretHash, InstanceMetadata, MAX_PEERS};
 pub use smbios::oem_string;
 
-use super::config::MetadataSource;
+use latchkey_node_config::MetadataSource;
 
 /// The most bytes of metadata read.
 pub const MAX_BYTES: usize = 16 * 1024;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::link::Link;
 use super::route::{Events, Routing};
 use super::{NetFault, Network};
-use crate::platform::config::MAX_NAME_SERVERS;
+use latchkey_node_config::MAX_NAME_SERVERS;
 
 /// Waits for an address of the whole net, duplicate detection over. The kernel solicits routers by itself when the link
 /// comes up, and takes addresses (RFC 4862) and the default route from what they answer.

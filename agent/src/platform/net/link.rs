@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::NetFault;
 use super::message::{CARRIER, ETHERNET, LOOPBACK, LinkInfo, UP};
 use super::route::{Events, Routing};
-use crate::platform::config::Interface;
+use latchkey_node_config::Interface;
 
 /// A network interface that was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]

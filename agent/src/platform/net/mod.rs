@@ -27,7 +27,7 @@ pub use fault::NetFault;
 pub use link::Link;
 pub use resolver::resolve;
 
-use super::config::{Config, NetworkSetup, StaticNetwork};
+use latchkey_node_config::{Config, NetworkSetup, StaticNetwork};
 use route::{Events, Routing};
 
 /// A network that is up.

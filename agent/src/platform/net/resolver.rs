@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::{NetFault, Network, before, seconds};
-use crate::platform::config::{Endpoint, Host, MAX_NAME_SERVERS};
+use latchkey_node_config::{Endpoint, Host, MAX_NAME_SERVERS};
 
 /// Writes `etc/resolv.conf` below this root.
 pub(super) fn write_configuration(root: &Path, network: &Network) -> Result<(), NetFault> {

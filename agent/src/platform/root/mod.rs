@@ -28,10 +28,11 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use sha2::{Digest as _, Sha256};
 
 use super::Fault;
-use super::config::{Config, RootVerity, Writable};
-use super::devices::{self, BlockDevice, DeviceFault, Guid, Wanted};
+use super::devices::{self, BlockDevice, DeviceFault, Wanted};
 use super::mounts::{self, NEW_ROOT};
 use super::pid1::Pid1;
+use latchkey_node_config::Guid;
+use latchkey_node_config::{Config, RootVerity, Writable};
 
 pub use fault::RootFault;
 

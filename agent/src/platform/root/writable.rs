@@ -9,9 +9,9 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use crate::platform::config::Writable;
 use crate::platform::mounts::NEW_ROOT;
 use crate::platform::pid1::Pid1;
+use latchkey_node_config::Writable;
 
 /// Where the root is mounted when an overlay lies over it.
 pub(super) const LOWER: &str = "/root-lower";

@@ -9,8 +9,8 @@ use super::*;
 use crate::flows::Membership;
 use crate::flows::tests::disk as uuid;
 use crate::lifecycle::{Digest, DiskPhase, NodeRole, Verdict};
-use crate::platform::config::Config;
 use crate::platform::metadata::InstanceMetadata;
+use latchkey_node_config::Config;
 
 /// The steps of a machine after an offer was taken, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

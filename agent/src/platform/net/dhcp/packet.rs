@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::platform::config::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
+use latchkey_node_config::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
 
 /// The largest message read; servers send 576 octets at most unless asked for more.
 pub const MAX_MESSAGE: usize = 1500;

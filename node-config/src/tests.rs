@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn code(line: &str) -> &'static str {
-    Config::parse(line.as_bytes()).expect_err(line).code()
+    Config::parse(line.as_bytes()).expect_err(line).code().as_str()
 }
 
 fn parse(line: &str) -> Config {
@@ -16,11 +16,11 @@ fn an_ordinary_command_line_has_the_documented_defaults() {
     assert_eq!(config.network, NetworkSetup::Dhcp4);
     assert_eq!(config.state_disk, StateDisk::Auto);
     assert_eq!(config.listen_port, 9000);
-    assert_eq!(config.cluster_step, ClusterStep::Kubeadm);
+    assert_eq!(config.cluster_step().unwrap_err().code(), ConfigCode::MissingKey);
     assert_eq!(config.init, PathBuf::from("/sbin/init"));
     assert_eq!(config.writable, Writable::Overlay);
     assert_eq!(config.state_integrity, StateIntegrity::None);
-    assert_eq!(config.root().unwrap_err().code(), "config-missing-key");
+    assert_eq!(config.root().unwrap_err().code(), ConfigCode::MissingKey);
 }
 
 #[test]
@@ -59,10 +59,38 @@ fn every_key_is_read() {
         ek: EkChoice::Rsa2048,
         role_hint: Some(RoleHint::Worker),
         listen_port: 9999,
-        cluster_step: ClusterStep::Command("/usr/bin/hook".into()),
+        cluster_step: Some(ClusterStep::Command("/usr/bin/hook".into())),
         log: LogLevel::Debug,
     };
     assert_eq!(config, expected);
+    assert_eq!(parse(&config.to_string()), expected, "it reads what it writes");
+}
+
+#[test]
+fn what_is_written_is_read_again_as_the_same() {
+    for line in [
+        "",
+        "latchkey.cluster_step=kubeadm latchkey.network=ipv6-ra latchkey.writable=none",
+        "latchkey.network=static:fd00::2/64,gw=fe80::1 latchkey.state_disk=partlabel:state latchkey.interface=ens3",
+        "latchkey.network=none latchkey.state_disk=parttype:0fc63daf-8483-4772-8e79-3d69d8477de4",
+    ] {
+        let config = parse(line);
+        assert_eq!(parse(&config.to_string()), config, "{line}");
+    }
+}
+
+#[test]
+fn the_documented_keys_are_those_that_are_read() {
+    assert_eq!(table(), include_str!("../KEYS.md"));
+    for Key { name, .. } in KEYS {
+        let refused = |value: &str| Config::parse(format!("{name}={value}").as_bytes()).err().map(|error| error.code());
+        assert_ne!(refused(""), Some(ConfigCode::UnknownKey), "{name}");
+    }
+    let written = parse(&format!("latchkey.root_verity={},salt=,blocks=2", "00".repeat(32))).to_string();
+    assert!(
+        written.split(' ').all(|word| KEYS.iter().any(|key| word.starts_with(&format!("{}=", key.name)))),
+        "{written}"
+    );
 }
 
 #[test]
@@ -211,7 +239,7 @@ fn refuse_all(cases: &[(&str, &[&str])]) {
     for (key, values) in cases {
         for value in *values {
             let fault = Config::parse(format!("latchkey.{key}={value}").as_bytes()).expect_err(value);
-            assert_eq!(fault.code(), "config-invalid-value", "{key}={value}");
+            assert_eq!(fault.code(), ConfigCode::InvalidValue, "{key}={value}");
         }
     }
 }

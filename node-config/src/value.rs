@@ -1,16 +1,12 @@
 //! The values of the configuration and their forms.
 //!
-//! Every parser returns the expected form as its error: [`super::ConfigFault::Value`] shows it beside what was given.
+//! Every parser returns the expected form as its error: [`super::ConfigError::Value`] shows it beside what was given.
 
 use std::fmt;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use latchkey_tpm::device::EkPreference;
-use latchkey_tpm::wire::EkTemplate;
-use tracing::metadata::LevelFilter;
-
-use crate::platform::devices::Guid;
+use super::Guid;
 
 pub(super) type Parsed<T> = Result<T, &'static str>;
 
@@ -64,7 +60,7 @@ fn is_device_name(name: &str) -> bool {
 /// Where the node keeps its state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateDisk {
-    /// By the rule of [`crate::platform::devices`].
+    /// By the rule of the agent's `platform::devices`.
     Auto,
     /// This one.
     Selected(DiskSelector),
@@ -178,30 +174,6 @@ impl ClusterStepKind {
             "command" => Ok(Self::Command),
             "kubeadm" => Ok(Self::Kubeadm),
             _ => Err("command or kubeadm"),
-        }
-    }
-}
-
-impl EkChoice {
-    /// What the TPM is asked for. Both stages ask for the same key: it is the node's identity.
-    pub const fn preference(self) -> EkPreference {
-        match self {
-            Self::Auto => EkPreference::Certified,
-            Self::EccP256 => EkPreference::Template(EkTemplate::P256L2),
-            Self::EccP384 => EkPreference::Template(EkTemplate::P384H3),
-            Self::Rsa2048 => EkPreference::Template(EkTemplate::RsaL1),
-        }
-    }
-}
-
-impl LogLevel {
-    /// The filter of the log.
-    pub fn filter(self) -> LevelFilter {
-        match self {
-            Self::Error => LevelFilter::ERROR,
-            Self::Warn => LevelFilter::WARN,
-            Self::Info => LevelFilter::INFO,
-            Self::Debug => LevelFilter::DEBUG,
         }
     }
 }

@@ -32,7 +32,7 @@ pub struct StaticNetwork {
 }
 
 /// resolv.conf(5): "Up to MAXNS (currently 3 \[…\]) name servers may be listed".
-pub(crate) const MAX_NAME_SERVERS: usize = 3;
+pub const MAX_NAME_SERVERS: usize = 3;
 
 const STATIC_FORM: &str = "static:ADDRESS/PREFIX, then at most one ,gw=ADDRESS and three ,dns=ADDRESS, a usable address \
                            and a gateway of its kind";
@@ -76,7 +76,7 @@ impl StaticNetwork {
 }
 
 /// An address a machine can have on a network.
-pub(crate) fn is_unicast(address: IpAddr) -> bool {
+pub fn is_unicast(address: IpAddr) -> bool {
     !address.is_loopback() && is_reachable(address)
 }
 
@@ -89,7 +89,7 @@ fn is_reachable(address: IpAddr) -> bool {
 /// Which network interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Interface {
-    /// By the rule of [`crate::platform::net`].
+    /// By the rule of the agent's `platform::net`.
     Auto,
     /// The one with this name.
     Name(String),
@@ -163,7 +163,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// A name of letters, digits and hyphens (RFC 1123 section 2.1, RFC 1035 section 2.3.4 for the lengths).
-pub(crate) fn is_dns_name(name: &str) -> bool {
+pub fn is_dns_name(name: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')

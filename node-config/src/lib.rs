@@ -1,34 +1,19 @@
-//! The measured configuration: keys of the kernel command line.
+//! The node's configuration: keys of its measured kernel command line, typed, read ([`Config::parse`]) and written
+//! (`Display`). The agent boots by it; image builder and command line hold a command line against it before it is measured.
 //!
 //! The command line is measured into a PCR, so what stands here is part of the node's identity. Keys begin with
 //! `latchkey.`; the set is closed: an unknown key, a key given twice or a value out of form refuses the boot, since
 //! guessing what was meant could open a node its owner meant to close. Values are printable ASCII without spaces and
 //! quotes. Other words of the command line are the kernel's and are not looked at.
 //!
-//! | key | value | without it |
-//! |---|---|---|
-//! | `latchkey.root_verity` | the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes | required in stage 1 |
-//! | `latchkey.root_fs` | its file system: `squashfs`, `erofs`, `ext4` | `squashfs` |
-//! | `latchkey.writable` | what of it can be written, in memory: `overlay` (all), `none`, `tmpfs:/DIRECTORY[,/DIRECTORY]…` (at most 16) | `overlay` |
-//! | `latchkey.init` | the program that takes over, a path in that root | `/sbin/init` |
-//! | `latchkey.state_disk` | `auto`, `partlabel:NAME`, `parttype:GUID`, `device:/dev/NAME` | `auto` |
-//! | `latchkey.state_integrity` | whether the state disk's sectors are authenticated: `none`, `hmac-sha256` | `none` |
-//! | `latchkey.device_timeout` | seconds to wait for a disk, 1–3600 | `30` |
-//! | `latchkey.network` | `dhcp4`, `ipv6-ra`, `none`, `static:ADDRESS/PREFIX[,gw=ADDRESS][,dns=ADDRESS]…` (at most 3 `dns`) | `dhcp4` |
-//! | `latchkey.interface` | the network interface: `auto`, a name, or a MAC address `aa:bb:cc:dd:ee:ff` | `auto` |
-//! | `latchkey.network_timeout` | seconds for the network to come up, 1–3600 | `60` |
-//! | `latchkey.metadata` | where instance metadata comes from: `qemu`, `none` | `none` |
-//! | `latchkey.join_service` | `HOST:PORT[,HOST:PORT]…`, at most 8; IPv6 addresses in brackets | this node can not join by itself |
-//! | `latchkey.join_service_key` | `sha256:` and 64 hex digits: the hash of the service's public key (SPKI) | this node can not join by itself: it never takes a ticket from an unproven service |
-//! | `latchkey.ek` | the endorsement key to use: `auto`, `ecc-p256`, `ecc-p384`, `rsa-2048` | `auto` |
-//! | `latchkey.role_hint` | the role to ask for: `control-plane`, `worker` | the join service decides alone |
-//! | `latchkey.listen_port` | where init and recovery listen, 1–65535 | `9000` |
-//! | `latchkey.cluster_step` | what makes the node part of a cluster: `command`, `kubeadm` | `kubeadm` |
-//! | `latchkey.command` | the program of `cluster_step=command`, an absolute path | required with `command` |
-//! | `latchkey.log` | `error`, `warn`, `info`, `debug` | `info` |
+#![doc = ""]
+#![doc = include_str!("../KEYS.md")]
 
-mod fault;
+mod error;
+mod guid;
+mod keys;
 mod network;
+mod render;
 mod root;
 mod value;
 mod words;
@@ -39,9 +24,10 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use fault::ConfigFault;
-pub use network::{Endpoint, Host, Interface, NetworkSetup, StaticNetwork};
-pub(crate) use network::{MAX_NAME_SERVERS, is_dns_name, is_unicast};
+pub use error::{ConfigCode, ConfigError, reason_codes};
+pub use guid::Guid;
+pub use keys::{KEYS, Key, table};
+pub use network::{Endpoint, Host, Interface, MAX_NAME_SERVERS, NetworkSetup, StaticNetwork, is_dns_name, is_unicast};
 pub use root::{RootVerity, Writable};
 pub use value::{
     ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,
@@ -76,7 +62,7 @@ pub struct Config {
     pub network_timeout: Duration,
     /// `latchkey.metadata`
     pub metadata: MetadataSource,
-    /// `latchkey.join_service`; empty if this node can not join by itself.
+    /// `latchkey.join_service`; empty if this node cannot join by itself.
     pub join_services: Vec<Endpoint>,
     /// `latchkey.join_service_key`
     pub join_service_key: Option<SpkiHash>,
@@ -86,23 +72,29 @@ pub struct Config {
     pub role_hint: Option<RoleHint>,
     /// `latchkey.listen_port`
     pub listen_port: u16,
-    /// `latchkey.cluster_step` with `latchkey.command`
-    pub cluster_step: ClusterStep,
+    /// `latchkey.cluster_step` with `latchkey.command`. A boot asks with [`Config::cluster_step`].
+    pub cluster_step: Option<ClusterStep>,
     /// `latchkey.log`
     pub log: LogLevel,
 }
 
 impl Config {
     /// Reads the kernel command line of this boot, `/proc/cmdline`.
-    pub fn from_kernel() -> Result<Self, ConfigFault> {
-        let bytes = std::fs::read("/proc/cmdline").map_err(|source| ConfigFault::Unreadable { source })?;
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn from_kernel() -> Result<Self, ConfigError> {
+        let bytes = std::fs::read("/proc/cmdline").map_err(|source| ConfigError::Unreadable { source })?;
         Self::parse(&bytes)
     }
 
     /// Reads a command line.
-    pub fn parse(command_line: &[u8]) -> Result<Self, ConfigFault> {
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(command_line: &[u8]) -> Result<Self, ConfigError> {
         if command_line.len() > MAX_COMMAND_LINE {
-            return Err(ConfigFault::TooLong);
+            return Err(ConfigError::TooLong);
         }
         let mut keys = Keys::default();
         for word in words::latchkey_words(command_line) {
@@ -112,9 +104,20 @@ impl Config {
         keys.finish()
     }
 
-    /// The operating system's root, which stage 1 can not do without.
-    pub fn root(&self) -> Result<&RootVerity, ConfigFault> {
-        self.root_verity.as_ref().ok_or(ConfigFault::Missing { key: "latchkey.root_verity" })
+    /// The operating system's root, which stage 1 cannot do without.
+    ///
+    /// # Errors
+    /// [`ConfigError::Missing`].
+    pub fn root(&self) -> Result<&RootVerity, ConfigError> {
+        self.root_verity.as_ref().ok_or(ConfigError::Missing { key: "latchkey.root_verity" })
+    }
+
+    /// What makes the node a member, without which no boot has an end. There is no default: what would work is in the image.
+    ///
+    /// # Errors
+    /// [`ConfigError::Missing`].
+    pub fn cluster_step(&self) -> Result<&ClusterStep, ConfigError> {
+        self.cluster_step.as_ref().ok_or(ConfigError::Missing { key: "latchkey.cluster_step" })
     }
 }
 
@@ -143,7 +146,7 @@ struct Keys {
 }
 
 impl Keys {
-    fn take(&mut self, key: &str, value: &str) -> Result<(), ConfigFault> {
+    fn take(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         match key.strip_prefix(words::PREFIX).unwrap_or(key) {
             "root_verity" => once(&mut self.root_verity, key, value, RootVerity::parse),
             "root_fs" => once(&mut self.root_fs, key, value, RootFs::parse),
@@ -164,14 +167,14 @@ impl Keys {
             "cluster_step" => once(&mut self.cluster_step, key, value, value::ClusterStepKind::parse),
             "command" => once(&mut self.command, key, value, value::absolute_path),
             "log" => once(&mut self.log, key, value, LogLevel::parse),
-            _ => Err(ConfigFault::UnknownKey { key: key.to_owned() }),
+            _ => Err(ConfigError::UnknownKey { key: key.to_owned() }),
         }
     }
 
-    fn finish(self) -> Result<Config, ConfigFault> {
+    fn finish(self) -> Result<Config, ConfigError> {
         let join_services = self.join_services.unwrap_or_default();
         if self.join_service_key.is_some() && join_services.is_empty() {
-            return Err(ConfigFault::MissingCompanion {
+            return Err(ConfigError::MissingCompanion {
                 key: "latchkey.join_service_key",
                 needs: "latchkey.join_service",
             });
@@ -204,22 +207,26 @@ fn once<T>(
     key: &str,
     value: &str,
     parse: impl FnOnce(&str) -> Result<T, &'static str>,
-) -> Result<(), ConfigFault> {
+) -> Result<(), ConfigError> {
     if slot.is_some() {
-        return Err(ConfigFault::Duplicate { key: key.to_owned() });
+        return Err(ConfigError::Duplicate { key: key.to_owned() });
     }
-    let invalid = |expected| ConfigFault::Value { key: key.to_owned(), value: value.to_owned(), expected };
+    let invalid = |expected| ConfigError::Value { key: key.to_owned(), value: value.to_owned(), expected };
     *slot = Some(parse(value).map_err(invalid)?);
     Ok(())
 }
 
-fn cluster_step(kind: Option<value::ClusterStepKind>, command: Option<PathBuf>) -> Result<ClusterStep, ConfigFault> {
-    match (kind.unwrap_or(value::ClusterStepKind::Kubeadm), command) {
-        (value::ClusterStepKind::Command, Some(path)) => Ok(ClusterStep::Command(path)),
-        (value::ClusterStepKind::Command, None) => Err(ConfigFault::Missing { key: "latchkey.command" }),
-        (value::ClusterStepKind::Kubeadm, None) => Ok(ClusterStep::Kubeadm),
-        (value::ClusterStepKind::Kubeadm, Some(_)) => {
-            Err(ConfigFault::MissingCompanion { key: "latchkey.command", needs: "latchkey.cluster_step=command" })
+fn cluster_step(
+    kind: Option<value::ClusterStepKind>,
+    command: Option<PathBuf>,
+) -> Result<Option<ClusterStep>, ConfigError> {
+    match (kind, command) {
+        (Some(value::ClusterStepKind::Command), Some(path)) => Ok(Some(ClusterStep::Command(path))),
+        (Some(value::ClusterStepKind::Command), None) => Err(ConfigError::Missing { key: "latchkey.command" }),
+        (Some(value::ClusterStepKind::Kubeadm), None) => Ok(Some(ClusterStep::Kubeadm)),
+        (None, None) => Ok(None),
+        (Some(value::ClusterStepKind::Kubeadm) | None, Some(_)) => {
+            Err(ConfigError::MissingCompanion { key: "latchkey.command", needs: "latchkey.cluster_step=command" })
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Splits a kernel command line the way the kernel does.
 
-use super::ConfigFault;
+use super::ConfigError;
 
 pub(super) const PREFIX: &str = "latchkey.";
 
@@ -10,7 +10,7 @@ pub(super) const PREFIX: &str = "latchkey.";
 /// `latchkey.` word is an error, since other readers of the command line may see it differently; one inside the quoted
 /// value of another word is not ours. A prefix in other letter case counts as ours and then is an unknown key. The
 /// words after `--` count too.
-pub(super) fn latchkey_words(line: &[u8]) -> impl Iterator<Item = Result<(&str, &str), ConfigFault>> {
+pub(super) fn latchkey_words(line: &[u8]) -> impl Iterator<Item = Result<(&str, &str), ConfigError>> {
     let mut in_quotes = false;
     line.split(move |&byte| {
         in_quotes ^= byte == b'"';
@@ -25,8 +25,8 @@ fn is_ours(word: &[u8]) -> bool {
     bare.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-fn key_and_value(word: &[u8]) -> Result<(&str, &str), ConfigFault> {
+fn key_and_value(word: &[u8]) -> Result<(&str, &str), ConfigError> {
     let plain = word.iter().all(|&byte| byte.is_ascii_graphic() && byte != b'"');
     let split = std::str::from_utf8(word).ok().filter(|_| plain).and_then(|word| word.split_once('='));
-    split.ok_or_else(|| ConfigFault::Form { word: String::from_utf8_lossy(word).into_owned() })
+    split.ok_or_else(|| ConfigError::Form { word: String::from_utf8_lossy(word).into_owned() })
 }

@@ -1,0 +1,72 @@
+//! The closed set of keys, for people: the parser is held to it by a test.
+
+/// A key of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// With its prefix.
+    pub name: &'static str,
+    /// What it says and which values it takes; Markdown.
+    pub value: &'static str,
+    /// What holds without it; Markdown.
+    pub without: &'static str,
+}
+
+const fn key(name: &'static str, value: &'static str, without: &'static str) -> Key {
+    Key { name, value, without }
+}
+
+/// All of them.
+pub const KEYS: [Key; 19] = [
+    key(
+        "latchkey.root_verity",
+        "the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes",
+        "required in stage 1",
+    ),
+    key("latchkey.root_fs", "its file system: `squashfs`, `erofs`, `ext4`", "`squashfs`"),
+    key(
+        "latchkey.writable",
+        "what of it can be written, in memory: `overlay` (all), `none`, `tmpfs:/DIRECTORY[,/DIRECTORY]…` (at most 16)",
+        "`overlay`",
+    ),
+    key("latchkey.init", "the program that takes over, a path in that root", "`/sbin/init`"),
+    key("latchkey.state_disk", "`auto`, `partlabel:NAME`, `parttype:GUID`, `device:/dev/NAME`", "`auto`"),
+    key(
+        "latchkey.state_integrity",
+        "whether the state disk's sectors are authenticated: `none`, `hmac-sha256`",
+        "`none`",
+    ),
+    key("latchkey.device_timeout", "seconds to wait for a disk, 1–3600", "`30`"),
+    key(
+        "latchkey.network",
+        "`dhcp4`, `ipv6-ra`, `none`, `static:ADDRESS/PREFIX[,gw=ADDRESS][,dns=ADDRESS]…` (at most 3 `dns`)",
+        "`dhcp4`",
+    ),
+    key("latchkey.interface", "the network interface: `auto`, a name, or a MAC address `aa:bb:cc:dd:ee:ff`", "`auto`"),
+    key("latchkey.network_timeout", "seconds for the network to come up, 1–3600", "`60`"),
+    key("latchkey.metadata", "where instance metadata comes from: `qemu`, `none`", "`none`"),
+    key(
+        "latchkey.join_service",
+        "`HOST:PORT[,HOST:PORT]…`, at most 8; IPv6 addresses in brackets",
+        "this node cannot join by itself",
+    ),
+    key(
+        "latchkey.join_service_key",
+        "`sha256:` and 64 hex digits: the hash of the service's public key (SPKI)",
+        "this node cannot join by itself: it never takes a ticket from an unproven service",
+    ),
+    key("latchkey.ek", "the endorsement key to use: `auto`, `ecc-p256`, `ecc-p384`, `rsa-2048`", "`auto`"),
+    key("latchkey.role_hint", "the role to ask for: `control-plane`, `worker`", "the join service decides alone"),
+    key("latchkey.listen_port", "where init and recovery listen, 1–65535", "`9000`"),
+    key("latchkey.cluster_step", "what makes the node part of a cluster: `command`, `kubeadm`", "required"),
+    key("latchkey.command", "the program of `cluster_step=command`, an absolute path", "required with `command`"),
+    key("latchkey.log", "`error`, `warn`, `info`, `debug`", "`info`"),
+];
+
+/// The keys as a table in Markdown.
+pub fn table() -> String {
+    let mut text = String::from("| key | value | without it |\n|---|---|---|\n");
+    for Key { name, value, without } in KEYS {
+        text.push_str(&format!("| `{name}` | {value} | {without} |\n"));
+    }
+    text
+}
