@@ -64,9 +64,6 @@ pub const KEYS: [Key; 19] = [
 
 /// The keys as a table in Markdown.
 pub fn table() -> String {
-    let mut text = String::from("| key | value | without it |\n|---|---|---|\n");
-    for Key { name, value, without } in KEYS {
-        text.push_str(&format!("| `{name}` | {value} | {without} |\n"));
-    }
-    text
+    let rows = KEYS.map(|Key { name, value, without }| format!("| `{name}` | {value} | {without} |\n"));
+    format!("| key | value | without it |\n|---|---|---|\n{}", rows.concat())
 }
