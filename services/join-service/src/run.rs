@@ -7,6 +7,7 @@ use crate::server::{self, Prepared};
 use crate::snapshot::Current;
 use latchkey_cluster_store::{ClusterStore, RoleRule};
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 const NAME: &str = "latchkey-join-service";
 
 const HELP: &str = "\
-latchkey-join-service --config FILE [--check | --print-key-hash]
+latchkey-join-service --config FILE [--log text|json | --check | --print-key-hash]
 latchkey-join-service --new-key FILE
 
 Lets nodes into a cluster that prove what they run, and gives them the keys of
@@ -29,6 +30,8 @@ their disks.
   --print-key-hash   print what the nodes' kernel command line has to say about the
                      service's key, and exit
   --new-key FILE     make a key for `identity_key`, mode 0600, print the same, and exit
+  --log FORMAT       how the log on stderr is written: text (the default), or json, one
+                     object per line
   --version          print the version
   --help             print this
 
@@ -53,7 +56,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::Do(_, file)) => identity::create(&file)
             .map_err(Failure::unusable)
             .and_then(|key| print(&format!("{}\n", identity::command_line(&key)))),
-        Ok(Command::Serve(file)) => serve(&file),
+        Ok(Command::Serve(file, format)) => serve(&file, format),
         Err(sentence) => Err(Failure::unusable(sentence)),
     };
     program::exit(NAME, outcome)
@@ -79,9 +82,9 @@ fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
     Ok((config, Prepared { identity, keys, current }))
 }
 
-fn serve(file: &Path) -> Result<(), Failure> {
+fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
     program::forbid_dumps()?;
-    program::log_to_stderr();
+    log::to_stderr(format);
     let (config, prepared) = load(file)?;
     let opened = prepared.open()?;
     let stop = program::asked_to_stop()?;

@@ -5,7 +5,7 @@ use crate::keys::KeySource;
 use crate::metrics::{Metrics, Turned};
 use crate::pages::Pages;
 use crate::reception::{HandshakeContext, Note};
-use crate::service::{JoinService, Node, Trouble};
+use crate::service::{JoinService, Node, Trouble, audit_unhandled};
 use crate::snapshot::Current;
 use crate::store::Store;
 use crate::watch;
@@ -92,7 +92,7 @@ pub(crate) fn serve(config: &Config, opened: Opened, stop: impl Future<Output = 
     let shared = Arc::new(Shared {
         current: Arc::clone(&current),
         attester: Arc::new(identity),
-        server: Server::new(grpc_limits(limits)).service(JoinServer::new(service)),
+        server: Server::new(grpc_limits(limits)).service(JoinServer::new(service)).on_unhandled(audit_unhandled()),
         metrics: Arc::clone(&metrics),
         limits,
         rates: Mutex::new(Rates::new(limits)),

@@ -13,6 +13,7 @@ use latchkey_attestation::{Admission, EkDigest};
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, Role as NodeRole};
 use latchkey_keys::Uuid;
+use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -165,8 +166,8 @@ impl JoinService {
         let (ek, image) = (admission.ek_digest(), admission.image());
         let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
-        let (serial, machine) = (image.serial, printable(&image.machine));
-        let (image, version) = (printable(&image.name), image.version.to_string());
+        let (serial, machine) = (image.serial, image.machine.as_str());
+        let (image, version) = (image.name.as_str(), image.version.to_string());
         match outcome {
             Ok(grant) => {
                 let name = grant.map_or("-", |grant| grant.name.as_str());
@@ -190,6 +191,24 @@ impl JoinService {
         }
     }
 }
+
+/// One line for each call that no method ever saw, because it does not decode or asks for what is not here; the outcome is its
+/// gRPC code. An admitted node can cause them at will, so their number is bounded.
+pub(crate) fn audit_unhandled() -> impl Fn(&Node, &str, &Status) + Send + Sync + 'static {
+    let (ids, noise) = (RequestIds::new(), LogLimiter::new());
+    move |node, path, status| {
+        if let Some(left_out) = noise.write_now() {
+            let (path, ek): (String, _) = (path.chars().take(MAX_PATH).collect(), node.ek());
+            tracing::warn!(
+                target: "audit", request_id = ids.next(), audit_id = node.audit_id, peer = %node.address, %ek, path,
+                outcome = status.code().name(), left_out, "Unhandled call"
+            );
+        }
+    }
+}
+
+/// What a line shows of the path of a call, in characters.
+const MAX_PATH: usize = 128;
 
 impl Join<Node> for JoinService {
     async fn issue_join_ticket(&self, request: Request<Node, JoinRequest>) -> Result<JoinTicket, Status> {
@@ -237,9 +256,4 @@ fn cluster_join(payload: &[u8]) -> ClusterJoin {
         kubernetes_version: String::new(),
         payload: payload.to_vec(),
     }
-}
-
-/// Names of images are the operator's, and end in a log all the same.
-fn printable(text: &str) -> String {
-    text.escape_debug().to_string()
 }

@@ -72,7 +72,6 @@ fn tell(references: &References) {
             Authority::Signed { signer, trusted_comment } => (signer.id().to_string(), trusted_comment.as_str()),
             Authority::LocalFile { .. } => ("unsigned".to_owned(), ""),
         };
-        let comment = comment.escape_debug().to_string();
         tracing::info!(
             manifest = %values.name(), serial = values.serial(), sha256 = %manifest.sha256(), signer, comment,
             images = values.images().len(), revoked = values.revoked().len(), "Reference manifest in force"

@@ -354,7 +354,11 @@ fn tell(damage: &Damage, before: &Damage) {
     for record in damage.iter().filter(|record| !known(record)) {
         let DamagedRecord { file, why, eks, names, disks } = record;
         tracing::error!(
-            file = ?file, why = ?why, machines = eks.len(), names = names.len(), disks = disks.len(),
+            file,
+            why,
+            machines = eks.len(),
+            names = names.len(),
+            disks = disks.len(),
             "A file among the nodes' records cannot be used; what it names is nobody's until it is mended"
         );
     }

@@ -4,6 +4,7 @@ use crate::config::{CallerRule, Config};
 use crate::server::{self, Prepared};
 use crate::tls;
 use latchkey_keys::MasterSecret;
+use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 const NAME: &str = "latchkey-key-service";
 
 const HELP: &str = "\
-latchkey-key-service --config FILE [--check]
+latchkey-key-service --config FILE [--log text|json | --check]
 
 Derives data keys from a master secret for callers that its configuration names,
 over gRPC with mutual TLS 1.3.
@@ -20,6 +21,8 @@ over gRPC with mutual TLS 1.3.
   --config FILE   the configuration, JSON; key-service.example.json shows every field
   --check         read and check everything the service needs, say what it would
                   do, and exit without listening
+  --log FORMAT    how the log on stderr is written: text (the default), or json, one
+                  object per line
   --version       print the version
   --help          print this
 
@@ -37,7 +40,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match program::parse(arguments.into_iter().skip(1), &["check"], &[]) {
         Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Serve(file)) => serve(&file),
+        Ok(Command::Serve(file, format)) => serve(&file, format),
         Ok(Command::With(file, _) | Command::Do(_, file)) => {
             load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)))
         }
@@ -54,9 +57,9 @@ fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
     Ok((config, Prepared { master, acceptor }))
 }
 
-fn serve(file: &Path) -> Result<(), Failure> {
+fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
     program::forbid_dumps()?;
-    program::log_to_stderr();
+    log::to_stderr(format);
     let (config, prepared) = load(file)?;
     let stop = program::asked_to_stop()?;
     server::serve(config, prepared, stop)?;

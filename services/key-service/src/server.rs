@@ -4,7 +4,7 @@ use crate::callers::Caller;
 use crate::config::{CallerRule, Config, Limits};
 use crate::decision::Gate;
 use crate::metrics::{Metrics, Turned};
-use crate::service::{KeyService, Peer};
+use crate::service::{KeyService, Peer, audit_unhandled};
 use crate::tls;
 use futures_rustls::TlsAcceptor;
 use futures_rustls::server::TlsStream;
@@ -60,7 +60,7 @@ pub(crate) fn serve(config: Config, prepared: Prepared, stop: impl Future<Output
         acceptor: prepared.acceptor,
         rules: config.callers,
         limits,
-        server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)),
+        server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)).on_unhandled(audit_unhandled()),
         metrics,
         noise: LogLimiter::new(),
     });

@@ -27,8 +27,8 @@ impl Peer {
     pub(crate) fn new(address: SocketAddr, caller: Caller, known: Option<&CallerName>, names: &[CallerName]) -> Self {
         let label = known.map_or_else(
             || {
-                let shown =
-                    names.iter().take(Self::NAMES_IN_LOG).map(|name| name.to_string().escape_debug().to_string());
+                // Quoted here, so that a space in a name makes no second name; the whole is quoted by the log.
+                let shown = names.iter().take(Self::NAMES_IN_LOG).map(|name| format!("{:?}", name.to_string()));
                 format!("unknown({})", shown.collect::<Vec<_>>().join(" "))
             },
             ToString::to_string,
@@ -93,6 +93,24 @@ impl Keys<Peer> for KeyService {
     }
 }
 
+/// One line for each call that no handler ever saw, because it does not decode or asks for what is not here; the outcome is its
+/// gRPC code. Anybody with a certificate can cause them at will, so their number is bounded.
+pub(crate) fn audit_unhandled() -> impl Fn(&Peer, &str, &Status) + Send + Sync + 'static {
+    let (ids, noise) = (RequestIds::new(), LogLimiter::new());
+    move |peer, path, status| {
+        if let Some(left_out) = noise.write_now() {
+            let path: String = path.chars().take(MAX_PATH).collect();
+            tracing::warn!(
+                target: "audit", request_id = ids.next(), caller = peer.label, peer = %peer.address, path,
+                outcome = status.code().name(), left_out, "Unhandled call"
+            );
+        }
+    }
+}
+
+/// What a line shows of the path of a call, in characters.
+const MAX_PATH: usize = 128;
+
 /// On the target `audit`. Neither the key nor any text of the request goes into it.
 fn write_audit_line(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision, left_out: u64) {
     let Asked { length, version, .. } = asked;
@@ -101,11 +119,11 @@ fn write_audit_line(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &
     let Peer { address, label, .. } = peer;
     match &decision.outcome {
         Ok(derived) => tracing::info!(
-            target: "audit", request_id, caller = %label, peer = %address, class, key_id, length,
+            target: "audit", request_id, caller = label, peer = %address, class, key_id, length,
             version = derived.version.number(), outcome = "granted", "Data key request"
         ),
         Err(refusal) => tracing::warn!(
-            target: "audit", request_id, caller = %label, peer = %address, class, key_id, length, version,
+            target: "audit", request_id, caller = label, peer = %address, class, key_id, length, version,
             outcome = refusal.code(), left_out, "Data key request"
         ),
     }

@@ -5,7 +5,7 @@ mod rig;
 
 use futures_rustls::TlsConnector;
 use latchkey_api::grpc::{Channel, Code, Limits};
-use latchkey_api::v1::{GetDataKeyRequest, KeysClient};
+use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, KeysClient, RejoinTicket};
 use rig::pki::Identity;
 use rig::{JOIN, Rig};
 use rustls::pki_types::pem::PemObject;
@@ -86,4 +86,52 @@ fn sigterm_closes_resting_connections_at_once() {
         };
         stopping.or(connection).await;
     });
+}
+
+/// A certificate's names are what its authority let pass; a call's path is what the peer likes.
+#[test]
+fn neither_a_callers_name_nor_an_undecodable_call_forges_a_line_and_both_are_audited() {
+    let hostile = "spiffe://latchkey.test/\"outcome=\"granted\"\\n";
+    for format in ["text", "json"] {
+        let rig = Rig::new();
+        let mut command = rig.command();
+        command.args(["--log", format]);
+        let service = Rig::start_by(command);
+        let caller = rig.client("hostile", &[hostile]);
+        latchkey_test_support::block_on(async {
+            let stream = connect(service.address(), &rig.servers.certificate(), &caller).await;
+            let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
+            let calls = async {
+                let client = KeysClient::new(channel.clone());
+                let status = client.get_data_key(&question(), Duration::from_mins(1)).await.unwrap_err();
+                assert_eq!(status.code(), Code::PermissionDenied);
+                // Field 1 of the question is a string of UTF-8; here it is not.
+                let garbled = RejoinTicket { state_disk_key: vec![0xff], measurement_secret: Vec::new(), epoch: 0 };
+                let path = "/latchkey.v1.Keys/GetDataKey";
+                let answer = channel.unary::<_, GetDataKeyResponse>(path, &garbled, Some(Duration::from_mins(1))).await;
+                assert_eq!(answer.unwrap_err().code(), Code::Internal);
+            };
+            let connection = async {
+                panic!("the connection ended: {:?}", driver.await);
+            };
+            calls.or(connection).await;
+        });
+        let (_, log) = service.stop();
+        let audit: Vec<&str> = log.lines().filter(|line| line.contains("audit")).collect();
+        let [refused, undecodable] = *audit else { panic!("two calls, other lines:\n{log}") };
+        let name = format!("unknown({hostile:?})");
+        if format == "text" {
+            assert!(refused.contains(&format!(" caller={name:?} ")), "{refused}");
+            assert_eq!(refused.replace(&format!("{name:?}"), "").matches(" outcome=").count(), 1, "{refused}");
+            assert!(
+                undecodable.contains("outcome=\"INTERNAL\"") && undecodable.contains("/GetDataKey"),
+                "{undecodable}"
+            );
+        } else {
+            for (line, outcome) in [(refused, "unknown-caller"), (undecodable, "INTERNAL")] {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert_eq!((&line["fields"]["caller"], &line["fields"]["outcome"]), (&json!(name), &json!(outcome)));
+            }
+        }
+    }
 }

@@ -1,5 +1,6 @@
-//! A service as a program: arguments, exit codes, signals, the log.
+//! A service as a program: arguments, exit codes, signals.
 
+use crate::log::LogFormat;
 use async_signal::{Signal, Signals};
 use smol::stream::StreamExt;
 use std::error::Error;
@@ -16,8 +17,8 @@ const READER_GONE: u8 = 128 + 13;
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
-    /// `--config FILE`: run.
-    Serve(PathBuf),
+    /// `--config FILE`, perhaps with `--log text|json`: run.
+    Serve(PathBuf, LogFormat),
     /// `--config FILE` with one of the program's flags, named without its dashes: do that with the configuration.
     With(PathBuf, &'static str),
     /// One of the program's options with a value, named without its dashes: do that, without a configuration.
@@ -39,7 +40,7 @@ pub fn parse(
 ) -> Result<Command, String> {
     use lexopt::Arg::Long;
     let mut parser = lexopt::Parser::from_args(arguments);
-    let (mut config, mut flag, mut option) = (None, None, None);
+    let (mut config, mut flag, mut option, mut log) = (None, None, None, None);
     while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
         let Long(name) = argument else { return Err(argument.unexpected().to_string()) };
         let known = |list: &[&'static str]| list.iter().copied().find(|known| *known == name);
@@ -47,13 +48,17 @@ pub fn parse(
             ("version", ..) => return Ok(Command::Version),
             ("help", ..) => return Ok(Command::Help),
             ("config", ..) => once(&mut config, value(&mut parser)?, "--config")?,
+            ("log", ..) => once(&mut log, format(&mut parser)?, "--log")?,
             (_, Some(found), _) => once(&mut flag, found, "a flag")?,
             (_, _, Some(found)) => once(&mut option, (found, value(&mut parser)?), "an option")?,
             _ => return Err(argument.unexpected().to_string()),
         }
     }
+    if log.is_some() && (flag.is_some() || option.is_some()) {
+        return Err("--log goes with --config FILE alone: nothing else writes a log".to_owned());
+    }
     match (config, flag, option) {
-        (Some(file), None, None) => Ok(Command::Serve(file)),
+        (Some(file), None, None) => Ok(Command::Serve(file, log.unwrap_or_default())),
         (Some(file), Some(flag), None) => Ok(Command::With(file, flag)),
         (None, None, Some((option, file))) => Ok(Command::Do(option, file)),
         (_, _, Some((option, _))) => Err(format!("--{option} goes with no other option")),
@@ -63,6 +68,11 @@ pub fn parse(
 
 fn value(parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
     parser.value().map(PathBuf::from).map_err(|error| error.to_string())
+}
+
+fn format(parser: &mut lexopt::Parser) -> Result<LogFormat, String> {
+    let name = parser.value().map_err(|error| error.to_string())?;
+    name.to_str().and_then(LogFormat::parse).ok_or_else(|| "--log is text or json".to_owned())
 }
 
 fn once<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
@@ -129,11 +139,6 @@ pub fn forbid_dumps() -> Result<(), Failure> {
     rustix::process::set_dumpable_behavior(behavior).map_err(Failure::running)
 }
 
-/// Structured log lines on stderr from here on.
-pub fn log_to_stderr() {
-    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
-}
-
 /// SIGTERM or SIGINT, as a future. Signals are caught from this call on.
 ///
 /// # Errors
@@ -155,7 +160,8 @@ mod tests {
 
     #[test]
     fn every_form_is_understood() {
-        assert_eq!(parsed(&["--config", "c.json"]), Ok(Command::Serve("c.json".into())));
+        assert_eq!(parsed(&["--config", "c.json"]), Ok(Command::Serve("c.json".into(), LogFormat::Text)));
+        assert_eq!(parsed(&["--log=json", "--config=c"]), Ok(Command::Serve("c".into(), LogFormat::Json)));
         assert_eq!(parsed(&["--check", "--config=c.json"]), Ok(Command::With("c.json".into(), "check")));
         assert_eq!(parsed(&["--new-key", "k"]), Ok(Command::Do("new-key", "k".into())));
         assert_eq!(parsed(&["--version"]), Ok(Command::Version));
@@ -174,6 +180,9 @@ mod tests {
             &["--config=a", "--new-key=k"],
             &["--check", "--new-key=k"],
             &["--new-key"],
+            &["--config=a", "--log=xml"],
+            &["--config=a", "--log=json", "--log=json"],
+            &["--config=a", "--check", "--log=json"],
             &["--debug"],
         ] {
             assert!(parsed(arguments).is_err(), "{arguments:?}");

@@ -86,6 +86,20 @@ struct Process<'a, C> {
 
 impl<C: Send + Sync + 'static> Process<'_, C> {
     async fn process(mut self, context: Arc<C>, body: RecvStream) -> Result<(), End> {
+        let (mut clock, running) = match self.start(Arc::clone(&context), body).await {
+            Ok(started) => started,
+            Err(end) => {
+                if let (End::Status(status), Some(unhandled)) = (&end, &self.routes.unhandled) {
+                    unhandled(&context, self.head.uri.path(), status);
+                }
+                return Err(end);
+            }
+        };
+        self.drive(&mut clock, running).await
+    }
+
+    /// Everything before the handler runs.
+    async fn start(&mut self, context: Arc<C>, body: RecvStream) -> Result<(Clock, Running), End> {
         check_http(self.head)?;
         let mut clock = Clock::new(deadline(&self.head.headers, self.limits.call)?);
         check_encoding(&self.head.headers)?;
@@ -93,8 +107,7 @@ impl<C: Send + Sync + 'static> Process<'_, C> {
         let message = self.receive(&mut clock, body).await?;
         let deadline = clock.deadline();
         let inbound = Inbound { message, context, deadline, reply_limit: self.limits.outbound_message };
-        let running = service.start(method, inbound)?;
-        self.drive(&mut clock, running).await
+        Ok((clock, service.start(method, inbound)?))
     }
 
     /// Reads the one message of a request.
@@ -194,7 +207,7 @@ fn check_encoding(headers: &HeaderMap) -> Result<(), Status> {
 /// "Path → "/" Service-Name "/" {method name}"" (gRPC over HTTP/2, Requests).
 fn route<'a, C: 'static>(routes: &'a Routes<C>, path: &str) -> Result<(&'a dyn Service<C>, &'static str), Status> {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or((path, ""));
-    let Some(found) = routes.0.get(service) else {
+    let Some(found) = routes.services.get(service) else {
         return Err(Status::unimplemented(format!("no service {service} here")));
     };
     let known = found.methods().iter().find(|known| **known == method);

@@ -7,16 +7,22 @@ mod service;
 
 pub use service::{Inbound, Replies, Request, Running, Service};
 
-use super::{error::ConnectionError, limits::Limits};
+use super::{error::ConnectionError, limits::Limits, status::Status};
 use smol::io::{AsyncRead, AsyncWrite};
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc};
 
+/// Is told of a call that ended before any handler was asked: of whom, the path (as the peer wrote it), and what it was told.
+type Unhandled<C> = Arc<dyn Fn(&C, &str, &Status) + Send + Sync>;
+
 /// Services by full name, shared by all calls.
-struct Routes<C>(BTreeMap<&'static str, Arc<dyn Service<C>>>);
+struct Routes<C> {
+    services: BTreeMap<&'static str, Arc<dyn Service<C>>>,
+    unhandled: Option<Unhandled<C>>,
+}
 
 impl<C> Clone for Routes<C> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { services: self.services.clone(), unhandled: self.unhandled.clone() }
     }
 }
 
@@ -32,13 +38,21 @@ pub struct Server<C> {
 impl<C: Send + Sync + 'static> Server<C> {
     /// A server without services, which answers UNIMPLEMENTED to everything.
     pub fn new(limits: Limits) -> Self {
-        Self { routes: Arc::new(Routes(BTreeMap::new())), limits }
+        Self { routes: Arc::new(Routes { services: BTreeMap::new(), unhandled: None }), limits }
     }
 
     /// Adds a service; one of the same name is replaced. Earlier clones do not have it.
     #[must_use]
     pub fn service(mut self, service: impl Service<C>) -> Self {
-        Arc::make_mut(&mut self.routes).0.insert(service.name(), Arc::new(service));
+        Arc::make_mut(&mut self.routes).services.insert(service.name(), Arc::new(service));
+        self
+    }
+
+    /// Tells `unhandled` of calls that end before any handler is asked: their message does not arrive or decode, or there is no
+    /// such method. A service that keeps a record of its calls has no other way to learn of them.
+    #[must_use]
+    pub fn on_unhandled(mut self, unhandled: impl Fn(&C, &str, &Status) + Send + Sync + 'static) -> Self {
+        Arc::make_mut(&mut self.routes).unhandled = Some(Arc::new(unhandled));
         self
     }
 
@@ -80,7 +94,7 @@ impl<C> Clone for Server<C> {
 
 impl<C> fmt::Debug for Server<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.routes.0.keys().collect();
+        let names: Vec<_> = self.routes.services.keys().collect();
         f.debug_struct("Server").field("services", &names).field("limits", &self.limits).finish()
     }
 }

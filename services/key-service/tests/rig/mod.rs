@@ -91,8 +91,9 @@ impl Rig {
         let mut service = Service { process, lines, log: Vec::new(), address: None, admin: None };
         let serving = service.next_line("Serving");
         let field = |name: &str| {
-            let value = serving.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-            value.unwrap().parse().unwrap()
+            // In either format: `address=127.0.0.1:1` or `"address":"127.0.0.1:1"`.
+            let (_, value) = serving.split_once(name).unwrap();
+            value.trim_start_matches(['"', ':', '=']).split([' ', '"']).next().unwrap().parse().unwrap()
         };
         service.address = Some(field("address"));
         service.admin = Some(field("admin"));
