@@ -1,11 +1,12 @@
 //! Reading what the user names, bounded; writing what nobody else may read, atomically.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, StdinLock, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use latchkey_keys::SecretVec;
+use latchkey_keys::{MasterSecret, SecretVec};
 use zeroize::Zeroizing;
 
 use crate::codes::CommandCode;
@@ -29,18 +30,57 @@ impl Readers {
     }
 }
 
-/// Reads a file of at most `limit` bytes.
+/// What stands for standard input where a file is read.
+const STANDARD_INPUT: &str = "-";
+/// Whether it was read: there is no second reading of it.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Whether a path means standard input.
+pub(crate) fn is_standard_input(path: &Path) -> bool {
+    path == Path::new(STANDARD_INPUT)
+}
+
+/// Refuses standard input where only a file will do.
+pub(crate) fn must_be_a_file(path: &Path, why: &str) -> Result<(), Failure> {
+    if !is_standard_input(path) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("standard input will not do here: {why}")).fix("give the path of a file"))
+}
+
+/// Standard input, for whoever asks first.
+fn standard_input() -> Result<StdinLock<'static>, Failure> {
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        let failure = Failure::usage("`-` stands twice, and standard input can be read once");
+        return Err(failure.fix("give a file instead of one of them"));
+    }
+    Ok(io::stdin().lock())
+}
+
+/// Reads a file of at most `limit` bytes; `-` is standard input.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
-    let file = File::open(path).map_err(|error| unreadable(path, &error))?;
-    read_from(file, limit).map_err(|error| unreadable(path, &error))
+    let bytes = if is_standard_input(path) {
+        read_from(standard_input()?, limit)
+    } else {
+        File::open(path).and_then(|file| read_from(file, limit))
+    };
+    bytes.map_err(|error| unreadable(path, &error))
+}
+
+/// Reads the master secret: from a file that only its owner can read, or from standard input if `path` is `-`.
+pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, Failure> {
+    if !is_standard_input(path) {
+        return Ok(MasterSecret::load(path)?);
+    }
+    Ok(MasterSecret::from_text(&read_secret(path, MasterSecret::MAX_FILE_SIZE)?, path)?)
 }
 
 /// Reads a secret: from a file that only its owner can read, or from standard input if `path` is `-`. One line break at
 /// its end is not part of it.
 pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, Failure> {
-    let secret = if path == Path::new("-") {
+    let secret = if is_standard_input(path) {
         let mut bytes = Zeroizing::new(vec![0; limit + 2]);
-        let length = fill(io::stdin().lock(), &mut bytes).map_err(|error| unreadable(path, &error))?;
+        let length = fill(standard_input()?, &mut bytes).map_err(|error| unreadable(path, &error))?;
         bytes.truncate(length);
         bytes.into()
     } else {

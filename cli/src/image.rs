@@ -10,8 +10,12 @@ use serde_json::{Value, json};
 
 use crate::codes::{CommandCode, ErrorCode};
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
+
+/// As large as the reader of configurations takes.
+const MAX_CONFIG: usize = 1024 * 1024;
 
 pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let out = arguments.required_path("out")?;
@@ -57,7 +61,12 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 
 fn configured(arguments: &Arguments) -> Result<Image, Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
-    ImageConfig::read(path).map_err(|error| {
+    let image = if files::is_standard_input(path) {
+        ImageConfig::parse(&files::read(path, MAX_CONFIG)?).and_then(|config| config.image(Path::new("")))
+    } else {
+        ImageConfig::read(path)
+    };
+    image.map_err(|error| {
         let what = format!("cannot use {}", path.display());
         Failure::new(Exit::Usage, CommandCode::ImageConfigUnusable, what)
             .because(error.to_string())

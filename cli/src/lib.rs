@@ -48,6 +48,10 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             let output = Output::new(Format::Human, false);
             output.text(&text).unwrap_or_else(|failure| output.failed(&failure))
         }
+        Ok(Parsed::Nothing(text)) => {
+            Output::new(Format::Human, false).explain(&text);
+            Exit::Usage
+        }
         Ok(Parsed::Command(command, arguments)) => {
             let output = Output::new(arguments.format(), arguments.quiet());
             (command.run)(&arguments, &output).unwrap_or_else(|failure| output.failed(&failure))

@@ -164,6 +164,6 @@ fn show(values: &ReferenceValues, output: &Output) -> Result<Exit, Failure> {
         }
     }
     let vouched = "This boot is now what you vouch for: nothing proved that it is the image you want.\n";
-    let json = serde_json::to_value(values).unwrap_or_default();
+    let json = json!({"manifest": values});
     output.result(&json, &format!("{table}\n{}", output.paint(Tone::Warning, vouched)))
 }

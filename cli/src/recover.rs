@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
+use crate::files;
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Tone, pairs};
 use crate::spec::Arguments;
@@ -27,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
         address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
         cluster: place.required_cluster()?,
         trust: Trust::from_files_or_directory(arguments)?,
-        master: MasterSecret::load(arguments.required_path("master-secret")?)?,
+        master: files::read_master_secret(arguments.required_path("master-secret")?)?,
         moved_to: which_machine::digest(arguments, "moved-to")?,
         place,
     };

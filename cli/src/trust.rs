@@ -65,7 +65,7 @@ impl Trust {
 
     /// A manifest's file, and its signature's if there is one.
     pub(crate) fn manifest_file(path: &Path) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
-        Ok((files::read(path, MAX_FILE)?, read_signature(&signature_of(path))?))
+        Ok((files::read(path, MAX_FILE)?, signature_beside(path)?))
     }
 
     fn with(policy_file: Vec<u8>, policy: Policy, references: &[PathBuf]) -> Result<Self, Failure> {
@@ -82,11 +82,15 @@ impl Trust {
     }
 }
 
-/// The signature's file, `None` when there is none.
-pub(crate) fn read_signature(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
+/// The signature beside a manifest, `None` when there is none: nothing lies beside standard input.
+pub(crate) fn signature_beside(manifest: &Path) -> Result<Option<Vec<u8>>, Failure> {
+    if files::is_standard_input(manifest) {
+        return Ok(None);
+    }
+    let path = signature_of(manifest);
     match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        _ => files::read(path, Signature::MAX).map(Some),
+        _ => files::read(&path, Signature::MAX).map(Some),
     }
 }
 

@@ -6,7 +6,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
-use support::command::latchkey;
+use support::command::{latchkey, latchkey_fed};
 use support::operator::Operator;
 use tempfile::TempDir;
 
@@ -30,7 +30,15 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["status", "--cluster"], "missing argument"),
         (&["status", "--cluster", "a", "--cluster", "b"], "--cluster may be given once"),
         (&["status", "--cluster", "a", "extra"], "unexpected argument"),
-        (&["status", "--clusters", "a"], "there is no flag --clusters here"),
+        (&["status", "--clusters", "a"], "there is no flag --clusters here\nfix: do you mean --cluster?"),
+        (&["status", "--ouptut", "json"], "do you mean --output?"),
+        (&["status", "--zzz"], "fix: see `latchkey status --help`"),
+        (&["--output", "xml", "status"], "--output is `human` or `json`"),
+        (&["--output"], "--output is `human` or `json`"),
+        (&["--quiet"], "Usage: latchkey COMMAND"),
+        (&["measure", "image", "-"], "standard input will not do here: an image is read at several places"),
+        (&["reference", "sign", "-", "--key", "k"], "standard input will not do here"),
+        (&["verify", "--evidence", "-", "--policy", "-", "--reference", "r"], "policy-malformed"),
         (&["status", "--cluster", "a", "--output", "xml"], "--output is `human` or `json`"),
         (&["init-secret", "--out"], "missing argument"),
         (&["policy", "new", "--out", "p", "--manifest", "m"], "no TPM would be trusted"),
@@ -40,7 +48,9 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["verify", "--policy", "p", "--reference", "r"], "cannot read p"),
     ] {
         let ran = latchkey(directory.path(), arguments).failed(2);
-        assert!(ran.err.starts_with("error: ") && ran.err.contains(reason), "{arguments:?}: {}", ran.err);
+        assert!(ran.err.contains(reason), "{arguments:?}: {}", ran.err);
+        let said = ran.err.starts_with("error: ") && ran.err.contains("\nfix: ");
+        assert!(said || arguments == ["--quiet"], "{arguments:?}: {}", ran.err);
         assert_eq!(ran.out, "", "{arguments:?}");
         assert!(!ran.err.contains('\u{fffd}'), "{}", ran.err);
     }
@@ -62,18 +72,55 @@ fn a_missing_directory_and_a_missing_cluster_are_no_wrong_usage() {
 }
 
 #[test]
-fn programs_get_errors_as_documents() {
+fn programs_get_errors_as_documents_wherever_they_ask_for_them() {
     let directory = TempDir::new().unwrap();
-    let ran = latchkey(directory.path(), &["init", "--output", "json"]).failed(2);
-    assert_eq!(ran.json()["error"]["exit_code"], 2);
-    assert_eq!(ran.err, "");
+    for arguments in [
+        &["init", "--output", "json"][..],
+        &["--output", "json", "init"],
+        &["--output=json", "--quiet", "init"],
+        &["--output", "json"],
+        &["--output", "json", "statsu"],
+    ] {
+        let ran = latchkey(directory.path(), arguments).failed(2);
+        let document = ran.json();
+        assert_eq!((&document["schema"], &document["error"]["exit_code"]), (&1.into(), &2.into()), "{document}");
+        assert!(document["error"]["fix"].is_string(), "{document}");
+        assert_eq!(ran.err, "");
+    }
+    let made = latchkey(directory.path(), &["--output", "json", "secret", "new", "m.json"]).succeeded().json();
+    assert_eq!((&made["schema"], &made["file"]), (&1.into(), &"m.json".into()));
+}
+
+#[test]
+fn a_dash_is_standard_input_where_a_file_is_read_and_is_read_once() {
+    let (operator, node) = Operator::with_node();
+    let read = |name: &str| std::fs::read(operator.path(name)).unwrap();
+    let feed = |arguments: &[&str], input: &[u8]| latchkey_fed(operator.directory(), arguments, input);
+    let files = ["policy", "check", "--policy", "policy.json", "--reference", "demo.json"];
+    let wanted = latchkey(operator.directory(), &files).succeeded().out;
+    let fed = feed(&["policy", "check", "--policy", "-", "--reference", "demo.json"], &read("policy.json"));
+    assert_eq!(fed.succeeded().out, wanted);
+    let fed = feed(&["policy", "check", "--policy", "policy.json", "--reference", "-"], &read("demo.json"));
+    assert_eq!(fed.succeeded().out, wanted);
+    let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/tests/fixtures/override.bin");
+    let shown = feed(&["measure", "log", "-"], &std::fs::read(log).unwrap()).succeeded().out;
+    assert_eq!(shown, latchkey(operator.directory(), &["measure", "log", log]).succeeded().out);
+
+    let twice = feed(&["policy", "check", "--policy", "-", "--reference", "-"], &read("policy.json")).failed(2);
+    assert!(twice.err.contains("`-` stands twice"), "{}", twice.err);
+
+    operator.init(&node, &[]).succeeded();
+    node.restart(support::node::Stage::Existing);
+    let recover = ["recover", &node.address(), "--cluster", "plant", "--master-secret", "-"];
+    feed(&recover, &read("master.json")).succeeded();
 }
 
 #[test]
 fn every_command_and_every_flag_is_in_the_help() {
     let directory = TempDir::new().unwrap();
     let overview = latchkey(directory.path(), &["--help"]).succeeded().out;
-    assert_eq!(latchkey(directory.path(), &[]).succeeded().out, overview);
+    let bare = latchkey(directory.path(), &[]).failed(2);
+    assert_eq!((bare.out.as_str(), &bare.err), ("", &overview), "whoever asked for nothing did not ask for help");
     for command in
         ["secret new", "init-secret", "record", "policy new", "policy check", "init", "status", "verify", "recover"]
     {

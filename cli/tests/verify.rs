@@ -42,7 +42,7 @@ fn a_program_reads_one_document_and_a_story_of_one_object_per_line() {
     result["seconds"] = json!(0);
     let expected = json!({
         "cluster": "plant", "cluster_id": node.state().cluster.unwrap(), "node": "edge-1", "ek_sha256": node.ek(),
-        "disk_uuid": node.state().disk, "admin_config": "plant/admin.conf", "seconds": 0,
+        "disk_uuid": node.state().disk, "admin_config": "plant/admin.conf", "seconds": 0, "schema": 1,
     });
     assert_eq!(result, expected);
     let story: Vec<serde_json::Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

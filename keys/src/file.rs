@@ -11,7 +11,7 @@ use std::path::Path;
 use zeroize::Zeroizing;
 
 /// More than 64 versions in the widest layout an editor makes.
-const MAX_FILE_SIZE: usize = 16 * 1024;
+pub(crate) const MAX_FILE_SIZE: usize = 16 * 1024;
 
 impl MasterSecret {
     /// Reads the file at `path`. It must be a regular file (not a symbolic link to one), owned by the effective user or
@@ -23,6 +23,15 @@ impl MasterSecret {
     /// [`KeyError::File`] with the path, what is wrong and how to mend it; never with the file's content.
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         read(path, MAX_FILE_SIZE).and_then(|json| Self::parse(&json)).map_err(|fault| fault.at(path))
+    }
+
+    /// Reads the text of such a file that came another way, such as standard input: who could read it on its way is for the
+    /// caller to know.
+    ///
+    /// # Errors
+    /// [`KeyError::File`] with what is wrong, and `from` as its path.
+    pub fn from_text(text: &SecretVec, from: &Path) -> Result<Self, KeyError> {
+        Self::parse(text.expose()).map_err(|fault| fault.at(from))
     }
 
     /// Writes a new file, mode 0600, durable when this returns. An existing file is left alone.

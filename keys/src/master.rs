@@ -140,6 +140,9 @@ impl MasterSecret {
         Ok(DerivedKey { key, version })
     }
 
+    /// Bytes of the largest file.
+    pub const MAX_FILE_SIZE: usize = crate::file::MAX_FILE_SIZE;
+
     pub(crate) fn parse(json: &[u8]) -> Result<Self, FileFault> {
         let document: Document = serde_json::from_slice(json)
             .map_err(|error| FileFault::Syntax { line: error.line(), column: error.column() })?;

@@ -73,7 +73,7 @@ impl Job {
             },
             meant: Meant::from_arguments(arguments, &trust.policy)?,
             trust,
-            master: MasterSecret::load(arguments.required_path("master-secret")?)?,
+            master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             // Last: a command that is wrong makes no directory.

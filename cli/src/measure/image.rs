@@ -77,6 +77,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 
 /// What is booted from the file; refused when something beside it would be measured too.
 pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
+    files::must_be_a_file(path, "an image is read at several places")?;
     let image = BootImage::open(path).map_err(|error| {
         let failure = unusable(path, CommandCode::ImageUnusable).because(error.to_string());
         match error {

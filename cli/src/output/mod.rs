@@ -111,7 +111,7 @@ impl Output {
     /// Prints the result: `json` for programs, `human` for people. Says how the run ends if nothing else is amiss.
     pub(crate) fn result(&self, json: &Value, human: &str) -> Result<Exit, Failure> {
         match self.format {
-            Format::Json => self.text(&format!("{json:#}\n")),
+            Format::Json => self.text(&document(json)),
             Format::Human => self.text(human),
         }
     }
@@ -137,10 +137,15 @@ impl Output {
         self.result_style.paint(tone, text)
     }
 
+    /// Text to standard error for somebody who did not ask for it.
+    pub(crate) fn explain(&self, text: &str) {
+        self.live().print(text);
+    }
+
     /// Prints a failure, and says how the run ends.
     pub(crate) fn failed(&self, failure: &Failure) -> Exit {
         self.live().clear();
-        let document = || print(&format!("{:#}\n", json!({"error": failure_json(failure)})));
+        let document = || print(&document(&json!({"error": failure_json(failure)})));
         // A document that has no room on standard output becomes text on standard error; one that nobody reads does not.
         let said = self.format == Format::Json
             && document().map_or_else(|error| error.kind() == io::ErrorKind::BrokenPipe, |()| true);
@@ -169,8 +174,27 @@ fn print(text: &str) -> io::Result<()> {
 
 /// One line for a program that follows the story.
 fn event(event: &Value) {
-    let _ = writeln!(io::stderr().lock(), "{event}");
+    // A story that nobody can hear is no reason to stop.
+    let _ = writeln!(io::stderr().lock(), "{}", versioned(event));
 }
+
+/// The document that is a command's whole output for a program.
+fn document(value: &Value) -> String {
+    format!("{:#}\n", versioned(value))
+}
+
+/// With the version of the form of all that is printed for programs. It grows when something that was there is gone or means
+/// something else; what is new is no other version.
+fn versioned(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("schema".to_owned(), json!(SCHEMA));
+    }
+    value
+}
+
+/// See [`versioned`].
+const SCHEMA: u32 = 1;
 
 fn failure_json(failure: &Failure) -> Value {
     let mut json = json!({

@@ -4,7 +4,6 @@ use std::path::Path;
 
 use latchkey_attestation::reference::{Artefact, Image, PlatformProfile, Reference, Rule, Signature, format_rfc3339};
 use latchkey_attestation::{ManifestFile, ReferenceValues};
-use latchkey_cluster_store::signature_of;
 use serde_json::json;
 
 use super::authority_in_words;
@@ -13,14 +12,14 @@ use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
 use crate::policy::signer_key;
 use crate::spec::Arguments;
-use crate::trust::read_signature;
+use crate::trust::signature_beside;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
     let signers = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
     let signature = match arguments.path("signature") {
         Some(path) => Some(files::read(path, Signature::MAX)?),
-        None => read_signature(&signature_of(path))?,
+        None => signature_beside(path)?,
     };
     let file = ManifestFile::new(files::read(path, ReferenceValues::MAX_JSON)?, signature);
     let checked = file.signed_by_one_of(&signers);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_cluster_store::signature_of;
-use latchkey_keys::{SecretVec, read_private_file};
+use latchkey_keys::SecretVec;
 use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, public_key_file};
 use serde_json::json;
 
@@ -48,6 +48,7 @@ pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Fa
 
 pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
+    files::must_be_a_file(path, "the signature goes beside the manifest")?;
     // What is signed is what was read: a file of another form is not rewritten under its signature.
     let file = files::read(path, ReferenceValues::MAX_JSON)?;
     let values = parse(path, &file)?;
@@ -79,7 +80,7 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
 /// The key of `--key`, opened with `--password` if it must be.
 pub(super) fn load(arguments: &Arguments) -> Result<SigningKey, Failure> {
     let path = arguments.required_path("key")?;
-    let file = read_private_file(path, MAX_KEY_FILE)?;
+    let file = files::read_secret(path, MAX_KEY_FILE)?;
     SigningKey::parse(file.expose(), || {
         password(arguments).map_err(Opening::Other)?.ok_or_else(|| {
             let failure = Failure::usage(format!("{} is encrypted", path.display()));

@@ -17,7 +17,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
-use crate::trust::{now, read_signature};
+use crate::trust::{now, signature_beside};
 
 pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};
@@ -35,7 +35,7 @@ impl Revision {
     fn read(path: &Path) -> Result<Self, Failure> {
         let file = files::read(path, ReferenceValues::MAX_JSON)?;
         let values = parse(path, &file)?;
-        let file = ManifestFile::new(file, read_signature(&signature_of(path))?);
+        let file = ManifestFile::new(file, signature_beside(path)?);
         Ok(Self { path: path.to_owned(), values, file })
     }
 

@@ -7,7 +7,7 @@ use super::{Command, Flag, Need};
 use crate::failure::Exit;
 
 /// Flags that every command takes.
-const GLOBAL: &[Flag] = &[
+pub(super) const GLOBAL: &[Flag] = &[
     Flag {
         long: "output",
         value: Some("human|json"),
@@ -30,7 +30,10 @@ pub(super) fn overview() -> String {
     for command in COMMANDS {
         let _ = writeln!(text, "  {:width$}  {}", command.name(), command.summary);
     }
-    text.push_str("\nEach command explains itself: latchkey COMMAND --help\n\n");
+    text.push_str("\nEach command explains itself: latchkey COMMAND --help\n");
+    text.push_str(
+        "Where a file is read, - is standard input. --output json and --quiet may stand before the command.\n\n",
+    );
     exit_codes(&mut text);
     text.push_str("\nColours and moving lines appear on a terminal only, and not if NO_COLOR is set.\n");
     text

@@ -16,32 +16,69 @@ const MAX_TYPED: usize = 40;
 pub(crate) enum Parsed {
     /// Text to print.
     Help(String),
+    /// No command: the text says which there are.
+    Nothing(String),
     /// A command to run.
     Command(&'static Command, Arguments),
 }
 
 /// Reads everything behind the program's name. A failure comes with the format it shall be shown in.
-pub(crate) fn parse(arguments: &[OsString]) -> Result<Parsed, (Format, Failure)> {
-    read(arguments).map_err(|failure| (wanted_format(arguments), failure))
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Parsed, (Format, Box<Failure>)> {
+    read(arguments).map_err(|failure| (wanted_format(arguments), Box::new(failure)))
 }
 
 fn read(arguments: &[OsString]) -> Result<Parsed, Failure> {
+    let (arguments, before) = read_before(arguments)?;
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
+    if words.is_empty() && before.format == Format::Human {
+        return Ok(Parsed::Nothing(help::overview()));
+    }
+    if words.is_empty() {
+        return Err(Failure::usage("no command is given").fix("see `latchkey --help`"));
+    }
     if let Some(asked) = asked_for_help(&words) {
         return Ok(Parsed::Help(asked));
     }
     let command = find(&words)?;
     let rest = arguments.get(command.path.len()..).unwrap_or_default();
-    match read_command(command, rest)? {
+    match read_command(command, before, rest)? {
         Some(arguments) => check(command, &arguments).map(|()| Parsed::Command(command, arguments)),
         None => Ok(Parsed::Help(help::command(command))),
     }
 }
 
-/// `latchkey`, `latchkey --help`, `latchkey help [COMMAND]`, `latchkey COMMANDS --help`, `latchkey --version`.
+/// Reads the flags of every command that stand before the command; returns what stands behind them.
+fn read_before(mut arguments: &[OsString]) -> Result<(&[OsString], Arguments), Failure> {
+    let mut before = Arguments::default();
+    let chosen = |value: &OsStr| {
+        let wrong = || Failure::usage("--output is `human` or `json`").fix("see `latchkey --help`");
+        format(value).ok_or_else(wrong)
+    };
+    loop {
+        match arguments {
+            [flag, rest @ ..] if flag == "--quiet" || flag == "-q" => {
+                before.quiet = true;
+                arguments = rest;
+            }
+            [flag, value, rest @ ..] if flag == "--output" => {
+                before.format = chosen(value)?;
+                arguments = rest;
+            }
+            [flag] if flag == "--output" => return chosen(OsStr::new("")).map(|_| (arguments, before)),
+            [flag, rest @ ..] if flag.as_encoded_bytes().starts_with(b"--output=") => {
+                let value = flag.to_str().and_then(|flag| flag.strip_prefix("--output=")).unwrap_or_default();
+                before.format = chosen(OsStr::new(value))?;
+                arguments = rest;
+            }
+            rest => return Ok((rest, before)),
+        }
+    }
+}
+
+/// `latchkey --help`, `latchkey help [COMMAND]`, `latchkey COMMANDS --help`, `latchkey --version`.
 fn asked_for_help(words: &[&OsStr]) -> Option<String> {
     let text = |word: &&OsStr| word.to_str().map(str::to_owned);
-    match words.first().map_or(Some("--help".to_owned()), text)?.as_str() {
+    match words.first().and_then(text)?.as_str() {
         "--help" | "-h" => Some(help::overview()),
         "--version" | "-V" => Some(format!("latchkey {}\n", env!("CARGO_PKG_VERSION"))),
         "help" => {
@@ -120,8 +157,8 @@ fn distance(one: &[char], other: &[char]) -> usize {
 }
 
 /// `None` if help is asked for.
-fn read_command(command: &'static Command, rest: &[OsString]) -> Result<Option<Arguments>, Failure> {
-    let mut arguments = Arguments::default();
+fn read_command(command: &'static Command, before: Arguments, rest: &[OsString]) -> Result<Option<Arguments>, Failure> {
+    let mut arguments = before;
     let mut parser = lexopt::Parser::from_args(rest.iter());
     let wrong = |error: lexopt::Error| with_help(command, error.to_string());
     while let Some(argument) = parser.next().map_err(wrong)? {
@@ -135,7 +172,7 @@ fn read_command(command: &'static Command, rest: &[OsString]) -> Result<Option<A
             }
             Long(name) => {
                 let flag = command.flags.iter().find(|flag| flag.long == name);
-                let flag = flag.ok_or_else(|| with_help(command, format!("there is no flag --{name} here")))?;
+                let flag = flag.ok_or_else(|| unknown_flag(command, name))?;
                 let value = match flag.value {
                     Some(_) => parser.value().map_err(wrong)?,
                     None => OsString::new(),
@@ -147,6 +184,15 @@ fn read_command(command: &'static Command, rest: &[OsString]) -> Result<Option<A
         }
     }
     Ok(Some(arguments))
+}
+
+fn unknown_flag(command: &Command, name: &str) -> Failure {
+    let global = help::GLOBAL.iter().chain(command.flags).map(|flag| flag.long.to_owned());
+    let failure = with_help(command, format!("there is no flag --{name} here"));
+    match nearest(name, &global.collect::<Vec<_>>()) {
+        Some(flag) => failure.fix(format!("do you mean --{flag}?")),
+        None => failure,
+    }
 }
 
 fn keep(command: &Command, flag: &'static Flag, value: OsString, arguments: &mut Arguments) -> Result<(), Failure> {
