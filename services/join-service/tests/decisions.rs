@@ -278,7 +278,7 @@ fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
 }
 
 #[test]
-fn keys_are_not_asked_for_before_the_lease_is_held() {
+fn who_does_not_hold_the_lease_is_not_admitted_to_the_keys() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
     let _first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();

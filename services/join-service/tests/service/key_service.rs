@@ -1,12 +1,13 @@
 //! Keys from the real key service over mutual TLS.
 
-use crate::rig::{Answer, Machine, Rig, addresses};
+use crate::rig::{Answer, Machine, Rig, addresses, page};
 use latchkey_api::grpc::Code;
 use latchkey_keys::MasterSecret;
 use latchkey_test_support::{Lines, Port};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::net::SocketAddr;
@@ -27,7 +28,10 @@ fn key_service_process() {
 }
 
 /// The key service; killed when dropped.
-struct KeyService(Child);
+struct KeyService {
+    process: Child,
+    admin: SocketAddr,
+}
 
 impl KeyService {
     fn start(rig: &Rig, listen: SocketAddr, classes: &[&str]) -> Self {
@@ -42,19 +46,32 @@ impl KeyService {
         command.args(["--exact", "key_service::key_service_process", "--nocapture"]).env(PROCESS, file);
         let mut process = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = Lines::of(process.stdout.take().unwrap());
-        let service = Self(process);
         // The test runner prints lines of its own.
         let line = lines.find("READY of the key service", &mut Vec::new(), |line| line.contains("READY "));
         let line = line.expect("the key service ended without READY");
-        assert_eq!(addresses(&line[line.find("READY ").unwrap()..]).0, listen);
-        service
+        let (served, admin) = addresses(&line[line.find("READY ").unwrap()..]);
+        assert_eq!(served, listen);
+        Self { process, admin }
+    }
+
+    /// How many keys it has given, by its own count.
+    fn granted(&self) -> u64 {
+        let page = page(self.admin, "/metrics").1;
+        let count = page
+            .lines()
+            .find_map(|line| line.strip_prefix("latchkey_key_service_requests_total{outcome=\"granted\"} "));
+        count.unwrap().parse().unwrap()
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 }
 
 impl Drop for KeyService {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        drop(self.process.kill());
+        drop(self.process.wait());
     }
 }
 
@@ -122,6 +139,49 @@ fn a_failed_control_plane_join_gives_the_lease_back() {
     assert_eq!(service.join(&first, DISK, "cp-1").unwrap_err().code(), "key-service-unavailable");
     let _keys = KeyService::start(&rig, port.address(), BOTH);
     service.join(&second, "0b0b0b0b-0000-4000-8000-000000000001", "cp-2").unwrap();
+}
+
+/// A process that is stopped takes connections, by its kernel, and answers nothing; so does one that hangs.
+#[test]
+fn a_key_service_that_accepts_and_never_answers_costs_a_bounded_time_and_nobody_else() {
+    let node = Machine::new();
+    let (rig, keys, _port) = rig_with(&node, BOTH);
+    let service = rig.start();
+    service.join(&node, DISK, "worker-1").unwrap();
+    keys.signal(Signal::STOP);
+    let client = *service;
+    std::thread::scope(|scope| {
+        let rejoin = scope.spawn(|| client.rejoin(&node, DISK).map(drop).unwrap_err().code());
+        // The node waits; the pages do not.
+        while !rejoin.is_finished() {
+            assert!(service.page("/metrics").0.contains("200"));
+            service.page("/healthz");
+        }
+        assert_eq!(rejoin.join().unwrap(), "key-service-unavailable");
+    });
+    assert!(service.page("/healthz").0.contains("503"));
+    keys.signal(Signal::CONT);
+    service.rejoin(&node, DISK).unwrap();
+    keys.signal(Signal::STOP);
+    let (status, log) = service.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+}
+
+/// Constellation issued a token and certificates before it took the lease. Counted where keys are given.
+#[test]
+fn keys_are_not_asked_for_before_the_lease_is_held() {
+    let (first, second) = (Machine::new(), Machine::new());
+    let (rig, keys, _port) = rig_with(&first, BOTH);
+    let eks = [first.ek(), second.ek()];
+    let policy = crate::rig::policy(&json!([{ "kind": "pinned-ek", "ek_sha256": eks }]));
+    rig.directory.write_policy(&policy.to_string()).unwrap();
+    rig.directory.write_enrolment(&latchkey_cluster_store::Enrolment::workers_and(eks)).unwrap();
+    let service = rig.start();
+    service.join(&first, DISK, "cp-1").unwrap();
+    assert_eq!(keys.granted(), 2, "the disk's key and the measurement secret");
+    let other = "0b0b0b0b-0000-4000-8000-000000000001";
+    assert_eq!(service.join(&second, other, "cp-2").unwrap_err().code(), "control-plane-lease-held");
+    assert_eq!(keys.granted(), 2, "no key for who has no lease");
 }
 
 #[test]

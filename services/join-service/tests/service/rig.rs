@@ -183,6 +183,15 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// A page on a service's admin port: status line and body.
+pub(crate) fn page(admin: SocketAddr, path: &str) -> (String, String) {
+    let mut stream = std::net::TcpStream::connect(admin).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let answer = String::from_utf8(drained(&mut stream)).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), body.to_owned())
+}
+
 /// The running binary; killed when dropped.
 pub(crate) struct Service {
     pub(crate) process: Child,
@@ -230,11 +239,7 @@ impl Service {
 
     /// A page on the admin port: status line and body.
     pub(crate) fn page(&self, path: &str) -> (String, String) {
-        let mut stream = std::net::TcpStream::connect(self.admin).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let answer = String::from_utf8(drained(&mut stream)).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.lines().next().unwrap().to_owned(), body.to_owned())
+        page(self.admin, path)
     }
 
     /// The value of a metric, given with its labels and without its prefix.
