@@ -4,21 +4,22 @@
 
 use latchkey_measurements::disk_image::BootImage;
 use latchkey_measurements::predict::{BootPath, Machine, MachineType, SecureBoot, SignatureDatabases, Uki};
+use latchkey_measurements::read_at::ReadAt;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let image = match bytes {
-        [b'M', b'Z', ..] => BootImage::read(bytes),
-        _ => BootImage::read(&disk(bytes)[..]),
+    let disk = match bytes {
+        [b'M', b'Z', ..] => bytes.to_vec(),
+        _ => disk(bytes),
     };
-    let Ok(image) = image else { return };
-    assert!(image.uki.len() <= bytes.len());
+    let Ok(image) = BootImage::read(&disk) else { return };
+    let bytes = image.uki.to_vec().expect("what was found lies on the disk");
+    assert!(bytes.len() <= disk.len());
     let Ok(uki) = Uki::measure(&image.uki) else { return };
     let plain = MachineType::builtin("debian-12-ovmf").expect("known").with_variables(None).expect("complete");
     let prediction = uki.predict(&plain).expect("nothing is refused without Secure Boot");
     assert_eq!(prediction.pcrs().len(), 6);
-    let half = image.uki.len() / 2;
-    let databases = SignatureDatabases { db: image.uki[half..].to_vec(), ..SignatureDatabases::default() };
+    let databases = SignatureDatabases { db: bytes[bytes.len() / 2..].to_vec(), ..SignatureDatabases::default() };
     let secure = Machine { name: "on".into(), boot: BootPath::Disk, secure_boot: SecureBoot::On(databases), guests: None };
     let _ = uki.predict(&secure);
 });

@@ -5,7 +5,7 @@ use std::fmt;
 
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{Digest, ReferenceValues, Refusal};
-use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki};
+use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki, Whole};
 use latchkey_measurements::signing::{SigningError, SigningKey};
 
 use crate::error::ImageError;
@@ -71,12 +71,12 @@ pub(crate) fn values(
     machines: &[Machine],
     origin: Origin,
 ) -> Result<ReferenceValues, ManifestError> {
-    let measured = Uki::measure(uki).map_err(ManifestError::Predict)?;
+    let (measured, digest, ()) = Uki::measure_beside(uki, Whole::Hashed, || ()).map_err(ManifestError::Predict)?;
     let reference = |machine: &Machine| {
         let prediction = measured.predict(machine).map_err(ManifestError::Predict)?;
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
         let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
-        let launches = machine.launches(uki).map_err(ManifestError::Predict)?;
+        let launches = machine.launches(digest).map_err(ManifestError::Predict)?;
         Ok(PlatformProfile::new(&machine.name, pcrs).with_events(prediction.expected()).with_launches(launches))
     };
     let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;

@@ -132,7 +132,7 @@ impl Uki<'_> {
 }
 
 fn check_stub(stub: &Image<'_>, parts: &[(&'static str, &[u8])]) -> Result<(), UkiError> {
-    if stub.signed {
+    if stub.is_signed() {
         return Err(UkiError::SignedStub);
     }
     if let Some((name, _)) = parts.iter().find(|(name, _)| stub.sections.iter().any(|section| section.name == *name)) {

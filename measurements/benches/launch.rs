@@ -4,11 +4,10 @@
 mod sample;
 
 use std::fs;
-use std::thread;
 
 use latchkey_bench::Bench;
 use latchkey_measurements::launch::{CpuSignature, Firmware, GuestFeatures, KernelHashes, SnpGuest};
-use latchkey_measurements::predict::{Machine, MachineType, Uki};
+use latchkey_measurements::predict::{Machine, MachineType, Uki, Whole};
 use sample::{FIRMWARE, STUB};
 
 const VCPUS: u32 = 4;
@@ -37,23 +36,19 @@ fn image(bench: &Bench, file: &[u8], stub: &[u8]) {
     let pcrs = || Uki::measure(&uki).expect("a known stub").predict(&machine).expect("a known machine").pcrs();
     bench.measure_process("measurements/pcrs", "PCRs of a 17 MB unified kernel image", pcrs);
     let launch = || digest(&Firmware::parse(file).expect("SEV metadata"));
-    bench.measure_process("measurements/image", "the same with an SNP launch digest", || both(pcrs, launch));
-    // The hashes of what firmware that checks it boots directly; Debian's does not.
-    let hashed = || {
-        let (measured, file) = Uki::measure_with_file(&uki).expect("a known stub");
-        let hashes = KernelHashes::of_digest(file, b"", "console=ttyS0").expect("no NUL");
-        (measured.predict(&machine).expect("a known machine").pcrs(), hashes)
+    let both = || {
+        let (uki, _, launch) = Uki::measure_beside(&uki, Whole::Left, launch).expect("a known stub");
+        (uki.predict(&machine).expect("a known machine").pcrs(), launch)
     };
-    bench.measure_process("measurements/image-direct", "and with the hashes of a direct boot", || both(hashed, launch));
-    bench.measure("measurements/image-work", "that, time of all processors together", || both(hashed, launch));
-}
-
-/// Both at the same time, as the command does it.
-fn both<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
-    thread::scope(|scope| {
-        let other = scope.spawn(other);
-        (one(), other.join().expect("no panic"))
-    })
+    bench.measure_process("measurements/image", "the same with an SNP launch digest", both);
+    // The hashes of what firmware that checks it boots directly; Debian's does not.
+    let direct = || {
+        let (uki, file, launch) = Uki::measure_beside(&uki, Whole::Hashed, launch).expect("a known stub");
+        let hashes = KernelHashes::of_digest(file.expect("asked for"), b"", "console=ttyS0").expect("no NUL");
+        (uki.predict(&machine).expect("a known machine").pcrs(), hashes, launch)
+    };
+    bench.measure_process("measurements/image-direct", "and with the hashes of a direct boot", direct);
+    bench.measure("measurements/image-work", "that, time of all processors together", direct);
 }
 
 fn digest(firmware: &Firmware) -> [u8; 48] {

@@ -13,53 +13,56 @@ mod fat;
 mod gpt;
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
-use std::panic::resume_unwind;
+use std::io;
 use std::path::Path;
-use std::thread;
 
 pub use error::ImageError;
 pub use esp::{Influence, OtherFile};
 
+use crate::read_at::{Pieces, ReadAt};
+
 /// What is booted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BootImage {
-    /// The bytes of the unified kernel image.
-    pub uki: Vec<u8>,
+#[derive(Debug)]
+pub struct BootImage<R = File> {
+    /// The unified kernel image, where it lies in the file.
+    pub uki: Pieces<R>,
     /// The other files of the EFI system partition, sorted by path; none for a file that is a unified kernel image itself.
     pub others: Vec<OtherFile>,
     /// Whether it came from a disk.
     pub from_disk: bool,
 }
 
-impl BootImage {
+impl BootImage<File> {
     /// Reads a disk image or a unified kernel image.
     ///
     /// # Errors
     /// [`ImageError`]: it is neither, or malformed.
     pub fn open(path: &Path) -> Result<Self, ImageError> {
-        Self::read(&File::open(path).map_err(unreadable)?)
+        Self::read(File::open(path).map_err(unreadable)?)
     }
+}
 
+impl<R: ReadAt> BootImage<R> {
     /// The same, from bytes wherever they are.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn read<R: ReadAt + ?Sized>(file: &R) -> Result<Self, ImageError> {
+    /// As [`BootImage::open`].
+    pub fn read(file: R) -> Result<Self, ImageError> {
         let size = file.size().map_err(unreadable)?;
-        let window = Window { file, start: 0, size };
+        let window = Window { file: &file, start: 0, size };
         let magic = window.bytes(0, 4.min(usize::try_from(size).unwrap_or(4)))?;
         if magic == *QCOW2 {
             return Err(ImageError::Qcow2);
         }
         if magic.starts_with(b"MZ") {
-            let uki = window.bytes(0, fitting(size)?)?;
+            fitting(size)?;
+            let uki = Pieces::new(file, [0..size]);
             return Ok(Self { uki, others: Vec::new(), from_disk: false });
         }
         let (start, size) = gpt::esp(&window)?;
-        let (uki, others) = esp::read(&Window { file, start, size })?;
-        Ok(Self { uki, others, from_disk: true })
+        let (ranges, others) = esp::read(&Window { file: &file, start, size })?;
+        let ranges: Vec<_> = ranges.into_iter().map(|range| range.start + start..range.end + start).collect();
+        Ok(Self { uki: Pieces::new(file, ranges), others, from_disk: true })
     }
 
     /// The files that change what is measured, so that no prediction from the image alone would hold.
@@ -74,46 +77,6 @@ pub const MAX_UKI: u64 = 512 << 20;
 fn fitting(size: u64) -> Result<usize, ImageError> {
     let small = usize::try_from(size).ok().filter(|_| size <= MAX_UKI);
     small.ok_or(ImageError::TooLarge { what: "the unified kernel image", size, limit: MAX_UKI })
-}
-
-/// Bytes that threads can read at any place: a file, a disk, or memory.
-pub trait ReadAt: Sync {
-    /// How many there are.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn size(&self) -> io::Result<u64>;
-
-    /// Fills the buffer with those from `offset` on.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when there are not enough; the operating system's.
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-}
-
-impl ReadAt for File {
-    fn size(&self) -> io::Result<u64> {
-        // Of disks, too.
-        let mut file = self;
-        file.seek(SeekFrom::End(0))
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        FileExt::read_exact_at(self, buffer, offset)
-    }
-}
-
-impl ReadAt for [u8] {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).ok();
-        let bytes = start.and_then(|start| self.get(start..start.checked_add(buffer.len())?));
-        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
 }
 
 /// A part of a file.
@@ -133,18 +96,9 @@ impl<R: ReadAt + ?Sized> Window<'_, R> {
     }
 
     /// Fills the buffer with the bytes from `offset` on.
-    ///
-    /// The kernel gives memory page by page as it is filled, which takes longer than copying: two threads share that.
     fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let position = self.position(offset, buffer.len())?;
-        let half = if buffer.len() < WORTH_A_THREAD { 0 } else { buffer.len() / 2 };
-        let (first, second) = buffer.split_at_mut(half);
-        let read = thread::scope(|scope| {
-            let first = (half > 0).then(|| scope.spawn(|| self.file.read_exact_at(first, position)));
-            let second = self.file.read_exact_at(second, position + half as u64);
-            first.map_or(Ok(()), |first| first.join().unwrap_or_else(|panic| resume_unwind(panic))).and(second)
-        });
-        read.map_err(|error| match error.kind() {
+        self.file.read_exact_at(buffer, position).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => ImageError::Truncated,
             _ => unreadable(error),
         })
@@ -163,7 +117,5 @@ fn unreadable(error: std::io::Error) -> ImageError {
     ImageError::Unreadable(error.to_string())
 }
 
-/// Starting a thread costs as much as reading some 100 KiB.
-const WORTH_A_THREAD: usize = 1 << 20;
 /// The first bytes of a qcow2 file.
 const QCOW2: &[u8; 4] = b"QFI\xfb";

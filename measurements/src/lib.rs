@@ -33,6 +33,7 @@ pub mod pe;
 #[cfg(any(test, feature = "pe-sample"))]
 pub mod pe_sample;
 pub mod predict;
+pub mod read_at;
 pub mod replay;
 pub mod report;
 pub mod signing;

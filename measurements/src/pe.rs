@@ -1,6 +1,7 @@
 //! A bounded reader of PE32+ files (Microsoft "PE Format", sections 2 to 4; all integers little-endian).
 
 use std::fmt;
+use std::ops::{Deref, Range};
 
 /// "The Windows loader limits the number of sections to 96."
 pub const MAX_SECTIONS: usize = 96;
@@ -42,10 +43,10 @@ pub struct Section {
     pub raw_offset: u32,
 }
 
-/// A PE file whose headers were found to be consistent. Offsets of fields are kept for who edits it.
+/// The headers of a PE file, found to be consistent with its size. Offsets of fields are kept for who edits it.
 #[derive(Debug)]
-pub struct Image<'a> {
-    bytes: &'a [u8],
+pub struct Headers {
+    certificates: Option<Range<u64>>,
     coff: usize,
     optional: usize,
     section_table: usize,
@@ -57,12 +58,25 @@ pub struct Image<'a> {
     pub file_alignment: u32,
     /// Bytes of all headers, including the room behind the section table.
     pub headers_size: u32,
-    /// Whether an attribute certificate table is there.
-    pub signed: bool,
     /// Whether the optional header has an entry for the attribute certificate table, empty or not.
     has_certificate_entry: bool,
     /// The section table.
     pub sections: Vec<Section>,
+}
+
+/// A PE file in memory: its bytes and, by [`Deref`], its headers.
+#[derive(Debug)]
+pub struct Image<'a> {
+    bytes: &'a [u8],
+    headers: Headers,
+}
+
+impl Deref for Image<'_> {
+    type Target = Headers;
+
+    fn deref(&self) -> &Headers {
+        &self.headers
+    }
 }
 
 /// Why bytes are not taken for a PE file.
@@ -100,9 +114,15 @@ impl fmt::Display for PeError {
 
 impl std::error::Error for PeError {}
 
-impl<'a> Image<'a> {
-    /// Reads the headers of `bytes`.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, PeError> {
+impl Headers {
+    /// Bytes at the beginning of a file that always hold the headers: a file that has them elsewhere is refused.
+    pub const MAX_SIZE: usize = 64 * 1024;
+
+    /// Reads the headers of a file of `size` bytes that begins with `bytes`: all of it, or [`Self::MAX_SIZE`].
+    ///
+    /// # Errors
+    /// [`PeError`]. The table of certificates is looked at by [`Self::certificates`].
+    pub fn parse(bytes: &[u8], size: u64) -> Result<Self, PeError> {
         if !bytes.starts_with(b"MZ") {
             return Err(PeError::NotPe);
         }
@@ -121,8 +141,8 @@ impl<'a> Image<'a> {
             return Err(PeError::TooManySections);
         }
         let section_table = at(optional, optional_size)?;
-        let image = Self {
-            bytes,
+        let headers = Self {
+            certificates: certificates(bytes, optional, optional_size)?,
             coff,
             optional,
             section_table,
@@ -130,23 +150,14 @@ impl<'a> Image<'a> {
             section_alignment: alignment(u32_at(bytes, at(optional, 32)?)?)?,
             file_alignment: alignment(u32_at(bytes, at(optional, 36)?)?)?,
             headers_size: u32_at(bytes, at(optional, 60)?)?,
-            signed: is_signed(bytes, optional, optional_size)?,
             has_certificate_entry: has_certificate_entry(bytes, optional, optional_size)?,
-            sections: sections(bytes, section_table, count)?,
+            sections: sections(bytes, section_table, count, size)?,
         };
         // What is appended to a file that ends within its headers would lie where more headers belong.
-        if usize::try_from(image.headers_size).map_or(true, |size| size > bytes.len()) {
+        if u64::from(headers.headers_size) > size {
             return Err(PeError::Truncated);
         }
-        Ok(image)
-    }
-
-    /// The content of the section called `name` as the loader has it in memory, if it is wholly in the file.
-    pub fn section(&self, name: &str) -> Option<&'a [u8]> {
-        let section = self.sections.iter().find(|section| section.name == name)?;
-        let start = usize::try_from(section.raw_offset).ok()?;
-        let length = usize::try_from(section.virtual_size.min(section.raw_size)).ok()?;
-        self.bytes.get(start..start.checked_add(length)?)
+        Ok(headers)
     }
 
     /// Offset of the number of sections (`u16`).
@@ -174,27 +185,48 @@ impl<'a> Image<'a> {
         self.has_certificate_entry.then_some(self.optional + OPTIONAL_HEADER + CERTIFICATE_TABLE * 8)
     }
 
-    /// The attribute certificate table: `None` without one.
+    /// Whether there is an attribute certificate table.
+    pub fn is_signed(&self) -> bool {
+        self.certificates.is_some()
+    }
+
+    /// Where in a file of `size` bytes the attribute certificate table is: `None` without one.
     ///
     /// # Errors
     /// [`PeError::BadCertificates`]: it is not wholly in the file.
-    pub fn certificates(&self) -> Result<Option<&'a [u8]>, PeError> {
-        let Some(entry) = self.certificate_entry_field().filter(|_| self.signed) else { return Ok(None) };
-        // Unlike the others, this entry has an offset in the file and no address.
-        let offset = usize::try_from(u32_at(self.bytes, entry)?).map_err(|_| PeError::BadCertificates)?;
-        let size = usize::try_from(u32_at(self.bytes, entry + 4)?).map_err(|_| PeError::BadCertificates)?;
-        let table = offset.checked_add(size).and_then(|end| self.bytes.get(offset..end));
-        table.map(Some).ok_or(PeError::BadCertificates)
-    }
-
-    /// The whole file.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
+    pub fn certificates(&self, size: u64) -> Result<Option<Range<u64>>, PeError> {
+        match &self.certificates {
+            Some(range) if range.end > size => Err(PeError::BadCertificates),
+            certificates => Ok(certificates.clone()),
+        }
     }
 
     /// Offset of the section table.
     pub fn section_table(&self) -> usize {
         self.section_table
+    }
+}
+
+impl<'a> Image<'a> {
+    /// Reads the headers of `bytes`, wherever they are.
+    ///
+    /// # Errors
+    /// As [`Headers::parse`].
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, PeError> {
+        Ok(Self { bytes, headers: Headers::parse(bytes, bytes.len() as u64)? })
+    }
+
+    /// The content of the section called `name` as the loader has it in memory, if it is wholly in the file.
+    pub fn section(&self, name: &str) -> Option<&'a [u8]> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        let start = usize::try_from(section.raw_offset).ok()?;
+        let length = usize::try_from(section.virtual_size.min(section.raw_size)).ok()?;
+        self.bytes.get(start..start.checked_add(length)?)
+    }
+
+    /// The whole file.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
     }
 }
 
@@ -220,18 +252,23 @@ fn has_certificate_entry(bytes: &[u8], optional: usize, optional_size: usize) ->
     Ok(enough && optional_size >= CERTIFICATE_ENTRY_END)
 }
 
-fn is_signed(bytes: &[u8], optional: usize, optional_size: usize) -> Result<bool, PeError> {
-    Ok(has_certificate_entry(bytes, optional, optional_size)?
-        && u32_at(bytes, at(optional, CERTIFICATE_ENTRY_END - 4)?)? != 0)
+/// Unlike the others, this entry has an offset in the file and no address.
+fn certificates(bytes: &[u8], optional: usize, optional_size: usize) -> Result<Option<Range<u64>>, PeError> {
+    if !has_certificate_entry(bytes, optional, optional_size)? {
+        return Ok(None);
+    }
+    let offset = u64::from(u32_at(bytes, at(optional, CERTIFICATE_ENTRY_END - 8)?)?);
+    let size = u64::from(u32_at(bytes, at(optional, CERTIFICATE_ENTRY_END - 4)?)?);
+    Ok((size != 0).then_some(offset..offset + size))
 }
 
-fn sections(bytes: &[u8], table: usize, count: usize) -> Result<Vec<Section>, PeError> {
+fn sections(bytes: &[u8], table: usize, count: usize, size: u64) -> Result<Vec<Section>, PeError> {
     let end = at(table, count * SECTION_HEADER)?;
     let headers = bytes.get(table..end).ok_or(PeError::Truncated)?;
-    headers.chunks_exact(SECTION_HEADER).map(|header| section(bytes, header)).collect()
+    headers.chunks_exact(SECTION_HEADER).map(|header| section(header, size)).collect()
 }
 
-fn section(bytes: &[u8], header: &[u8]) -> Result<Section, PeError> {
+fn section(header: &[u8], size: u64) -> Result<Section, PeError> {
     let name: [u8; 8] = array_at(header, 0)?;
     let used = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     let section = Section {
@@ -243,7 +280,7 @@ fn section(bytes: &[u8], header: &[u8]) -> Result<Section, PeError> {
     };
     let in_file = u64::from(section.raw_offset) + u64::from(section.raw_size);
     let in_memory = section.virtual_address.checked_add(section.virtual_size);
-    if in_memory.is_none() || (section.raw_size > 0 && usize::try_from(in_file).is_ok_and(|end| end > bytes.len())) {
+    if in_memory.is_none() || (section.raw_size > 0 && in_file > size) {
         return Err(PeError::BadSection);
     }
     Ok(section)
@@ -274,7 +311,7 @@ mod tests {
     fn a_stub_is_read() {
         let bytes = stub(4);
         let image = Image::parse(&bytes).unwrap();
-        assert_eq!((image.machine, image.signed), (Machine::X86_64, false));
+        assert_eq!((image.machine, image.is_signed()), (Machine::X86_64, false));
         assert_eq!((image.section_alignment, image.file_alignment), (0x1000, 0x200));
         assert_eq!(image.section(".text").map(<[u8]>::len), Some(0x123));
         assert_eq!(image.section(".linux"), None);

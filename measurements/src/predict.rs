@@ -23,9 +23,10 @@ mod difference;
 mod error;
 mod event;
 mod machine;
-mod pair;
+mod pass;
 mod phases;
 mod secure_boot;
+mod sha256;
 mod stub;
 mod uki;
 pub mod variables;
@@ -45,7 +46,7 @@ pub use machine::{BootPath, Machine, MachineGuests, MachineType, OffVariable, Se
 pub use phases::{PHASES, Phase};
 pub use secure_boot::SignatureDatabases;
 pub use stub::StubVersion;
-pub use uki::Uki;
+pub use uki::{Uki, Whole};
 
 use crate::event::EventType;
 
@@ -58,7 +59,7 @@ pub struct Prediction {
     pub events: Vec<PredictedEvent>,
 }
 
-impl Uki<'_> {
+impl Uki {
     /// What `machine` measures when it boots this image.
     ///
     /// # Errors
@@ -94,7 +95,7 @@ impl Uki<'_> {
     /// PCR 11: for each section the name with its NUL, then the content.
     fn stub_events(&self) -> Vec<PredictedEvent> {
         let events = |(name, digest): &(&'static str, Digest)| {
-            let named = uki::sha256(&[name.as_bytes(), &[0]]);
+            let named = sha256::sha256(&[name.as_bytes(), &[0]]);
             let name_event = PredictedEvent::of_digest(11, EventType::IPL, format!("name of section {name}"), named);
             [name_event, PredictedEvent::of_digest(11, EventType::IPL, format!("content of section {name}"), *digest)]
         };
@@ -103,12 +104,12 @@ impl Uki<'_> {
 
     /// PCR 9: the kernel's EFI stub.
     fn kernel_events(&self) -> Vec<PredictedEvent> {
-        let text = self.command_line;
+        let text = &self.command_line;
         let options: Vec<u8> = text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         let what = format!("kernel command line {text:?}");
         let command_line = PredictedEvent {
             data: Some(options.clone()),
-            ..PredictedEvent::of_digest(9, EventType::EVENT_TAG, what, uki::sha256(&[&options]))
+            ..PredictedEvent::of_digest(9, EventType::EVENT_TAG, what, sha256::sha256(&[&options]))
         };
         let initrd = self.initrd.map(|(size, digest)| {
             PredictedEvent::of_digest(9, EventType::EVENT_TAG, format!("initrd of {size} bytes"), digest)
@@ -148,7 +149,7 @@ impl Prediction {
 
 /// `TPM2_PCR_Extend`.
 fn extended(value: Digest, digest: Digest) -> Digest {
-    uki::sha256(&[value.as_bytes(), digest.as_bytes()])
+    sha256::sha256(&[value.as_bytes(), digest.as_bytes()])
 }
 
 const PREDICTED: [u8; 6] = [4, 7, 9, 11, 12, 13];

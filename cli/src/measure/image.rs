@@ -1,16 +1,14 @@
 //! `latchkey measure image`: what machines will measure when they boot an image.
 
 use std::fmt::Write as _;
-use std::panic::resume_unwind;
 use std::path::Path;
-use std::thread;
 
 use latchkey_attestation::parse::Component;
 use latchkey_measurements::disk_image::{BootImage, ImageError, Influence};
-use latchkey_measurements::predict::{Machine, MachineType, PredictError, Prediction, StubVersion, Uki};
+use latchkey_measurements::predict::{Machine, MachineType, PredictError, Prediction, StubVersion, Uki, Whole};
 use serde_json::{Map, Value, json};
 
-use super::launch;
+use super::launch::{self, Asked};
 use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -20,20 +18,19 @@ use crate::spec::Arguments;
 pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = open(path)?;
-    // Both hash much, and neither needs the other.
-    let (measured, asked) = thread::scope(|scope| {
-        let asked = scope.spawn(|| launch::asked(arguments));
-        let measured = if arguments.has("snp-firmware") {
-            Uki::measure_with_file(&image.uki).map(|(uki, file)| (uki, Some(file)))
-        } else {
-            Uki::measure(&image.uki).map(|uki| (uki, None))
-        };
-        (measured, asked.join())
-    });
-    let (uki, file) = measured.map_err(|error| unpredictable(path, &error))?;
-    let asked = asked.unwrap_or_else(|panic| resume_unwind(panic))?;
-    let launches = asked.zip(file).map(|(asked, file)| launch::launches(&asked, file)).transpose()?;
-    let machines = machines(arguments)?.unwrap_or(vec![usual(uki.stub())?]);
+    let asked = launch::asked(arguments)?;
+    let named = machines(arguments)?;
+    // What a direct boot measures is the whole file: not hashed for those who do not boot so.
+    let direct = asked.as_ref().is_some_and(Asked::direct_boot) || named.iter().flatten().any(Machine::boots_by_hashes);
+    let whole = if direct { Whole::Hashed } else { Whole::Left };
+    let measured = Uki::measure_beside(&image.uki, whole, || asked.map(Asked::measure).transpose());
+    let (uki, file, asked) = measured.map_err(|error| unpredictable(path, &error))?;
+    let asked = asked?;
+    let launches = asked.map(|asked| launch::launches(&asked, file)).transpose()?;
+    let machines = match named {
+        Some(named) => named,
+        None => vec![usual(uki.stub())?],
+    };
     let warnings = warnings(&image, output);
     let mut told = pairs(&[
         ("boot stub", format!("systemd-stub {}", uki.stub().number())),
@@ -43,7 +40,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
     let mut predicted = Vec::new();
     for machine in &machines {
         let prediction = uki.predict(machine).map_err(|error| unpredictable(path, &error))?;
-        let launches = machine.launches(&image.uki).map_err(|error| unpredictable(path, &error))?;
+        let launches = machine.launches(file).map_err(|error| unpredictable(path, &error))?;
         told.push_str(&human(&prediction));
         let mut json = as_json(&prediction);
         if !launches.is_empty() {
@@ -100,7 +97,7 @@ pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
     Err(failure.fix("remove these files from the boot partition: nodes with them are refused"))
 }
 
-pub(super) fn measure<'a>(path: &Path, image: &'a BootImage) -> Result<Uki<'a>, Failure> {
+pub(super) fn measure(path: &Path, image: &BootImage) -> Result<Uki, Failure> {
     Uki::measure(&image.uki).map_err(|error| unpredictable(path, &error))
 }
 

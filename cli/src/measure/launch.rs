@@ -5,7 +5,9 @@ use std::path::Path;
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::SnpLaunch;
-use latchkey_measurements::launch::{CpuName, Firmware, Guests, KernelHashes, LaunchError, SnpGuest, Vmm};
+use latchkey_measurements::launch::{
+    CpuName, Firmware, GuestFeatures, Guests, KernelHashes, LaunchError, SnpGuest, Vmm,
+};
 use serde_json::{Value, json};
 
 use crate::codes::CommandCode;
@@ -20,15 +22,26 @@ pub(super) struct Told {
     pub(super) json: Value,
 }
 
-/// What `--snp-firmware` asks for.
+/// What `--snp-firmware` asks for, its firmware read.
 pub(super) struct Asked<'a> {
     path: &'a Path,
-    guests: Guests,
+    file: Vec<u8>,
+    vcpus: Vec<u32>,
+    cpu: CpuName,
+    features: GuestFeatures,
     append: &'a str,
     has_append: bool,
 }
 
-/// Everything about `--snp-firmware` that needs no image: the firmware measured; `None` without it.
+/// The same with the firmware measured.
+pub(super) struct Measured<'a> {
+    path: &'a Path,
+    guests: Guests,
+    append: &'a str,
+    direct_boot: bool,
+}
+
+/// Everything about `--snp-firmware` that costs little; `None` without it.
 pub(super) fn asked(arguments: &Arguments) -> Result<Option<Asked<'_>>, Failure> {
     let Some(path) = arguments.path("snp-firmware") else {
         let alone = ["vcpus", "vcpu-type", "guest-features", "append"].into_iter().find(|flag| arguments.has(flag));
@@ -37,21 +50,45 @@ pub(super) fn asked(arguments: &Arguments) -> Result<Option<Asked<'_>>, Failure>
             None => Ok(None),
         };
     };
+    let number = |text: &str| {
+        text.parse().map_err(|_| Failure::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
+    };
+    let vcpus = arguments.texts("vcpus")?.into_iter().flat_map(|list| list.split(','));
+    let vcpus: Vec<u32> = vcpus.map(number).collect::<Result<_, _>>()?;
+    let vcpus = if vcpus.is_empty() { vec![DEFAULT_VCPUS] } else { vcpus };
+    let cpu = arguments.text("vcpu-type")?.map_or_else(|| Ok(CpuName::default()), str::parse);
+    let cpu = cpu.map_err(|error| Failure::usage(format!("--vcpu-type: {error}")))?;
+    let features = arguments.value("guest-features")?.unwrap_or_default();
+    let file = files::read(path, Firmware::MAX_SIZE)?;
     let (append, has_append) = (arguments.text("append")?.unwrap_or_default(), arguments.has("append"));
-    Ok(Some(Asked { path, guests: guests(arguments, path)?, append, has_append }))
+    Ok(Some(Asked { path, file, vcpus, cpu, features, append, has_append }))
 }
 
-/// The digests. `uki` is that of what a direct boot has as its kernel.
-pub(super) fn launches(asked: &Asked<'_>, uki: Digest) -> Result<Told, Failure> {
-    let Asked { path, guests, append, has_append } = asked;
+impl<'a> Asked<'a> {
+    /// Whether a direct boot is predicted too. Asked for, one with a firmware that cannot check it is refused.
+    pub(super) fn direct_boot(&self) -> bool {
+        self.has_append || Firmware::file_takes_kernel_hashes(&self.file)
+    }
+
+    /// Measures the firmware.
+    pub(super) fn measure(self) -> Result<Measured<'a>, Failure> {
+        let direct_boot = self.direct_boot();
+        let guests = Guests::new(&self.file, self.vcpus, self.cpu, self.features);
+        let guests = guests.map_err(|error| unusable(self.path, &error))?;
+        Ok(Measured { path: self.path, guests, append: self.append, direct_boot })
+    }
+}
+
+/// The digests. `uki` is that of what a direct boot has as its kernel: known where one was asked about.
+pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<Told, Failure> {
+    let Measured { path, guests, append, direct_boot } = measured;
     let predicted = |direct_boot| guests.launches(direct_boot).map_err(|error| unusable(path, &error));
     let mut launches = predicted(None)?;
-    let takes_kernel_hashes = guests.firmware().takes_kernel_hashes();
-    // Asked for, a direct boot with a firmware that cannot check it is refused.
-    if takes_kernel_hashes || *has_append {
+    if let Some(uki) = uki.filter(|_| *direct_boot) {
         let hashes = KernelHashes::of_digest(uki, &[], append).map_err(|error| unusable(path, &error))?;
         launches.extend(predicted(Some(&hashes))?);
     }
+    let takes_kernel_hashes = guests.firmware().takes_kernel_hashes();
     let (cpu, features) = (guests.cpu(), guests.features());
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -80,21 +117,6 @@ pub(super) fn table(launches: &[SnpLaunch]) -> Table {
 /// What a launch digest is of.
 fn boot(launch: &SnpLaunch) -> &'static str {
     if launch.kernel_hashes { "kernel-hashes" } else { "firmware" }
-}
-
-/// What is measured beside the image.
-fn guests(arguments: &Arguments, firmware: &Path) -> Result<Guests, Failure> {
-    let number = |text: &str| {
-        text.parse().map_err(|_| Failure::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
-    };
-    let vcpus = arguments.texts("vcpus")?.into_iter().flat_map(|list| list.split(','));
-    let vcpus: Vec<u32> = vcpus.map(number).collect::<Result<_, _>>()?;
-    let vcpus = if vcpus.is_empty() { vec![DEFAULT_VCPUS] } else { vcpus };
-    let cpu = arguments.text("vcpu-type")?.map_or_else(|| Ok(CpuName::default()), str::parse);
-    let cpu = cpu.map_err(|error| Failure::usage(format!("--vcpu-type: {error}")))?;
-    let features = arguments.value("guest-features")?.unwrap_or_default();
-    let file = files::read(firmware, Firmware::MAX_SIZE)?;
-    Guests::new(&file, vcpus, cpu, features).map_err(|error| unusable(firmware, &error))
 }
 
 fn unusable(path: &Path, error: &LaunchError) -> Failure {

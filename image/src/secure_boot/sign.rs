@@ -56,7 +56,7 @@ impl Signer {
     /// The file with a signature. One that is signed already is refused.
     pub fn sign(&self, file: &[u8]) -> Result<Vec<u8>, SecureBootError> {
         let image = Image::parse(file).map_err(|_| SecureBootError::NoImage)?;
-        let entry = image.certificate_entry_field().filter(|_| !image.signed).ok_or(SecureBootError::NoImage)?;
+        let entry = image.certificate_entry_field().filter(|_| !image.is_signed()).ok_or(SecureBootError::NoImage)?;
         let hash = authenticode(&image).map_err(|_| SecureBootError::NoImage)?;
         // Signatures begin at a multiple of eight bytes; what were added up to it would be hashed, so nothing is.
         if !file.len().is_multiple_of(8) {

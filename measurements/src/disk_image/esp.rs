@@ -1,5 +1,7 @@
 //! The EFI system partition: what is booted from it, and what else is on it.
 
+use std::ops::Range;
+
 use super::fat::{Entry, Fat};
 use super::{ImageError, ReadAt, Window};
 
@@ -26,8 +28,10 @@ pub enum Influence {
 /// What firmware without boot entries starts.
 const BOOTED: &str = "EFI/BOOT/BOOTX64.EFI";
 
-/// What is booted, and the other files.
-pub(super) fn read<R: ReadAt + ?Sized>(volume: &Window<'_, R>) -> Result<(Vec<u8>, Vec<OtherFile>), ImageError> {
+/// Where on the volume what is booted lies, and the other files.
+pub(super) fn read<R: ReadAt + ?Sized>(
+    volume: &Window<'_, R>,
+) -> Result<(Vec<Range<u64>>, Vec<OtherFile>), ImageError> {
     let fat = Fat::open(volume)?;
     let mut booted = None;
     let mut others = Vec::new();

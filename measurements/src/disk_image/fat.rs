@@ -5,6 +5,8 @@
 
 mod directory;
 
+use std::ops::Range;
+
 use super::{ImageError, ReadAt, Window, fitting};
 use crate::explain::fields::Fields;
 pub(super) use directory::Entry;
@@ -50,28 +52,38 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
     pub(super) fn directory(&self, directory: Option<&Entry>) -> Result<Vec<Entry>, ImageError> {
         let bytes = match (directory, self.root) {
             (None, Root::Area { offset, size }) => self.volume.bytes(offset, size)?,
-            (None, Root::Cluster(first)) => self.chain(first, None)?,
-            (Some(entry), _) => self.chain(entry.first_cluster, None)?,
+            (None, Root::Cluster(first)) => self.directory_bytes(first)?,
+            (Some(entry), _) => self.directory_bytes(entry.first_cluster)?,
         };
         Ok(directory::entries(&bytes))
     }
 
-    /// The content of a file.
-    pub(super) fn file(&self, entry: &Entry) -> Result<Vec<u8>, ImageError> {
-        let size = fitting(u64::from(entry.size))?;
+    fn directory_bytes(&self, first: u32) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = Vec::new();
+        for range in self.chain(first, None)? {
+            let length = usize::try_from(range.end - range.start).map_err(|_| BAD_CHAIN)?;
+            bytes.extend(self.volume.bytes(range.start, length)?);
+        }
+        Ok(bytes)
+    }
+
+    /// Where on the volume the content of a file lies.
+    pub(super) fn file(&self, entry: &Entry) -> Result<Vec<Range<u64>>, ImageError> {
+        let size = u64::from(entry.size);
+        fitting(size)?;
         if size == 0 { Ok(Vec::new()) } else { self.chain(entry.first_cluster, Some(size)) }
     }
 
-    /// The clusters from `first` on: so many bytes of them, or all of a directory. Neighbours are read at once.
-    fn chain(&self, first: u32, size: Option<usize>) -> Result<Vec<u8>, ImageError> {
-        let wanted = size.map_or(MAX_FOLDER, |size| u64::try_from(size).unwrap_or(u64::MAX));
-        // Nothing is reserved for more than the volume has.
+    /// The clusters from `first` on: so many bytes of them, or all of a directory. Neighbours are one range.
+    fn chain(&self, first: u32, size: Option<u64>) -> Result<Vec<Range<u64>>, ImageError> {
+        let wanted = size.unwrap_or(MAX_FOLDER);
+        // A chain in circles would else be followed for longer than the volume is large.
         if wanted > self.volume.size && size.is_some() {
             return Err(BAD_CHAIN);
         }
-        let mut bytes = vec![0; size.unwrap_or(0)];
-        let (mut next, mut read) = (Some(first), 0);
-        while let Some(start) = next.filter(|_| read < wanted) {
+        let mut ranges = Vec::new();
+        let (mut next, mut found) = (Some(first), 0);
+        while let Some(start) = next.filter(|_| found < wanted) {
             let (mut last, mut length) = (start, 0);
             loop {
                 if last < 2 || last - 2 >= self.clusters {
@@ -80,22 +92,22 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
                 length += self.cluster;
                 next = self.next(last)?;
                 match next {
-                    Some(following) if following == last + 1 && read + length < wanted => last = following,
+                    Some(following) if following == last + 1 && found + length < wanted => last = following,
                     _ => break,
                 }
             }
             let offset = self.data + u64::from(start - 2) * self.cluster;
-            let length = length.min(wanted - read);
-            let (start, end) = (usize::try_from(read), usize::try_from(read + length));
-            let (start, end) = (start.map_err(|_| BAD_CHAIN)?, end.map_err(|_| BAD_CHAIN)?);
-            bytes.resize(bytes.len().max(end), 0);
-            self.volume.fill(offset, bytes.get_mut(start..end).ok_or(BAD_CHAIN)?)?;
-            read += length;
+            let length = length.min(wanted - found);
+            if offset.checked_add(length).is_none_or(|end| end > self.volume.size) {
+                return Err(ImageError::Truncated);
+            }
+            ranges.push(offset..offset + length);
+            found += length;
         }
         match size {
-            Some(_) if read < wanted => Err(BAD_CHAIN),
+            Some(_) if found < wanted => Err(BAD_CHAIN),
             None if next.is_some() => Err(ImageError::BadFileSystem("a directory is too large, or goes in circles")),
-            _ => Ok(bytes),
+            _ => Ok(ranges),
         }
     }
 

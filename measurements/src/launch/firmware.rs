@@ -1,5 +1,8 @@
 //! A firmware file: what QEMU puts below 4 GiB, and the table at its end that says what else belongs to the launch.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use super::bytes::{Guid, guid, u32_at};
 use super::chain::{self, Chain, PAGE};
 use super::error::LaunchError;
@@ -34,7 +37,7 @@ impl Firmware {
         let entries = entries(file)?;
         let metadata = entry(&entries, SEV_METADATA).ok_or(LaunchError::NoSevMetadata)?;
         let reset = entry(&entries, SEV_ES_RESET).ok_or(LaunchError::NoResetAddress)?;
-        let base = FOUR_GIB - file.len() as u64;
+        let base = base(file).ok_or(LaunchError::TooLarge { size: file.len(), limit: Self::MAX_SIZE })?;
         let sections = metadata::sections(file, metadata, base)?;
         Ok(Self {
             measured: measure(file, base),
@@ -47,6 +50,12 @@ impl Firmware {
     /// Whether it has a measured page for the digests of a direct boot.
     pub fn takes_kernel_hashes(&self) -> bool {
         self.sections.iter().any(|section| section.kind == SectionKind::KernelHashes)
+    }
+
+    /// The same of a file that is not measured yet: whether a direct boot with it can be predicted is known at once.
+    pub fn file_takes_kernel_hashes(file: &[u8]) -> bool {
+        let sections = || metadata::sections(file, entry(&entries(file).ok()?, SEV_METADATA)?, base(file)?).ok();
+        sections().is_some_and(|sections| sections.iter().any(|section| section.kind == SectionKind::KernelHashes))
     }
 
     /// What its metadata asks for, in the order of the launch.
@@ -70,21 +79,39 @@ impl Firmware {
     }
 }
 
-/// All pages of the file, which ends at 4 GiB.
+/// Where the file begins, which ends at 4 GiB.
+fn base(file: &[u8]) -> Option<u64> {
+    FOUR_GIB.checked_sub(file.len() as u64)
+}
+
+/// All pages of the file.
 fn measure(file: &[u8], base: u64) -> Chain {
     let (pages, _) = file.as_chunks::<PAGE>();
+    // Each page's own digest needs no other page: two threads share them.
+    let (first, second) = pages.split_at(pages.len() / 2);
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| contents(first));
+        let second = contents(second);
+        (first.join().unwrap_or_else(|panic| resume_unwind(panic)), second)
+    });
     let mut chain = Chain::new();
-    let mut last: Option<(&[u8; PAGE], chain::Digest)> = None;
-    for (page, address) in pages.iter().zip((base..).step_by(PAGE)) {
-        // Much of a firmware is the same page of filler over and over.
-        let digest = match last {
-            Some((earlier, digest)) if earlier == page => digest,
-            _ => chain::contents(page),
-        };
-        chain.normal_of(address, &digest);
-        last = Some((page, digest));
+    for (digest, address) in first.iter().chain(&second).zip((base..).step_by(PAGE)) {
+        chain.normal_of(address, digest);
     }
     chain
+}
+
+/// The digest of each page's content.
+fn contents(pages: &[[u8; PAGE]]) -> Vec<chain::Digest> {
+    let mut digests: Vec<chain::Digest> = Vec::with_capacity(pages.len());
+    let mut earlier: Option<&[u8; PAGE]> = None;
+    for page in pages {
+        // Much of a firmware is the same page of filler over and over.
+        let same = digests.last().filter(|_| earlier == Some(page)).copied();
+        digests.push(same.unwrap_or_else(|| chain::contents(page)));
+        earlier = Some(page);
+    }
+    digests
 }
 
 /// The entries of OVMF's table of GUIDs (edk2, `OvmfPkg/ResetVector/Ia16/ResetVectorVtf0.asm`): it ends 32 bytes before

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::thread;
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{LaunchDigest, SnpLaunch};
@@ -116,9 +117,12 @@ impl Guests {
                 return Err(LaunchError::SizeTwice(count));
             }
         }
-        let firmware = Firmware::parse(file)?;
         let mut firmware_sha256 = Digest::ZERO;
-        firmware_sha256.0.copy_from_slice(digest(&SHA256, file).as_ref());
+        // Neither hash needs the other.
+        let firmware = thread::scope(|scope| {
+            scope.spawn(|| firmware_sha256.0.copy_from_slice(digest(&SHA256, file).as_ref()));
+            Firmware::parse(file)
+        })?;
         Ok(Self { firmware, firmware_sha256, vcpus, cpu, features })
     }
 

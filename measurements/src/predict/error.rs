@@ -42,6 +42,10 @@ pub enum PredictError {
     Variables(VariableFault),
     /// The description of a machine is unusable.
     Machine(String),
+    /// A direct boot measures the whole image, whose digest was not computed.
+    NoFileDigest,
+    /// The image cannot be read; in the system's words.
+    Unreadable(String),
     /// A thread that hashes could not do its work.
     ThreadFailed,
 }
@@ -75,7 +79,8 @@ impl fmt::Display for PredictError {
             }
             Self::BadSignatureDatabase(name) => write!(f, "the signature database {name} is malformed"),
             Self::Variables(fault) => fault.fmt(f),
-            Self::Machine(why) => f.write_str(why),
+            Self::Machine(why) | Self::Unreadable(why) => f.write_str(why),
+            Self::NoFileDigest => f.write_str("the launch digest of a direct boot needs the digest of the whole image"),
             Self::ThreadFailed => f.write_str("a thread that hashes could not do its work"),
         }
     }

@@ -3,7 +3,7 @@
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::ExpectedEvent;
 
-use super::uki::sha256;
+use super::sha256::sha256;
 use crate::bank::Bank;
 use crate::event::{Event, EventType};
 use crate::explain::describe;

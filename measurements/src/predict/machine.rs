@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use latchkey_attestation::Digest;
 use latchkey_attestation::reference::SnpLaunch;
 use serde::{Deserialize, Serialize};
 
@@ -92,14 +93,23 @@ pub struct MachineGuests {
 }
 
 impl Machine {
-    /// What the SEV-SNP guests of this type report as their launch digest when they boot this unified kernel image; none
-    /// when there are no such guests.
+    /// Whether [`Self::launches`] depends on the image: only then its digest is worth computing.
+    pub fn boots_by_hashes(&self) -> bool {
+        self.guests.as_ref().is_some_and(|guests| guests.kernel_hashes)
+    }
+
+    /// What the SEV-SNP guests of this type report as their launch digest when they boot the unified kernel image with this
+    /// SHA-256, which must be known if they [boot by hashes](Self::boots_by_hashes); none when there are no such guests.
     ///
     /// # Errors
     /// [`PredictError::Machine`].
-    pub fn launches(&self, uki: &[u8]) -> Result<Vec<SnpLaunch>, PredictError> {
+    pub fn launches(&self, uki: Option<Digest>) -> Result<Vec<SnpLaunch>, PredictError> {
         let Some(MachineGuests { guests, kernel_hashes }) = &self.guests else { return Ok(Vec::new()) };
-        let hashes = kernel_hashes.then(|| KernelHashes::of(uki, &[], "")).transpose();
+        let hashes = match (kernel_hashes, uki) {
+            (false, _) => Ok(None),
+            (true, Some(uki)) => KernelHashes::of_digest(uki, &[], "").map(Some),
+            (true, None) => return Err(PredictError::NoFileDigest),
+        };
         hashes.and_then(|hashes| guests.launches(hashes.as_ref())).map_err(|error| unlaunchable(&self.name, &error))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use latchkey_attestation::Digest;
 use serde::Serialize;
 
-use super::{extended, uki};
+use super::{extended, sha256};
 
 /// A boot phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -58,7 +58,7 @@ impl fmt::Display for Phase {
 /// The PCR after each phase.
 pub(super) fn after(mut value: Digest) -> Vec<(Phase, Digest)> {
     let extend = |phase: Phase| {
-        value = extended(value, uki::sha256(&[phase.word().as_bytes()]));
+        value = extended(value, sha256::sha256(&[phase.word().as_bytes()]));
         (phase, value)
     };
     PHASES.into_iter().map(extend).collect()

@@ -35,7 +35,7 @@ impl SignatureDatabases {
 }
 
 /// The events of PCR 7, in order.
-pub(super) fn events(uki: &Uki<'_>, machine: &Machine) -> Result<Vec<PredictedEvent>, PredictError> {
+pub(super) fn events(uki: &Uki, machine: &Machine) -> Result<Vec<PredictedEvent>, PredictError> {
     let (state, databases): (&[u8], _) = match &machine.secure_boot {
         SecureBoot::On(databases) => (&[1], databases),
         SecureBoot::Off { variable: OffVariable::Zero, databases } => (&[0], databases),
@@ -53,7 +53,8 @@ pub(super) fn events(uki: &Uki<'_>, machine: &Machine) -> Result<Vec<PredictedEv
         PredictedEvent::separator(7),
     ];
     if let SecureBoot::On(databases) = &machine.secure_boot {
-        let admitting = authority::admitting(uki.certificates, uki.authenticode, &databases.db, &databases.dbx)?;
+        let admitting =
+            authority::admitting(uki.certificates.as_deref(), uki.authenticode, &databases.db, &databases.dbx)?;
         let data = variable_data(Guid::IMAGE_SECURITY, "db", admitting);
         events.push(PredictedEvent::of_data(7, EventType::EFI_VARIABLE_AUTHORITY, data));
     }

@@ -1,6 +1,8 @@
 //! systemd's boot stub: which one it is, what it measures, and what it hands to the kernel.
 
-use crate::pe::{Image, Section};
+use std::ops::Range;
+
+use crate::pe::{Headers, Image, Section};
 
 use super::PredictError;
 
@@ -19,7 +21,11 @@ impl StubVersion {
     /// # Errors
     /// [`PredictError::NoStub`], [`PredictError::UnknownStub`]: what another version measures is not guessed.
     pub fn of(image: &Image<'_>) -> Result<Self, PredictError> {
-        let magic = image.section(".sdmagic").ok_or(PredictError::NoStub)?;
+        Self::named_by(image.section(".sdmagic").ok_or(PredictError::NoStub)?)
+    }
+
+    /// The same from the content of that section.
+    pub(super) fn named_by(magic: &[u8]) -> Result<Self, PredictError> {
         let text = std::str::from_utf8(magic).map_err(|_| PredictError::NoStub)?.trim_end_matches('\0');
         let info = text.strip_prefix("#### LoaderInfo: ").and_then(|rest| rest.strip_suffix(" ####"));
         let info = info.ok_or(PredictError::NoStub)?;
@@ -77,20 +83,21 @@ impl StubVersion {
     }
 }
 
-/// The content of section `name` as the stub finds it in memory; `None` without the section, or when it is empty.
+/// Where the content of section `name` is as the stub finds it in memory; `None` without the section, or when it is empty.
 ///
 /// # Errors
 /// [`PredictError::SectionTwice`], [`PredictError::SectionLargerInMemory`].
-pub(super) fn content<'a>(image: &Image<'a>, name: &'static str) -> Result<Option<&'a [u8]>, PredictError> {
+pub(super) fn content(image: &Headers, name: &'static str) -> Result<Option<Range<u64>>, PredictError> {
     let mut found = image.sections.iter().filter(|section| section.name == name);
     let Some(section) = found.next() else { return Ok(None) };
     if found.next().is_some() {
         return Err(PredictError::SectionTwice(name));
     }
-    let Section { virtual_size, raw_size, .. } = *section;
+    let Section { virtual_size, raw_size, raw_offset, .. } = *section;
     // The rest would be zeros in memory. No tool makes such sections of files.
     if virtual_size > raw_size {
         return Err(PredictError::SectionLargerInMemory(name));
     }
-    Ok(image.section(name).filter(|content| !content.is_empty()))
+    let start = u64::from(raw_offset);
+    Ok((virtual_size > 0).then_some(start..start + u64::from(virtual_size)))
 }

@@ -1,23 +1,26 @@
 //! What a unified kernel image brings to a boot: the digests of everything of it that is measured.
 
+use std::io;
+use std::ops::Range;
 use std::thread;
 
 use latchkey_attestation::Digest;
-use ring::digest::{Context, SHA256};
 
-use super::pair::sha256_of_both;
+use super::pass::{Message, hashes};
+use super::sha256::{Sha256, sha256};
 use super::{PredictError, StubVersion, authenticode, cpio, stub};
-use crate::pe::Image;
+use crate::pe::{Headers, PeError};
+use crate::read_at::{ReadAt, read_range};
 
 /// A unified kernel image, every measured byte of it hashed.
 ///
 /// Independent of the machine: one value serves the predictions for all of them.
 #[derive(Debug, Clone)]
-pub struct Uki<'a> {
+pub struct Uki {
     /// The signatures, for Secure Boot.
-    pub(super) certificates: Option<&'a [u8]>,
+    pub(super) certificates: Option<Vec<u8>>,
     pub(super) stub: StubVersion,
-    pub(super) command_line: &'a str,
+    pub(super) command_line: String,
     /// The Authenticode hash of the image.
     pub(super) authenticode: Digest,
     /// The Authenticode hash of the kernel in it.
@@ -25,59 +28,38 @@ pub struct Uki<'a> {
     /// Name and digest of the content of each section that the stub measures, in the stub's order.
     pub(super) sections: Vec<(&'static str, Digest)>,
     /// What the kernel gets as its initrd: bytes and digest; `None` without one.
-    pub(super) initrd: Option<(usize, Digest)>,
+    pub(super) initrd: Option<(u64, Digest)>,
 }
 
-impl<'a> Uki<'a> {
-    /// Reads and hashes a unified kernel image.
+/// What becomes of the file as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whole {
+    /// Its digest is wanted.
+    Hashed,
+    /// Nobody needs its digest.
+    Left,
+}
+
+impl Uki {
+    /// Reads and hashes a unified kernel image: a file, or bytes in memory.
     ///
     /// # Errors
     /// [`PredictError`]: the file is none, or nothing certain can be said about what it would measure.
-    pub fn measure(bytes: &'a [u8]) -> Result<Self, PredictError> {
-        let hash = |file: &[&[u8]]| (sha256(file), ());
-        Self::measured(bytes, hash).map(|(uki, ())| uki)
+    pub fn measure<R: ReadAt + ?Sized>(file: &R) -> Result<Self, PredictError> {
+        Self::measure_beside(file, Whole::Left, || ()).map(|(uki, _, ())| uki)
     }
 
-    /// The same, and SHA-256 of the whole file, which is what a direct boot measures of it: for less than both cost alone.
+    /// The same, and SHA-256 of the whole file if it is wanted, which is what a direct boot measures of it. `other` is done
+    /// meanwhile, on this thread: behind the shorter half of the work, so that two processors are done at the same time.
     ///
     /// # Errors
     /// As [`Self::measure`].
-    pub fn measure_with_file(bytes: &'a [u8]) -> Result<(Self, Digest), PredictError> {
-        let hash = |file: &[&[u8]]| sha256_of_both([file, &[bytes]]).into();
-        Self::measured(bytes, hash)
-    }
-
-    /// Hashes the parts at the same time, on threads of their own: `hash_file` those of the file for its Authenticode hash,
-    /// and whatever else.
-    fn measured<T: Send>(
-        bytes: &'a [u8],
-        hash_file: impl FnOnce(&[&[u8]]) -> (Digest, T) + Send,
-    ) -> Result<(Self, T), PredictError> {
-        let image = Image::parse(bytes)?;
-        let version = StubVersion::of(&image)?;
-        let parts = Parts::of(&image, version)?;
-        let file = authenticode::parts(&image)?;
-        let kernel = Image::parse(parts.linux).map_err(PredictError::Kernel)?;
-        let kernel = authenticode::parts(&kernel)?;
-        let (file, kernel, (rest, initrd)) = thread::scope(|scope| {
-            let file = scope.spawn(|| hash_file(&file));
-            let kernel = scope.spawn(|| sha256_of_both([&kernel, &[parts.linux]]));
-            let rest = parts.hash_all_but_linux();
-            Some((file.join().ok()?, kernel.join().ok()?, rest))
-        })
-        .ok_or(PredictError::ThreadFailed)?;
-        let ((authenticode, more), [linux_authenticode, linux]) = (file, kernel);
-        let sections = parts.sections.iter().zip(rest).map(|((name, _), digest)| (*name, digest.unwrap_or(linux)));
-        let uki = Self {
-            certificates: image.certificates()?,
-            stub: version,
-            command_line: parts.command_line,
-            authenticode,
-            linux_authenticode,
-            sections: sections.collect(),
-            initrd,
-        };
-        Ok((uki, more))
+    pub fn measure_beside<R: ReadAt + ?Sized, T>(
+        file: &R,
+        whole: Whole,
+        other: impl FnOnce() -> T,
+    ) -> Result<(Self, Option<Digest>, T), PredictError> {
+        Parts::of(file)?.measure(file, whole, other)
     }
 
     /// The version of the boot stub.
@@ -86,8 +68,8 @@ impl<'a> Uki<'a> {
     }
 
     /// The command line inside.
-    pub fn command_line(&self) -> &'a str {
-        self.command_line
+    pub fn command_line(&self) -> &str {
+        &self.command_line
     }
 
     /// The Authenticode hash of the image: a signature does not change it.
@@ -101,126 +83,177 @@ impl<'a> Uki<'a> {
     }
 }
 
-/// The measured sections, found and checked.
-struct Parts<'a> {
-    linux: &'a [u8],
-    command_line: &'a str,
-    sections: Vec<(&'static str, &'a [u8])>,
+/// What is measured, found and checked: all that is small, and where the rest is.
+struct Parts {
+    /// Bytes of the file.
+    size: u64,
+    certificates: Option<Vec<u8>>,
+    stub: StubVersion,
+    command_line: String,
+    /// What is hashed of the file for its Authenticode hash.
+    authenticode: Vec<Range<u64>>,
+    linux: Range<u64>,
+    /// The same of the kernel, from its own beginning.
+    linux_authenticode: Vec<Range<u64>>,
+    initrd: Option<Range<u64>>,
+    /// The sections that are measured; `None` for those that are large.
+    sections: Vec<(&'static str, Option<Digest>)>,
     /// What the initrd is made of besides `.initrd`: before it, and behind it.
-    before: Option<&'a [u8]>,
+    before: Option<Vec<u8>>,
     behind: Vec<Vec<u8>>,
 }
 
-impl<'a> Parts<'a> {
-    fn of(image: &Image<'a>, version: StubVersion) -> Result<Self, PredictError> {
-        for name in version.refused_sections() {
+const LINUX: &str = ".linux";
+const INITRD: &str = ".initrd";
+
+impl Parts {
+    fn of<R: ReadAt + ?Sized>(file: &R) -> Result<Self, PredictError> {
+        let size = file.size().map_err(unreadable)?;
+        let image = headers(file, 0..size)?;
+        let bytes = |range| read_range(file, range).map_err(unreadable);
+        let content = |name| stub::content(&image, name)?.map(bytes).transpose();
+        let stub = StubVersion::named_by(&content(".sdmagic")?.ok_or(PredictError::NoStub)?)?;
+        for name in stub.refused_sections() {
             if image.sections.iter().any(|section| section.name == *name) {
                 return Err(PredictError::UnpredictableSection(name));
             }
         }
         let mut sections = Vec::new();
-        for name in version.measured_sections() {
-            if let Some(content) = stub::content(image, name)? {
-                sections.push((*name, content));
+        for name in stub.measured_sections() {
+            match *name {
+                LINUX | INITRD if stub::content(&image, name)?.is_some() => sections.push((*name, None)),
+                _ => sections.extend(content(name)?.map(|content| (*name, Some(sha256(&[&content]))))),
             }
         }
-        let find = |name: &'static str| {
-            let found = sections.iter().find(|(other, _)| *other == name).map(|(_, content)| *content);
-            found.ok_or(PredictError::NoSection(name))
-        };
-        let linux = find(".linux")?;
-        if !is_measuring(linux) {
+        let linux = stub::content(&image, LINUX)?.ok_or(PredictError::NoSection(LINUX))?;
+        let kernel = headers(file, linux.clone()).map_err(|error| match error {
+            PredictError::Image(error) => PredictError::Kernel(error),
+            other => other,
+        })?;
+        if !is_measuring(file, &linux)? {
             return Err(PredictError::SilentKernel);
         }
-        let command_line = command_line(find(".cmdline")?)?;
+        let command_line = command_line(&content(".cmdline")?.ok_or(PredictError::NoSection(".cmdline"))?)?.to_owned();
         let mut behind = Vec::new();
-        for (section, name) in version.extra_files() {
-            behind.extend(stub::content(image, section)?.map(|content| cpio::extra_file(name, content)));
+        for (section, name) in stub.extra_files() {
+            behind.extend(content(section)?.map(|content| cpio::extra_file(name, &content)));
         }
-        let before = version.first_in_initrd().map(|name| stub::content(image, name)).transpose()?.flatten();
-        Ok(Self { linux, command_line, sections, before, behind })
+        Ok(Self {
+            size,
+            certificates: image.certificates(size)?.map(bytes).transpose()?,
+            stub,
+            command_line,
+            authenticode: authenticode::ranges(&image, size)?,
+            linux_authenticode: authenticode::ranges(&kernel, linux.end - linux.start)?,
+            linux,
+            initrd: stub::content(&image, INITRD)?,
+            sections,
+            before: stub.first_in_initrd().map(content).transpose()?.flatten(),
+            behind,
+        })
     }
 
-    /// The digest of each section, `None` for the kernel, and the initrd as it is handed over.
-    ///
-    /// The stub hands `.initrd` over as it is, unless there is more to hand over: then every piece is padded to four bytes.
-    fn hash_all_but_linux(&self) -> (Vec<Option<Digest>>, Option<(usize, Digest)>) {
-        let initrd = self.sections.iter().find(|(name, _)| *name == ".initrd").map(|(_, content)| *content);
-        let plain = initrd.map(started);
-        let handed_over = match (self.before, self.behind.as_slice(), &plain) {
-            (None, [], plain) => plain.clone(),
-            (None, behind, plain) => {
-                let start = plain.clone().map_or_else(Running::new, Running::padded);
-                Some(behind.iter().fold(start, |running, archive| running.with(archive).padded()))
-            }
-            (Some(before), behind, _) => {
-                let pieces = std::iter::once(before).chain(initrd).chain(behind.iter().map(Vec::as_slice));
-                Some(pieces.fold(Running::new(), |running, piece| running.with(piece).padded()))
-            }
+    /// Hashes the kernel on a thread of its own; the rest on one way through the file.
+    fn measure<R: ReadAt + ?Sized, T>(
+        self,
+        file: &R,
+        whole: Whole,
+        other: impl FnOnce() -> T,
+    ) -> Result<(Uki, Option<Digest>, T), PredictError> {
+        let everything = match whole {
+            Whole::Hashed => Message::default().file(0..self.size),
+            Whole::Left => Message::default(),
         };
-        let plain = plain.map(|running| running.finish().1);
-        let digests = self.sections.iter().map(|(name, content)| match *name {
-            ".linux" => None,
-            ".initrd" => plain,
-            _ => Some(sha256(&[content])),
+        let kernel = Message::of_file(self.linux_authenticode.iter().cloned(), self.linux.start);
+        let linux = Message::default().file(self.linux.clone());
+        let image = Message::of_file(self.authenticode.iter().cloned(), 0);
+        let initrd = self.initrd.iter().cloned().fold(Message::default(), Message::file);
+        // Handed over as it is or with more behind it, it needs no hash of its own.
+        let behind_more = self.before.as_ref().map(|before| {
+            let start = Message::default().memory(before.clone()).padded();
+            self.initrd.iter().cloned().fold(start, Message::file).padded()
         });
-        (digests.collect(), handed_over.map(Running::finish))
+        let handed_over_size = behind_more.as_ref().map_or(initrd.size(), Message::size);
+        let both = thread::scope(|scope| {
+            let kernel = scope.spawn(|| hashes(file, [kernel, linux]));
+            let rest = hashes(file, [image, initrd, behind_more.unwrap_or_default(), everything]);
+            let other = other();
+            Some((kernel.join().ok()?, rest, other))
+        });
+        let (kernel, rest, other) = both.ok_or(PredictError::ThreadFailed)?;
+        let [linux_authenticode, linux] = kernel.map_err(unreadable)?.map(Sha256::finish);
+        let [image, initrd, behind_more, everything] = rest.map_err(unreadable)?;
+        let handed_over = if self.before.is_some() { behind_more } else { initrd.clone() };
+        let initrd = initrd.finish();
+        let digest_of = |name| if name == LINUX { linux } else { initrd };
+        let sections = self.sections.iter().map(|(name, digest)| (*name, digest.unwrap_or_else(|| digest_of(*name))));
+        let uki = Uki {
+            sections: sections.collect(),
+            initrd: self.handed_over(handed_over, handed_over_size),
+            certificates: self.certificates,
+            stub: self.stub,
+            command_line: self.command_line,
+            authenticode: image.finish(),
+            linux_authenticode,
+        };
+        Ok((uki, (whole == Whole::Hashed).then(|| everything.finish()), other))
+    }
+
+    /// The stub hands `.initrd` over as it is, unless there is more to hand over: then every piece is padded to four bytes.
+    fn handed_over(&self, hash: Sha256, size: u64) -> Option<(u64, Digest)> {
+        let pieces = self.behind.iter().map(Vec::as_slice);
+        let pad = |(mut hash, size): (Sha256, u64)| {
+            let padded = size.next_multiple_of(4);
+            hash.update([0; 4].get(..usize::try_from(padded - size).unwrap_or(0)).unwrap_or_default());
+            (hash, padded)
+        };
+        let start = if self.behind.is_empty() { (hash, size) } else { pad((hash, size)) };
+        let (hash, size) = pieces.fold(start, |(mut hash, size), piece| {
+            hash.update(piece);
+            pad((hash, size + piece.len() as u64))
+        });
+        (self.initrd.is_some() || self.before.is_some() || !self.behind.is_empty()).then(|| (size, hash.finish()))
     }
 }
 
-fn started(content: &[u8]) -> Running {
-    Running::new().with(content)
-}
-
-/// A hash in the making, and how much went into it.
-#[derive(Clone)]
-struct Running(Context, usize);
-
-impl Running {
-    fn new() -> Self {
-        Self(Context::new(&SHA256), 0)
-    }
-
-    fn with(mut self, bytes: &[u8]) -> Self {
-        self.0.update(bytes);
-        self.1 += bytes.len();
-        self
-    }
-
-    fn padded(self) -> Self {
-        let missing = self.1.next_multiple_of(4) - self.1;
-        self.with([0; 4].get(..missing).unwrap_or_default())
-    }
-
-    fn finish(self) -> (usize, Digest) {
-        (self.1, digest_of(self.0))
-    }
-}
-
-/// SHA-256 of `parts`, one after the other.
-pub(super) fn sha256(parts: &[&[u8]]) -> Digest {
-    let mut context = Context::new(&SHA256);
-    for part in parts {
-        context.update(part);
-    }
-    digest_of(context)
-}
-
-fn digest_of(context: Context) -> Digest {
-    // A SHA-256 digest always has this length.
-    Digest(context.finish().as_ref().try_into().unwrap_or([0; 32]))
+/// The headers of the PE file that is this range of `file`.
+fn headers<R: ReadAt + ?Sized>(file: &R, range: Range<u64>) -> Result<Headers, PredictError> {
+    let size = range.end - range.start;
+    let end = size.min(Headers::MAX_SIZE as u64) + range.start;
+    let bytes = read_range(file, range.start..end).map_err(unreadable)?;
+    Ok(Headers::parse(&bytes, size)?)
 }
 
 /// Whether the kernel's EFI stub measures its command line and initrd: older ones measure less. The texts are
 /// those of its events (Linux, `drivers/firmware/efi/libstub/efi-stub-helper.c`), in the part that is never compressed.
-fn is_measuring(linux: &[u8]) -> bool {
-    [&b"LOADED_IMAGE::LoadOptions\0"[..], b"Linux initrd\0"].iter().all(|text| contains_near_end(linux, text))
+fn is_measuring<R: ReadAt + ?Sized>(file: &R, linux: &Range<u64>) -> Result<bool, PredictError> {
+    let mut missing = vec![&b"LOADED_IMAGE::LoadOptions\0"[..], b"Linux initrd\0"];
+    // The uncompressed part lies behind the compressed one: looking backwards finds it at once. Pieces overlap by what a
+    // text could lie across.
+    let mut end = linux.end;
+    while !missing.is_empty() && end > linux.start {
+        let start = linux.start.max(end.saturating_sub(SEARCHED));
+        let piece = read_range(file, start..linux.end.min(end + OVERLAP)).map_err(unreadable)?;
+        missing.retain(|text| !contains(&piece, text));
+        end = start;
+    }
+    Ok(missing.is_empty())
 }
 
-/// The uncompressed part lies behind the compressed one: looking backwards finds it at once.
-fn contains_near_end(linux: &[u8], text: &[u8]) -> bool {
-    linux.windows(text.len()).rev().any(|window| window.first() == text.first() && window == text)
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window.first() == text.first() && window == text)
 }
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+fn unreadable(error: io::Error) -> PredictError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => PredictError::Image(PeError::Truncated),
+        _ => PredictError::Unreadable(error.to_string()),
+    }
+}
+
+const SEARCHED: u64 = 64 * 1024;
+const OVERLAP: u64 = 32;
 
 /// What the stub passes on: it changes control characters and white space at the ends, differently from version to
 /// version, so these are refused.
