@@ -76,7 +76,7 @@ impl Image {
     pub fn build(&self, out: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, ImageError> {
         check_name(&self.name)?;
         let cmdline = cmdline::check(&self.command_line)?;
-        let root = Root::look(&self.root, self.root_format, self.compression)?;
+        let mut root = Root::look(&self.root, self.root_format, self.compression)?;
         if self.systemd.as_ref().is_some_and(|systemd| !systemd.in_root) {
             root.takes_additions()?;
         }

@@ -2,7 +2,8 @@
 //! them.
 //!
 //! A file or link replaces what the root has at its path, unless that is a directory; a directory that the root has stays as it
-//! is. mksquashfs takes the first of several entries of an archive, so an archive gets ours before its own; from a directory it
+//! is. mksquashfs takes the first of several entries of an archive, so an archive gets ours before its own (whose earlier
+//! members of a name are left out, see [`crate::archive`]); from a directory it
 //! leaves out what it is told, and adds pseudo files.
 
 use std::collections::BTreeMap;

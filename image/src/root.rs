@@ -14,10 +14,11 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::archive::{self, ArchiveError};
+use crate::archive::{self, ArchiveError, Without};
 use crate::identity::uuid_text;
 use crate::overlay::{self, Added};
 use crate::preflight::Unfit;
@@ -183,6 +184,8 @@ pub(crate) struct Root<'a> {
     kind: Kind,
     pub(crate) format: RootFormat,
     compression: Compression,
+    /// What of an archive is left out: members that later ones replace. Known by the survey.
+    replaced: Vec<Range<u64>>,
 }
 
 impl<'a> Root<'a> {
@@ -198,7 +201,7 @@ impl<'a> Root<'a> {
             return if contradicts {
                 Err(RootError::Contradiction(ready))
             } else {
-                Ok(Self { path, kind, format: ready, compression: Compression::None })
+                Ok(Self { path, kind, format: ready, compression: Compression::None, replaced: Vec::new() })
             };
         }
         let format = format.unwrap_or(RootFormat::Squashfs);
@@ -214,7 +217,7 @@ impl<'a> Root<'a> {
             (RootFormat::Squashfs, ..) => Program::Mksquashfs.demand()?,
             (RootFormat::Erofs, ..) => Program::MkfsErofs.demand()?,
         }
-        Ok(Self { path, kind, format, compression })
+        Ok(Self { path, kind, format, compression, replaced: Vec::new() })
     }
 
     /// Whether files can be added to it.
@@ -263,10 +266,14 @@ impl<'a> Root<'a> {
     }
 
     /// What it holds; none of a finished file system, which is not looked into.
-    pub(crate) fn survey(&self, reads: &Reads) -> Result<Option<Tree>, RootError> {
+    pub(crate) fn survey(&mut self, reads: &Reads) -> Result<Option<Tree>, RootError> {
         Ok(match self.kind {
             Kind::Directory => Some(Tree::of_directory(self.path, reads)?),
-            Kind::Tar(packing) => Some(archive::tree(unpacked(self.path, packing)?, reads)?),
+            Kind::Tar(packing) => {
+                let survey = archive::survey(unpacked(self.path, packing)?, reads)?;
+                self.replaced = survey.replaced;
+                Some(survey.tree)
+            }
             Kind::Ready(_) => None,
         })
     }
@@ -315,7 +322,8 @@ impl<'a> Root<'a> {
         // Not every archive names the root itself.
         add(&["-tar", "-root-mode", "755", "-root-uid", "0", "-root-gid", "0"]);
         let ours = added.archive()?;
-        Ok(Program::Mksquashfs.run(arguments, Some(&mut ours.chain(unpacked(self.path, packing)?)))?)
+        let theirs = Without::new(unpacked(self.path, packing)?, &self.replaced);
+        Ok(Program::Mksquashfs.run(arguments, Some(&mut ours.chain(theirs)))?)
     }
 
     fn erofs(&self, out: &Path, epoch: u32, uuid: [u8; 16]) -> Result<(), RootError> {

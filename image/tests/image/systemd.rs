@@ -111,6 +111,24 @@ fn a_directory_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     has("state/ 40755");
 }
 
+#[test]
+fn a_later_member_of_an_archive_wins_in_the_image_as_it_does_in_tar() {
+    let Some(tar) = found("tar", "tar") else { return };
+    let sample = sample();
+    let mut image = image(&sample);
+    image.root = archive(&sample);
+    fs::write(sample.path("root/usr/bin/tool"), "the later tool\n").unwrap();
+    let mut append = Command::new(tar);
+    append.args(["--owner=0", "--group=0", "-C"]).arg(sample.path("root")).arg("-rf").arg(&image.root);
+    run(append.args(["--exclude=noise", "./usr"]));
+    let built = build(&image, &sample.out("image"));
+    let Some(files) = contents(&sample, &built) else { return };
+    let has = |line: &str| assert!(files.iter().any(|file| file.starts_with(line)), "{line}\n{}", files.join("\n"));
+    has("usr/bin/tool 100755 15 ");
+    has("usr/bin/noise 100644 3145728 ");
+    has("usr/lib/os-release ");
+}
+
 /// Harms a root.
 type Change = fn(&Path);
 
