@@ -93,6 +93,7 @@ fn bank(arguments: &Arguments, log: &EventLog<'_>) -> Result<Option<Bank>, Failu
 
 fn in_log(bank: Bank, algorithms: &[AlgorithmId]) -> Result<Bank, Failure> {
     if algorithms.contains(&bank.algorithm()) {
+        // One that is not replayed is listed with the reason.
         return Ok(bank);
     }
     let banks: Vec<_> = algorithms.iter().map(ToString::to_string).collect();
@@ -115,6 +116,7 @@ fn human(report: &Report, output: &Output) -> String {
         }
         let _ = write!(text, "\n{values}");
     }
+    text.push_str(&report.not_replayed());
     let flagged: Vec<_> = report.flagged().map(|event| event.index.to_string()).collect();
     if !flagged.is_empty() {
         let warning = output.paint(Tone::Bad, "warning:");

@@ -182,6 +182,7 @@ impl CelLog {
                 Form::Array => "cel-json",
             },
             banks: self.algorithms.iter().map(ToString::to_string).collect(),
+            incomplete_banks: Vec::new(),
             startup_locality: self.startup_locality,
             padding: 0,
             events: self.records.iter().map(Record::report).collect(),

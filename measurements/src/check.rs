@@ -31,33 +31,19 @@ pub fn data(event: &Event<'_>) -> DataCheck {
     let Some(candidates) = measured(event) else { return DataCheck::NotOfData };
     let banks = event.digests.iter().filter_map(|(algorithm, digest)| Some((algorithm.bank()?, *digest)));
     for (bank, digest) in banks {
-        if !candidates.iter().any(|candidate| candidate.digest(bank) == digest) {
+        if !candidates.iter().any(|candidate| bank.digest(&[candidate]) == digest) {
             return DataCheck::Differs(bank);
         }
     }
     DataCheck::Matches
 }
 
-/// What may have been measured.
-enum Measured<'a> {
-    Bytes(&'a [u8]),
-    /// Nothing: the digest is zero.
-    Nothing,
-}
-
-impl Measured<'_> {
-    fn digest(&self, bank: Bank) -> Vec<u8> {
-        match self {
-            Self::Bytes(bytes) => bank.digest(&[bytes]),
-            Self::Nothing => vec![0; bank.digest_size()],
-        }
-    }
-}
-
-fn measured<'a>(event: &Event<'a>) -> Option<Vec<Measured<'a>>> {
-    let whole = Measured::Bytes(event.data);
+/// What may have been measured. Digests of informational events say nothing: they extend no register, and firmware writes
+/// what it likes.
+fn measured<'a>(event: &Event<'a>) -> Option<Vec<&'a [u8]>> {
+    let whole = event.data;
     match event.kind {
-        EventType::SEPARATOR => Some(vec![whole, Measured::Bytes(&ERROR_SEPARATOR)]),
+        EventType::SEPARATOR => Some(vec![whole, &ERROR_SEPARATOR]),
         EventType::ACTION
         | EventType::EFI_ACTION
         | EventType::S_CRTM_VERSION
@@ -68,13 +54,12 @@ fn measured<'a>(event: &Event<'a>) -> Option<Vec<Measured<'a>>> {
         | EventType::EFI_GPT_EVENT => Some(vec![whole]),
         // "UEFI_VARIABLE_DATA.VariableData" in 1.04 and before, the whole structure in some firmware.
         EventType::EFI_VARIABLE_BOOT => {
-            let value = Variable::parse(event.data).map(|variable| Measured::Bytes(variable.value));
+            let value = Variable::parse(event.data).map(|variable| variable.value);
             Some(std::iter::once(whole).chain(value).collect())
         }
-        EventType::NO_ACTION => Some(vec![Measured::Nothing]),
         _ => None,
     }
 }
 
 /// PFP 1.05, section 10.4: a separator for an error has the digest of this, and the error as its data.
-const ERROR_SEPARATOR: [u8; 4] = 1_u32.to_le_bytes();
+pub(crate) const ERROR_SEPARATOR: [u8; 4] = 1_u32.to_le_bytes();

@@ -44,6 +44,9 @@ pub enum LogFault {
     },
     /// The crypto-agile header is not an event of PCR 0.
     HeaderPcr(u32),
+    /// The log of a confidential machine: UEFI 2.10, section 38.4 (`EFI_CC_MEASUREMENT_PROTOCOL`), where TDX has measurement
+    /// register 1 in the header's place of a PCR and no bank but SHA-384.
+    ConfidentialMachine,
     /// The crypto-agile header has a digest, which must be zero.
     HeaderDigest,
     /// A `Spec ID` that no specification names.
@@ -74,7 +77,7 @@ pub enum LogFault {
     SpecIdTrailing(usize),
     /// An event for a PCR that no TPM has.
     PcrUnknown(u32),
-    /// An event without a digest for each bank, or with more.
+    /// An event with more digests than there are banks.
     DigestCount {
         /// Banks of the header.
         expected: usize,
@@ -108,6 +111,9 @@ impl fmt::Display for LogFault {
             Self::EventTooLarge { size, limit } => write!(f, "an event of {size} bytes, at most {limit} are read"),
             Self::TooManyEvents { limit } => write!(f, "more than {limit} events"),
             Self::HeaderPcr(pcr) => write!(f, "the header is an event of PCR {pcr}, not of PCR 0"),
+            Self::ConfidentialMachine => f.write_str(
+                "the log of a confidential machine (CCEL, as of Intel TDX): its registers are MRTD and RTMR 0 to 3, not a TPM's PCRs; such logs are not read",
+            ),
             Self::HeaderDigest => f.write_str("the header has a digest, which must be zero"),
             Self::SpecIdUnknown => f.write_str("a specification id that no specification names"),
             Self::SpecVersion { major, minor } => write!(f, "specification version {major}.{minor}, expected 2.x"),
@@ -118,7 +124,7 @@ impl fmt::Display for LogFault {
             Self::DigestSize { algorithm, size } => write!(f, "bank {algorithm} with digests of {size} bytes"),
             Self::SpecIdTrailing(size) => write!(f, "{size} bytes after the end of the header"),
             Self::PcrUnknown(pcr) => write!(f, "there is no PCR {pcr}"),
-            Self::DigestCount { expected, got } => write!(f, "{got} digests for {expected} banks"),
+            Self::DigestCount { expected, got } => write!(f, "{got} digests, and only {expected} banks"),
             Self::DigestUnlisted(algorithm) => write!(f, "a digest of {algorithm}, which the header does not list"),
             Self::DigestTwice(algorithm) => write!(f, "two digests of {algorithm}"),
             Self::LocalityMalformed => f.write_str("a malformed StartupLocality event"),

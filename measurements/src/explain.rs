@@ -12,8 +12,10 @@ pub mod text;
 pub mod variable;
 
 use crate::bank::Bank;
+use crate::check;
 use crate::event::{Event, EventType};
 use fields::Fields;
+use guid::Guid;
 use text::Text;
 use variable::Variable;
 
@@ -29,7 +31,7 @@ pub fn describe(event: &Event<'_>) -> String {
 fn decode(event: &Event<'_>) -> Option<String> {
     match event.kind {
         EventType::NO_ACTION => no_action(event.data),
-        EventType::SEPARATOR => separator(event.data),
+        EventType::SEPARATOR => separator(event),
         EventType::ACTION
         | EventType::EFI_ACTION
         | EventType::POST_CODE
@@ -38,11 +40,11 @@ fn decode(event: &Event<'_>) -> Option<String> {
         | EventType::NONHOST_INFO
         | EventType::PLATFORM_CONFIG_FLAGS
         | EventType::S_CRTM_CONTENTS
-            if Text::parse(event.data).is_some() =>
+            if Text::utf8(event.data).is_some() =>
         {
-            Text::parse(event.data).map(|text| format!("{text}"))
+            Text::utf8(event.data).map(|text| format!("{text}"))
         }
-        EventType::S_CRTM_VERSION => Text::parse(event.data).map(|text| format!("firmware version {text}")),
+        EventType::S_CRTM_VERSION => crtm_version(event.data),
         EventType::IPL => ipl(event),
         EventType::EVENT_TAG => tagged(event.data),
         EventType::EFI_VARIABLE_DRIVER_CONFIG
@@ -64,7 +66,7 @@ fn decode(event: &Event<'_>) -> Option<String> {
 /// The informational events of PFP 1.05, section 10.4.
 fn no_action(data: &[u8]) -> Option<String> {
     let (signature, rest) = data.split_at_checked(16)?;
-    let name = Text::parse(signature)?;
+    let name = Text::utf8(signature)?;
     Some(match rest {
         [locality] if signature == b"StartupLocality\0" => format!("TPM2_Startup from locality {locality}"),
         _ if name.raw().starts_with("Spec ID Event") => format!("the log's header, {name}"),
@@ -72,11 +74,30 @@ fn no_action(data: &[u8]) -> Option<String> {
     })
 }
 
-fn separator(data: &[u8]) -> Option<String> {
-    match data {
+/// PFP 1.05, section 10.4: the digest tells whether it is one for an error, whose data is free. Windows' boot manager
+/// separates its own measurements with `WBCL`.
+fn separator(event: &Event<'_>) -> Option<String> {
+    let failed = event.digests.iter().any(|(algorithm, digest)| {
+        algorithm.bank().is_some_and(|bank: Bank| bank.digest(&[&check::ERROR_SEPARATOR]) == *digest)
+    });
+    let text = Text::utf8(event.data);
+    match event.data {
+        _ if failed => Some(match text {
+            Some(text) => format!("the firmware could not measure: {text}"),
+            None => "the firmware could not measure".to_owned(),
+        }),
         [0, 0, 0, 0] | [0xff, 0xff, 0xff, 0xff] => Some("end of the firmware's measurements".to_owned()),
-        [1, 0, 0, 0] => Some("the firmware could not measure".to_owned()),
-        _ => Text::parse(data).map(|text| format!("the firmware could not measure: {text}")),
+        b"WBCL" => Some("end of what Windows' boot manager measures here (WBCL)".to_owned()),
+        _ => text.map(|text| format!("a separator: {text}")),
+    }
+}
+
+/// PFP 1.05, section 10.4: "a null-terminated UCS-2 string, or a GUID".
+fn crtm_version(data: &[u8]) -> Option<String> {
+    match (Text::parse(data), <[u8; 16]>::try_from(data)) {
+        (Some(text), _) => Some(format!("firmware version {text}")),
+        (None, Ok(guid)) => Some(format!("firmware version {}", Guid(guid))),
+        (None, Err(_)) => None,
     }
 }
 

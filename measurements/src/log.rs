@@ -17,6 +17,7 @@ pub(crate) use locality::find as startup_locality;
 pub struct EventLog<'a> {
     format: Format,
     algorithms: Vec<AlgorithmId>,
+    incomplete: Vec<AlgorithmId>,
     events: Vec<Event<'a>>,
     startup_locality: Option<u8>,
     padding: usize,
@@ -65,7 +66,11 @@ impl<'a> EventLog<'a> {
             });
         }
         let startup_locality = locality::find(&events)?;
-        Ok(Self { format, algorithms, events, startup_locality, padding: log.len() - bytes.offset() })
+        let lacks = |event: &Event<'_>, bank: &AlgorithmId| event.digests.iter().all(|(other, _)| other != bank);
+        let extending = || events.iter().filter(|event| event.extends().is_some());
+        let is_incomplete = |bank: &&AlgorithmId| extending().any(|event| lacks(event, bank));
+        let incomplete = algorithms.iter().filter(is_incomplete).copied().collect();
+        Ok(Self { format, algorithms, incomplete, events, startup_locality, padding: log.len() - bytes.offset() })
     }
 
     /// Which format it has.
@@ -80,7 +85,14 @@ impl<'a> EventLog<'a> {
 
     /// The banks that can be replayed.
     pub fn banks(&self) -> impl Iterator<Item = Bank> {
-        self.algorithms.iter().filter_map(|algorithm| algorithm.bank())
+        let complete = self.algorithms.iter().filter(|algorithm| !self.incomplete.contains(algorithm));
+        complete.filter_map(|algorithm| algorithm.bank())
+    }
+
+    /// The banks that the header lists and not every event that extends a register has a digest of: what their registers
+    /// have, this log does not tell. Firmware of some machines lists banks that it does not use.
+    pub fn incomplete(&self) -> &[AlgorithmId] {
+        &self.incomplete
     }
 
     /// The events in order; the first of a crypto-agile log is its header.
@@ -117,16 +129,17 @@ fn agile_event<'a>(bytes: &mut Bytes<'a>, index: usize, algorithms: &[AlgorithmI
     Ok(Event { index, offset, pcr, kind, digests, data })
 }
 
-/// PFP 1.05, section 10.2: an event has a digest for each bank that the header lists.
+/// PFP 1.05, section 10.2: an event has a digest for each bank that the header lists. Real firmware leaves some out; the
+/// kernel reads that, too (`__calc_tpm2_event_size`).
 fn digests<'a>(bytes: &mut Bytes<'a>, algorithms: &[AlgorithmId]) -> Result<Vec<(AlgorithmId, &'a [u8])>, LogError> {
     let at = bytes.offset();
     let count = bytes.u32("the number of digests")?;
-    if usize::try_from(count) != Ok(algorithms.len()) {
+    let Some(count) = usize::try_from(count).ok().filter(|count| *count <= algorithms.len()) else {
         let fault = LogFault::DigestCount { expected: algorithms.len(), got: count };
         return Err(LogError { offset: at, fault });
-    }
-    let mut digests = Vec::with_capacity(algorithms.len());
-    for _ in algorithms {
+    };
+    let mut digests = Vec::with_capacity(count);
+    for _ in 0..count {
         let offset = bytes.offset();
         let algorithm = AlgorithmId(bytes.u16("a digest's algorithm")?);
         let listed = algorithms.contains(&algorithm).then(|| algorithm.digest_size()).flatten();

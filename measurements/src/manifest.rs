@@ -102,7 +102,9 @@ pub enum ManifestError {
 impl fmt::Display for ManifestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSha256 => f.write_str("the event log has no SHA-256 digests: turn the TPM's SHA-256 bank on"),
+            Self::NoSha256 => f.write_str(
+                "the event log has no SHA-256 digests, or not one for each event: turn the TPM's SHA-256 bank on",
+            ),
             Self::Invalid(refusal) => refusal.fmt(f),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use latchkey_attestation::{Component, PcrSet, PcrValues};
 
-use crate::bank::Bank;
+use crate::bank::{AlgorithmId, Bank};
 use crate::log::EventLog;
 
 /// The PCRs of one bank after a log's events. Holds only PCRs that the log extends, as `tpm2_eventlog` prints them.
@@ -16,12 +16,12 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Replays `log` in `bank`; `None` when the log has no digests of it.
+    /// Replays `log` in `bank`; `None` when the log has no digests of it, or not one for each event.
     ///
     /// PCRs begin at zero, PCR 0 at the startup locality (PFP 1.05, section 10.4). PCRs 17 to 22 begin at zero too:
     /// whoever extends them has made a dynamic launch, which resets them.
     pub fn of(log: &EventLog<'_>, bank: Bank) -> Option<Self> {
-        if !log.algorithms().contains(&bank.algorithm()) {
+        if !log.banks().any(|other| other == bank) {
             return None;
         }
         let mut pcrs = BTreeMap::new();
@@ -75,7 +75,10 @@ pub fn firmware_pcrs() -> PcrSet {
 /// # Errors
 /// [`NotReplayed`]: the log belongs to another boot, or was altered. It then says nothing.
 pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<(), NotReplayed> {
-    let replay = Replay::of(log, Bank::Sha256).ok_or(NotReplayed::NoSha256)?;
+    let replay = Replay::of(log, Bank::Sha256).ok_or_else(|| match log.incomplete() {
+        incomplete if incomplete.contains(&Bank::Sha256.algorithm()) => NotReplayed::Incomplete,
+        _ => NotReplayed::NoSha256(log.algorithms().to_vec()),
+    })?;
     let untouched = |pcr| Replay::first_value(log.startup_locality(), Bank::Sha256, pcr);
     for pcr in which.intersection(quoted.set()).iter() {
         let Some(value) = quoted.value(pcr) else { continue };
@@ -91,8 +94,10 @@ pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<()
 /// Why a log does not belong to quoted PCR values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotReplayed {
-    /// The log has no SHA-256 digests.
-    NoSha256,
+    /// The log has no SHA-256 digests, but those of these banks.
+    NoSha256(Vec<AlgorithmId>),
+    /// Some events of the log have no SHA-256 digest.
+    Incomplete,
     /// The first PCR that does not replay.
     Differs {
         /// The PCR.
@@ -107,7 +112,14 @@ pub enum NotReplayed {
 impl fmt::Display for NotReplayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSha256 => f.write_str("the event log has no SHA-256 digests, which are what is quoted"),
+            Self::NoSha256(banks) => {
+                let banks: Vec<_> = banks.iter().map(ToString::to_string).collect();
+                let banks = banks.join(", ");
+                write!(f, "the event log has digests of {banks} and none of sha256, which are what is quoted")
+            }
+            Self::Incomplete => {
+                f.write_str("some events of the log have no digest of sha256, so it does not replay to what is quoted")
+            }
             Self::Differs { pcr, replayed, quoted } => {
                 let component = Component::of(*pcr).describe();
                 write!(f, "the event log does not replay to the quoted PCRs: PCR {pcr} ({component}) ")?;

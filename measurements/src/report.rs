@@ -20,6 +20,9 @@ pub struct Report {
     pub format: &'static str,
     /// The banks of the log, replayable or not.
     pub banks: Vec<String>,
+    /// Those of which not every event has a digest, and which are not replayed for that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete_banks: Vec<String>,
     /// The locality that `TPM2_Startup` came from, where the log says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_locality: Option<u8>,
@@ -65,6 +68,7 @@ impl Report {
                 Format::Sha1 => "sha1",
             },
             banks: log.algorithms().iter().map(ToString::to_string).collect(),
+            incomplete_banks: log.incomplete().iter().map(ToString::to_string).collect(),
             startup_locality: log.startup_locality(),
             padding: log.padding(),
             events: log.events().iter().map(EventReport::of).collect(),
@@ -105,6 +109,7 @@ impl Report {
             let _ =
                 writeln!(text, "{:>4}  PCR {pcr:>2}  {:width$}  {}{flag}", event.index, event.kind, event.description);
         }
+        text.push_str(&self.not_replayed());
         for (bank, pcrs) in &self.pcrs {
             let _ = writeln!(text, "\n{bank}");
             for (pcr, value) in pcrs {
@@ -112,6 +117,20 @@ impl Report {
             }
         }
         text
+    }
+
+    /// Which banks have no values here, and why, a line for each; empty when all have.
+    pub fn not_replayed(&self) -> String {
+        let reason = |bank: &&String| {
+            if self.incomplete_banks.contains(bank) {
+                "not every event has a digest of it"
+            } else {
+                "its hash is not known here"
+            }
+        };
+        let known = |bank: &&String| bank.parse::<Bank>().is_ok() && !self.incomplete_banks.contains(bank);
+        let banks = self.banks.iter().filter(|bank| !known(bank));
+        banks.map(|bank| format!("\n{bank} is not replayed: {}\n", reason(&bank))).collect()
     }
 
     /// Events whose digests are not those of their data, though they must be.

@@ -124,3 +124,41 @@ fn only_what_was_asked_for_is_shown() {
     assert_eq!(report.pcrs["sha256"].keys().collect::<Vec<_>>(), [&9]);
     assert_eq!(report.events[0].digests.keys().collect::<Vec<_>>(), ["sha256"]);
 }
+
+fn told(pcr: u32, kind: u32, measured: &[u8], data: &[u8]) -> String {
+    let log = Agile::new(&[Bank::Sha256]).event_of(pcr, kind, measured, data).bytes;
+    let report = Report::of(&EventLog::parse(&log).unwrap());
+    report.events[1].description.clone()
+}
+
+#[test]
+fn each_kind_of_event_is_read_as_the_text_that_it_has() {
+    const VERSION: u32 = 8;
+    const ACTION: u32 = 5;
+    // All units of this GUID are characters of UTF-16.
+    let guid = b"\x6b\x54\x0c\x1d\x93\x96\xd2\x51\x0a\x4d\xe0\x50\x98\x03\x2b\x8c";
+    assert_eq!(told(0, VERSION, guid, guid), "firmware version 1d0c546b-9693-51d2-0a4d-e05098032b8c");
+    assert_eq!(told(0, VERSION, b"", &utf16("2025.02")), "firmware version 2025.02");
+    assert_eq!(told(4, ACTION, b"", guid), format!("16 bytes: {}", hex::encode(guid)));
+    assert_eq!(told(8, IPL, b"", "grub: größer".as_bytes()), "grub: größer");
+}
+
+#[test]
+fn a_separator_says_that_the_firmware_failed_only_where_its_digest_does() {
+    let failed = [1, 0, 0, 0];
+    assert_eq!(told(0, SEPARATOR, &failed, &failed), "the firmware could not measure");
+    assert_eq!(told(0, SEPARATOR, &failed, b"no ROM"), "the firmware could not measure: no ROM");
+    assert_eq!(told(12, SEPARATOR, b"WBCL", b"WBCL"), "end of what Windows' boot manager measures here (WBCL)");
+    assert_eq!(told(5, SEPARATOR, b"other", b"other"), "a separator: other");
+}
+
+#[test]
+fn a_digest_of_an_informational_event_is_no_lie_about_its_data() {
+    let zero = Agile::new(&[Bank::Sha256]).event(0, 3, b"Something\0\0\0\0\0\0\0").bytes;
+    let digest = zero.len() - 4 - 16 - 32;
+    let mut log = zero;
+    log[digest] = 1;
+    let log = EventLog::parse(&log).unwrap();
+    assert_eq!(log.events()[1].digests[0].1[0], 1);
+    assert_eq!(Report::of(&log).flagged().count(), 0);
+}

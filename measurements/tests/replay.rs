@@ -53,7 +53,7 @@ fn ima_and_the_lock_are_not_the_firmwares_to_log() {
 fn a_log_without_sha256_proves_nothing() {
     let bytes = Agile::new(&[Bank::Sha384]).event(4, IPL, b"x").bytes;
     let refusal = check(&EventLog::parse(&bytes).unwrap(), &quoted("honest"), firmware_pcrs());
-    assert_eq!(refusal, Err(NotReplayed::NoSha256));
+    assert!(matches!(refusal, Err(NotReplayed::NoSha256(_))), "{refusal:?}");
 }
 
 #[test]
@@ -137,4 +137,45 @@ fn their_events(yaml: &str) -> Vec<(String, String)> {
     let field = |name: &str| yaml.lines().filter_map(|line| Some(line.trim().strip_prefix(name)?.to_owned())).collect();
     let (pcrs, kinds): (Vec<String>, Vec<String>) = (field("PCRIndex: "), field("EventType: "));
     pcrs.into_iter().zip(kinds).collect()
+}
+
+/// As on a Windows machine whose firmware lists SHA-1, which Windows does not use.
+#[test]
+fn a_log_with_fewer_digests_than_its_header_lists_is_read_and_that_bank_is_not_replayed() {
+    let log = Agile::new(&[Bank::Sha1, Bank::Sha256])
+        .event(0, SEPARATOR, &[0; 4])
+        .event_in(Bank::Sha256, 4, IPL, b"loader")
+        .bytes;
+    let log = EventLog::parse(&log).unwrap();
+    assert_eq!(log.incomplete(), [Bank::Sha1.algorithm()]);
+    assert_eq!(log.banks().collect::<Vec<_>>(), [Bank::Sha256]);
+    assert_eq!(Replay::of(&log, Bank::Sha1), None);
+    let expected = Bank::Sha256.digest(&[&[0; 32], &Bank::Sha256.digest(&[b"loader"])]);
+    assert_eq!(Replay::of(&log, Bank::Sha256).unwrap().value(4), Some(&expected[..]));
+    let report = Report::of(&log);
+    assert_eq!(report.incomplete_banks, ["sha1"]);
+    assert!(
+        report.to_text().contains("sha1 is not replayed: not every event has a digest of it"),
+        "{}",
+        report.to_text()
+    );
+    // The other way round the log is none that a quote could be held against.
+    let log = Agile::new(&[Bank::Sha1, Bank::Sha256]).event_in(Bank::Sha1, 4, IPL, b"loader").bytes;
+    let refusal = check(&EventLog::parse(&log).unwrap(), &quoted("honest"), firmware_pcrs());
+    assert_eq!(refusal, Err(NotReplayed::Incomplete));
+}
+
+#[test]
+fn a_log_of_banks_that_are_not_known_says_which_they_are() {
+    // SM3-256 in place of SHA-256: digests are as long.
+    let mut log = Agile::new(&[Bank::Sha256]).event(0, SEPARATOR, &[0; 4]).bytes;
+    log[32 + 28..32 + 30].copy_from_slice(&0x12_u16.to_le_bytes());
+    let digest = 32 + 33 + 12;
+    assert_eq!(log[digest..digest + 2], [0x0b, 0]);
+    log[digest..digest + 2].copy_from_slice(&0x12_u16.to_le_bytes());
+    let log = EventLog::parse(&log).unwrap();
+    let report = Report::of(&log).to_text();
+    assert!(report.contains("sm3_256 is not replayed: its hash is not known here"), "{report}");
+    let refusal = check(&log, &quoted("honest"), firmware_pcrs()).unwrap_err().to_string();
+    assert!(refusal.contains("digests of sm3_256 and none of sha256"), "{refusal}");
 }

@@ -134,8 +134,7 @@ fn an_event_that_lies_about_its_digests_or_pcr_is_refused() {
     for (offset, bytes, expected) in [
         (FIRST, vec![24], LogFault::PcrUnknown(24)),
         (FIRST, vec![0xff; 4], LogFault::PcrUnknown(u32::MAX)),
-        (count, vec![0], LogFault::DigestCount { expected: 2, got: 0 }),
-        (count, vec![1], LogFault::DigestCount { expected: 2, got: 1 }),
+        (count, vec![3], LogFault::DigestCount { expected: 2, got: 3 }),
         (count, vec![0xff; 4], LogFault::DigestCount { expected: 2, got: u32::MAX }),
         (count + 4, vec![0x0d], LogFault::DigestUnlisted(sha512)),
         (count + 4 + 22, vec![0x04], LogFault::DigestTwice(Bank::Sha1.algorithm())),
@@ -211,4 +210,12 @@ fn every_real_log_is_read_to_its_end() {
         assert!(last.offset + last.data.len() < bytes.len());
         assert!(log.padding() == 0, "{}: {}", path.display(), log.padding());
     }
+}
+
+#[test]
+fn the_log_of_a_confidential_machine_is_called_that() {
+    let mut log = Agile::new(&[Bank::Sha384]).bytes;
+    log[0] = 1;
+    assert_eq!(refused(&log).fault, LogFault::ConfidentialMachine);
+    assert!(refused(&log).to_string().contains("RTMR"), "{}", refused(&log));
 }

@@ -1,4 +1,4 @@
-//! Text in events: ASCII or UTF-16, with or without its NULs, and safe to print.
+//! Text in events: UTF-8 or UTF-16, with or without its NULs, and safe to print.
 
 use std::fmt;
 
@@ -7,9 +7,16 @@ use std::fmt;
 pub struct Text(String);
 
 impl Text {
-    /// The text that `data` is; `None` when it is none. Zero bytes after it are not part of it.
+    /// The text that `data` is where the kind of event leaves open how it is encoded; `None` when it is none. Zero bytes after
+    /// it are not part of it.
+    ///
+    /// Any bytes of an even number are nearly always UTF-16: as such they are taken only when they are mostly Latin.
     pub fn parse(data: &[u8]) -> Option<Self> {
-        Self::ascii(data).or_else(|| Self::utf16(data))
+        Self::utf8(data).or_else(|| {
+            let (units, _) = data.as_chunks::<2>();
+            let latin = units.iter().filter(|[_, high]| *high == 0).count();
+            if 2 * latin > units.len() { Self::utf16(data) } else { None }
+        })
     }
 
     /// UTF-16LE.
@@ -27,12 +34,12 @@ impl Text {
         &self.0
     }
 
-    fn ascii(data: &[u8]) -> Option<Self> {
+    /// UTF-8 without control characters.
+    pub fn utf8(data: &[u8]) -> Option<Self> {
         let end = data.iter().rposition(|&byte| byte != 0)?;
-        let text = data.get(..=end)?;
-        let printable = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r');
-        let text = text.iter().all(printable).then(|| std::str::from_utf8(text).ok())??;
-        Some(Self(text.to_owned()))
+        let text = std::str::from_utf8(data.get(..=end)?).ok()?;
+        let printable = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r');
+        text.chars().all(printable).then(|| Self(text.to_owned()))
     }
 }
 
@@ -69,6 +76,16 @@ mod tests {
         let text =
             Text::parse("\u{1b}[2J\u{202e}ok".encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>().as_slice());
         assert_eq!(text.unwrap().to_string(), r"\u{1b}[2J\u{202e}ok");
+    }
+
+    #[test]
+    fn utf8_is_no_utf16_and_bytes_are_neither() {
+        let text = |data: &[u8]| Text::parse(data).map(|text| text.to_string());
+        assert_eq!(text("Gerät läuft…".as_bytes()).as_deref(), Some("Gerät läuft…"));
+        let utf16: Vec<u8> = "Gerät".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(text(&utf16).as_deref(), Some("Gerät"));
+        // A GUID, all of whose units are characters: "呫ᴌ…".
+        assert_eq!(text(b"\x6b\x54\x0c\x1d\x93\x96\xd2\x51\x0a\x4d\xe0\x50\x98\x03\x2b\x8c"), None);
     }
 
     #[test]

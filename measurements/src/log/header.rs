@@ -2,7 +2,7 @@
 
 use super::Format;
 use super::bytes::Bytes;
-use crate::bank::AlgorithmId;
+use crate::bank::{AlgorithmId, Bank};
 use crate::error::{LogError, LogFault};
 use crate::event::{Event, EventType};
 
@@ -25,14 +25,18 @@ pub(super) fn format(first: &Event<'_>) -> Result<Format, LogError> {
     }
     match first.data.split_at_checked(AGILE.len()) {
         Some((signature, rest)) if signature == AGILE => {
+            let spec = spec_id(&mut Bytes::at(rest, first.offset + SHA1_EVENT + AGILE.len()));
             match first.pcr {
                 Some(0) => {}
+                Some(1) if spec.as_ref().is_ok_and(|spec| spec.algorithms == [Bank::Sha384.algorithm()]) => {
+                    return Err(error(LogFault::ConfidentialMachine));
+                }
                 other => return Err(error(LogFault::HeaderPcr(other.map_or(u32::MAX, u32::from)))),
             }
             if first.digests.iter().any(|(_, digest)| digest.iter().any(|&byte| byte != 0)) {
                 return Err(error(LogFault::HeaderDigest));
             }
-            spec_id(&mut Bytes::at(rest, first.offset + SHA1_EVENT + AGILE.len())).map(Format::CryptoAgile)
+            spec.map(Format::CryptoAgile)
         }
         Some((signature, _)) if SHA1_ONLY.iter().any(|known| signature == *known) => Ok(Format::Sha1),
         _ => Err(error(LogFault::SpecIdUnknown)),

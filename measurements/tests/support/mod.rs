@@ -52,6 +52,13 @@ impl Agile {
         self.event_of(pcr, kind, data, data)
     }
 
+    /// An event that has a digest of its data for one bank only.
+    pub fn event_in(mut self, bank: Bank, pcr: u32, kind: u32, data: &[u8]) -> Self {
+        let banks = std::mem::replace(&mut self.banks, vec![bank]);
+        let log = self.event(pcr, kind, data);
+        Self { banks, ..log }
+    }
+
     /// An event that measured `measured`.
     pub fn event_of(mut self, pcr: u32, kind: u32, measured: &[u8], data: &[u8]) -> Self {
         self.bytes.extend(pcr.to_le_bytes());
