@@ -241,10 +241,12 @@ impl Job<'_> {
     fn command_line(&self, cmdline: &str, root: &Hashed) -> Result<String, ImageError> {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
-        let mut own = format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}");
+        let mut own = cmdline::protections(cmdline);
         if self.image.systemd.is_some() {
-            own = format!("{NO_CREDENTIALS} {own}");
+            own.push(NO_CREDENTIALS.to_owned());
         }
+        own.push(format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}"));
+        let own = own.join(" ");
         let whole = if cmdline.is_empty() { own } else { format!("{cmdline} {own}") };
         if self.image.is_agent {
             cmdline::agent_config(&whole)?;

@@ -16,9 +16,11 @@ enum Match {
     Key,
     /// The beginning.
     Prefix,
+    /// What stands before `=`, if what stands behind it (nothing, without one) is none of these.
+    Unless(&'static [&'static str]),
 }
 
-use Match::{Key, Prefix, Word};
+use Match::{Key, Prefix, Unless, Word};
 
 const WRITTEN: &str = "the builder writes it";
 const OTHER_INIT: &str = "it names another first program than the agent, or arguments for it";
@@ -30,6 +32,15 @@ const CREDENTIALS: &str = "it sets credentials, passwords among them, for the sy
 const OTHER_ROOT: &str = "it names another root file system than the measured one";
 const DEVICES: &str = "it makes mappings or loads code before the agent looks";
 const WEAKER: &str = "it takes away a protection that the image relies on";
+const SLEEP: &str = "it lets the machine sleep, or wake up from what a disk holds of its memory";
+const MEMORY: &str = "it lets others read the machine's memory";
+
+/// What every image asks of its kernel, where the kernel has it. Freed memory is wiped, so that no key outlasts its process
+/// in a page that root could find; no module runs that the kernel's builder did not sign; root reads and changes no kernel
+/// memory (`kernel_lockdown(7)`); nothing is written to a disk to wake up from, and the default of sleeping leaves the TPM
+/// its power.
+const PROTECTIONS: [&str; 4] = ["init_on_free=1", "module.sig_enforce=1", "hibernate=no", "mem_sleep_default=s2idle"];
+const LOCKDOWN: &str = "lockdown=confidentiality";
 
 /// Refused words: how they are compared, which, why. `-` and `_` are the same to the kernel and to systemd.
 const REFUSED: &[(Match, &str, &str)] = &[
@@ -94,6 +105,39 @@ const REFUSED: &[(Match, &str, &str)] = &[
     (Prefix, "dm_verity.", WEAKER),
     (Key, "iomem", WEAKER),
     (Key, "mem_encrypt", WEAKER),
+    (Key, "init_on_free", WRITTEN),
+    (Key, "module.sig_enforce", WRITTEN),
+    (Unless(&["1"]), "init_on_alloc", WEAKER),
+    (Unless(&["integrity", "confidentiality"]), "lockdown", WEAKER),
+    // The list of security modules could leave lockdown out.
+    (Key, "lsm", WEAKER),
+    (Key, "tpm.disable_pcr_integrity", WEAKER),
+    (Word, "mitigations=off", WEAKER),
+    (Word, "nokaslr", WEAKER),
+    (Word, "nosmep", WEAKER),
+    (Word, "nosmap", WEAKER),
+    (Word, "nopti", WEAKER),
+    (Word, "pti=off", WEAKER),
+    (Word, "iommu=off", WEAKER),
+    (Word, "intel_iommu=off", WEAKER),
+    (Word, "amd_iommu=off", WEAKER),
+    (Prefix, "efi=no_disable_early_pci_dma", WEAKER),
+    (Key, "crashkernel", MEMORY),
+    (Key, "ohci1394_dma", MEMORY),
+    (Key, "firewire_ohci.remote_dma", MEMORY),
+    (Prefix, "proc_mem.", MEMORY),
+    (Prefix, "kprobe_event", MEMORY),
+    (Key, "hibernate", WRITTEN),
+    (Key, "resume", SLEEP),
+    (Key, "resume_offset", SLEEP),
+    (Key, "resumewait", SLEEP),
+    (Key, "resumedelay", SLEEP),
+    (Key, "nohibernate", "the builder writes hibernate=no, which is the same"),
+    (Key, "no_console_suspend", SLEEP),
+    (Key, "mem_sleep_default", WRITTEN),
+    (Key, "relative_sleep_states", SLEEP),
+    (Prefix, "acpi_sleep", SLEEP),
+    (Key, "test_suspend", SLEEP),
 ];
 
 /// Words of the operator that cannot stand in an image.
@@ -151,6 +195,14 @@ pub fn check(words: &str) -> Result<String, CmdlineError> {
     Ok(words.join(" "))
 }
 
+/// What the builder adds to the operator's checked words: one that is stronger than they ask for does not replace theirs, as
+/// whoever traces a kernel needs `lockdown=integrity`.
+pub(crate) fn protections(words: &str) -> Vec<String> {
+    let own = words.split_ascii_whitespace().any(|word| word.starts_with("lockdown="));
+    let lockdown = (!own).then_some(LOCKDOWN);
+    PROTECTIONS.into_iter().chain(lockdown).map(str::to_owned).collect()
+}
+
 fn refused(word: &str) -> Option<&'static str> {
     let same = |text: &str| text.to_ascii_lowercase().replace('-', "_");
     let word = same(word);
@@ -159,6 +211,7 @@ fn refused(word: &str) -> Option<&'static str> {
         Word => word == pattern,
         Key => key == pattern,
         Prefix => word.starts_with(pattern),
+        Unless(values) => key == pattern && !values.iter().any(|value| word.split_once('=') == Some((key, value))),
     };
     REFUSED.iter().find(|(kind, pattern, _)| hit(kind, &same(pattern))).map(|(_, _, why)| *why)
 }
@@ -207,6 +260,46 @@ mod tests {
                 "{word}: {judged:?}"
             );
         }
+    }
+
+    #[test]
+    fn words_that_wake_a_machine_or_weaken_its_kernel_are_refused() {
+        for word in [
+            "resume=/dev/vda5",
+            "resume_offset=1",
+            "resume-offset=1",
+            "resumewait",
+            "resumedelay=3",
+            "hibernate=resume",
+            "no_console_suspend",
+            "mem_sleep_default=deep",
+            "acpi_sleep=s3_bios",
+            "init_on_free=0",
+            "init_on_alloc=0",
+            "lockdown=none",
+            "lockdown",
+            "lsm=apparmor",
+            "module.sig_enforce=0",
+            "iomem=relaxed",
+            "nokaslr",
+            "mitigations=off",
+            "crashkernel=256M",
+            "ohci1394_dma=early",
+            "firewire-ohci.remote_dma=1",
+            "tpm.disable_pcr_integrity=1",
+            "intel_iommu=off",
+        ] {
+            assert!(matches!(check(word), Err(CmdlineError::Refused { .. })), "{word}");
+        }
+        let fine = "lockdown=integrity init_on_alloc=1 intel_iommu=on mitigations=auto,nosmt";
+        assert_eq!(check(fine).unwrap(), fine);
+    }
+
+    #[test]
+    fn what_is_added_keeps_the_operators_own_lockdown() {
+        let all = ["init_on_free=1", "module.sig_enforce=1", "hibernate=no", "mem_sleep_default=s2idle"];
+        assert_eq!(protections("quiet"), [&all[..], &["lockdown=confidentiality"]].concat());
+        assert_eq!(protections("quiet lockdown=integrity"), all);
     }
 
     #[test]

@@ -10,6 +10,8 @@ const FILE_SYSTEM: &str = include_str!("../../systemd/state-file-system");
 const FOLDERS_SERVICE: &str = include_str!("../../systemd/latchkey-state-directories.service");
 const FOLDERS: &str = include_str!("../../systemd/state-directories");
 const FAILED_SERVICE: &str = include_str!("../../systemd/latchkey-state-failed.service");
+const LOGIND: &str = include_str!("../../systemd/logind.conf");
+const SLEEP: &str = include_str!("../../systemd/sleep.conf");
 const RULES: &str = include_str!("../../systemd/99-z-latchkey-state.rules");
 
 /// One thing that is added to a root.
@@ -47,6 +49,8 @@ impl Systemd {
             // Empty: systemd makes one in memory. One for all nodes would make them one for DHCP servers and logs, and none
             // makes each boot a first one, with every unit enabled that the vendor would have.
             file("etc/machine-id", 0o444, b""),
+            file("etc/systemd/logind.conf.d/zz-latchkey.conf", 0o644, LOGIND.as_bytes()),
+            file("etc/systemd/sleep.conf.d/zz-latchkey.conf", 0o644, SLEEP.as_bytes()),
         ];
         additions.extend(UNITS.iter().map(|name| masked("etc/systemd/system", name)));
         additions.extend(GENERATORS.iter().map(|name| masked("etc/systemd/system-generators", name)));

@@ -2,7 +2,7 @@
 //! does not have does nothing.
 
 /// Units that are linked to `/dev/null` in `/etc/systemd/system`.
-pub(super) const UNITS: [&str; 45] = [
+pub(super) const UNITS: [&str; 55] = [
     // PCR 15 is the node lock, and nothing else.
     "systemd-pcrmachine.service",
     "systemd-pcrfs-root.service",
@@ -46,6 +46,18 @@ pub(super) const UNITS: [&str; 45] = [
     "systemd-firstboot.service",
     "systemd-homed-firstboot.service",
     "ctrl-alt-del.target",
+    // A TPM that loses power while memory keeps its content begins anew with empty registers, on a machine that runs on
+    // (CVE-2018-6622); an image of the memory on a disk would hold the keys.
+    "sleep.target",
+    "suspend.target",
+    "hibernate.target",
+    "hybrid-sleep.target",
+    "suspend-then-hibernate.target",
+    "systemd-suspend.service",
+    "systemd-hibernate.service",
+    "systemd-hybrid-sleep.service",
+    "systemd-suspend-then-hibernate.service",
+    "systemd-hibernate-clear.service",
     // Disk, tables and boot partition are as the image and the agent made them; what runs is what was measured.
     "systemd-repart.service",
     "systemd-boot-update.service",

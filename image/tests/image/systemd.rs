@@ -103,6 +103,12 @@ fn a_directory_and_an_archive_give_the_same_files_and_equal_ones_equal_bytes() {
     has("usr/lib/systemd/system/srv-a\\x2db.mount 100644 ");
     has("usr/lib/systemd/system/local-fs.target.requires/srv-a\\x2db.mount -> ../srv-a\\x2db.mount");
     has("usr/lib/latchkey/state-directories 100755 ");
+    // Nothing puts the machine to sleep.
+    has("etc/systemd/system/sleep.target -> /dev/null");
+    has("etc/systemd/system/suspend.target -> /dev/null");
+    has("etc/systemd/system/hibernate.target -> /dev/null");
+    has("etc/systemd/sleep.conf.d/zz-latchkey.conf 100644 ");
+    has("etc/systemd/logind.conf.d/zz-latchkey.conf 100644 ");
     // What the root had stays as it was, and what it lacked is like any other directory.
     has("etc/kubernetes/ 40700");
     has("etc/kubernetes/manifests/ 40755");
