@@ -141,23 +141,23 @@ fn end_of(entry: &tar::Entry<'_, impl Read>) -> Result<u64, ArchiveError> {
 }
 
 /// An archive without what was replaced in it.
-pub(crate) struct Without<R> {
+pub(crate) struct Without<'a, R> {
     archive: R,
-    replaced: std::vec::IntoIter<Range<u64>>,
-    next: Option<Range<u64>>,
+    replaced: std::slice::Iter<'a, Range<u64>>,
+    next: Option<&'a Range<u64>>,
     position: u64,
 }
 
-impl<R: Read> Without<R> {
+impl<'a, R: Read> Without<'a, R> {
     /// Leaves these ranges out, which are in order.
-    pub(crate) fn new(archive: R, replaced: &[Range<u64>]) -> Self {
-        let mut replaced = replaced.to_vec().into_iter();
+    pub(crate) fn new(archive: R, replaced: &'a [Range<u64>]) -> Self {
+        let mut replaced = replaced.iter();
         let next = replaced.next();
         Self { archive, replaced, next, position: 0 }
     }
 }
 
-impl<R: Read> Read for Without<R> {
+impl<R: Read> Read for Without<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(range) = self.next.take_if(|range| range.start <= self.position) {
             let length = range.end.saturating_sub(self.position);

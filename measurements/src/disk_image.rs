@@ -56,7 +56,7 @@ impl<R: ReadAt> BootImage<R> {
         }
         if magic.starts_with(b"MZ") {
             fitting(size)?;
-            let uki = Pieces::new(file, [0..size]);
+            let uki = Pieces::new(file, std::iter::once(0..size));
             return Ok(Self { uki, others: Vec::new(), from_disk: false });
         }
         let (start, size) = gpt::esp(&window)?;

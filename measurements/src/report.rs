@@ -129,8 +129,12 @@ impl Report {
             }
         };
         let known = |bank: &&String| bank.parse::<Bank>().is_ok() && !self.incomplete_banks.contains(bank);
-        let banks = self.banks.iter().filter(|bank| !known(bank));
-        banks.map(|bank| format!("\n{bank} is not replayed: {}\n", reason(&bank))).collect()
+        let mut text = String::new();
+        for bank in self.banks.iter().filter(|bank| !known(bank)) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "\n{bank} is not replayed: {}", reason(&bank));
+        }
+        text
     }
 
     /// Events whose digests are not those of their data, though they must be.

@@ -74,10 +74,10 @@ pub(super) fn update_by_turns(messages: &mut [(&mut Sha256, &[u8])]) {
                 compress256(&mut other.message.state, std::slice::from_ref(another));
             }
             let both = one.blocks.len().min(other.blocks.len());
-            [one, other].into_iter().for_each(|turn| {
+            for turn in [one, other] {
                 turn.blocks = turn.blocks.get(both..).unwrap_or_default();
                 turn.finish();
-            });
+            }
         }
         more => {
             let longest = more.iter().map(|turn| turn.blocks.len()).max().unwrap_or(0);
