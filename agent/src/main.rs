@@ -5,6 +5,11 @@ use std::process::ExitCode;
 
 use latchkey_agent::platform::pid1::Pid1;
 use latchkey_agent::{stage1, stage2};
+use latchkey_wiping_allocator::WipingAllocator;
+
+/// Keys pass through buffers of libraries, which do not wipe what they free.
+#[global_allocator]
+static ALLOCATOR: WipingAllocator = WipingAllocator::new();
 
 const USAGE: &str = "\
 latchkey-agent, the node agent
