@@ -5,11 +5,13 @@
 //!
 //! Only tests depend on this; nothing that ships does.
 
+mod clock;
 mod port;
 mod process;
 mod skip;
 mod stream;
 
+pub use clock::wrong_clock;
 pub use port::Port;
 pub use process::{finish, finish_within, output, output_within, status_within, wait};
 pub use skip::skip;

@@ -122,7 +122,12 @@ impl Rig {
 
     /// The same with the log going elsewhere than to [`Service::next_line`].
     pub(crate) fn start_logging_to(&self, log: Stdio) -> Service {
-        let mut process = self.command().stderr(log).spawn().unwrap();
+        self.start_as(self.command().stderr(log))
+    }
+
+    /// Starts the service by this command.
+    pub(crate) fn start_as(&self, command: &mut Command) -> Service {
+        let mut process = command.spawn().unwrap();
         let lines = process.stderr.take().map_or_else(|| Lines::of(std::io::empty()), Lines::of);
         let ready = Lines::of(process.stdout.take().unwrap()).next("READY of the join service");
         let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();

@@ -1,0 +1,70 @@
+//! The service with a wrong clock, by libfaketime. Skipped, and says so, where that or swtpm is not installed.
+
+use crate::rig::{Answer, Machine, Rig, Service, TIME, join_request, policy, reference};
+use latchkey_api::v1::{RejoinRequest, Role as ApiRole};
+use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
+use latchkey_test_support::wrong_clock;
+use latchkey_tpm::device::rig::Swtpm;
+use latchkey_tpm::device::{AttestingTpm, EkPreference};
+use latchkey_tpm::wire::extended;
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+
+const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
+const IMAGE_EVENT: &[u8] = b"the image of this test";
+
+fn start_at(rig: &Rig, time: &str) -> Option<Service> {
+    let mut command = rig.command();
+    wrong_clock(&mut command, time)?;
+    Some(rig.start_as(&mut command))
+}
+
+#[test]
+fn a_clock_of_1970_refuses_certificates_by_name_and_one_of_2099_admits_those_without_end() {
+    let Some(tpm) = Swtpm::start() else { return };
+    let rig = Rig::new(&[&Machine::new()]);
+    let authority = tpm.authority();
+    let (root, issuer) = (authority.root_pem().unwrap(), authority.issuer_pem().unwrap());
+    let trust = json!([{ "kind": "ek-chain", "roots": [root], "intermediates": [issuer] }]);
+    rig.directory.write_policy(&policy(&trust).to_string()).unwrap();
+    rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
+    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    booted.extend_event(11, IMAGE_EVENT).unwrap();
+    let attester = Arc::new(TpmAttester::new(Arc::new(Mutex::new(booted))));
+    let join = join_request(DISK, "worker-1", ApiRole::Worker);
+    let rejoin = RejoinRequest { disk_uuid: DISK.into() };
+
+    // Before the certificates begin: refused by that name, and the remedy is the verifier's clock.
+    let Some(mut early) = start_at(&rig, "1970-01-02 00:00:00") else { return };
+    let joined = early
+        .call_with(attester.clone(), Purpose::Join, async |client| client.issue_join_ticket(&join, TIME).await)
+        .map(drop);
+    early.next_line(&["audit", "ek-certificate-not-yet-valid"]);
+    let rejoined = early
+        .call_with(attester.clone(), Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await)
+        .map(drop);
+    early.next_line(&["audit", "ek-certificate-not-yet-valid"]);
+    for answer in [joined, rejoined] {
+        let told = matches!(&answer, Err(Answer::Refused(ChannelError::PeerRefused(PeerReason::TpmNotTrusted))));
+        assert!(told, "{answer:?}");
+    }
+    drop(early);
+
+    // These certificates have no end (RFC 5280 section 4.1.2.5), as those of TPM vendors: a clock that is late admits them.
+    let Some(late) = start_at(&rig, "2099-01-01 00:00:00") else { return };
+    late.call_with(attester.clone(), Purpose::Join, async |client| client.issue_join_ticket(&join, TIME).await)
+        .unwrap();
+    late.call_with(attester, Purpose::Rejoin, async |client| client.issue_rejoin_ticket(&rejoin, TIME).await).unwrap();
+}
+
+/// Where no certificate is judged, the clock decides nothing: freshness comes from nonces.
+#[test]
+fn pinned_machines_join_and_rejoin_whatever_the_services_clock_says() {
+    for time in ["1970-01-02 00:00:00", "2099-01-01 00:00:00"] {
+        let node = Machine::new();
+        let rig = Rig::new(&[&node]);
+        let Some(service) = start_at(&rig, time) else { return };
+        service.join(&node, DISK, "worker-1").unwrap();
+        service.rejoin(&node, DISK).unwrap();
+    }
+}
