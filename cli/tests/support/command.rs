@@ -55,6 +55,15 @@ pub fn start(directory: &Path, arguments: &[&str]) -> Child {
     command(directory, arguments).stdin(Stdio::null()).spawn().unwrap()
 }
 
+/// The same, with a clock that begins at this time.
+pub fn start_at(time: Option<&str>, directory: &Path, arguments: &[&str]) -> Child {
+    let mut command = command(directory, arguments);
+    if let Some(time) = time {
+        latchkey_test_support::wrong_clock(&mut command, time);
+    }
+    command.stdin(Stdio::null()).spawn().unwrap()
+}
+
 pub fn finish(child: Child) -> Ran {
     let output = latchkey_test_support::finish("latchkey", child);
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();

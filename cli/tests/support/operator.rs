@@ -5,16 +5,16 @@ use std::process::Child;
 
 use tempfile::TempDir;
 
-use super::command::{Ran, latchkey, start};
+use super::command::{Ran, finish, start_at};
 use super::node::FakeNode;
 
 /// What an operator has at hand.
-pub struct Operator(TempDir);
+pub struct Operator(TempDir, Option<&'static str>);
 
 impl Operator {
     /// With a master secret and an init secret.
     pub fn new() -> Self {
-        let operator = Self(TempDir::new().unwrap());
+        let operator = Self(TempDir::new().unwrap(), None);
         operator.run(&["secret", "new", "master.json"]).succeeded();
         operator.run(&["init-secret", "--out", "init.secret"]).succeeded();
         operator
@@ -36,8 +36,14 @@ impl Operator {
         self.directory().join(name)
     }
 
+    /// From now on the commands' clock begins at `time`; without one it is right. `None`, and a skip, without libfaketime.
+    pub fn set_clock(&mut self, time: Option<&'static str>) -> Option<()> {
+        self.1 = time;
+        latchkey_test_support::wrong_clock(&mut std::process::Command::new("true"), time.unwrap_or_default()).map(drop)
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Ran {
-        latchkey(self.directory(), arguments)
+        finish(start_at(self.1, self.directory(), arguments))
     }
 
     /// The revision of a manifest.
@@ -109,7 +115,7 @@ impl Operator {
             arguments.extend(["--ek", &ek]);
         }
         arguments.extend(more);
-        start(self.directory(), &arguments)
+        start_at(self.1, self.directory(), &arguments)
     }
 
     /// The policy trusts these machines and no others.
