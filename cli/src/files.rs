@@ -171,6 +171,6 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-fn unwritable(path: &Path, error: &io::Error) -> Failure {
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
     Failure::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display())).because(error.to_string())
 }

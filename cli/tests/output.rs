@@ -86,6 +86,8 @@ impl Bench {
             "recover" => vec![&node, "--cluster", "plant", "--master-secret", "master.json"],
             "measure image" => vec!["image.efi"],
             "measure log" => vec![LOG],
+            "completions" => vec!["fish"],
+            "manual" => vec![],
             // These two are tried where the parts of an image are.
             "image build" | "image units" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),

@@ -75,7 +75,7 @@ pub(super) fn command(command: &Command) -> String {
     text
 }
 
-fn usage(command: &Command) -> String {
+pub(super) fn usage(command: &Command) -> String {
     let mut text = format!("Usage: latchkey {}", command.name());
     for operand in command.operands {
         let _ = if operand.required { write!(text, " {}", operand.name) } else { write!(text, " [{}]", operand.name) };
@@ -90,14 +90,14 @@ fn usage(command: &Command) -> String {
     text
 }
 
-fn label(flag: &Flag) -> String {
+pub(super) fn label(flag: &Flag) -> String {
     match flag.value {
         Some(value) => format!("--{} {value}", flag.long),
         None => format!("--{}", flag.long),
     }
 }
 
-fn described(flag: &Flag) -> String {
+pub(super) fn described(flag: &Flag) -> String {
     let note = match flag.need {
         Need::AtLeastOnce => " (required; may be repeated)",
         Need::Once => " (required)",

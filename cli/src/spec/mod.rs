@@ -1,8 +1,10 @@
 //! The commands: one table, by which arguments are read and from which help is printed.
 
 mod arguments;
+mod completions;
 mod help;
 mod image;
+mod manual;
 mod measure;
 mod parse;
 mod reference;

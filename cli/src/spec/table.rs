@@ -302,6 +302,8 @@ pub(super) const COMMANDS: &[Command] = &[
     super::image::UNITS,
     super::measure::IMAGE,
     super::measure::LOG,
+    super::completions::COMPLETIONS,
+    super::manual::MANUAL,
 ];
 
 #[cfg(test)]

@@ -122,7 +122,9 @@ impl Operator {
     pub fn trust(&self, nodes: &[&FakeNode]) {
         let pins: Vec<String> = nodes.iter().map(|node| node.ek().to_string()).collect();
         let mut arguments = vec!["policy", "new", "--manifest", "demo", "--unsigned", "--out", "new.json"];
-        pins.iter().for_each(|pin| arguments.extend(["--ek-pin", pin]));
+        for pin in &pins {
+            arguments.extend(["--ek-pin", pin]);
+        }
         self.run(&arguments).succeeded();
         for policy in ["policy.json", "plant/policy.json"].map(|name| self.path(name)) {
             if policy.exists() {
