@@ -1,4 +1,4 @@
-//! What the cluster step writes, judged by the real kubeadm (`just e2e-kubeadm` builds it).
+//! What the cluster step writes, judged by the real kubeadm (`./dev e2e kubeadm` builds it).
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use latchkey_test_support::output;
 /// The version of `qemu-tests/kubernetes/go.mod`.
 const VERSION: &str = "v1.34.4";
 
-/// `LATCHKEY_KUBEADM`, or the one in the cache that `just e2e-kubeadm` fills.
+/// `LATCHKEY_KUBEADM`, or the one in the cache that `./dev e2e kubeadm` fills.
 fn real_kubeadm() -> PathBuf {
     let named = std::env::var_os("LATCHKEY_KUBEADM").filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = &named {
@@ -28,7 +28,7 @@ fn real_kubeadm() -> PathBuf {
             std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home)?;
         Some(cache.join("latchkey/kubernetes").join(VERSION).join("kubeadm")).filter(|path| path.is_file())
     };
-    named.or_else(cached).expect("a real kubeadm: with Go 1.24 or newer, `just e2e-kubeadm` builds it")
+    named.or_else(cached).expect("a real kubeadm: with Go 1.24 or newer, `./dev e2e kubeadm` builds it")
 }
 
 fn version(kubeadm: &Path) -> String {
@@ -44,7 +44,7 @@ fn judged() -> FakeKubeadm {
 }
 
 #[test]
-#[ignore = "needs the real kubeadm: just e2e-kubeadm"]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
     let kubeadm = real_kubeadm();
     let mut full = ClusterSettings {
@@ -73,7 +73,7 @@ fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
 }
 
 #[test]
-#[ignore = "needs the real kubeadm: just e2e-kubeadm"]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_real_kubeadm_accepts_how_a_node_joins() {
     for endpoint in ["192.0.2.1:6443", "[fd00::1]:6443", "api.plant.example:6443"] {
         for (role, mut ticket) in [(NodeRole::Worker, ticket()), (NodeRole::ControlPlane, control_plane_ticket())] {
@@ -87,7 +87,7 @@ fn the_real_kubeadm_accepts_how_a_node_joins() {
 }
 
 #[test]
-#[ignore = "needs the real kubeadm: just e2e-kubeadm"]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_real_kubeadm_accepts_how_a_failed_try_is_reset() {
     let fake = judged();
     fake.on("kubeadm", "join", 1, "exit 1");
@@ -97,7 +97,7 @@ fn the_real_kubeadm_accepts_how_a_failed_try_is_reset() {
 }
 
 #[test]
-#[ignore = "needs the real kubeadm: just e2e-kubeadm"]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_judge_is_a_judge() {
     let fake = judged();
     let refused = |text: &str| {
@@ -111,7 +111,7 @@ fn the_judge_is_a_judge() {
 }
 
 #[test]
-#[ignore = "needs the real kubeadm: just e2e-kubeadm"]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
     let kubeadm = real_kubeadm();
     let run = |arguments: &[&str]| output(Command::new(&kubeadm).args(arguments)).unwrap();

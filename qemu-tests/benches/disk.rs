@@ -1,6 +1,6 @@
 //! How long it takes until an authenticated disk can be used: ours, and stock cryptsetup's two ways, on one kernel.
 //!
-//! `just bench-disk`. The guest's clock measures, so a busy host slows all alike; the ratios are what counts.
+//! `./dev e2e bench-disk`. The guest's clock measures, so a busy host slows all alike; the ratios are what counts.
 
 use std::time::Duration;
 

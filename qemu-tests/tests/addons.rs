@@ -115,7 +115,7 @@ fn addons_and_words_of_the_host_reach_no_kernel_unmeasured() {
 }
 
 #[test]
-#[ignore = "boot stubs since systemd 254: just e2e-suite trixie"]
+#[ignore = "boot stubs since systemd 254: ./dev e2e suite trixie"]
 fn under_secure_boot_an_unsigned_addon_is_not_taken_up_and_what_is_taken_up_is_measured() {
     let attack = Attack::new("addons-secure");
     let (keys, [beside, _]) = (TestKeys::take(&attack.run).unwrap(), PLACES);

@@ -92,7 +92,7 @@ fn is_up(fleet: &Fleet, node: &mut Vm) {
 }
 
 #[test]
-#[ignore = "makes a Debian, once, with mmdebstrap; just e2e-debian"]
+#[ignore = "makes a Debian, once, with mmdebstrap; ./dev e2e debian"]
 fn a_debian_is_born_and_one_joins_and_rejoins_after_a_power_cut_with_what_it_wrote() {
     let fleet = fleet("debian", "", "");
     let first = fleet.machine("node-1").unwrap().arguments(&CREDENTIALS);
@@ -128,7 +128,7 @@ fn a_debian_is_born_and_one_joins_and_rejoins_after_a_power_cut_with_what_it_wro
 }
 
 #[test]
-#[ignore = "makes a Debian, once, with mmdebstrap; just e2e-debian"]
+#[ignore = "makes a Debian, once, with mmdebstrap; ./dev e2e debian"]
 fn with_an_authenticated_disk_too_and_a_damaged_file_system_of_a_member_is_not_made_anew() {
     // The second boot overwrites the superblock, below the mounted file system.
     let then = "if [ -e /etc/kubernetes/second ]; then
