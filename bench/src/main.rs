@@ -9,6 +9,7 @@ mod child;
 mod outcome;
 mod own;
 mod peers;
+mod promises;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -28,21 +29,24 @@ fn main() -> ExitCode {
     }
 }
 
-const HELP: &str = "Usage: ./dev bench [--output table|json] [--no-peers]
+const HELP: &str = "Usage: ./dev bench [--output table|json] [--no-peers] [--write]
 
 Measures everything that SPECIFICATION.md has a number for, in one run, beside what others have for the same work.
 It builds everything first, and then takes a while; machines boot in it, one at a time. Nothing is
-judged by it but in the table at its end: promised, measured, beside which peer. Ctrl-C stops it and tidies up.";
+judged by it but in the table at its end: promised, measured, beside which peer. With --write that table goes into
+SPECIFICATION.md. Ctrl-C stops it and tidies up.";
 
 struct Options {
     json: bool,
     peers: bool,
+    write: bool,
 }
 
 impl Options {
     /// `None` when they asked for help, and got it.
     fn read() -> Result<Option<Self>, String> {
-        let (mut options, mut arguments) = (Self { json: false, peers: true }, lexopt::Parser::from_env());
+        let (mut options, mut arguments) =
+            (Self { json: false, peers: true, write: false }, lexopt::Parser::from_env());
         while let Some(argument) = arguments.next().map_err(|error| error.to_string())? {
             match argument {
                 Long("output") => match arguments.value().map_err(|error| error.to_string())?.to_str() {
@@ -51,6 +55,7 @@ impl Options {
                     _ => return Err("--output takes `table` or `json`".to_owned()),
                 },
                 Long("no-peers") => options.peers = false,
+                Long("write") => options.write = true,
                 Long("help") | Short('h') => {
                     println!("{HELP}");
                     return Ok(None);
@@ -79,7 +84,16 @@ fn run(options: &Options) -> Result<(), String> {
     } else {
         report::table(&outcome);
     }
-    Ok(())
+    if options.write { write(&sources, &outcome) } else { Ok(()) }
+}
+
+/// Puts the table of promises into the document.
+fn write(sources: &Path, outcome: &Outcome) -> Result<(), String> {
+    let path = sources.join(promises::DOCUMENT);
+    let said = |error: std::io::Error| format!("{}: {error}", path.display());
+    let document = std::fs::read_to_string(&path).map_err(said)?;
+    let written = promises::written(&document, outcome).ok_or("the table's marks are gone from the document")?;
+    std::fs::write(&path, written).map_err(said)
 }
 
 /// The root of the checkout that this program was built from.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::{processor_time, wall_time};
 use crate::figure::{Clock, Figure};
+use crate::quantity::Quantity;
 
 /// Long beside the clock's own cost (half a microsecond), short enough that many batches meet no disturbance.
 const BATCH: Duration = Duration::from_millis(5);
@@ -74,6 +75,15 @@ impl Bench {
                 let (clock, rate) = (figure.clock.name(), figure.per_second());
                 println!("{what:<70} {median_us:>10.1} µs  {fastest_us:>10.1} at best  {rate:>9.0}/s  {clock}");
             }
+            Output::Nothing => {}
+        }
+    }
+
+    /// Reports how much of something there is.
+    pub fn count(&self, quantity: &Quantity) {
+        match self.output {
+            Output::Json => println!("{}", serde_json::to_string(quantity).unwrap_or_default()),
+            Output::Table => println!("{:<70} {:>10}", quantity.what, quantity.count),
             Output::Nothing => {}
         }
     }

@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use latchkey_bench::Figure;
+use latchkey_bench::{Figure, Quantity};
 use serde::Serialize;
+
+use crate::promises::{Limit, PROMISED};
 
 /// Ours, and a peer that does the same work, or a part of it.
 const COMPARED: [(&str, &str); 15] = [
@@ -24,35 +26,12 @@ const COMPARED: [(&str, &str); 15] = [
     ("cli/measure-image", "snpguest/launch-digest"),
 ];
 
-/// What SPECIFICATION.md promises at most.
-const PROMISED: [(&str, Limit); 10] = [
-    ("attestation/quote-rsa", Limit::Microseconds(25.0)),
-    ("attestation/quote-p256", Limit::Microseconds(55.0)),
-    ("join-service/join", Limit::Microseconds(1000.0)),
-    ("disk/key-check", Limit::Microseconds(3000.0)),
-    ("measurements/image", Limit::Microseconds(25_000.0)),
-    ("cli/measure-image", Limit::Microseconds(25_000.0)),
-    ("cli/measure-image-direct", Limit::Microseconds(25_000.0)),
-    ("image/build", Limit::Microseconds(30e6)),
-    ("disk/authenticated-1g", Limit::Microseconds(2e6)),
-    ("boot/ticket", Limit::TimesOf("boot/nothing", 1.3)),
-];
-
-/// A bound of a promise.
-#[derive(Clone, Copy, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Limit {
-    /// A time.
-    Microseconds(f64),
-    /// So many times as long as another figure of the same run.
-    TimesOf(&'static str, f64),
-}
-
 /// Everything a run found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) machine: Machine,
     pub(crate) figures: Vec<Figure>,
+    pub(crate) quantities: Vec<Quantity>,
     pub(crate) comparisons: Vec<Comparison>,
     pub(crate) promises: Vec<Promise>,
     pub(crate) skipped: Vec<Skipped>,
@@ -65,6 +44,8 @@ pub(crate) struct Machine {
     pub(crate) processors: usize,
     /// The load averages of the last minute, before and after.
     pub(crate) load: Vec<f64>,
+    /// Whether machines can have their processor's own virtualisation.
+    pub(crate) kvm: bool,
 }
 
 /// Ours beside a peer.
@@ -81,7 +62,7 @@ pub(crate) struct Comparison {
 pub(crate) struct Promise {
     pub(crate) id: &'static str,
     pub(crate) at_most: Limit,
-    /// In the unit of the limit: microseconds, or times. `None`: nothing was measured.
+    /// In the unit of the limit. `None`: nothing was measured.
     pub(crate) measured: Option<f64>,
     pub(crate) kept: Option<bool>,
 }
@@ -95,7 +76,14 @@ pub(crate) struct Skipped {
 
 impl Outcome {
     pub(crate) fn new(machine: Machine) -> Self {
-        Self { machine, figures: Vec::new(), comparisons: Vec::new(), promises: Vec::new(), skipped: Vec::new() }
+        Self {
+            machine,
+            figures: Vec::new(),
+            quantities: Vec::new(),
+            comparisons: Vec::new(),
+            promises: Vec::new(),
+            skipped: Vec::new(),
+        }
     }
 
     /// Notes what could not be measured.
@@ -115,6 +103,10 @@ impl Outcome {
         self.figures.iter().find(|figure| figure.id == id)
     }
 
+    fn quantity(&self, id: &str) -> Option<&Quantity> {
+        self.quantities.iter().find(|quantity| quantity.id == id)
+    }
+
     /// Compares and judges what there is.
     pub(crate) fn finish(&mut self) {
         self.machine.load.extend(load());
@@ -123,14 +115,15 @@ impl Outcome {
             let ratio = median(peer)? / median(ours)?;
             Some(Comparison { ours, peer, ratio })
         });
-        let promised = PROMISED.into_iter().map(|(id, at_most)| {
-            let (measured, bound) = match at_most {
-                Limit::Microseconds(bound) => (median(id), bound),
-                Limit::TimesOf(other, bound) => {
-                    (median(id).zip(median(other)).map(|(ours, other)| ours / other), bound)
-                }
+        let promised = PROMISED.into_iter().map(|promised| {
+            let (id, at_most) = (promised.id, promised.at_most);
+            let measured = match at_most {
+                Limit::Microseconds(_) => median(id),
+                Limit::TimesOf(other, _) => median(id).zip(median(other)).map(|(ours, other)| ours / other),
+                #[expect(clippy::cast_precision_loss, reason = "sizes are far below 2^52")]
+                Limit::Bytes(_) | Limit::Count(_) => self.quantity(id).map(|quantity| quantity.count as f64),
             };
-            Promise { id, at_most, measured, kept: measured.map(|measured| measured <= bound) }
+            Promise { id, at_most, measured, kept: measured.map(|measured| measured <= at_most.bound()) }
         });
         (self.comparisons, self.promises) = (compared.collect(), promised.collect());
     }
@@ -144,6 +137,7 @@ impl Machine {
             processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             load: load().into_iter().collect(),
+            kvm: std::path::Path::new("/dev/kvm").exists(),
         }
     }
 }
@@ -162,7 +156,8 @@ mod tests {
 
     #[test]
     fn a_peer_that_takes_twice_as_long_is_a_ratio_of_two_and_promises_are_judged_by_the_median() {
-        let mut outcome = Outcome::new(Machine { processor: String::new(), processors: 1, load: Vec::new() });
+        let mut outcome =
+            Outcome::new(Machine { processor: String::new(), processors: 1, load: Vec::new(), kvm: false });
         for (id, micros) in [("attestation/quote-rsa", 20), ("keylime/quote-rsa", 40), ("attestation/quote-p256", 56)] {
             let batch = [Duration::from_micros(micros)];
             outcome.figures.push(Figure::from_batches(id, id, Clock::Processor, 1, &batch));
@@ -177,7 +172,8 @@ mod tests {
 
     #[test]
     fn a_promise_beside_another_figure_is_judged_by_the_ratio_of_both() {
-        let mut outcome = Outcome::new(Machine { processor: String::new(), processors: 1, load: Vec::new() });
+        let mut outcome =
+            Outcome::new(Machine { processor: String::new(), processors: 1, load: Vec::new(), kvm: false });
         for (id, seconds) in [("boot/nothing", 10), ("boot/ticket", 12)] {
             outcome.figures.push(Figure::from_batches(id, id, Clock::Wall, 1, &[Duration::from_secs(seconds)]));
         }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use latchkey_bench::Figure;
+use latchkey_bench::{Figure, Quantity};
 use serde::Deserialize;
 
 use crate::child;
 use crate::outcome::Outcome;
 
-/// Package and benchmark, from the bottom of the house to its top.
+/// Package and benchmark, from the lowest layer to the highest.
 const BENCHMARKS: [(&str, &str); 10] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-channel", "handshake"),
@@ -54,16 +54,44 @@ pub(crate) fn run(sources: &Path, scratch: &Path, outcome: &mut Outcome) -> Resu
             if let Some(figure) = Figure::from_line(line) {
                 eprintln!("  {}", figure.what);
                 outcome.figures.push(figure);
+            } else {
+                outcome.quantities.extend(Quantity::from_line(line));
             }
         });
         note(&what, status, outcome)?;
     }
+    sizes(sources, outcome)
+}
+
+/// What ships, in bytes and crates.
+fn sizes(sources: &Path, outcome: &mut Outcome) -> Result<(), String> {
+    let mut size = cargo();
+    size.current_dir(sources).args([
+        "run",
+        "--quiet",
+        "--package",
+        "latchkey-qemu-tests",
+        "--bin",
+        "size",
+        "--",
+        "--json",
+    ]);
+    // Its exit code says whether a promise is kept; that is judged here, too.
+    let status = child::run(&mut size, BUILD, |line| outcome.quantities.extend(Quantity::from_line(line)));
+    child::check()?;
+    if let Err(why) = status {
+        outcome.skip("sizes", why);
+    }
     Ok(())
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 /// All at once, so that what they share is compiled once.
 fn build(sources: &Path) -> Result<Vec<Program>, String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.current_dir(sources).args(["bench", "--no-run", "--message-format", "json-render-diagnostics"]);
     for (package, benchmark) in BENCHMARKS {
         cargo.args(["--package", package, "--bench", benchmark]);

@@ -2,7 +2,7 @@
 
 use latchkey_bench::Figure;
 
-use crate::outcome::{Limit, Outcome, Promise};
+use crate::outcome::{Outcome, Promise};
 
 /// One JSON object.
 pub(crate) fn json(outcome: &Outcome) {
@@ -19,6 +19,9 @@ pub(crate) fn table(outcome: &Outcome) {
         let Figure { what, median_us, fastest_us, .. } = figure;
         let (rate, clock) = (figure.per_second(), figure.clock.name());
         println!("{what:<70} {median_us:>11.1} {fastest_us:>11.1} {rate:>11.0}  {clock}");
+    }
+    for quantity in &outcome.quantities {
+        println!("{:<70} {:>11}", quantity.what, quantity.count);
     }
     if !outcome.skipped.is_empty() {
         println!("\nNot measured");
@@ -41,36 +44,23 @@ fn promises(outcome: &Outcome) {
         "Promised", "at most", "measured", ""
     );
     for Promise { id, at_most, measured, kept } in &outcome.promises {
-        let told = |value| match at_most {
-            Limit::Microseconds(_) => duration(value),
-            Limit::TimesOf(..) => format!("{value:.2} ×"),
-        };
-        let (Limit::Microseconds(bound) | Limit::TimesOf(_, bound)) = *at_most;
         let verdict = match kept {
             Some(true) => "kept",
             Some(false) => "MISSED",
             None => "not measured",
         };
-        let measured = measured.map_or_else(|| "–".to_owned(), told);
-        println!("{id:<28} {:>10} {measured:>10}  {verdict:<12}  {}", told(bound), peers(outcome, id));
+        let (bound, measured) =
+            (at_most.show(at_most.bound()), measured.map_or_else(|| "–".to_owned(), |m| at_most.show(m)));
+        println!("{id:<28} {bound:>10} {measured:>10}  {verdict:<12}  {}", peers(outcome, id));
     }
 }
 
 /// The peers of a figure: `keylime 2.63 ×, …`.
-fn peers(outcome: &Outcome, ours: &str) -> String {
+pub(crate) fn peers(outcome: &Outcome, ours: &str) -> String {
     let beside = outcome.comparisons.iter().filter(|comparison| comparison.ours == ours);
     let told = beside.map(|comparison| {
         let name = comparison.peer.split('/').next().unwrap_or_default();
         format!("{name} {:.2} ×", comparison.ratio)
     });
     told.collect::<Vec<_>>().join(", ")
-}
-
-/// Microseconds in the unit that people would choose.
-fn duration(microseconds: f64) -> String {
-    match microseconds {
-        ..1e3 => format!("{microseconds:.1} µs"),
-        1e3..1e6 => format!("{:.1} ms", microseconds / 1e3),
-        _ => format!("{:.2} s", microseconds / 1e6),
-    }
 }

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use latchkey_bench::{Bench, Clock, Figure};
+use latchkey_bench::{Bench, Clock, Figure, Quantity};
 use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::build;
 use latchkey_qemu_tests::fleet::{self, Fleet, MEMBER, STEP};
@@ -45,6 +45,7 @@ fn main() {
 
     let mut nothing = Vec::new();
     let mut ticket = Vec::new();
+    let mut memory = Vec::new();
     let mut steps: Vec<Vec<Duration>> = vec![Vec::new(); STEPS.len()];
     for number in 0..BOOTS {
         let name = format!("idle-{number}");
@@ -58,6 +59,7 @@ fn main() {
         let lines = vm.console().lines();
         let at = |text: &str| lines.iter().find(|line| line.text.contains(text)).unwrap().at;
         ticket.push(at(TICKET));
+        memory.extend(lines.iter().find_map(|line| peak_memory(&line.text)));
         for (times, (_, text)) in steps.iter_mut().zip(STEPS) {
             times.push(at(text));
         }
@@ -67,6 +69,14 @@ fn main() {
         report(&bench, &format!("boot/to-{name}"), &format!("power-on to {name} of a node"), times);
     }
     report(&bench, "boot/ticket", "power-on to the ticket of a node that joins", &ticket);
+    let memory = memory.into_iter().max().unwrap();
+    bench.count(&Quantity::new("agent/peak-memory", "peak memory of stage 1 on a node that joins, bytes", memory));
+}
+
+/// What the agent says it held at most, in bytes: `peak memory 3700 kB`, where kB are of 1024 (proc(5)).
+fn peak_memory(line: &str) -> Option<u64> {
+    let (_, rest) = line.split_once("peak memory ")?;
+    Some(rest.split_once(" kB")?.0.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// The same kernel, firmware and kind of disk; nothing else in the initramfs.

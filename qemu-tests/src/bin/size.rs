@@ -1,8 +1,9 @@
-//! `size`: bytes and crates of what ships, beside what SPECIFICATION.md promises.
+//! `size [--json]`: bytes and crates of what ships, beside what SPECIFICATION.md promises.
 
 use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};
 
+use latchkey_bench::{Bench, Quantity};
 use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::kernel::Kernel;
 use latchkey_qemu_tests::{HarnessError, build, process};
@@ -30,17 +31,24 @@ fn report() -> Result<bool, HarnessError> {
     let bytes = std::fs::metadata(&agent).map_err(|source| HarnessError::Io { what: "agent".into(), source })?.len();
     let kernel = Kernel::provision()?;
     let initramfs = BootImage::agent()?.initramfs(&kernel)?.len();
-    println!("{:<28}{:>12}{:>12}", "", "is", "at most");
     let lines = [
-        ("agent, bytes", usize::try_from(bytes).unwrap_or(usize::MAX), AGENT_BYTES),
-        ("agent, crates", crates("latchkey-agent")?, AGENT_CRATES),
-        ("initramfs, bytes", initramfs, INITRAMFS_BYTES),
+        ("agent/bytes", "agent, bytes", usize::try_from(bytes).unwrap_or(usize::MAX), AGENT_BYTES),
+        ("agent/crates", "agent, crates", crates("latchkey-agent")?, AGENT_CRATES),
+        ("initramfs/bytes", "initramfs, bytes", initramfs, INITRAMFS_BYTES),
     ];
-    for (what, is, promised) in lines {
-        println!("{what:<28}{is:>12}{promised:>12}");
+    if std::env::args().any(|argument| argument == "--json") {
+        let bench = Bench::from_args();
+        for (id, what, is, _) in lines {
+            bench.count(&Quantity::new(id, what, is.try_into().unwrap_or(u64::MAX)));
+        }
+    } else {
+        println!("{:<28}{:>12}{:>12}", "", "is", "at most");
+        for (_, what, is, promised) in lines {
+            println!("{what:<28}{is:>12}{promised:>12}");
+        }
+        println!("agent:  {}\nkernel: {}", agent.display(), kernel.release);
     }
-    println!("agent:  {}\nkernel: {}", agent.display(), kernel.release);
-    Ok(lines.iter().all(|(_, is, promised)| is <= promised))
+    Ok(lines.iter().all(|(_, _, is, promised)| is <= promised))
 }
 
 /// How many crates a package is made of, itself and the compiler's plug-ins included.

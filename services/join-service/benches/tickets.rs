@@ -12,7 +12,7 @@
 #[expect(dead_code, reason = "shared with the tests")]
 mod rig;
 
-use latchkey_bench::{Bench, Clock, Figure};
+use latchkey_bench::{Bench, Clock, Figure, Quantity};
 use latchkey_cluster_store::{Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
 use rig::{Client, Machine, Rig, Service};
@@ -42,6 +42,7 @@ fn joins(bench: &Bench) {
         "connections_per_minute_per_address": 10_000_000, "connection_burst_per_address": 10_000_000,
     });
     let service = rig.start_logging_to(std::fs::File::create(rig.path("log")).unwrap().into());
+    memory(bench, &service.process, "memory", "memory of the service, ready, bytes");
     let (warm_up, measured) = machines.split_at(WARM_UP);
     join_all(&service, warm_up, 0);
     let busy = |join: &mut dyn FnMut(&[Machine], usize)| -> Vec<Duration> {
@@ -58,6 +59,7 @@ fn joins(bench: &Bench) {
         let service: Client = *service;
         each_at_once(machines, first, |number, machine| drop(service.rejoin(machine, &disk(number)).unwrap()));
     });
+    memory(bench, &service.process, "memory-busy", "memory of the service after 1500 joins, bytes");
     report(bench, "rejoin", "complete rejoin, the service's side", &rejoined);
 }
 
@@ -89,6 +91,14 @@ fn disk(number: usize) -> String {
 fn report(bench: &Bench, id: &str, what: &str, batches: &[Duration]) {
     let id = format!("join-service/{id}");
     bench.report(&Figure::from_batches(&id, what, Clock::Processor, PER_BATCH.into(), batches));
+}
+
+/// Resident memory of the process now (`VmRSS`, proc(5)).
+fn memory(bench: &Bench, process: &Child, id: &str, what: &str) {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    bench.count(&Quantity::new(&format!("join-service/{id}"), what, kibibytes * 1024));
 }
 
 /// Time on processors of all threads of the process: the first field of `schedstat` (proc(5)), nanoseconds.
