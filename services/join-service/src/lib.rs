@@ -28,6 +28,11 @@ pub mod snapshot;
 mod store;
 mod watch;
 
-pub use keys::{KeyFault, KeySource};
+pub use keys::{KeyError, KeySource};
 pub use run::run;
 pub use server::Prepared;
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<decision::Refusal>()
+}

@@ -5,6 +5,7 @@ use crate::freshness::{Behind, FOLLOWED};
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
+use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -138,7 +139,7 @@ impl Metrics {
             for refusal in Refusal::ALL {
                 let counter = self.refused.get(method as usize * Refusal::ALL.len() + *refusal as usize);
                 if value(counter) > 0 {
-                    page.line("requests_total", &label(refusal.code()), value(counter));
+                    page.line("requests_total", &label(refusal.as_str()), value(counter));
                 }
             }
         }

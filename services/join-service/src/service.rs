@@ -1,7 +1,7 @@
 //! The three methods as gRPC sees them: decide, write the decision's line, answer.
 
 use crate::decision::{Ask, Grant, Refusal, ReportAsk};
-use crate::keys::{KeyFault, KeySource};
+use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::snapshot::{Current, Snapshot};
 use crate::store::{Reservation, Store};
@@ -56,8 +56,9 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note<T>(&self, result: &Result<T, KeyFault>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = result.as_ref().err().map(ToString::to_string);
+    fn note<T>(&self, result: &Result<T, KeyError>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            result.as_ref().err().map(|error| format!("{}: {error}", error.code()));
     }
 }
 
@@ -144,11 +145,11 @@ impl JoinService {
         self.checked(self.keys.measurement(cluster).await).map(|secret| secret.expose().to_vec())
     }
 
-    fn checked<T>(&self, keys: Result<T, KeyFault>) -> Result<T, Refusal> {
+    fn checked<T>(&self, keys: Result<T, KeyError>) -> Result<T, Refusal> {
         self.trouble.note(&keys);
-        keys.map_err(|fault| {
-            tracing::error!(%fault, "No keys");
-            fault.refusal()
+        keys.map_err(|error| {
+            tracing::error!(code = %error.code(), %error, remedy = error.code().remedy(), "No keys");
+            error.code()
         })
     }
 
@@ -183,7 +184,7 @@ impl JoinService {
             Err(refusal) => {
                 tracing::warn!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
-                    outcome = "refused", code = refusal.code(), manifest, serial, image, version, machine, warnings,
+                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
                 Err(refusal.status(&request_id))

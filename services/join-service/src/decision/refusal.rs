@@ -1,94 +1,107 @@
 //! Why a request is refused after its sender has proven what it runs.
 
 use latchkey_api::grpc::{Code, Status};
-use std::fmt;
+use latchkey_reason::reason_codes;
 
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $status:ident, $sentence:literal;)+) => {
-        /// Every reason, each with a stable kebab-case code and a sentence that names the fix.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Refusal {
-            $($(#[$doc])* $variant,)+
-        }
-
-        impl Refusal {
-            /// Every one of them.
-            pub const ALL: &[Self] = &[$(Self::$variant,)+];
-
-            /// The stable code.
-            pub const fn code(self) -> &'static str {
-                match self { $(Self::$variant => $code,)+ }
-            }
-
-            /// What happened and what to do.
-            pub const fn sentence(self) -> &'static str {
-                match self { $(Self::$variant => $sentence,)+ }
-            }
-
-            const fn status_code(self) -> Code {
-                match self { $(Self::$variant => Code::$status,)+ }
-            }
-        }
-    };
-}
-
-refusals! {
-    /// The method is not for this purpose.
-    WrongPurpose = "wrong-channel-purpose", PermissionDenied, "this connection was attested for another purpose: connect with the purpose that the method needs";
-    /// `cluster.json` is not there.
-    NotInitialised = "cluster-not-initialised", FailedPrecondition, "there is no cluster yet: run `latchkey init`; nodes keep asking";
-    /// Not a UUID, or the nil UUID.
-    DiskUuidInvalid = "disk-uuid-invalid", InvalidArgument, "`disk_uuid` must be a UUID that is not nil";
-    /// The requested name is none, and no rule gives another.
-    NodeNameInvalid = "node-name-invalid", InvalidArgument, "`node_name` must be an RFC 1123 name in lower case, or the enrolment rules must give one";
-    /// A number that is no role.
-    RoleInvalid = "role-invalid", InvalidArgument, "`role` must be control-plane, worker or unspecified";
-    /// A field of the report is too long.
-    ReportInvalid = "report-invalid", InvalidArgument, "`code` must have at most 64 bytes and `message` at most 4096";
-    /// The rules let this TPM in under no role.
-    NotEnrolled = "enrolment-refused", PermissionDenied, "the enrolment rules refuse this TPM: add a rule for its EK digest if the machine is to be let in";
-    /// The operator shut this TPM out.
-    Denied = "machine-denied", PermissionDenied, "the operator shut this machine out: `latchkey node allow` takes that back";
-    /// It asks to be a control plane and is not meant to be one.
-    RoleDenied = "role-denied", PermissionDenied, "this machine may not be a control plane: pin its EK digest to that role in the enrolment rules if it shall be";
-    /// The name belongs to another TPM.
-    NameTaken = "name-taken", AlreadyExists, "another machine has this name: give this one another, or remove the other's record if it is gone";
-    /// The disk belongs to another TPM.
-    DiskTaken = "disk-of-another-node", PermissionDenied, "this disk is on another machine's record: put it back, or let the agent format it anew";
-    /// The disk was replaced by a later one of the same node.
-    DiskRetired = "disk-retired", FailedPrecondition, "this disk was replaced by a later one: attach the current disk, or let the agent format this one anew";
-    /// A known TPM with a new disk, and the rules say no.
-    NewDiskRefused = "new-disk-refused", PermissionDenied, "this machine is known with another disk: attach that, or remove the machine's record to let it join anew";
-    /// Too many disks of which none is confirmed, or too many replaced ones.
-    TooManyDisks = "too-many-disks", ResourceExhausted, "this machine asked for too many disks without ever finishing a join: find out why, then remove its record";
-    /// A TPM without a record.
-    NodeUnknown = "node-unknown", NotFound, "this machine has no record here: it joins first, with an empty disk";
-    /// A TPM with a record, and a disk that is not on it.
-    DiskUnknown = "disk-unknown", PermissionDenied, "this disk is not on this machine's record: attach the machine's own disk, or let the agent format this one anew";
-    /// Another control plane is joining.
-    LeaseHeld = "control-plane-lease-held", Unavailable, "another control plane is joining: wait until it has reported, at most 10 minutes";
-    /// A file that cannot be used names this machine, this name or this disk, or two records do.
-    RecordsDamaged = "records-damaged", Internal, "a file in `nodes/` of the cluster directory that cannot be used names this machine, its name or its disk: restore or remove it; the service's log names it";
-    /// The key service does not answer.
-    KeysUnavailable = "key-service-unavailable", Unavailable, "the key service does not answer: start it, or correct its address";
-    /// The key service says no, or gives no usable key.
-    KeysRefused = "key-service-refused", FailedPrecondition, "the key service refuses this service: let its rules give it the classes state-disk and measurement-secret";
-    /// Master secret and cluster do not belong together.
-    ClusterIdMismatch = "cluster-id-mismatch", FailedPrecondition, "measurement secret and salt do not give `cluster_id` of cluster.json: use the master secret that the cluster was made with";
-    /// The record could not be made durable.
-    RecordNotWritten = "record-not-written", Internal, "the record could not be written: the service's log has the reason";
+reason_codes! {
+    /// Why a request is refused after its sender has proven what it runs.
+    pub enum Refusal {
+        /// The method is not for this purpose.
+        WrongPurpose = "wrong-channel-purpose":
+            "this connection was attested for another purpose: connect with the purpose that the method needs";
+        /// `cluster.json` is not there.
+        NotInitialised = "cluster-not-initialised":
+            "there is no cluster yet: run `latchkey init`; nodes keep asking";
+        /// Not a UUID, or the nil UUID.
+        DiskUuidInvalid = "disk-uuid-invalid":
+            "`disk_uuid` must be a UUID that is not nil";
+        /// The requested name is none, and no rule gives another.
+        NodeNameInvalid = "node-name-invalid":
+            "`node_name` must be an RFC 1123 name in lower case, or the enrolment rules must give one";
+        /// A number that is no role.
+        RoleInvalid = "role-invalid":
+            "`role` must be control-plane, worker or unspecified";
+        /// A field of the report is too long.
+        ReportInvalid = "report-invalid":
+            "`code` must have at most 64 bytes and `message` at most 4096";
+        /// The rules let this TPM in under no role.
+        NotEnrolled = "enrolment-refused":
+            "the enrolment rules refuse this TPM: add a rule for its EK digest if the machine is to be let in";
+        /// The operator shut this TPM out.
+        Denied = "machine-denied":
+            "the operator shut this machine out: `latchkey node allow` takes that back";
+        /// It asks to be a control plane and is not meant to be one.
+        RoleDenied = "role-denied":
+            "this machine may not be a control plane: pin its EK digest to that role in the enrolment rules if it shall be";
+        /// The name belongs to another TPM.
+        NameTaken = "name-taken":
+            "another machine has this name: give this one another, or remove the other's record if it is gone";
+        /// The disk belongs to another TPM.
+        DiskTaken = "disk-of-another-node":
+            "this disk is on another machine's record: put it back, or let the agent format it anew";
+        /// The disk was replaced by a later one of the same node.
+        DiskRetired = "disk-retired":
+            "this disk was replaced by a later one: attach the current disk, or let the agent format this one anew";
+        /// A known TPM with a new disk, and the rules say no.
+        NewDiskRefused = "new-disk-refused":
+            "this machine is known with another disk: attach that, or remove the machine's record to let it join anew";
+        /// Too many disks of which none is confirmed, or too many replaced ones.
+        TooManyDisks = "too-many-disks":
+            "this machine asked for too many disks without ever finishing a join: find out why, then remove its record";
+        /// A TPM without a record.
+        NodeUnknown = "node-unknown":
+            "this machine has no record here: it joins first, with an empty disk";
+        /// A TPM with a record, and a disk that is not on it.
+        DiskUnknown = "disk-unknown":
+            "this disk is not on this machine's record: attach the machine's own disk, or let the agent format this one anew";
+        /// Another control plane is joining.
+        LeaseHeld = "control-plane-lease-held":
+            "another control plane is joining: wait until it has reported, at most 10 minutes";
+        /// A file that cannot be used names this machine, this name or this disk, or two records do.
+        RecordsDamaged = "records-damaged":
+            "a file in `nodes/` of the cluster directory that cannot be used names this machine, its name or its disk: restore or remove it; the service's log names it";
+        /// The key service does not answer.
+        KeysUnavailable = "key-service-unavailable":
+            "the key service does not answer: start it, or correct its address";
+        /// The key service says no, or gives no usable key.
+        KeysRefused = "key-service-refused":
+            "the key service refuses this service: let its rules give it the classes state-disk and measurement-secret";
+        /// Master secret and cluster do not belong together.
+        ClusterIdMismatch = "cluster-id-mismatch":
+            "measurement secret and salt do not give `cluster_id` of cluster.json: use the master secret that the cluster was made with";
+        /// The record could not be made durable.
+        RecordNotWritten = "record-not-written":
+            "the record could not be written: the service's log has the reason";
+    }
 }
 
 impl Refusal {
     /// What the peer is told. `request` is the request's id in the log.
     pub fn status(self, request: &str) -> Status {
-        Status::new(self.status_code(), format!("{self} [request {request}]"))
+        Status::new(self.status_code(), format!("{self}: {} [request {request}]", self.remedy()))
     }
-}
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code(), self.sentence())
+    const fn status_code(self) -> Code {
+        match self {
+            Self::WrongPurpose
+            | Self::NotEnrolled
+            | Self::Denied
+            | Self::RoleDenied
+            | Self::DiskTaken
+            | Self::NewDiskRefused
+            | Self::DiskUnknown => Code::PermissionDenied,
+            Self::NotInitialised | Self::DiskRetired | Self::KeysRefused | Self::ClusterIdMismatch => {
+                Code::FailedPrecondition
+            }
+            Self::DiskUuidInvalid | Self::NodeNameInvalid | Self::RoleInvalid | Self::ReportInvalid => {
+                Code::InvalidArgument
+            }
+            Self::NameTaken => Code::AlreadyExists,
+            Self::TooManyDisks => Code::ResourceExhausted,
+            Self::NodeUnknown => Code::NotFound,
+            Self::LeaseHeld | Self::KeysUnavailable => Code::Unavailable,
+            Self::RecordsDamaged | Self::RecordNotWritten => Code::Internal,
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use latchkey_cluster_store::{ClusterFile, DiskRelease};
 use latchkey_keys::{ClusterId, KeyId, KeyVersion, MasterSecret, Secret, Uuid};
 use latchkey_service_runtime::pem::PemFault;
 use remote::Remote;
-use std::fmt;
 
 /// Where keys come from.
 #[derive(Debug)]
@@ -21,13 +20,16 @@ enum Source {
 }
 
 /// Why there is no key.
-#[derive(Debug)]
-pub enum KeyFault {
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
     /// Nobody answers, or not in time.
+    #[error("no answer from the key service: {0}")]
     Unavailable(String),
-    /// The key service says no.
+    /// The key service says no, or what is at hand gives no such key.
+    #[error("no usable key: {0}")]
     Refused(String),
-    /// Measurement secret and salt do not give the cluster's id.
+    /// The cluster's id is of another measurement secret.
+    #[error("measurement secret and salt do not give `cluster_id` of cluster.json")]
     ClusterIdMismatch,
 }
 
@@ -71,13 +73,13 @@ impl KeySource {
 
     /// The key of the disk that was admitted, which nobody can look at before [`Self::release`]. A key service is asked for it
     /// now, because it says which version is current; the record that names the version is written afterwards.
-    pub(crate) async fn disk(&self, admitted: &Admitted) -> Result<WithheldKey, KeyFault> {
+    pub(crate) async fn disk(&self, admitted: &Admitted) -> Result<WithheldKey, KeyError> {
         let (disk, version) = (admitted.disk(), KeyVersion::new(admitted.key_version()));
         match &self.0 {
             Source::Embedded(master) => {
                 let version = version.unwrap_or_else(|| master.current());
                 let known = master.versions().any(|known| known == version);
-                let unknown = || KeyFault::Refused(format!("the master secret has no version {version}"));
+                let unknown = || KeyError::Refused(format!("the master secret has no version {version}"));
                 known.then_some(WithheldKey { disk, version, fetched: None }).ok_or_else(unknown)
             }
             Source::Remote(remote) => {
@@ -89,14 +91,14 @@ impl KeySource {
     }
 
     /// The key, for who shows that this machine and this disk are on record together.
-    pub(crate) fn release(&self, withheld: WithheldKey, release: &DiskRelease) -> Result<Secret<32>, KeyFault> {
+    pub(crate) fn release(&self, withheld: WithheldKey, release: &DiskRelease) -> Result<Secret<32>, KeyError> {
         let WithheldKey { disk, version, fetched } = withheld;
         if (disk, version) != (release.disk(), release.version()) {
             return Err(other_key());
         }
         match (&self.0, fetched) {
             (Source::Embedded(master), _) => {
-                master.derive_32(release).map_err(|error| KeyFault::Refused(error.to_string()))
+                master.derive_32(release).map_err(|error| KeyError::Refused(error.to_string()))
             }
             (Source::Remote(_), fetched) => fetched.ok_or_else(other_key),
         }
@@ -104,11 +106,11 @@ impl KeySource {
 
     /// The cluster's measurement secret. One that does not give the cluster's id is of another cluster: a node that got it
     /// would lock itself to nothing.
-    pub(crate) async fn measurement(&self, cluster: &ClusterFile) -> Result<MeasurementSecret, KeyFault> {
+    pub(crate) async fn measurement(&self, cluster: &ClusterFile) -> Result<MeasurementSecret, KeyError> {
         let secret = match &self.0 {
             Source::Embedded(master) => {
                 let version = KeyVersion::new(cluster.key_version).unwrap_or_else(|| master.current());
-                master.measurement_secret(version).map_err(|error| KeyFault::Refused(error.to_string()))?
+                master.measurement_secret(version).map_err(|error| KeyError::Refused(error.to_string()))?
             }
             Source::Remote(remote) => remote.fetch(KeyId::MeasurementSecret, cluster.key_version).await?.0,
         };
@@ -116,18 +118,18 @@ impl KeySource {
         if id.ok() == Some(cluster.cluster_id) {
             Ok(MeasurementSecret(secret))
         } else {
-            Err(KeyFault::ClusterIdMismatch)
+            Err(KeyError::ClusterIdMismatch)
         }
     }
 }
 
-fn other_key() -> KeyFault {
-    KeyFault::Refused("the key is of another disk or version than the record".to_owned())
+fn other_key() -> KeyError {
+    KeyError::Refused("the key is of another disk or version than the record".to_owned())
 }
 
-impl KeyFault {
+impl KeyError {
     /// What the node is told.
-    pub fn refusal(&self) -> Refusal {
+    pub fn code(&self) -> Refusal {
         match self {
             Self::Unavailable(_) => Refusal::KeysUnavailable,
             Self::Refused(_) => Refusal::KeysRefused,
@@ -135,14 +137,3 @@ impl KeyFault {
         }
     }
 }
-
-impl fmt::Display for KeyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) | Self::Refused(why) => write!(f, "{}: {why}", self.refusal().code()),
-            Self::ClusterIdMismatch => self.refusal().fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for KeyFault {}

@@ -1,6 +1,6 @@
 //! The key service over mutual TLS: one connection, kept, and made anew when it is gone.
 
-use super::KeyFault;
+use super::KeyError;
 use crate::config::KeyServiceConfig;
 use futures_rustls::TlsConnector;
 use latchkey_api::grpc::{Channel, Code, Limits, Status};
@@ -56,16 +56,16 @@ impl Remote {
         Ok(Self { address: config.address.clone(), name, tls, connection: Mutex::new(None) })
     }
 
-    pub(super) async fn fetch(&self, id: KeyId, version: u32) -> Result<(Secret<32>, u32), KeyFault> {
+    pub(super) async fn fetch(&self, id: KeyId, version: u32) -> Result<(Secret<32>, u32), KeyError> {
         let request = GetDataKeyRequest { key_id: id.to_string(), length: KeyLength::DEFAULT.bytes(), version };
         let late = async {
             smol::Timer::after(WITHIN).await;
-            Err(KeyFault::Unavailable(format!("no answer within {} s", WITHIN.as_secs())))
+            Err(KeyError::Unavailable(format!("no answer within {} s", WITHIN.as_secs())))
         };
         self.ask(&request).or(late).await
     }
 
-    async fn ask(&self, request: &GetDataKeyRequest) -> Result<(Secret<32>, u32), KeyFault> {
+    async fn ask(&self, request: &GetDataKeyRequest) -> Result<(Secret<32>, u32), KeyError> {
         let connection = self.connection(None).await?;
         let mut answer = connection.client.get_data_key(request, WITHIN).await;
         // A connection that rested may be gone without anybody having noticed: once more on a new one.
@@ -78,12 +78,12 @@ impl Remote {
         let key = Secret::from_slice(&answer.take_data_key());
         match key {
             Ok(key) if version != 0 && (request.version == 0 || request.version == version) => Ok((key, version)),
-            _ => Err(KeyFault::Refused("the key service answered with another key than was asked for".to_owned())),
+            _ => Err(KeyError::Refused("the key service answered with another key than was asked for".to_owned())),
         }
     }
 
     /// The connection, made anew if there is none, or if it is the one that failed.
-    async fn connection(&self, failed: Option<u64>) -> Result<Connection, KeyFault> {
+    async fn connection(&self, failed: Option<u64>) -> Result<Connection, KeyError> {
         let mut slot = self.connection.lock().await;
         let number = slot.as_ref().map_or(0, |connection| connection.number);
         if let Some(connection) = slot.as_ref().filter(|_| failed != Some(number)) {
@@ -95,9 +95,9 @@ impl Remote {
         Ok(connection)
     }
 
-    async fn connect(&self) -> Result<KeysClient, KeyFault> {
+    async fn connect(&self) -> Result<KeysClient, KeyError> {
         let address = &self.address;
-        let unavailable = |error: &dyn fmt::Display| KeyFault::Unavailable(format!("{address}: {error}"));
+        let unavailable = |error: &dyn fmt::Display| KeyError::Unavailable(format!("{address}: {error}"));
         let stream = TcpStream::connect(address.as_str()).await.map_err(|error| unavailable(&error))?;
         drop(stream.set_nodelay(true));
         let stream = self.tls.connect(self.name.clone(), stream).await.map_err(|error| unavailable(&error))?;
@@ -119,11 +119,11 @@ impl fmt::Debug for Remote {
     }
 }
 
-fn fault(status: &Status) -> KeyFault {
+fn fault(status: &Status) -> KeyError {
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Cancelled | Code::Internal => {
-            KeyFault::Unavailable(status.to_string())
+            KeyError::Unavailable(status.to_string())
         }
-        _ => KeyFault::Refused(status.to_string()),
+        _ => KeyError::Refused(status.to_string()),
     }
 }
