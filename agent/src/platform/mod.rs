@@ -53,6 +53,14 @@ macro_rules! faults {
             pub fn code(&self) -> &'static str {
                 match self { $(Self::$variant(fault) => fault.code()$(.$text())?,)* }
             }
+
+            /// What to do, where the sentence does not say it itself.
+            pub fn remedy(&self) -> Option<&'static str> {
+                match self {
+                    Self::Config(error) => Some(error.code().remedy()),
+                    _ => None,
+                }
+            }
         }
 
         impl fmt::Display for Fault {

@@ -176,5 +176,23 @@ async fn run_async<T: Display, F: Into<Fault>>(
 }
 
 fn failure(step: &'static str, fault: &Fault) -> Failure {
-    Failure::new(step, fault.code(), fault)
+    let sentence = fault.remedy().map_or_else(|| fault.to_string(), |remedy| format!("{fault}; {remedy}"));
+    Failure::new(step, fault.code(), &sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_is_refused_says_on_the_console_what_to_do() {
+        for (line, remedy) in [
+            ("latchkey.network=maybe", "give the value the form that the sentence names"),
+            ("latchkey.debug=1", "correct the key or remove it"),
+        ] {
+            let error = Config::parse(line.as_bytes()).unwrap_err();
+            let failure = failure("config", &Fault::from(error));
+            assert!(failure.message.ends_with(remedy) && failure.message.contains("latchkey."), "{failure:?}");
+        }
+    }
 }

@@ -96,8 +96,12 @@ fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, Conf
             let restart = !matches!(error, HandOverError::Missing);
             Unusable { code: "hand-over", message: error.to_string(), restart }
         })?;
-        let config = config().map_err(|error| unusable(error.code().as_str(), error.to_string()))?;
-        let step = config.cluster_step().map_err(|error| unusable(error.code().as_str(), error.to_string()))?;
+        let refused = |error: ConfigError| {
+            let code = error.code();
+            unusable(code.as_str(), format!("{error}; {}", code.remedy()))
+        };
+        let config = config().map_err(refused)?;
+        let step = config.cluster_step().map_err(refused)?;
         let machine = Machine::real(&config, step, path);
         Stage2::new(handover, config, machine).map_err(|error| unusable(error.code, error.message))
     };
