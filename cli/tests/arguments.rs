@@ -98,10 +98,10 @@ fn a_dash_is_standard_input_where_a_file_is_read_and_is_read_once() {
     let feed = |arguments: &[&str], input: &[u8]| latchkey_fed(operator.directory(), arguments, input);
     let files = ["policy", "check", "--policy", "policy.json", "--reference", "demo.json"];
     let wanted = latchkey(operator.directory(), &files).succeeded().out;
-    let fed = feed(&["policy", "check", "--policy", "-", "--reference", "demo.json"], &read("policy.json"));
-    assert_eq!(fed.succeeded().out, wanted);
-    let fed = feed(&["policy", "check", "--policy", "policy.json", "--reference", "-"], &read("demo.json"));
-    assert_eq!(fed.succeeded().out, wanted);
+    let shown = feed(&["policy", "check", "--policy", "-", "--reference", "demo.json"], &read("policy.json"));
+    assert_eq!(shown.succeeded().out, wanted);
+    let shown = feed(&["policy", "check", "--policy", "policy.json", "--reference", "-"], &read("demo.json"));
+    assert_eq!(shown.succeeded().out, wanted);
     let log = concat!(env!("CARGO_MANIFEST_DIR"), "/../measurements/tests/fixtures/override.bin");
     let shown = feed(&["measure", "log", "-"], &std::fs::read(log).unwrap()).succeeded().out;
     assert_eq!(shown, latchkey(operator.directory(), &["measure", "log", log]).succeeded().out);

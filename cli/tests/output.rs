@@ -56,11 +56,10 @@ impl Bench {
         let more: Vec<&str> = match command {
             "secret new" => vec![&out],
             "secret rotate" => vec!["master.json"],
-            "init-secret" => vec!["--out", &out],
+            "init-secret" | "reference new-key" => vec!["--out", &out],
             "record" => vec![&node, "--ek-pin", &ek, "--name", "demo", "--version", "2.0.0", "--out", &out],
             "policy new" => vec!["--out", &out, "--manifest", "demo", "--unsigned", "--ek-pin", &ek],
             "policy check" => trust.to_vec(),
-            "reference new-key" => vec!["--out", &out],
             "reference sign" => vec!["newer.json", "--key", "release.key"],
             "reference check" => vec!["demo.json", "--signer", "release.pub"],
             "reference add" => vec!["demo.json", "newer.json", "--out", &out, "--serial", &serial],

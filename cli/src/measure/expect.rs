@@ -18,10 +18,18 @@ use crate::output::{Output, Tone, printable};
 use crate::spec::Arguments;
 
 /// What was expected: text, its part of the JSON, and whether the log is that.
-pub(super) struct Told {
+pub(super) struct Report {
     pub(super) text: String,
     pub(super) json: Vec<(&'static str, Value)>,
     pub(super) as_expected: bool,
+}
+
+/// The log beside one of them.
+struct Compared {
+    text: String,
+    json: Value,
+    /// Whether the log is that of one machine type that was expected.
+    as_expected: bool,
 }
 
 /// Everything about `--expect` and `--expect-image`.
@@ -30,11 +38,11 @@ pub(super) fn expectations(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<Told, Failure> {
-    let mut told = Told { text: String::new(), json: Vec::new(), as_expected: true };
+) -> Result<Report, Failure> {
+    let mut report = Report { text: String::new(), json: Vec::new(), as_expected: true };
     let given = (arguments.path("expect"), arguments.path("expect-image"));
     if given == (None, None) {
-        return Ok(told);
+        return Ok(report);
     }
     if !log.banks().any(|bank| bank == Bank::Sha256) {
         return Err(Failure::usage("the log has no digests of the bank sha256, which is what is expected"));
@@ -44,19 +52,18 @@ pub(super) fn expectations(
         given => given,
     };
     if let Some(path) = reference {
-        let (text, json) = against_reference(&read_reference(path)?, log, pcrs, output)?;
-        told.text.push_str(&text);
-        let matches = |machine: &Value| machine["matches"] == true;
-        told.as_expected &= json.as_array().is_some_and(|machines| machines.iter().any(matches));
-        told.json.push(("expected", json));
+        let compared = against_reference(&read_reference(path)?, log, pcrs, output)?;
+        report.text.push_str(&compared.text);
+        report.as_expected &= compared.as_expected;
+        report.json.push(("expected", compared.json));
     }
     if let Some(path) = image {
-        let (text, json) = against_image(path, arguments, log, pcrs, output)?;
-        told.text.push_str(&text);
-        told.as_expected &= json["differences"].as_array().is_some_and(Vec::is_empty);
-        told.json.push(("predicted", json));
+        let compared = against_image(path, arguments, log, pcrs, output)?;
+        report.text.push_str(&compared.text);
+        report.as_expected &= compared.as_expected;
+        report.json.push(("predicted", compared.json));
     }
-    Ok(told)
+    Ok(report)
 }
 
 /// Images begin with other bytes.
@@ -82,7 +89,8 @@ fn against_reference(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<(String, Value), Failure> {
+) -> Result<Compared, Failure> {
+    let mut as_expected = false;
     let replay = Replay::of(log, Bank::Sha256);
     let replayed = |pcr| replay.as_ref().and_then(|replay| replay.value(pcr)).map_or("0".repeat(64), hex::encode);
     let (mut text, mut values) = (String::new(), Vec::new());
@@ -91,6 +99,7 @@ fn against_reference(
         for machine in image.machines() {
             let differing = manifest::differing(machine, log).map_err(|error| Failure::usage(error.to_string()))?;
             let differing = differing.intersection(pcrs);
+            as_expected |= differing.is_empty();
             let name = format!("{} on {}", image.label(), machine.name());
             let verdict = if differing.is_empty() {
                 output.paint(Tone::Good, &format!("the log is that of {name}"))
@@ -122,7 +131,7 @@ fn against_reference(
             closest["events"] = json;
         }
     }
-    Ok((text, json!(values)))
+    Ok(Compared { text, json: json!(values), as_expected })
 }
 
 /// The first event of each of these registers that is not as the manifest tells.
@@ -153,7 +162,7 @@ fn against_image(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<(String, Value), Failure> {
+) -> Result<Compared, Failure> {
     let image = image::open(path)?;
     let uki = image::measure(path, &image)?;
     let machines = match image::machines(arguments)? {
@@ -179,7 +188,8 @@ fn against_image(
             let _ = writeln!(text, "  {}\n{}", printable(&difference.to_string()), digests(difference));
         }
     }
-    Ok((text, json!({"machine": prediction.machine, "differences": differences})))
+    let as_expected = differences.is_empty();
+    Ok(Compared { text, json: json!({"machine": prediction.machine, "differences": differences}), as_expected })
 }
 
 /// What a program that is another one, and is described by the same words, differs by.

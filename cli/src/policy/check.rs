@@ -118,10 +118,10 @@ fn images(trust: &Trust, output: &Output) -> String {
             indices(machine, Rule::Enforce),
             indices(machine, Rule::Warn),
             window(image),
-            admissible(rule, manifest, image),
+            in_words(&admissible(rule, manifest, image)),
         ]);
     }
-    let nobody = rows(trust).all(|(rule, manifest, image, _)| admissible(rule, manifest, image) != "yes");
+    let nobody = rows(trust).all(|(rule, manifest, image, _)| admissible(rule, manifest, image).is_err());
     let warning = if nobody { output.paint(Tone::Warning, "\nNo image is admitted now.\n") } else { String::new() };
     let launches = launches(named(trust).flat_map(|(_, manifest)| manifest.values().images()));
     format!("{table}{warning}{launches}")
@@ -135,7 +135,7 @@ fn images_json(trust: &Trust) -> Vec<Value> {
             "version": image.version(), "machine": machine.name(), "source": image.source(),
             "not_before": image.not_before(), "not_after": image.not_after(),
             "enforced": machine.enforced().union(trust.policy.enforced()),
-            "snp_launch": machine.snp_launch(), "admitted": verdict == "yes", "why": verdict,
+            "snp_launch": machine.snp_launch(), "admitted": verdict.is_ok(), "why": in_words(&verdict),
         })
     };
     rows(trust).map(image).collect()
@@ -163,16 +163,20 @@ fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image) -> String {
+/// Whether the image is admitted now, and why not.
+fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image) -> Result<(), String> {
     let revoked = manifest.values().revocation(image.name(), image.version());
-    match rule.admits(manifest.values(), image, now()).map_err(|refusal| refusal.code()) {
-        Ok(()) => "yes".to_owned(),
-        Err(ReasonCode::ImageRevoked) => format!("no: revoked: {}", revoked.map_or("", |revoked| &revoked.why)),
-        Err(ReasonCode::ImageVersionTooOld) => "no: too old".to_owned(),
-        Err(ReasonCode::ImageNotYetValid) => "not yet".to_owned(),
-        Err(ReasonCode::ImageExpired) => "no: expired".to_owned(),
-        Err(code) => format!("no: {code}"),
-    }
+    rule.admits(manifest.values(), image, now()).map_err(|refusal| match refusal.code() {
+        ReasonCode::ImageRevoked => format!("no: revoked: {}", revoked.map_or("", |revoked| &revoked.why)),
+        ReasonCode::ImageVersionTooOld => "no: too old".to_owned(),
+        ReasonCode::ImageNotYetValid => "not yet".to_owned(),
+        ReasonCode::ImageExpired => "no: expired".to_owned(),
+        code => format!("no: {code}"),
+    })
+}
+
+fn in_words(verdict: &Result<(), String>) -> String {
+    verdict.as_ref().map_or_else(String::clone, |()| "yes".to_owned())
 }
 
 fn indices(machine: &PlatformProfile, rule: Rule) -> String {

@@ -131,10 +131,15 @@ fn exit_status(text: &mut String) {
 
 /// Each line escaped, and none taken for a request.
 fn lines(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", escaped(line))).collect()
+    let mut page = String::new();
+    for line in text.lines() {
+        page.push_str(&escaped(line));
+        page.push('\n');
+    }
+    page
 }
 
-/// Text as groff and mandoc print it unchanged (groff_char(7), groff(7) "Escape sequences").
+/// Text as groff and mandoc print it unchanged (`groff_char(7)`; `groff(7)`, "Escape sequences").
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     if text.starts_with(['.', '\'']) {
