@@ -293,7 +293,7 @@ impl Trust {
     }
 }
 
-/// An revision that was made anew, and not from the one in force, knows nothing of what was revoked.
+/// A revision that was made anew, and not from the one in force, knows nothing of what was revoked.
 fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), Failure> {
     let missing = before.values().revocations_missing_in(next.values());
     let missing: Vec<_> = missing.map(|one| format!("{} {}: {}", one.name, one.version, one.why)).collect();

@@ -49,7 +49,7 @@ const EK_PIN: Flag = Flag {
 };
 const FOLDER: Flag = Flag {
     need: AtMostOnce,
-    text: "take all of it from this cluster's directory; with --policy: refuse\neditions older than those it remembers",
+    text: "take all of it from this cluster's directory; with --policy: refuse\nrevisions older than those it remembers",
     ..CLUSTER
 };
 const EK: Flag = Flag {
