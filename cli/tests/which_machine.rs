@@ -143,12 +143,12 @@ fn init_sends_no_key_to_another_admitted_machine() {
     let ran = operator.run(&unnamed).failed(2);
     assert_eq!(error_code(&ran), "machine-not-named");
     assert!(ran.json()["error"]["because"][0].as_str().unwrap().contains(&other.ek().to_string()), "{ran:?}");
-    assert_eq!((other.state().secrets, other.state().inits), (0, 0), "neither secret nor key was sent");
+    assert_eq!(other.shown(), (0, 0), "neither secret nor key was sent");
     // Nor to one that does not know the init secret, whatever the operator says: no key travels before the secret is proven.
     other.state().init_secret = b"another machine's own secret".to_vec();
     let ran = operator.init(&other, &["--accept-any-ek", "--output", "json"]).failed(4);
     assert_eq!(error_code(&ran), "wrong-init-secret");
-    assert_eq!((other.state().secrets, other.state().inits), (1, 0));
+    assert_eq!(other.shown(), (1, 0));
     std::fs::write(operator.path("ek"), format!("{ek}\n")).unwrap();
     operator.init(&node, &["--ek", "ek"]).succeeded();
 }

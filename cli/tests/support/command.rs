@@ -50,6 +50,13 @@ pub fn latchkey_to(directory: &Path, arguments: &[&str], stdout: impl Into<Stdio
     finish(command(directory, arguments).stdin(Stdio::null()).stdout(stdout).spawn().unwrap())
 }
 
+/// Runs to a good end; what it wrote to standard output, which is no text.
+pub fn latchkey_bytes(directory: &Path, arguments: &[&str]) -> Vec<u8> {
+    let output = latchkey_test_support::finish("latchkey", start(directory, arguments));
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
 /// Starts a run; its output is kept for [`finish`].
 pub fn start(directory: &Path, arguments: &[&str]) -> Child {
     command(directory, arguments).stdin(Stdio::null()).spawn().unwrap()

@@ -144,6 +144,12 @@ impl FakeNode {
         self.address.to_string()
     }
 
+    /// How often it was shown an init secret, and keys of a fresh disk.
+    pub fn shown(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.secrets, state.inits)
+    }
+
     /// Waits until it has happened.
     pub fn wait_for(&self, what: Happened) {
         let happened = async { while self.inner.happened.1.recv().await.unwrap() != what {} };
