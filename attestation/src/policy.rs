@@ -78,6 +78,11 @@ impl Policy {
         }
     }
 
+    /// Whether it trusts TPMs that it does not name: those of an authority.
+    pub fn trusts_authority(&self) -> bool {
+        self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_)))
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references

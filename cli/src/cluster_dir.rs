@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, DiskRelease, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome,
-    ReleaseError, ReleaseRefusal, Reported, Role, StoreError, check_not_denied,
+    ClusterFile, ClusterStore, Denials, DiskRelease, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome,
+    PendingRecord, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError, check_not_denied,
 };
-use latchkey_keys::Uuid;
+use latchkey_keys::{KeyVersion, Uuid};
 
 use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
@@ -148,6 +148,55 @@ impl ClusterDir {
         Ok(self.0.record(&ek).map_err(unusable)?.map(|record| record.name.to_string()))
     }
 
+    /// The version of the master secret that a disk's key comes from, if a record names the disk as one in use.
+    pub(crate) fn key_version_of(&self, disk: Uuid) -> Result<Option<KeyVersion>, Failure> {
+        let holders = self.0.holders(disk).map_err(unusable)?;
+        Ok(holders.iter().find_map(|record| record.disk(disk)).and_then(|disk| KeyVersion::new(disk.key_version)))
+    }
+
+    /// Machines that wait for the operator.
+    pub(crate) fn pending(&self) -> Result<Vec<PendingRecord>, Failure> {
+        self.0.pending().map_err(unusable)
+    }
+
+    /// TPMs that are shut out.
+    pub(crate) fn denials(&self) -> Result<Denials, Failure> {
+        self.0.denials().map_err(unusable)
+    }
+
+    pub(crate) fn denial_reason(&self, ek: EkDigest) -> Result<String, Failure> {
+        self.0.denial_reason(&ek).map_err(unusable)
+    }
+
+    pub(crate) fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), Failure> {
+        self.0.deny(&ek, reason).map_err(unusable)
+    }
+
+    pub(crate) fn allow(&self, ek: EkDigest) -> Result<bool, Failure> {
+        self.0.allow(&ek).map_err(unusable)
+    }
+
+    /// Gives a TPM a rule of its own.
+    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let mut rules = self.0.enrolment().map_err(unusable)?;
+        rules.admit(ek, role, name);
+        self.0.write_enrolment(&rules).map_err(unusable)?;
+        writer.forget_pending(&ek).map_err(unusable)
+    }
+
+    /// Removes a machine's record and rule; whether there was one of them.
+    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, Failure> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let mut rules = self.0.enrolment().map_err(unusable)?;
+        // The rule first: a machine that asks in between is not let in again.
+        let had_rule = rules.forget(&ek);
+        if had_rule {
+            self.0.write_enrolment(&rules).map_err(unusable)?;
+        }
+        Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+    }
+
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
     pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
         let mut writer = self.0.writer().map_err(unusable)?;
@@ -170,7 +219,9 @@ impl ClusterDir {
         if self.path("enrolment.json").exists() {
             return Ok(());
         }
-        self.0.write_enrolment(&Enrolment::workers_and([])).map_err(unusable)
+        // Who trusts a vendor does not know whose machines will come; who pins TPMs has named them.
+        let rules = if trust.policy.trusts_authority() { Enrolment::hold_all() } else { Enrolment::workers_and([]) };
+        self.0.write_enrolment(&rules).map_err(unusable)
     }
 
     /// Puts a revision of a manifest in force, in the place of the one before, if the directory's policy takes it.

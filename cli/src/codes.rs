@@ -43,6 +43,10 @@ reason_codes! {
             "remove the record with `latchkey node remove`, if the machine is to have another";
         /// No node on record has this name.
         NodeUnknown = "node-unknown": "see `latchkey status` for the nodes on record";
+        /// A machine that is to be allowed is not denied.
+        NotDenied = "not-denied": "see `latchkey node list`; a policy may deny it, too";
+        /// A key would be given without a proof, and nobody said the word for it.
+        WordMissing = "word-missing": "if that is what you want, say --without-its-machine; else see `latchkey recover`";
         /// The operator said that the machine is another one.
         MachineNotConfirmed = "machine-not-confirmed": "check the address, and name the machine with --ek";
         /// The policy trusts more than one machine, and none is named.

@@ -19,6 +19,7 @@ mod init;
 mod init_secret;
 mod measure;
 mod node;
+mod nodes;
 mod output;
 mod policy;
 mod printable;

@@ -1,12 +1,18 @@
-//! `latchkey secret new`, `latchkey secret rotate`.
+//! `latchkey secret new`, `rotate` and `disk-key`.
 
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroU32;
 use std::path::Path;
 
-use latchkey_keys::MasterSecret;
+use latchkey_cluster_store::{DiskRelease, ReleaseCode};
+use latchkey_keys::{KeyVersion, MasterSecret, Uuid};
 use serde_json::json;
 
+use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::files::{self, Readers};
+use crate::output::{Output, Tone};
 use crate::spec::Arguments;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
@@ -33,4 +39,48 @@ pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, Fai
          from now on need it. Disks from before keep their version.\n"
     );
     output.result(&json!({"file": shown.to_string(), "version": version, "earlier_versions": earlier}), &human)
+}
+
+/// Writes the key of one disk, because the operator says so: no machine is asked to prove anything.
+pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+    let missing = || Failure::usage("--disk is missing");
+    let disk: Uuid = arguments.value("disk")?.ok_or_else(missing)?;
+    if !arguments.has("without-its-machine") {
+        let what = "this key opens the disk on any machine, and none has to prove anything for it";
+        let failure = Failure::new(Exit::Usage, CommandCode::WordMissing, what);
+        return Err(failure.fix("if that is what you want, say --without-its-machine; else see `latchkey recover`"));
+    }
+    let out = arguments.path("out");
+    if out.is_none() && io::stdout().is_terminal() {
+        let failure = Failure::usage("a key is not written to a terminal");
+        return Err(failure.fix("name a file with --out, or pipe standard output to the program that needs it"));
+    }
+    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let version = match (place.key_version_of(disk)?, arguments.value::<NonZeroU32>("key-version")?) {
+        (Some(recorded), None) => recorded,
+        (_, Some(said)) => KeyVersion::new(said.get()).ok_or_else(missing)?,
+        (None, None) => {
+            let failure = Failure::new(
+                Exit::Usage,
+                ReleaseCode::DiskNotOnRecord,
+                format!("no record names the disk {disk} as in use"),
+            );
+            return Err(failure
+                .fix("say with --key-version which version of the master secret it was made with; the first is 1"));
+        }
+    };
+    let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
+    let key = master.derive_32(&DiskRelease::on_operators_word(disk, version))?;
+    let Some(path) = out else {
+        let unwritten = |error: io::Error| {
+            Failure::local(CommandCode::OutputUnwritable, "the key could not be written").because(error.to_string())
+        };
+        let mut stdout = io::stdout().lock();
+        return stdout.write_all(key.expose()).and_then(|()| stdout.flush()).map(|()| Exit::Done).map_err(unwritten);
+    };
+    files::write_new(path, key.expose(), Readers::OwnerOnly)?;
+    let shown = path.display();
+    output.say(Tone::Warning, "warning", "whoever has this file reads the disk: destroy it when you are done");
+    let json = json!({"file": shown.to_string(), "disk_uuid": disk, "key_version": version});
+    output.result(&json, &format!("key of the disk {disk} written to {shown}\n"))
 }

@@ -1,10 +1,10 @@
 //! `latchkey status`: a cluster's nodes, from its directory.
 
-use latchkey_cluster_store::{DiskState, NodeRecord, Outcome};
 use serde_json::json;
 
 use crate::cluster_dir::ClusterDir;
 use crate::failure::{Exit, Failure};
+use crate::nodes::state;
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::spec::Arguments;
 
@@ -32,15 +32,4 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
         "cluster": cluster.name, "cluster_id": cluster.cluster_id, "nodes": nodes, "unreadable_records": wrong,
     });
     output.result(&json, &format!("{head}\n{table}"))
-}
-
-/// What was last heard of a node, about its newest disk.
-fn state(node: &NodeRecord) -> String {
-    let newest = node.disks.iter().max_by_key(|disk| disk.epoch);
-    let reported = node.reported.as_ref().filter(|reported| newest.is_some_and(|disk| disk.uuid == reported.disk));
-    match (reported.map(|reported| &reported.outcome), newest.map(|disk| disk.state)) {
-        (Some(Outcome::Failed { code, .. }), _) => format!("failed: {code}"),
-        (Some(Outcome::Succeeded), _) | (None, Some(DiskState::Confirmed)) => "member".to_owned(),
-        (None, _) => "joining".to_owned(),
-    }
 }

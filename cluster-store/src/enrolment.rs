@@ -4,9 +4,11 @@
 //! {
 //!   "version": 1,
 //!   "pinned": [{"ek_sha256": "<64 hex digits>", "role": "control-plane", "name": "cp-1"}],
-//!   "default": {"role": "worker", "name": "as-requested", "on_new_disk": "admit"}
+//!   "default": {"role": "hold", "name": "as-requested", "on_new_disk": "admit"}
 //! }
 //! ```
+//!
+//! `role` is `control-plane`, `worker`, `hold` (the machine waits for `latchkey node admit`) or `refuse`.
 
 use crate::cluster::{VERSION, check_version};
 use crate::error::Malformed;
@@ -34,7 +36,7 @@ pub struct Enrolment {
 pub struct PinnedRule {
     /// The TPM.
     pub ek_sha256: EkDigest,
-    /// Its role, or `refuse`.
+    /// Its role, `hold` or `refuse`.
     pub role: RoleRule,
     /// Its name; absent: as on record, or by the default rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +47,7 @@ pub struct PinnedRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DefaultRule {
-    /// Role of a TPM that joins for the first time, or `refuse`. A known one keeps its role.
+    /// Role of a TPM that joins for the first time, `hold` or `refuse`. A known one keeps its role.
     pub role: RoleRule,
     /// Where its name comes from. A known one keeps its name.
     pub name: NameRule,
@@ -61,17 +63,19 @@ pub enum RoleRule {
     ControlPlane,
     /// [`Role::Worker`].
     Worker,
+    /// Not let in before the operator says so: [`Enrolment::admit`].
+    Hold,
     /// Not let in.
     Refuse,
 }
 
 impl RoleRule {
-    /// The role, `None` for refuse.
+    /// The role, `None` for hold and refuse.
     pub const fn role(self) -> Option<Role> {
         match self {
             Self::ControlPlane => Some(Role::ControlPlane),
             Self::Worker => Some(Role::Worker),
-            Self::Refuse => None,
+            Self::Hold | Self::Refuse => None,
         }
     }
 }
@@ -111,6 +115,27 @@ impl Enrolment {
         let pin = |ek_sha256| PinnedRule { ek_sha256, role: RoleRule::ControlPlane, name: None };
         let default = DefaultRule { role: RoleRule::Worker, name: NameRule::AsRequested, on_new_disk: NewDisk::Admit };
         Self { version: VERSION, pinned: control_planes.into_iter().map(pin).collect(), default }
+    }
+
+    /// Rules that admit nobody before the operator says so: what fits a policy that trusts a vendor, who certified machines of
+    /// others, too.
+    pub fn hold_all() -> Self {
+        let default = DefaultRule { role: RoleRule::Hold, name: NameRule::AsRequested, on_new_disk: NewDisk::Admit };
+        Self { version: VERSION, pinned: Vec::new(), default }
+    }
+
+    /// Gives one TPM a rule of its own, in the place of an earlier one, whose name it keeps if no other is given.
+    pub fn admit(&mut self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) {
+        let before = self.pinned.iter().position(|rule| rule.ek_sha256 == ek).map(|at| self.pinned.remove(at));
+        let name = name.or(before.and_then(|rule| rule.name));
+        self.pinned.push(PinnedRule { ek_sha256: ek, role, name });
+    }
+
+    /// Takes the rule of one TPM away; whether there was one.
+    pub fn forget(&mut self, ek: &EkDigest) -> bool {
+        let before = self.pinned.len();
+        self.pinned.retain(|rule| rule.ek_sha256 != *ek);
+        self.pinned.len() != before
     }
 
     /// Reads the file's JSON.

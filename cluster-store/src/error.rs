@@ -1,6 +1,7 @@
 //! Why a cluster directory, or a file of it, is not usable.
 
 use latchkey_attestation::Refusal;
+use latchkey_keys::FileFault;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub enum Malformed {
     Syntax(serde_json::Error),
     /// Another version than 1.
     Version(u64),
+    /// A file that may hold a secret, and that others can read, or worse.
+    Secret(FileFault),
     /// A rule between fields is broken.
     Rule(String),
     /// Policy or reference values, in the words of the attestation crate.
@@ -91,6 +94,7 @@ impl fmt::Display for Malformed {
             Self::TooLarge(limit) => write!(f, "larger than {limit} bytes"),
             Self::Syntax(error) => error.fmt(f),
             Self::Version(got) => write!(f, "`version` is {got}; this program knows version 1"),
+            Self::Secret(fault) => fault.fmt(f),
             Self::Rule(sentence) => f.write_str(sentence),
             Self::Attestation(refusal) => refusal.fmt(f),
         }

@@ -10,6 +10,7 @@
 //!   revisions.json        the newest revision of each manifest that was accepted here: none older is, ever
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   denied/EK-DIGEST     TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back    (Denials)
+//!   pending/EK-DIGEST.json machines that no rule speaks of and that wait for the operator; nothing is decided by it (PendingRecord)
 //!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
 //!   .lock                held while records are written; counts the writes                                (Writer)
 //! ```
@@ -25,6 +26,7 @@ mod enrolment;
 mod error;
 mod name;
 mod pair;
+mod pending;
 mod record;
 mod release;
 mod revisions;
@@ -39,6 +41,7 @@ pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRu
 pub use error::{Malformed, StoreError};
 pub use name::{BadName, NodeName};
 pub use pair::signature_of;
+pub use pending::{MAX_PENDING, PendingRecord};
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
 pub use store::{ClusterStore, MAX_PAYLOAD, Part};

@@ -4,11 +4,12 @@ use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::ClusterFile;
 use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
-use crate::error::StoreError;
+use crate::error::{Malformed, StoreError};
 use crate::pair::signature_of;
 use crate::record::{NodeRecord, Recorded};
 use crate::writer::{self, Writer, check_file_name};
 use latchkey_attestation::EkDigest;
+use latchkey_keys::{KeyError, SecretVec};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -81,7 +82,7 @@ impl ClusterStore {
         self.make(&self.references_path())
     }
 
-    fn make(&self, directory: &Path) -> Result<(), StoreError> {
+    pub(crate) fn make(&self, directory: &Path) -> Result<(), StoreError> {
         match fs::create_dir(directory) {
             Ok(()) => give_to_owner_of(&self.0, directory),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -136,12 +137,19 @@ impl ClusterStore {
         Enrolment::parse(&atomic::read(&path, MAX_CONFIG)?).map_err(StoreError::malformed(&path))
     }
 
-    /// Opaque bytes for the nodes' cluster step; empty when there are none.
+    /// Opaque bytes for the nodes' cluster step; empty when there are none. They may be a secret, such as a token with which one
+    /// joins, so the file is held to what every file with a secret is: see [`latchkey_keys::read_private_file`].
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn payload(&self) -> Result<Vec<u8>, StoreError> {
-        optional(atomic::read(&self.0.join(PAYLOAD), MAX_PAYLOAD)).map(Option::unwrap_or_default)
+    pub fn payload(&self) -> Result<SecretVec, StoreError> {
+        let path = self.0.join(PAYLOAD);
+        match latchkey_keys::read_private_file(&path, MAX_PAYLOAD) {
+            Ok(payload) => Ok(payload),
+            Err(error) if error.is_absent() => Ok(SecretVec::from_slice(&[])),
+            Err(KeyError::File(error)) => Err(StoreError::malformed(&path)(Malformed::Secret(error.fault))),
+            Err(error) => Err(StoreError::malformed(&path)(Malformed::Rule(error.to_string()))),
+        }
     }
 
     /// SHA-256 over the content of a part's files, so that only real changes count. What cannot be read counts by its error.

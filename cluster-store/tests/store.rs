@@ -4,7 +4,8 @@
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{AuthenticManifest, Digest, EkDigest, Policy, ReasonCode, ReferenceValues, References};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Enrolment, MAX_PAYLOAD, Malformed, NodeRecord, Part, Role, StoreError,
+    ClusterFile, ClusterStore, Enrolment, MAX_PAYLOAD, MAX_PENDING, Malformed, NodeRecord, Part, PendingRecord,
+    ReleaseError, Role, StoreError,
 };
 use latchkey_keys::ClusterId;
 use latchkey_test_support::in_time;
@@ -343,4 +344,46 @@ fn denials_that_cannot_be_listed_are_an_error_and_not_none() {
     let (files, directory) = directory();
     fs::remove_dir(files.path().join("denied")).unwrap();
     assert!(directory.denials().unwrap_err().is_absent());
+}
+
+#[test]
+fn machines_that_wait_are_bounded_and_the_most_silent_go_first() {
+    let (_files, directory) = directory();
+    let ek_of = |number: usize| EkDigest::from_hex(&format!("{number:064x}")).unwrap();
+    let disk = "0a0a0a0a-0000-4000-8000-000000000001".parse().unwrap();
+    let asks = |number: usize, at: u64| PendingRecord::new(ek_of(number), "edge\u{1b}[2J", None, disk, at);
+    let hold = |number, at| directory.writer().unwrap().hold(&asks(number, at)).unwrap();
+    for number in 0..MAX_PENDING {
+        hold(number, 1000 + number as u64);
+    }
+    // The first one asks again, so the second one is the most silent when there is no room.
+    hold(0, 9000);
+    hold(MAX_PENDING, 9001);
+    let pending = directory.pending().unwrap();
+    assert_eq!(pending.len(), MAX_PENDING);
+    assert_eq!((pending[0].ek_sha256, pending[0].first_seen, pending[0].last_seen), (ek_of(0), 1000, 9000));
+    assert!(pending.iter().all(|one| one.ek_sha256 != ek_of(1)));
+    assert_eq!(pending[0].asks_for_name, "edge?[2J");
+    directory.writer().unwrap().forget_pending(&ek_of(0)).unwrap();
+    assert_eq!(directory.pending().unwrap().len(), MAX_PENDING - 1);
+}
+
+#[test]
+fn a_disk_is_released_to_the_machine_on_whose_record_it_is_and_to_no_other() {
+    let (_files, directory) = directory();
+    let mine = record(1, "one").disks[0].uuid;
+    let code = |ek, disk| match directory.release(&ek, disk) {
+        Err(ReleaseError::Refused(refusal)) => refusal.code().as_str(),
+        Err(ReleaseError::Store(error)) => panic!("{error}"),
+        Ok(_) => "released",
+    };
+    assert_eq!(code(ek(1), mine), "machine-not-on-record");
+    directory.writer().unwrap().put(&record(1, "one")).unwrap();
+    directory.writer().unwrap().put(&record(2, "two")).unwrap();
+    assert_eq!(code(ek(1), mine), "released");
+    assert_eq!(code(ek(2), mine), "disk-of-another-machine");
+    assert_eq!(code(ek(3), mine), "disk-of-another-machine");
+    assert_eq!(code(ek(1), "0a0a0a0a-0000-4000-8000-000000000099".parse().unwrap()), "disk-not-on-record");
+    directory.deny(&ek(1), "").unwrap();
+    assert_eq!(code(ek(1), mine), "machine-denied");
 }

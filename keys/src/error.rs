@@ -128,6 +128,13 @@ impl FileFault {
     }
 }
 
+impl KeyError {
+    /// Whether a file is simply not there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::File(FileError { fault: FileFault::Io { kind: io::ErrorKind::NotFound, .. }, .. }))
+    }
+}
+
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,8 +1,10 @@
 //! The services of a site's cluster, configured as an operator would.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 
-use crate::error::HarnessError;
+use crate::error::{HarnessError, io_error};
 use crate::fleet::{Fleet, MEMBER, STEP, WAITS};
 use crate::machine::Machine;
 use crate::pki;
@@ -28,8 +30,20 @@ impl Fleet {
         Ok((self.services()?, first))
     }
 
-    /// Starts key service and join service for the cluster directory.
+    /// Starts key service and join service for the cluster directory, with rules that let every machine of the authority in as a
+    /// worker. Without that word of the operator they are held.
     pub fn services(&self) -> Result<Services, HarnessError> {
+        let rules = json!({
+            "version": 1, "pinned": [],
+            "default": {"role": "worker", "name": "as-requested", "on_new_disk": "admit"},
+        });
+        let path = PathBuf::from(self.path("cluster")).join("enrolment.json");
+        std::fs::write(&path, rules.to_string()).map_err(io_error("write", &path))?;
+        self.services_that_hold()
+    }
+
+    /// The same with the rules that `latchkey init` made: a machine joins after [`Fleet::admit`].
+    pub fn services_that_hold(&self) -> Result<Services, HarnessError> {
         let keys = self.key_service()?;
         let join = self.join_service(&keys)?;
         Ok(Services { keys, join })

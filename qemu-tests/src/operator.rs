@@ -98,6 +98,11 @@ impl Fleet {
         self.cli(&words(&self.init_arguments_in(node, cluster)))
     }
 
+    /// Lets a machine in that is held.
+    pub fn admit(&self, node: &Vm) -> Result<Outcome, HarnessError> {
+        self.cli(&["node", "admit", &ek(node), "--cluster", &self.path(CLUSTER), "--output", "json"])
+    }
+
     /// Pushes the key of a node's disk.
     pub fn recover(&self, node: &Vm, master: &str) -> Result<Outcome, HarnessError> {
         let (address, cluster, policy) = (address(node), self.path("cluster"), self.path("policy.json"));

@@ -6,6 +6,7 @@ mod help;
 mod image;
 mod manual;
 mod measure;
+mod node;
 mod parse;
 mod reference;
 mod table;

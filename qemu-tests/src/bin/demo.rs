@@ -59,9 +59,14 @@ fn play(json: bool) -> Result<(), HarnessError> {
     first.expect(WAITS, STEP)?;
     board.story("latchkey init: node-1 measured what was predicted, and becomes the first of a cluster.");
     fleet.init(&first)?.success("init")?;
-    board.story("The cluster stands. Key service and join service start; node-2 is switched on and joins by itself.");
-    let services = fleet.services()?;
+    board.story(
+        "The cluster stands. Key service and join service start; node-2 is switched on, proves itself and is held.",
+    );
+    let services = fleet.services_that_hold()?;
     let mut second = on(&fleet, &board, "node-2", "first boot", fleet.image())?;
+    second.expect("enrolment-held", STEP)?;
+    board.story("latchkey node admit: the operator says that node-2 is theirs, and it joins by itself.");
+    fleet.admit(&second)?.success("node admit")?;
     second.expect(MEMBER, STEP)?;
     let written = data(&second, "cluster-step")?;
 

@@ -124,6 +124,7 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     let default = match snapshot.enrolment.default.role {
         RoleRule::ControlPlane => "as control planes",
         RoleRule::Worker => "as workers",
+        RoleRule::Hold => "when the operator says so",
         RoleRule::Refuse => "not at all",
     };
     line(format_args!("let {} TPMs in by rules of their own, and others {default}", snapshot.enrolment.pinned.len()));

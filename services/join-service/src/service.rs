@@ -78,7 +78,12 @@ impl JoinService {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
         let cluster = cluster(&snapshot)?;
-        let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
+        let ask = Ask::try_from(request)?;
+        let admitted = self.admit(&snapshot, node, ask.clone()).await;
+        if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
+            self.store.hold(node.ek(), ask).await;
+        }
+        let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(cluster).await?;
         let withheld = self.checked(self.keys.disk(admitted).await)?;

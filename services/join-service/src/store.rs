@@ -4,10 +4,11 @@
 //! thread, within a deadline; decisions in memory and the admin pages wait for neither. A file system that hangs stops what has
 //! to be written, and only that.
 
-use crate::decision::{Admitted, Ask, Damage, Grant, Now, Refusal, ReportAsk, State};
+use crate::decision::{Admitted, Ask, Damage, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, Recorded, ReleaseRefusal, StoreError, Writer,
+    ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, PendingRecord, Recorded, ReleaseRefusal,
+    StoreError, Writer,
 };
 use latchkey_keys::Uuid;
 use smol::channel::{Receiver, Sender};
@@ -114,6 +115,20 @@ impl Store {
     /// Decides on a report and writes the record.
     pub(crate) async fn report(&self, ek: EkDigest, report: ReportAsk) -> Result<(), Refusal> {
         self.in_time(move |records, seen| records.report(ek, &report, seen)).await
+    }
+
+    /// Writes down that a machine waits for the operator. That it is told to wait does not depend on it.
+    pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk) {
+        let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix);
+        let written = self.in_time(move |records, seen| {
+            let mut writer = records.writer(seen)?;
+            writer.hold(&pending).map_err(|error| {
+                tracing::error!(%error, "A machine that waits for the operator could not be written down");
+                Refusal::RecordNotWritten
+            })
+        });
+        // What fails is told above, or by who did not get to it in time.
+        let _ = written.await;
     }
 
     /// Reads all records anew if another program has written some; whether it did.

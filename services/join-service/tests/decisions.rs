@@ -41,7 +41,7 @@ enum Action {
 }
 
 fn any_role() -> impl Strategy<Value = RoleRule> {
-    prop_oneof![3 => Just(RoleRule::Worker), 2 => Just(RoleRule::ControlPlane), 1 => Just(RoleRule::Refuse)]
+    prop_oneof![3 => Just(RoleRule::Worker), 2 => Just(RoleRule::ControlPlane), 1 => Just(RoleRule::Refuse), 1 => Just(RoleRule::Hold)]
 }
 
 fn any_rules() -> impl Strategy<Value = Enrolment> {
@@ -184,7 +184,7 @@ impl World {
             _ => self.rules.default.role.role(),
         };
         assert_eq!(Some(role), expected);
-        assert_ne!(pinned, Some(RoleRule::Refuse));
+        assert!(!matches!(pinned, Some(RoleRule::Refuse | RoleRule::Hold)));
     }
 
     fn joins(&mut self, ek: EkDigest, role: Role) {

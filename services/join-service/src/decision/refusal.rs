@@ -30,6 +30,9 @@ reason_codes! {
         /// The operator shut this TPM out.
         Denied = "machine-denied":
             "the operator shut this machine out: `latchkey node allow` takes that back";
+        /// No rule speaks of this TPM, and the operator has not said anything yet.
+        Held = "enrolment-held":
+            "this machine waits for its operator: `latchkey node admit` with its EK digest lets it in; it keeps asking";
         /// It asks to be a control plane and is not meant to be one.
         RoleDenied = "role-denied":
             "this machine may not be a control plane: pin its EK digest to that role in the enrolment rules if it shall be";
@@ -85,6 +88,7 @@ impl Refusal {
         match self {
             Self::WrongPurpose
             | Self::NotEnrolled
+            | Self::Held
             | Self::Denied
             | Self::RoleDenied
             | Self::DiskTaken

@@ -2,15 +2,20 @@
 
 use super::refusal::Refusal;
 use super::state::Now;
-use latchkey_cluster_store::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role};
+use latchkey_cluster_store::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role, RoleRule};
 use latchkey_keys::Uuid;
 
 /// Pinned rule, then record, then default; a wish for more than that is refused.
 pub(super) fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {
     let pinned = decided.pinned.and_then(|rule| rule.role.role());
     let role = pinned.or(known.map(|record| record.role)).or(decided.default.role.role());
-    let role = role.ok_or(Refusal::NotEnrolled)?;
+    let role = role.ok_or_else(|| not_let_in(decided.default.role))?;
     if wished == Some(Role::ControlPlane) && role != Role::ControlPlane { Err(Refusal::RoleDenied) } else { Ok(role) }
+}
+
+/// Why a rule without a role lets nobody in.
+pub(super) fn not_let_in(rule: RoleRule) -> Refusal {
+    if rule == RoleRule::Hold { Refusal::Held } else { Refusal::NotEnrolled }
 }
 
 /// The record's disks with this one: as it is, if it is there, else pending and with an epoch of its own.

@@ -4,7 +4,7 @@ use super::ask::{Ask, JoinAsk, ReportAsk};
 use super::damage::Damage;
 use super::lease::{LEASE, Lease};
 use super::refusal::Refusal;
-use super::rules::{disks_with, role};
+use super::rules::{disks_with, not_let_in, role};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
     Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported, Role,
@@ -249,8 +249,8 @@ impl State {
         now: Now,
     ) -> Result<Drafted, Refusal> {
         let decided = rules.of(&ek);
-        if decided.pinned.is_some_and(|rule| rule.role.role().is_none()) {
-            return Err(Refusal::NotEnrolled);
+        if let Some(rule) = decided.pinned.filter(|rule| rule.role.role().is_none()) {
+            return Err(not_let_in(rule.role));
         }
         match ask {
             Ask::Join(ask) => self.draft_join(rules, decided, ek, ask, key_version, now),

@@ -2,8 +2,9 @@
 
 use crate::rig::{Machine, Rig};
 use latchkey_api::v1::Role as ApiRole;
-use latchkey_cluster_store::{DiskState, Outcome};
+use latchkey_cluster_store::{DiskState, Enrolment, Outcome, RoleRule};
 use serde_json::json;
+use std::os::unix::fs::PermissionsExt;
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 const NEXT: &str = "0a0a0a0a-0000-4000-8000-000000000002";
@@ -96,7 +97,13 @@ fn nodes_that_came_before_the_cluster_get_in_once_it_is_initialised() {
 fn the_payload_goes_to_those_who_join() {
     let node = Machine::new();
     let rig = Rig::new(&[&node]);
-    std::fs::write(rig.path("cluster/payload"), b"join-token").unwrap();
+    let payload = rig.path("cluster/payload");
+    std::fs::write(&payload, b"join-token").unwrap();
+    std::fs::set_permissions(&payload, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = rig.check();
+    assert!(!refused.status.success(), "others can read the token");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("chmod"), "{refused:?}");
+    std::fs::set_permissions(&payload, std::fs::Permissions::from_mode(0o600)).unwrap();
     let service = rig.start();
     let mut ticket = service.join(&node, DISK, "worker-1").unwrap();
     assert_eq!(ticket.cluster.take().unwrap().take_payload().as_slice(), b"join-token");
@@ -127,4 +134,26 @@ fn many_nodes_join_at_once_and_each_is_recorded_once() {
     assert_eq!(records.len(), nodes.len() + 1);
     let others = records.iter().filter(|record| record.name.as_str().starts_with("other-")).count();
     assert_eq!(others, nodes.len() / 2);
+}
+
+#[test]
+fn a_machine_that_no_rule_names_is_held_until_the_operator_admits_it() {
+    let machine = Machine::new();
+    let rig = Rig::new(&[&machine]);
+    rig.directory.write_enrolment(&Enrolment::hold_all()).unwrap();
+    let mut service = rig.start();
+    for _ in 0..2 {
+        assert_eq!(service.join(&machine, DISK, "worker-1").unwrap_err().code(), "enrolment-held");
+    }
+    assert_eq!(rig.record(&machine), None, "no record, and so no key");
+    let pending = rig.directory.pending().unwrap();
+    assert_eq!(pending.len(), 1);
+    assert_eq!((pending[0].ek_sha256, pending[0].asks_for_name.as_str()), (machine.ek(), "worker-1"));
+    // What `latchkey node admit` writes.
+    let mut rules = Enrolment::hold_all();
+    rules.admit(machine.ek(), RoleRule::Worker, None);
+    rig.directory.write_enrolment(&rules).unwrap();
+    service.next_line(&["Configuration reloaded", "enrolment"]);
+    let ticket = service.join(&machine, DISK, "worker-1").unwrap();
+    assert_eq!(ticket.state_disk_key, rig.key_of(DISK));
 }

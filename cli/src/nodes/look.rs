@@ -1,0 +1,103 @@
+//! `latchkey node list`, `latchkey node show`.
+
+use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord};
+use serde_json::json;
+
+use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Table, Tone, pairs, printable};
+use crate::spec::Arguments;
+
+pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (nodes, wrong) = place.nodes()?;
+    let (held, denied) = (place.pending()?, place.denials()?);
+    for sentence in wrong.iter().chain(denied.unreadable()) {
+        output.say(Tone::Warning, "warning", &printable(sentence));
+    }
+    let mut table = Table::new(&["NAME", "ROLE", "STATE", "TPM"]);
+    for node in &nodes {
+        let state = if denied.has(&node.ek_sha256) { "denied".to_owned() } else { state(node) };
+        table.row([node.name.to_string(), node.role.name().to_owned(), state, node.ek_sha256.to_string()]);
+    }
+    for one in held.iter().filter(|one| !denied.has(&one.ek_sha256)) {
+        let asked = format!("({})", printable(&one.asks_for_name));
+        table.row([asked, "-".to_owned(), "held".to_owned(), one.ek_sha256.to_string()]);
+    }
+    let others: Vec<_> = denied.iter().filter(|ek| nodes.iter().all(|node| node.ek_sha256 != **ek)).collect();
+    for ek in &others {
+        table.row(["-".to_owned(), "-".to_owned(), "denied".to_owned(), ek.to_string()]);
+    }
+    let denied: Vec<_> = denied.iter().collect();
+    let json = json!({"nodes": nodes, "held": held, "denied": denied, "unreadable_records": wrong});
+    let note = "A name in brackets is what a machine asks for: `latchkey node admit` lets it in, by its TPM.\n";
+    output.result(&json, &format!("{table}{}", if held.is_empty() { "" } else { note }))
+}
+
+pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, record) = super::machine(arguments, &place)?;
+    let denied = place.denials()?.has(&ek);
+    let held = place.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
+    let reason = if denied { place.denial_reason(ek)? } else { String::new() };
+    if record.is_none() && held.is_none() && !denied {
+        let failure =
+            Failure::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));
+        return Err(failure.fix("see `latchkey node list`"));
+    }
+    let mut lines = vec![("TPM", ek.to_string())];
+    if let Some(record) = &record {
+        lines.extend(described(record));
+    }
+    if let Some(held) = &held {
+        lines.extend(waiting(held));
+    }
+    if denied {
+        lines.push((
+            "denied",
+            if reason.is_empty() { "yes".to_owned() } else { format!("yes: {}", printable(&reason)) },
+        ));
+    }
+    let json = json!({"ek_sha256": ek, "record": record, "held": held, "denied": denied, "denial_reason": reason});
+    output.result(&json, &pairs(&lines))
+}
+
+fn described(record: &NodeRecord) -> Vec<(&'static str, String)> {
+    let disk = |disk: &latchkey_cluster_store::Disk| {
+        let state = if disk.state == DiskState::Confirmed { "in use" } else { "issued" };
+        format!("{}, epoch {}, key version {}, {state}", disk.uuid, disk.epoch, disk.key_version)
+    };
+    let disks: Vec<_> = record.disks.iter().map(disk).collect();
+    let mut lines = vec![
+        ("name", record.name.to_string()),
+        ("role", record.role.name().to_owned()),
+        ("state", state(record)),
+        ("disks", disks.join("\n")),
+    ];
+    if !record.retired.is_empty() {
+        lines.push(("replaced", format!("{} earlier disks", record.retired.len())));
+    }
+    if let Some(moved) = &record.moved {
+        lines.push(("moved here", format!("from the TPM {}", moved.from)));
+    }
+    lines
+}
+
+fn waiting(held: &PendingRecord) -> Vec<(&'static str, String)> {
+    vec![
+        ("held", "it waits for `latchkey node admit`".to_owned()),
+        ("asks for", format!("the name {}; disk {}", printable(&held.asks_for_name), held.disk)),
+    ]
+}
+
+/// What was last heard of a node, about its newest disk.
+pub(crate) fn state(node: &NodeRecord) -> String {
+    let newest = node.disks.iter().max_by_key(|disk| disk.epoch);
+    let reported = node.reported.as_ref().filter(|reported| newest.is_some_and(|disk| disk.uuid == reported.disk));
+    match (reported.map(|reported| &reported.outcome), newest.map(|disk| disk.state)) {
+        (Some(Outcome::Failed { code, .. }), _) => format!("failed: {code}"),
+        (Some(Outcome::Succeeded), _) | (None, Some(DiskState::Confirmed)) => "member".to_owned(),
+        (None, _) => "joining".to_owned(),
+    }
+}

@@ -1,0 +1,80 @@
+//! The commands of the machines on record.
+
+use super::Need::{AtMostOnce, Once};
+use super::{Command, Flag, Operand};
+use crate::nodes;
+
+const CLUSTER: Flag = Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" };
+const MACHINE: Operand = Operand {
+    name: "NODE|EK",
+    required: true,
+    text: "name of a node on record, or the SHA-256 digest of a machine's\nendorsement key, or a file that holds it",
+};
+
+const fn optional(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: Some(value), need: AtMostOnce, text }
+}
+
+pub(super) const LIST: Command = Command {
+    path: &["node", "list"],
+    operands: &[],
+    flags: &[CLUSTER],
+    summary: "lists the machines on record, those that wait, and those that are denied",
+    about: "Reads the cluster's directory; no machine is asked. A machine that is held proved\nwhat it runs, and waits for `latchkey node admit`: the name it shows is its own word.",
+    examples: &["latchkey node list --cluster ./plant"],
+    run: nodes::list,
+};
+
+pub(super) const SHOW: Command = Command {
+    path: &["node", "show"],
+    operands: &[MACHINE],
+    flags: &[CLUSTER],
+    summary: "shows what is known of one machine",
+    about: "Its TPM, role, disks with the versions of their keys, and whether it is held or\ndenied.",
+    examples: &["latchkey node show edge-1 --cluster ./plant"],
+    run: nodes::show,
+};
+
+pub(super) const ADMIT: Command = Command {
+    path: &["node", "admit"],
+    operands: &[MACHINE],
+    flags: &[
+        CLUSTER,
+        optional("role", "ROLE", "`worker` or `control-plane` [worker]"),
+        optional("name", "NAME", "the node's name [as on record, or as the default rule says]"),
+    ],
+    summary: "lets a machine join that is held, or will come",
+    about: "Writes a rule for this TPM into enrolment.json. Compare the digest with what the\nmachine's own console shows: that a machine has the right image and a TPM of a\ntrusted vendor does not make it yours. It keeps asking, and joins by itself.",
+    examples: &["latchkey node admit 7d0c…64 hexadecimal digits…91ab --cluster ./plant --name edge-2"],
+    run: nodes::admit,
+};
+
+pub(super) const DENY: Command = Command {
+    path: &["node", "deny"],
+    operands: &[MACHINE],
+    flags: &[CLUSTER, optional("reason", "TEXT", "why, for whoever reads it later")],
+    summary: "shuts a machine out",
+    about: "Makes denied/EK-DIGEST in the cluster's directory: a file of its own, of which only\nthe name counts, so that no mistake in a policy or rule undoes it. The machine gets\nno key from then on; a disk that it has open stays open until it restarts.",
+    examples: &["latchkey node deny edge-7 --cluster ./plant --reason \"stolen on Monday\""],
+    run: nodes::deny,
+};
+
+pub(super) const ALLOW: Command = Command {
+    path: &["node", "allow"],
+    operands: &[MACHINE],
+    flags: &[CLUSTER],
+    summary: "takes a denial back",
+    about: "Removes denied/EK-DIGEST. The policy and the rules decide about the machine again.",
+    examples: &["latchkey node allow edge-7 --cluster ./plant"],
+    run: nodes::allow,
+};
+
+pub(super) const REMOVE: Command = Command {
+    path: &["node", "remove"],
+    operands: &[MACHINE],
+    flags: &[CLUSTER],
+    summary: "forgets a machine",
+    about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. It does not shut the machine out: the default rule decides about\nit, as about a new one.",
+    examples: &["latchkey node remove edge-7 --cluster ./plant"],
+    run: nodes::remove,
+};
