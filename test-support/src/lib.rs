@@ -6,12 +6,14 @@
 //! Only tests depend on this; nothing that ships does.
 
 mod clock;
+mod flood;
 mod port;
 mod process;
 mod skip;
 mod stream;
 
 pub use clock::wrong_clock;
+pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use port::Port;
 pub use process::{finish, finish_within, output, output_within, status_within, wait};
 pub use skip::skip;

@@ -143,12 +143,12 @@ pub(crate) fn description(node: &Node, stage: NodeStage) -> DescribeResponse {
 /// Checks the init secret off the executor. The connection keeps the witness.
 pub(crate) async fn check(init_auth: &Arc<InitAuth>, secret: Zeroizing<Vec<u8>>, peer: &Peer) -> Result<(), Status> {
     let (init_auth, network) = (Arc::clone(init_auth), peer.network());
-    let checked = smol::unblock(move || init_auth.check(&secret, network, millis(clock::uptime()))).await;
+    let checked = smol::unblock(move || init_auth.check(&secret, network, clock::uptime())).await;
     checked.map(|witness| peer.knows_the_secret(witness)).map_err(|shut| match shut {
         Shut::WrongSecret => Status::permission_denied("wrong init secret"),
         Shut::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
-        Shut::TooManyTries { wait_ms } => {
-            Status::resource_exhausted(format!("too many init secrets were tried; wait {} s", wait_ms.div_ceil(1000)))
+        Shut::TooManyTries(time) => {
+            Status::resource_exhausted(format!("too many init secrets were tried; wait {} s", time.as_secs() + 1))
         }
     })
 }

@@ -2,20 +2,23 @@
 //!
 //! Metadata holds only its bcrypt hash. Guessing is slowed by the hash and bounded by a budget ([`RATE`]).
 
-use bcrypt::HashParts;
+use std::time::Duration;
 
-use super::rate_limit::{PeerNetwork, Rate, RateLimits, Spent};
+use bcrypt::HashParts;
+use latchkey_connection_limits::{PeerNetwork, Rate, Wait};
+
+use super::tries::Tries;
 use crate::platform::metadata::COSTS;
 
 /// Of one network's tries.
-const RATE: Rate = Rate { burst: 5, refill_ms: 10_000 };
+const RATE: Rate = Rate { per_minute: 6, burst: 5 };
 /// bcrypt reads 72 bytes and no more; a longer secret would be cut silently.
 const SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
 /// Checks init secrets against one hash.
 pub(crate) struct InitAuth {
     hash: String,
-    budgets: RateLimits,
+    tries: Tries,
 }
 
 /// Why a try is refused.
@@ -23,11 +26,8 @@ pub(crate) struct InitAuth {
 pub(crate) enum Shut {
     /// Not the secret.
     WrongSecret,
-    /// Too many tries; milliseconds until the next is allowed.
-    TooManyTries {
-        /// How long to wait.
-        wait_ms: u64,
-    },
+    /// Too many tries; the time until the next is allowed.
+    TooManyTries(Duration),
     /// Not a secret by its length, whatever the hash.
     BadLength,
 }
@@ -50,13 +50,13 @@ impl std::error::Error for BadHash {}
 
 impl InitAuth {
     /// For a bcrypt hash in its usual text form.
-    pub(crate) fn new(hash: &str, now_ms: u64) -> Result<Self, BadHash> {
+    pub(crate) fn new(hash: &str) -> Result<Self, BadHash> {
         let parts: HashParts = hash.parse().map_err(|e: bcrypt::BcryptError| BadHash(e.to_string()))?;
         if !COSTS.contains(&parts.get_cost()) {
             let why = format!("its cost is {}, expected {} to {}", parts.get_cost(), COSTS.start(), COSTS.end());
             return Err(BadHash(why));
         }
-        Ok(Self { hash: hash.into(), budgets: RateLimits::new(RATE, now_ms) })
+        Ok(Self { hash: hash.into(), tries: Tries::new(RATE) })
     }
 
     /// The hash, for the hand-over.
@@ -65,8 +65,8 @@ impl InitAuth {
     }
 
     /// Checks one try. Blocks for as long as bcrypt takes; call it off the executor.
-    pub(crate) fn check(&self, secret: &[u8], network: PeerNetwork, now_ms: u64) -> Result<KnowsInitSecret, Shut> {
-        self.budgets.spend(network, now_ms).map_err(|Spent { wait_ms }| Shut::TooManyTries { wait_ms })?;
+    pub(crate) fn check(&self, secret: &[u8], network: PeerNetwork, now: Duration) -> Result<KnowsInitSecret, Shut> {
+        self.tries.take(network, now).map_err(|Wait(time)| Shut::TooManyTries(time))?;
         if !SECRET.contains(&secret.len()) {
             return Err(Shut::BadLength);
         }
@@ -81,6 +81,7 @@ impl InitAuth {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
     const SECRET: &[u8] = b"an init secret of the test";
 
     fn me() -> PeerNetwork {
@@ -88,35 +89,35 @@ mod tests {
     }
 
     fn init_auth() -> InitAuth {
-        InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap()
+        InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap()).unwrap()
     }
 
     #[test]
     fn the_right_secret_opens_and_a_wrong_or_short_one_does_not() {
         let init_auth = init_auth();
-        assert!(init_auth.check(SECRET, me(), 0).is_ok());
-        assert_eq!(init_auth.check(b"an init secret of a guess", me(), 0).unwrap_err(), Shut::WrongSecret);
-        assert_eq!(init_auth.check(b"short", me(), 0).unwrap_err(), Shut::BadLength);
-        assert_eq!(init_auth.check(&[b'a'; 73], me(), 0).unwrap_err(), Shut::BadLength);
+        assert!(init_auth.check(SECRET, me(), Duration::ZERO).is_ok());
+        assert_eq!(init_auth.check(b"an init secret of a guess", me(), Duration::ZERO).unwrap_err(), Shut::WrongSecret);
+        assert_eq!(init_auth.check(b"short", me(), Duration::ZERO).unwrap_err(), Shut::BadLength);
+        assert_eq!(init_auth.check(&[b'a'; 73], me(), Duration::ZERO).unwrap_err(), Shut::BadLength);
     }
 
     #[test]
     fn guessing_is_bounded_even_when_the_guess_would_be_right() {
         let init_auth = init_auth();
         for _ in 0..RATE.burst {
-            init_auth.check(b"short", me(), 1000).unwrap_err();
+            init_auth.check(b"short", me(), SECOND).unwrap_err();
         }
-        let wait_ms = RATE.refill_ms;
-        assert_eq!(init_auth.check(SECRET, me(), 1000).unwrap_err(), Shut::TooManyTries { wait_ms });
-        assert!(init_auth.check(SECRET, me(), 1000 + wait_ms).is_ok());
-        assert_eq!(init_auth.check(SECRET, me(), 1000 + wait_ms).unwrap_err(), Shut::TooManyTries { wait_ms });
+        let wait = Duration::from_secs(10);
+        assert_eq!(init_auth.check(SECRET, me(), SECOND).unwrap_err(), Shut::TooManyTries(wait));
+        assert!(init_auth.check(SECRET, me(), SECOND + wait).is_ok());
+        assert_eq!(init_auth.check(SECRET, me(), SECOND + wait).unwrap_err(), Shut::TooManyTries(wait));
     }
 
     #[test]
     fn a_hash_that_is_no_bcrypt_or_too_cheap_or_too_dear_is_refused() {
         let hash = bcrypt::hash(SECRET, 4).unwrap();
         for bad in ["", "plain text", &hash, &hash.replace("$04$", "$31$")] {
-            assert!(InitAuth::new(bad, 0).is_err(), "{bad}");
+            assert!(InitAuth::new(bad).is_err(), "{bad}");
         }
     }
 }

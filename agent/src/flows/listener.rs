@@ -1,26 +1,30 @@
 //! The node's one open port: attested channels in, services behind them.
 //!
-//! The port is open only while the node waits (stage 1) or bootstraps (stage 2). Every connection costs the TPM a quote, so
-//! few are served at once ([`super::slots`]) and each has a deadline.
+//! The port is open only while the node waits (stage 1) or bootstraps (stage 2). Every connection may cost the TPM a quote, so
+//! few are served at once ([`latchkey_connection_limits`] says who gives way) and each has a deadline.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use latchkey_api::grpc::{ConnectionError, Limits, Server, Service, Status};
-use latchkey_channel::{HANDSHAKE_TIME, Purpose, Reception};
+use latchkey_channel::{HANDSHAKE_TIME, Purpose, Reception, Terms};
+use latchkey_connection_limits::{Arrival, ConnectionSlots, PeerNetwork, SlotId, SlotLimits, Standing};
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 use smol::net::{TcpListener, TcpStream};
 
-use super::connection_slots::{ConnectionSlots, Known};
 use super::init_auth::KnowsInitSecret;
-use super::rate_limit::PeerNetwork;
 use super::watched::Watched;
 
 /// How long open calls may take to end once the listener closes.
 pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(3);
+/// From a connection to its first byte.
+const FIRST_BYTE: Duration = Duration::from_secs(3);
+/// Connections at once. A stranger costs some 50 KiB and, once its handshake is done, a quote of the TPM.
+const SLOTS: SlotLimits = SlotLimits { total: 32, per_host: 8, reserve: 8 };
 /// Until the next accept when one failed: too many open files do not get fewer by asking at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -41,7 +45,7 @@ const LIMITS: fn() -> Limits = || Limits {
 pub(crate) struct Peer {
     role: Purpose,
     network: PeerNetwork,
-    known: Known,
+    seat: Arc<Seat>,
     /// The witness that this connection proved the init secret.
     secret: OnceLock<KnowsInitSecret>,
     closed: Arc<Mutex<Option<Sender<()>>>>,
@@ -65,7 +69,7 @@ impl Peer {
 
     /// It has shown that it knows the secret: strangers no longer push it out.
     pub(crate) fn knows_the_secret(&self, witness: KnowsInitSecret) {
-        self.known.set();
+        self.seat.shows(Standing::Admitted);
         // Shown twice is as good as once.
         let _ = self.secret.set(witness);
     }
@@ -146,50 +150,142 @@ async fn serve(
     stop: Receiver<Infallible>,
 ) {
     let reception = Arc::new(reception);
-    let mut slots = ConnectionSlots::default();
+    let seats = Seats::default();
+    let _cut = CutAll(&seats);
+    // Closes when the last connection has ended.
+    let (alive, gone) = bounded::<Infallible>(1);
     while let Some(accepted) = until(&stop, listener.accept()).await {
         let Ok((stream, address)) = accepted else {
             smol::Timer::after(ACCEPT_PAUSE).await;
             continue;
         };
-        let (network, now) = (PeerNetwork::of(address.ip()), Instant::now());
-        if !slots.make_room(network, now) {
-            continue;
-        }
-        let known = Known::default();
-        let visit = Visit { stream, network, known: known.clone(), server: server.clone(), stop: stop.clone() };
-        let reception = Arc::clone(&reception);
-        let task = smol::spawn(async move {
-            if let Err(error) = Box::pin(visit.run(&*reception)).await {
+        let Some((seat, cut)) = seats.seat(PeerNetwork::of(address.ip())) else { continue };
+        let visit = Visit { stream, seat: Arc::new(seat), server: server.clone(), stop: stop.clone() };
+        let (reception, alive) = (Arc::clone(&reception), alive.clone());
+        let attended = async move {
+            let displaced = async {
+                let _closed = cut.recv().await;
+                Err("another connection needed its slot more".into())
+            };
+            if let Err(error) = displaced.or(Box::pin(visit.run(&*reception))).await {
                 tracing::info!(peer = %address, "connection ended: {error}");
             }
-        });
-        slots.seat(network, now, known, task);
+            drop(alive);
+        };
+        smol::spawn(attended).detach();
     }
-    drop(listener);
-    slots.leave().await;
+    drop((listener, alive));
+    let _closed = gone.recv().await;
+}
+
+/// The connections that are served.
+#[derive(Clone, Debug)]
+struct Seats(Arc<Mutex<Table>>);
+
+#[derive(Debug)]
+struct Table {
+    began: Instant,
+    slots: ConnectionSlots,
+    /// Dropped to cut a connection off.
+    cuts: HashMap<SlotId, Sender<Infallible>>,
+}
+
+/// One connection's slot; free again when dropped.
+#[derive(Debug)]
+struct Seat {
+    seats: Seats,
+    slot: SlotId,
+    network: PeerNetwork,
+}
+
+impl Default for Seats {
+    fn default() -> Self {
+        let slots = ConnectionSlots::new(SLOTS);
+        Self(Arc::new(Mutex::new(Table { began: Instant::now(), slots, cuts: HashMap::new() })))
+    }
+}
+
+impl Seats {
+    /// A slot, and what closes when another needs it more.
+    fn seat(&self, network: PeerNetwork) -> Option<(Seat, Receiver<Infallible>)> {
+        self.with(|Table { slots, cuts, .. }, now| {
+            let Arrival::Seated { slot, displaced } = slots.arrive(network, now) else { return None };
+            displaced.and_then(|displaced| cuts.remove(&displaced));
+            let (keep, cut) = bounded(1);
+            cuts.insert(slot, keep);
+            Some((Seat { seats: self.clone(), slot, network }, cut))
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Table, Duration) -> T) -> T {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = table.began.elapsed();
+        act(&mut table, now)
+    }
+}
+
+/// Whoever is left is cut off.
+struct CutAll<'a>(&'a Seats);
+
+impl Drop for CutAll<'_> {
+    fn drop(&mut self) {
+        self.0.with(|table, _| table.cuts.clear());
+    }
+}
+
+impl Seat {
+    fn shows(&self, standing: Standing) {
+        self.seats.with(|table, now| table.slots.shows(self.slot, standing, now));
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.with(|table, _| {
+            table.slots.release(self.slot);
+            table.cuts.remove(&self.slot);
+        });
+    }
+}
+
+/// Tells the slots when a peer's handshake has come to its purpose: all that a stranger can show before it knows a secret.
+struct Noticing<'a> {
+    reception: &'a dyn Reception,
+    seat: &'a Seat,
+}
+
+impl Reception for Noticing<'_> {
+    fn terms(&self, purpose: Purpose) -> Option<Terms> {
+        let terms = self.reception.terms(purpose)?;
+        self.seat.shows(Standing::Claimed);
+        Some(terms)
+    }
 }
 
 /// One connection.
 struct Visit {
     stream: TcpStream,
-    network: PeerNetwork,
-    known: Known,
+    seat: Arc<Seat>,
     server: Server<Peer>,
     stop: Receiver<Infallible>,
 }
 
 impl Visit {
     async fn run(self, reception: &dyn Reception) -> Result<(), String> {
-        let Self { stream, network, known, server, stop } = self;
+        let Self { stream, seat, server, stop } = self;
         // Messages are small and waited for. Without it everything works, only later.
         let _ = stream.set_nodelay(true);
-        let handshake = Box::pin(latchkey_channel::accept(stream, reception, HANDSHAKE_TIME));
+        let handshake = Box::pin(async {
+            first_byte(&stream).await?;
+            seat.shows(Standing::Started);
+            let reception = Noticing { reception, seat: &seat };
+            latchkey_channel::accept(stream, &reception, HANDSHAKE_TIME).await.map_err(|error| error.to_string())
+        });
         let Some(proven) = until(&stop, handshake).await else { return Ok(()) };
-        let proven = proven.map_err(|error| error.to_string())?;
+        let proven = proven?;
         let closed = Arc::new(Mutex::new(None));
         let (role, secret) = (proven.purpose(), OnceLock::new());
-        let peer = Peer { role, network, known, secret, closed: Arc::clone(&closed) };
+        let peer = Peer { role, network: seat.network, seat, secret, closed: Arc::clone(&closed) };
         let (stream, watch) = Watched::new(proven);
         let stopped = async {
             let _ = stop.recv().await;
@@ -200,6 +296,16 @@ impl Visit {
         }
         ended.map_err(|error: ConnectionError| error.to_string())
     }
+}
+
+/// Returns when there is something to read.
+async fn first_byte(stream: &TcpStream) -> Result<(), String> {
+    let said = async { stream.peek(&mut [0]).await.is_ok_and(|count| count > 0) };
+    let late = async {
+        smol::Timer::after(FIRST_BYTE).await;
+        false
+    };
+    if said.or(late).await { Ok(()) } else { Err("it said nothing".into()) }
 }
 
 fn signal_close(closed: &Mutex<Option<Sender<()>>>) {

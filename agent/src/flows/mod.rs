@@ -10,18 +10,17 @@
 //! A flow only ever offers: it sends an [`Offer`] and waits for the verdict of the life machine. It can't open a disk
 //! or extend a register.
 
-mod connection_slots;
 pub(crate) mod init;
 pub(crate) mod init_auth;
 pub(crate) mod listener;
 mod parse;
 pub(crate) mod progress;
 pub(crate) mod race;
-pub(crate) mod rate_limit;
 pub(crate) mod recovery;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod ticket;
+mod tries;
 mod watched;
 
 use latchkey_keys::{ClusterId, Secret, Uuid};

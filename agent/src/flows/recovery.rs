@@ -6,27 +6,28 @@
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, NodeStage, RecoverRequest, RecoverResponse, Recovery};
 use latchkey_channel::Purpose;
+use latchkey_connection_limits::{Rate, Wait};
 
-use super::init::{description, millis};
+use super::init::description;
 use super::listener::Peer;
-use super::rate_limit::{Rate, RateLimits, Spent};
+use super::tries::Tries;
 use super::{Node, Terms, parse};
 use crate::lifecycle::{Source, Verdict};
 use crate::platform::clock;
 
 /// Of one network's keys: nobody guesses 32 bytes, but each try costs a key check and lines on a slow console.
-const RATE: Rate = Rate { burst: 8, refill_ms: 2_000 };
+const RATE: Rate = Rate { per_minute: 30, burst: 8 };
 
 /// Serves `Recovery` in stage 1.
 pub(crate) struct RecoveryFlow {
     node: Node,
-    budgets: RateLimits,
+    tries: Tries,
 }
 
 impl RecoveryFlow {
     /// For the disk of `node`.
     pub(crate) fn new(node: Node) -> Self {
-        Self { node, budgets: RateLimits::new(RATE, millis(clock::uptime())) }
+        Self { node, tries: Tries::new(RATE) }
     }
 }
 
@@ -38,8 +39,8 @@ impl Recovery<Peer> for RecoveryFlow {
 
     async fn recover(&self, request: Request<Peer, RecoverRequest>) -> Result<RecoverResponse, Status> {
         request.context.expect(&[Purpose::Recover])?;
-        self.budgets.spend(request.context.network(), millis(clock::uptime())).map_err(|Spent { wait_ms }| {
-            Status::resource_exhausted(format!("too many keys were tried; wait {} s", wait_ms.div_ceil(1000)))
+        self.tries.take(request.context.network(), clock::uptime()).map_err(|Wait(time)| {
+            Status::resource_exhausted(format!("too many keys were tried; wait {} s", time.as_secs() + 1))
         })?;
         let mut message = request.message;
         parse::same_disk(&message.disk_uuid, self.node.disk_uuid).map_err(Status::failed_precondition)?;

@@ -163,7 +163,7 @@ impl<M: Machine> Driver<M> {
     /// A hash in metadata that cannot be used is said, and refuses only `Init`: the node may still join.
     fn init_auth(&self) -> Option<InitAuth> {
         let hash = self.prepared.metadata.init_secret_hash.as_ref()?;
-        InitAuth::new(hash.as_str(), now_ms())
+        InitAuth::new(hash.as_str())
             .inspect_err(|error| console::failure("init", "init-secret-hash", &error.to_string()))
             .ok()
     }

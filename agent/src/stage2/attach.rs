@@ -15,13 +15,13 @@ use latchkey_keys::SecretVec;
 use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt as _;
 
-use crate::flows::init::{check, millis};
+use crate::flows::init::check;
 use crate::flows::init_auth::InitAuth;
 use crate::flows::listener::{Listener, Peer};
 use crate::flows::progress::{Broadcast, follow_until};
 use crate::handover::HandOver;
 use crate::lifecycle::bootstrap::Outcome;
-use crate::platform::{clock, console};
+use crate::platform::console;
 
 /// How long the result waits for the operator. Afterwards the port closes: an open port is a risk without an end.
 const PATIENCE: Duration = Duration::from_mins(30);
@@ -72,7 +72,7 @@ impl Attached {
         hash: &str,
         progress: Broadcast,
     ) -> Result<Self, String> {
-        let init_auth = InitAuth::new(hash, millis(clock::uptime())).map_err(|error| error.to_string())?;
+        let init_auth = InitAuth::new(hash).map_err(|error| error.to_string())?;
         let shared = Arc::new(Shared { ending: OnceLock::new(), cluster_id: handover.cluster_id.clone() });
         let (pending, ended) = bounded(1);
         let (tell_sent, sent) = bounded(1);

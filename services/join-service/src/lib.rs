@@ -14,6 +14,7 @@
 //! [`snapshot`] and `watch` follow the cluster directory: a good file is swapped in, a bad one keeps the old one and says so.
 
 pub mod config;
+mod credentials;
 pub mod decision;
 mod freshness;
 pub mod identity;

@@ -33,17 +33,13 @@ impl Method {
 /// How a connection ended before it could carry calls, other than by a refusal of its evidence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turned {
-    /// The table of connections, or the peer's part of it, is full.
-    Full,
-    /// The peer, or everybody, comes too often.
-    RateLimited,
     /// The handshake took too long.
     Deadline,
     /// It broke off, or the peer does not speak the protocol.
     Failed,
 }
 
-const TURNED: [&str; 4] = ["full", "rate-limited", "handshake-deadline", "handshake-failed"];
+const TURNED: [&str; 2] = ["handshake-deadline", "handshake-failed"];
 
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -120,15 +116,15 @@ impl Metrics {
         }
     }
 
-    /// The page.
-    pub(crate) fn render(&self, gauges: &Gauges) -> String {
+    /// The page, without what is known of slots and reloads.
+    pub(crate) fn render(&self, gauges: &Gauges) -> Page {
         let mut page = Page::new("latchkey_join_service_");
         page.family("build_info", "gauge", "The running version");
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         self.render_requests(&mut page);
         self.render_connections(&mut page);
         render_gauges(&mut page, gauges);
-        page.into_text()
+        page
     }
 
     fn render_requests(&self, page: &mut Page) {

@@ -6,6 +6,8 @@ use crate::snapshot::Current;
 use crate::store::Store;
 use latchkey_cluster_store::DamagedRecord;
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::connections::ConnectionTable;
+use latchkey_service_runtime::reload::Reloads;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ pub(crate) struct Pages {
     pub(crate) keys: Arc<Trouble>,
     /// How long the configuration in use may be behind the directory before the service counts as unable to do its work.
     pub(crate) stale: Duration,
+    pub(crate) table: ConnectionTable,
+    pub(crate) reloads: Reloads,
 }
 
 impl Admin for Pages {
@@ -29,7 +33,7 @@ impl Admin for Pages {
             (state.len(), state.is_leased(now), (files, state.damage().len()))
         });
         let snapshot = self.current.snapshot();
-        self.metrics.render(&Gauges {
+        let mut page = self.metrics.render(&Gauges {
             nodes,
             leased,
             damaged,
@@ -40,7 +44,10 @@ impl Admin for Pages {
             behind: self.current.behind(),
             serials: self.current.serials(),
             reloads: self.current.reloads(),
-        })
+        });
+        self.table.render(&mut page);
+        self.reloads.render(&mut page);
+        page.into_text()
     }
 
     fn health(&self) -> Result<Vec<String>, String> {
@@ -69,6 +76,7 @@ impl Admin for Pages {
         });
         let no_denials = snapshot.denials.unreadable().iter().take(MOST_NAMED);
         let no_denials = no_denials.map(|name| format!("denials: {name} is no EK digest and denies nothing"));
-        Ok(stale.chain(waiting).chain(damaged).chain(no_denials).collect())
+        let carried = self.table.note().into_iter().chain(self.reloads.note());
+        Ok(stale.chain(waiting).chain(damaged).chain(no_denials).chain(carried).collect())
     }
 }

@@ -9,6 +9,7 @@ use latchkey_channel::{
     Terms, TpmVerifier, Verifier,
 };
 use latchkey_measurements::diagnose::what_differs;
+use latchkey_service_runtime::connections::Shown;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// One connection's reception.
@@ -16,6 +17,7 @@ pub(crate) struct HandshakeContext {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) attester: Arc<PinnedKeyAttester>,
     pub(crate) note: Note,
+    pub(crate) shown: Shown,
 }
 
 /// What a peer says of itself, for the line about its refusal.
@@ -53,7 +55,7 @@ impl Reception for HandshakeContext {
         };
         let demands = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
         let known = Known { policy: Arc::clone(policy), references: Arc::clone(references) };
-        let verifier = Arc::new(Noting { demands, known, note: self.note.clone() });
+        let verifier = Arc::new(Noting { demands, known, note: self.note.clone(), shown: self.shown.clone() });
         Some(Terms { attester: Arc::clone(&self.attester) as _, verifier })
     }
 }
@@ -63,6 +65,7 @@ struct Noting {
     demands: TpmVerifier,
     known: Known,
     note: Note,
+    shown: Shown,
 }
 
 /// What machines are compared with.
@@ -83,6 +86,7 @@ impl Verifier for Noting {
             self.note.write(|noted| noted.ek = ek);
         }
         let (demand, appraisal) = self.demands.begin(claim)?;
+        self.shown.claimed();
         Ok((demand, Box::new(Explaining { appraisal, known: self.known.clone(), note: self.note.clone() })))
     }
 }

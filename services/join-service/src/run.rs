@@ -1,12 +1,11 @@
 //! From the command line to an exit code.
 
 use crate::config::Config;
+use crate::credentials;
 use crate::identity;
-use crate::keys::KeySource;
 use crate::server::{self, Prepared};
 use crate::snapshot::Current;
 use latchkey_cluster_store::{ClusterStore, RoleRule};
-use latchkey_keys::MasterSecret;
 use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
@@ -38,7 +37,8 @@ their disks.
 Prints a line that begins with READY once it listens.
 Exit codes: 0 stopped as asked, or done; 1 failed while running; 2 wrong arguments,
 or a configuration or cluster directory that cannot be used.
-SIGTERM and SIGINT stop it; running calls are finished first.
+SIGTERM and SIGINT stop it; running calls are finished first. SIGHUP reads everything
+again; what is not good changes nothing, and is said.
 ";
 
 /// Runs the program. `arguments` begin with the program's name.
@@ -70,13 +70,7 @@ fn key_hash(file: &Path) -> Result<(), Failure> {
 
 /// Reads and checks everything that the service needs from files.
 fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
-    let config = Config::load(file).map_err(Failure::unusable)?;
-    let identity = identity::load(&config.identity_key).map_err(Failure::unusable)?;
-    let keys = match (&config.key_service, &config.master_secret_file) {
-        (Some(service), _) => KeySource::remote(service).map_err(Failure::unusable)?,
-        (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(Failure::unusable)?),
-        (None, None) => return Err(Failure::unusable("there is no source of keys")),
-    };
+    let (config, identity, keys) = credentials::load(file)?;
     let directory = ClusterStore::open(&config.cluster_directory).map_err(Failure::unusable)?;
     let current = Current::load(directory).map_err(Failure::unusable)?;
     Ok((config, Prepared { identity, keys, current }))
@@ -87,8 +81,7 @@ fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
     log::to_stderr(format);
     let (config, prepared) = load(file)?;
     let opened = prepared.open()?;
-    let stop = program::asked_to_stop()?;
-    server::serve(&config, opened, stop)?;
+    server::serve(file, config, opened)?;
     tracing::info!("Stopped");
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
 use crate::config::{Config, Limits};
+use crate::credentials::Credentials;
 use crate::keys::KeySource;
-use crate::metrics::{Metrics, Turned};
+use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::reception::{HandshakeContext, Note};
 use crate::service::{JoinService, Node, Trouble, audit_unhandled};
@@ -12,16 +13,18 @@ use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
 use latchkey_channel::{ChannelError, PeerProof, PinnedKeyAttester, Proven, accept};
+use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
-use latchkey_service_runtime::program::Failure;
-use latchkey_service_runtime::rate::{PeerRates, TokenBucket};
-use latchkey_service_runtime::serve::{Bound, Connections, Stop};
-use latchkey_service_runtime::slots::Slots;
+use latchkey_service_runtime::program::{self, Failure};
+use latchkey_service_runtime::reload::Reloads;
+use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
+use latchkey_service_runtime::signals::SignalStream;
 use smol::future::FutureExt;
 use smol::net::TcpStream;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// Far more than a request can need; a certificate request has some hundred bytes.
 const MAX_REQUEST: usize = 16 * 1024;
@@ -68,36 +71,39 @@ impl Prepared {
 /// What every connection needs.
 struct Shared {
     current: Arc<Current>,
-    attester: Arc<PinnedKeyAttester>,
+    credentials: Arc<Credentials>,
     server: Server<Node>,
     metrics: Arc<Metrics>,
     limits: Limits,
-    rates: Mutex<Rates>,
     noise: LogLimiter,
-    started: Instant,
 }
 
-struct Rates {
-    all: TokenBucket,
-    peers: PeerRates,
-}
-
-/// Serves until `stop`, then finishes running calls within the configured time.
-pub(crate) fn serve(config: &Config, opened: Opened, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+/// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
+/// a signal says reload.
+pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), Failure> {
     let Opened { identity, keys, current, store } = opened;
+    let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
+    program::allow_open_files(limits.connections)?;
+    let signals = SignalStream::catch()?;
     let (metrics, trouble) = (Arc::new(Metrics::new()), Arc::new(Trouble::default()));
-    let service =
-        JoinService::new(Arc::clone(&current), Arc::clone(&store), keys, Arc::clone(&metrics), Arc::clone(&trouble));
-    let limits = config.limits;
+    let (look, looks) = watch::looks();
+    let credentials = Arc::new(Credentials::new(file, config, identity, keys, look));
+    let service = JoinService::new(
+        Arc::clone(&current),
+        Arc::clone(&store),
+        Arc::clone(&credentials),
+        Arc::clone(&metrics),
+        Arc::clone(&trouble),
+    );
+    let table = ConnectionTable::new(limits.of_connections());
+    let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {
         current: Arc::clone(&current),
-        attester: Arc::new(identity),
+        credentials,
         server: Server::new(grpc_limits(limits)).service(JoinServer::new(service)).on_unhandled(audit_unhandled()),
         metrics: Arc::clone(&metrics),
         limits,
-        rates: Mutex::new(Rates::new(limits)),
         noise: LogLimiter::new(),
-        started: Instant::now(),
     });
     let pages = Arc::new(Pages {
         metrics,
@@ -105,17 +111,19 @@ pub(crate) fn serve(config: &Config, opened: Opened, stop: impl Future<Output = 
         store: Arc::clone(&store),
         keys: trouble,
         stale: Duration::from_secs(limits.stale_seconds.into()),
+        table: table.clone(),
+        reloads: reloads.clone(),
     });
-    let slots = Slots::new(limits.connections, limits.connections_per_address);
     let grace = Duration::from_secs(limits.shutdown_seconds.into());
+    let carrier = Carrier { table, signals, reloads, threads: limits.thread_count(), grace };
     smol::block_on(async {
-        let bound = Bound::open(config.listen, config.admin_listen).await.map_err(Failure::running)?;
+        let bound = Bound::open(listen, admin_listen).await.map_err(Failure::running)?;
         // Dropped, and so ended, with this function.
         let directory = current.directory().clone();
-        let _following = smol::spawn(watch::follow_configuration(current));
-        let _watching = smol::spawn(watch::follow_records(store, directory));
+        let _following = smol::spawn(watch::follow_configuration(current, looks.clone()));
+        let _watching = smol::spawn(watch::follow_records(store, directory, looks));
         bound.say_ready()?;
-        bound.serve(shared, pages, slots, limits.thread_count(), grace, stop).await.map_err(Failure::running)
+        bound.serve(shared, pages, carrier).await.map_err(Failure::running)
     })
 }
 
@@ -131,40 +139,16 @@ fn grpc_limits(limits: Limits) -> grpc::Limits {
     }
 }
 
-impl Rates {
-    fn new(limits: Limits) -> Self {
-        let Limits { connections_per_minute, connection_burst, .. } = limits;
-        let (of_peer, burst_of_peer) = (limits.connections_per_minute_per_address, limits.connection_burst_per_address);
-        Self {
-            all: TokenBucket::new(connections_per_minute, connection_burst),
-            peers: PeerRates::new(of_peer, burst_of_peer),
-        }
-    }
-}
-
 impl Connections for Shared {
-    /// The peer's own rate first: one that floods must not use up everybody's.
-    fn welcome(&self, address: SocketAddr) -> bool {
-        let now = self.started.elapsed();
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        let welcome = rates.peers.take(address.ip(), now) && rates.all.take(now);
-        if !welcome {
-            self.metrics.turned_away(Turned::RateLimited);
-        }
-        welcome
-    }
-
-    fn full(&self, _: SocketAddr) {
-        self.metrics.turned_away(Turned::Full);
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, address: SocketAddr, stop: Stop) {
-        let Some(proven) = self.handshake(stream, address, &stop).await else { return };
+    async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
+        let Visit { stream, address, shown } = visit;
+        let Some(proven) = self.handshake(stream, address, &shown, &stop).await else { return };
         let PeerProof::Tpm(peer) = proven.peer() else {
             // The role table lets nodes show nothing else.
             tracing::error!(peer = %address, "A peer was admitted without a TPM; hanging up");
             return;
         };
+        shown.admitted();
         let node = Node {
             address,
             purpose: proven.purpose(),
@@ -182,12 +166,19 @@ impl Connections for Shared {
 
 impl Shared {
     /// The attested handshake, not beyond a stop. It gets the snapshot of its beginning: a reload never changes it.
-    async fn handshake(&self, stream: TcpStream, address: SocketAddr, stop: &Stop) -> Option<Proven<TcpStream>> {
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        address: SocketAddr,
+        shown: &Shown,
+        stop: &Stop,
+    ) -> Option<Proven<TcpStream>> {
         let note = Note::default();
         let context = HandshakeContext {
             snapshot: self.current.snapshot(),
-            attester: Arc::clone(&self.attester),
+            attester: self.credentials.identity(),
             note: note.clone(),
+            shown: shown.clone(),
         };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
         let handshake = async { Some(Box::pin(accept(stream, &context, time)).await) };

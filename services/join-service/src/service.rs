@@ -1,5 +1,6 @@
 //! The three methods as gRPC sees them: decide, write the decision's line, answer.
 
+use crate::credentials::Credentials;
 use crate::decision::{Ask, Grant, Refusal, ReportAsk};
 use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
@@ -41,7 +42,7 @@ impl Node {
 pub(crate) struct JoinService {
     current: Arc<Current>,
     store: Arc<Store>,
-    keys: Arc<KeySource>,
+    credentials: Arc<Credentials>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
     trouble: Arc<Trouble>,
@@ -66,18 +67,18 @@ impl JoinService {
     pub(crate) fn new(
         current: Arc<Current>,
         store: Arc<Store>,
-        keys: Arc<KeySource>,
+        credentials: Arc<Credentials>,
         metrics: Arc<Metrics>,
         trouble: Arc<Trouble>,
     ) -> Self {
-        Self { current, store, keys, metrics, ids: RequestIds::new(), trouble }
+        Self { current, store, credentials, metrics, ids: RequestIds::new(), trouble }
     }
 
     /// Order of design section 4: (verified) → policy → control-plane lease → keys → record → ticket.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
-        let cluster = cluster(&snapshot)?;
+        let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let ask = Ask::try_from(request)?;
         let admitted = self.admit(&snapshot, node, ask.clone()).await;
         if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
@@ -85,12 +86,12 @@ impl JoinService {
         }
         let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
-        let measurement_secret = self.measurement_secret(cluster).await?;
-        let withheld = self.checked(self.keys.disk(admitted).await)?;
+        let measurement_secret = self.measurement_secret(&keys, cluster).await?;
+        let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
         let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
         let (grant, release) = self.store.conclude(reservation, rules, key_version).await?;
-        let disk_key = self.checked(self.keys.release(withheld, &release))?;
+        let disk_key = self.checked(keys.release(withheld, &release))?;
         let ticket = JoinTicket {
             state_disk_key: disk_key.expose().to_vec(),
             measurement_secret,
@@ -106,14 +107,14 @@ impl JoinService {
     async fn rejoin(&self, node: &Node, request: &RejoinRequest) -> Result<(Grant, RejoinTicket), Refusal> {
         node.expect(&[Purpose::Join, Purpose::Rejoin])?;
         let snapshot = self.current.snapshot();
-        let cluster = cluster(&snapshot)?;
+        let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
-        let measurement_secret = self.measurement_secret(cluster).await?;
-        let withheld = self.checked(self.keys.disk(admitted).await)?;
+        let measurement_secret = self.measurement_secret(&keys, cluster).await?;
+        let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
         let (grant, release) = reservation.conclude_unwritten(&snapshot.enrolment)?;
-        let disk_key = self.checked(self.keys.release(withheld, &release))?;
+        let disk_key = self.checked(keys.release(withheld, &release))?;
         let ticket =
             RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
         Ok((grant, ticket))
@@ -146,8 +147,8 @@ impl JoinService {
         self.store.report(node.ek(), report).await
     }
 
-    async fn measurement_secret(&self, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {
-        self.checked(self.keys.measurement(cluster).await).map(|secret| secret.expose().to_vec())
+    async fn measurement_secret(&self, keys: &KeySource, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {
+        self.checked(keys.measurement(cluster).await).map(|secret| secret.expose().to_vec())
     }
 
     fn checked<T>(&self, keys: Result<T, KeyError>) -> Result<T, Refusal> {

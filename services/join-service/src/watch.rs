@@ -11,6 +11,7 @@ use latchkey_cluster_store::ClusterStore;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use smol::Async;
+use smol::channel::{Receiver, Sender, bounded};
 use smol::future::FutureExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -25,8 +26,49 @@ use std::sync::Arc;
 /// As many as the kernel follows (`path_resolution(7)`: "a maximum of 40").
 const MAX_LINKS: usize = 40;
 
+/// Asks both followers to look now.
+#[derive(Clone, Debug)]
+pub(crate) struct Look([Sender<()>; 2]);
+
+/// Where the followers hear of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Looks([Receiver<()>; 2]);
+
+pub(crate) fn looks() -> (Look, Looks) {
+    let ((configuration, asked_configuration), (records, asked_records)) = (bounded(1), bounded(1));
+    (Look([configuration, records]), Looks([asked_configuration, asked_records]))
+}
+
+impl Look {
+    pub(crate) fn now(&self) {
+        for follower in &self.0 {
+            // Full: it is asked to look already.
+            let _ = follower.try_send(());
+        }
+    }
+}
+
+impl Looks {
+    async fn configuration(&self) {
+        let [configuration, _] = &self.0;
+        asked(configuration).await;
+    }
+
+    async fn records(&self) {
+        let [_, records] = &self.0;
+        asked(records).await;
+    }
+}
+
+async fn asked(look: &Receiver<()>) {
+    if look.recv().await.is_err() {
+        // Nobody is left to ask.
+        std::future::pending::<()>().await;
+    }
+}
+
 /// Follows policy, rules and cluster until dropped. Never ends by itself: a service that cannot watch still looks now and then.
-pub(crate) async fn follow_configuration(current: Arc<Current>) {
+pub(crate) async fn follow_configuration(current: Arc<Current>, looks: Looks) {
     let mut follower = Follower::new(Arc::clone(&current));
     loop {
         let current = Arc::clone(&current);
@@ -37,17 +79,17 @@ pub(crate) async fn follow_configuration(current: Arc<Current>) {
         })
         .await;
         follower = looked;
-        something_happens(watch).await;
+        something_happens(watch).or(looks.configuration()).await;
     }
 }
 
 /// Follows the nodes' records until dropped.
-pub(crate) async fn follow_records(store: Arc<Store>, directory: ClusterStore) {
+pub(crate) async fn follow_records(store: Arc<Store>, directory: ClusterStore, looks: Looks) {
     loop {
         let nodes = directory.nodes_path();
         let watch = smol::unblock(move || Watch::of_records(&nodes)).await;
         store.refresh().await;
-        something_happens(watch).await;
+        something_happens(watch).or(looks.records()).await;
     }
 }
 

@@ -1,12 +1,15 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
+use latchkey_connection_limits::Rate;
 use latchkey_keys::KeyClass;
 use latchkey_service_runtime::config::{self, ConfigFault, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::callers::CallerName;
 
@@ -66,6 +69,10 @@ pub struct CallerRule {
 }
 
 impl CallerRule {
+    pub(crate) fn rate(&self) -> Rate {
+        Rate { per_minute: self.requests_per_minute, burst: self.burst }
+    }
+
     const fn default_requests_per_minute() -> u32 {
         600
     }
@@ -76,13 +83,16 @@ impl CallerRule {
 }
 
 /// Bounds on what peers can take.
-#[derive(Clone, Copy, Debug, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at a time, handshaking ones included; more are closed at once. Default 256.
+    /// Connections at a time, handshaking ones included; when all are taken, whoever has shown least of the network that holds
+    /// most gives way. A quarter is only for networks that callers came from before. Default 256.
     pub connections: u32,
-    /// The same from one IP address, so that one host cannot take all. Default 64.
+    /// The same from one IP address (one /64 of IPv6). Default 64.
     pub connections_per_address: u32,
+    /// Seconds from the TCP connection to its first byte. Default 3.
+    pub first_byte_seconds: u32,
     /// Seconds from the TCP connection to the end of the TLS handshake. Default 10.
     pub handshake_seconds: u32,
     /// Seconds that running calls get to end after SIGTERM or SIGINT. Default 10.
@@ -91,7 +101,39 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 256, connections_per_address: 64, handshake_seconds: 10, shutdown_seconds: 10 }
+        Self {
+            connections: 256,
+            connections_per_address: 64,
+            first_byte_seconds: 3,
+            handshake_seconds: 10,
+            shutdown_seconds: 10,
+        }
+    }
+}
+
+impl Limits {
+    /// New connections of one address, far more than a caller needs that keeps its connection.
+    const HOST_RATE: Rate = Rate { per_minute: 600, burst: 128 };
+
+    /// TLS handshakes, each of which costs a signature.
+    const HANDSHAKE_RATE: Rate = Rate { per_minute: 30_000, burst: 1000 };
+
+    pub(crate) fn of_connections(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            total: self.connections,
+            per_host: self.connections_per_address,
+            host_rate: Self::HOST_RATE,
+            handshake_rate: Self::HANDSHAKE_RATE,
+            first_byte: Duration::from_secs(self.first_byte_seconds.into()),
+        }
+    }
+
+    fn check(&self) -> Result<(), ConfigFault> {
+        check_range("limits.connections", self.connections, (1, 10_000))?;
+        check_range("limits.connections_per_address", self.connections_per_address, (1, 10_000))?;
+        check_range("limits.first_byte_seconds", self.first_byte_seconds, (1, 60))?;
+        check_range("limits.handshake_seconds", self.handshake_seconds, (1, 60))?;
+        check_range("limits.shutdown_seconds", self.shutdown_seconds, (1, 300))
     }
 }
 
@@ -128,11 +170,7 @@ impl Config {
     fn check(&self) -> Result<(), ConfigError> {
         check_schema(SCHEMA, self.schema)?;
         check_loopback(self.admin_listen)?;
-        let Limits { connections, connections_per_address, handshake_seconds, shutdown_seconds } = self.limits;
-        check_range("limits.connections", connections, (1, 10_000))?;
-        check_range("limits.connections_per_address", connections_per_address, (1, 10_000))?;
-        check_range("limits.handshake_seconds", handshake_seconds, (1, 60))?;
-        check_range("limits.shutdown_seconds", shutdown_seconds, (1, 300))?;
+        self.limits.check()?;
         let mut names = BTreeSet::new();
         for rule in &self.callers {
             check_range("callers[].requests_per_minute", rule.requests_per_minute, (1, 1_000_000))?;

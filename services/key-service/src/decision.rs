@@ -2,15 +2,14 @@
 
 use crate::callers::Caller;
 use crate::config::CallerRule;
+use latchkey_connection_limits::{Rate, TokenBucket};
 use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, KeyRelease, KeyVersion, MasterSecret};
-use latchkey_service_runtime::rate::TokenBucket;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 /// What callers without a rule share: enough to learn why they are refused, too little to flood the log.
-const STRANGERS_PER_MINUTE: u32 = 60;
-const STRANGERS_BURST: u32 = 10;
+const STRANGERS: Rate = Rate { per_minute: 60, burst: 10 };
 
 /// One call, as the peer wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -131,11 +130,11 @@ pub struct Gate {
 impl Gate {
     /// Rules in the order to which [`Caller::Known`] refers.
     pub fn new(master: MasterSecret, rules: &[CallerRule]) -> Self {
-        let bucket = |rule: &CallerRule| TokenBucket::new(rule.requests_per_minute, rule.burst);
+        let bucket = |rule: &CallerRule| TokenBucket::new(rule.rate());
         Self {
             master,
             callers: rules.iter().map(|rule| (rule.key_classes.clone(), bucket(rule))).collect(),
-            strangers: TokenBucket::new(STRANGERS_PER_MINUTE, STRANGERS_BURST),
+            strangers: TokenBucket::new(STRANGERS),
         }
     }
 
@@ -175,7 +174,7 @@ impl Gate {
             Caller::Ambiguous => Err(Refusal::AmbiguousCaller),
         };
         let bucket = known.as_mut().map_or(&mut self.strangers, |(_, bucket)| bucket);
-        if !bucket.take(now) {
+        if bucket.take(now).is_err() {
             return Err(Refusal::RateLimited);
         }
         known.map(|(classes, _)| &*classes)
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn strangers_share_one_bucket() {
         let mut gate = gate();
-        for _ in 0..STRANGERS_BURST {
+        for _ in 0..STRANGERS.burst {
             assert_eq!(ask(&mut gate, Caller::Stranger, DISK, 32), Err(Refusal::UnknownCaller));
         }
         assert_eq!(ask(&mut gate, Caller::Ambiguous, DISK, 32), Err(Refusal::RateLimited));

@@ -8,10 +8,12 @@
 //! 4. [`decision`] checks rate, id, length and class, and derives. It is pure: no I/O, no clock.
 //! 5. `service` writes the audit line, counts, and answers.
 //!
+//! `current` is what was read from files; SIGHUP reads it again, as a whole or not at all.
 //! [`latchkey_service_runtime`] carries it, and serves `/metrics` and `/healthz` beside it.
 
 pub mod callers;
 pub mod config;
+mod current;
 pub mod decision;
 mod metrics;
 mod run;

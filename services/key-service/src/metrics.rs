@@ -8,15 +8,13 @@ use std::time::Duration;
 /// How a connection ended before it could carry calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Turned {
-    /// The table of connections, or the peer's part of it, is full.
-    Full,
     /// TLS failed: no certificate, wrong authority, old version, garbage.
     HandshakeFailed,
     /// TLS took too long.
     HandshakeTimeout,
 }
 
-const TURNED: [&str; 3] = ["full", "handshake-failed", "handshake-timeout"];
+const TURNED: [&str; 2] = ["handshake-failed", "handshake-timeout"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -54,8 +52,8 @@ impl Metrics {
         self.refused.iter().chain([&self.granted]).map(|counter| counter.load(Relaxed)).sum()
     }
 
-    /// The page.
-    pub(crate) fn render(&self) -> String {
+    /// The page, without what is known of slots and reloads.
+    pub(crate) fn render(&self) -> Page {
         let mut page = Page::new("latchkey_key_service_");
         page.family("build_info", "gauge", "The running version");
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
@@ -76,7 +74,7 @@ impl Metrics {
         for (reason, counter) in TURNED.iter().zip(&self.turned) {
             page.line("connections_refused_total", &format!("{{reason=\"{reason}\"}}"), counter.load(Relaxed));
         }
-        page.into_text()
+        page
     }
 }
 
@@ -101,7 +99,7 @@ mod tests {
         metrics.call(Some(&Refusal::RateLimited), Duration::ZERO);
         metrics.turned_away(Turned::HandshakeFailed);
         drop(metrics.connected());
-        let page = metrics.render();
+        let page = metrics.render().into_text();
         for line in [
             "latchkey_key_service_requests_total{outcome=\"granted\"} 1",
             "latchkey_key_service_requests_total{outcome=\"rate-limited\"} 2",

@@ -1,9 +1,8 @@
 //! From the command line to an exit code.
 
-use crate::config::{CallerRule, Config};
-use crate::server::{self, Prepared};
-use crate::tls;
-use latchkey_keys::MasterSecret;
+use crate::config::CallerRule;
+use crate::current::Prepared;
+use crate::server;
 use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, Failure, print};
 use std::ffi::OsString;
@@ -29,7 +28,8 @@ over gRPC with mutual TLS 1.3.
 Prints a line that begins with READY once it listens.
 Exit codes: 0 stopped as asked, or checked and good; 1 failed while running;
 2 wrong arguments, or a configuration that cannot be used.
-SIGTERM and SIGINT stop it; running calls are finished first.
+SIGTERM and SIGINT stop it; running calls are finished first. SIGHUP reads everything
+again; what is not good changes nothing, and is said.
 ";
 
 /// Runs the program. `arguments` begin with the program's name.
@@ -42,34 +42,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::Version) => print(concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Command::Serve(file, format)) => serve(&file, format),
         Ok(Command::With(file, _) | Command::Do(_, file)) => {
-            load(&file).and_then(|(config, prepared)| print(&describe(&config, &prepared)))
+            Prepared::load(&file).and_then(|prepared| print(&describe(&prepared)))
         }
         Err(sentence) => Err(Failure::unusable(sentence)),
     };
     program::exit(NAME, outcome)
 }
 
-/// Reads and checks everything that the service needs from files.
-fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
-    let config = Config::load(file).map_err(Failure::unusable)?;
-    let master = MasterSecret::load(&config.master_secret).map_err(Failure::unusable)?;
-    let acceptor = tls::acceptor(&config.tls).map_err(Failure::unusable)?;
-    Ok((config, Prepared { master, acceptor }))
-}
-
 fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
     program::forbid_dumps()?;
     log::to_stderr(format);
-    let (config, prepared) = load(file)?;
-    let stop = program::asked_to_stop()?;
-    server::serve(config, prepared, stop)?;
+    server::serve(file, Prepared::load(file)?)?;
     tracing::info!("Stopped");
     Ok(())
 }
 
 /// What the service would do, for `--check`.
-fn describe(config: &Config, prepared: &Prepared) -> String {
-    let versions: Vec<String> = prepared.master.versions().map(|version| version.to_string()).collect();
+fn describe(Prepared { config, master, .. }: &Prepared) -> String {
+    let versions: Vec<String> = master.versions().map(|version| version.to_string()).collect();
     let mut text = format!(
         "The configuration is good. The service would\n\
          - serve keys on {}, over TLS 1.3, to clients with a certificate by {}\n\
@@ -78,7 +68,7 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         config.listen,
         config.tls.client_ca.display(),
         config.admin_listen,
-        prepared.master.current(),
+        master.current(),
         versions.join(", "),
     );
     for rule in &config.callers {

@@ -1,26 +1,27 @@
 //! Connections: TLS within its deadline, then gRPC.
 
 use crate::callers::Caller;
-use crate::config::{CallerRule, Config, Limits};
-use crate::decision::Gate;
+use crate::config::Limits;
+use crate::current::{Current, Prepared};
 use crate::metrics::{Metrics, Turned};
-use crate::service::{KeyService, Peer, audit_unhandled};
+use crate::service::{Client, KeyService, audit_unhandled};
 use crate::tls;
-use futures_rustls::TlsAcceptor;
 use futures_rustls::server::TlsStream;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::KeysServer;
-use latchkey_keys::MasterSecret;
 use latchkey_service_runtime::admin::Admin;
+use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::log_limiter::LogLimiter;
-use latchkey_service_runtime::program::Failure;
-use latchkey_service_runtime::serve::{Bound, Connections, Stop};
-use latchkey_service_runtime::slots::Slots;
+use latchkey_service_runtime::program::{self, Failure};
+use latchkey_service_runtime::reload::Reloads;
+use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
+use latchkey_service_runtime::signals::SignalStream;
 use smol::Timer;
 use smol::future::FutureExt;
 use smol::net::TcpStream;
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,44 +34,42 @@ const IDLE: Duration = Duration::from_mins(10);
 /// A decision takes microseconds; what takes longer is a peer that does not read.
 const MAX_CALL: Duration = Duration::from_secs(10);
 
-/// Everything that was read from files and found good.
-pub(crate) struct Prepared {
-    pub(crate) master: MasterSecret,
-    pub(crate) acceptor: TlsAcceptor,
-}
-
 /// What every connection needs.
 struct Shared {
-    acceptor: TlsAcceptor,
-    rules: Vec<CallerRule>,
+    current: Arc<Current>,
     limits: Limits,
-    server: Server<Peer>,
+    server: Server<Client>,
     metrics: Arc<Metrics>,
     noise: LogLimiter,
 }
 
-/// Serves until `stop`, then finishes running calls within the configured time.
-pub(crate) fn serve(config: Config, prepared: Prepared, stop: impl Future<Output = ()>) -> Result<(), Failure> {
+/// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
+/// a signal says reload.
+pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), Failure> {
+    let (listen, admin_listen, limits) = (prepared.config.listen, prepared.config.admin_listen, prepared.config.limits);
+    program::allow_open_files(limits.connections)?;
+    let signals = SignalStream::catch()?;
     let metrics = Arc::new(Metrics::default());
-    let gate = Gate::new(prepared.master, &config.callers);
-    let service = KeyService::new(gate, Arc::clone(&metrics));
-    let limits = config.limits;
-    let pages = Arc::new(Pages(Arc::clone(&metrics)));
+    let current = Arc::new(Current::new(file.to_owned(), prepared));
+    let service = KeyService::new(Arc::clone(&current), Arc::clone(&metrics));
+    let unhandled = audit_unhandled(Arc::clone(&current));
+    let table = ConnectionTable::new(limits.of_connections());
+    let reloads = Reloads::of(Arc::clone(&current) as _);
+    let pages = Pages { metrics: Arc::clone(&metrics), table: table.clone(), reloads: reloads.clone() };
     let shared = Arc::new(Shared {
-        acceptor: prepared.acceptor,
-        rules: config.callers,
+        current,
         limits,
-        server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)).on_unhandled(audit_unhandled()),
+        server: Server::new(grpc_limits(limits)).service(KeysServer::new(service)).on_unhandled(unhandled),
         metrics,
         noise: LogLimiter::new(),
     });
-    let slots = Slots::new(limits.connections, limits.connections_per_address);
     let grace = Duration::from_secs(limits.shutdown_seconds.into());
+    // Deriving a key takes microseconds: one thread is enough.
+    let carrier = Carrier { table, signals, reloads, threads: 1, grace };
     smol::block_on(async {
-        let bound = Bound::open(config.listen, config.admin_listen).await.map_err(Failure::running)?;
+        let bound = Bound::open(listen, admin_listen).await.map_err(Failure::running)?;
         bound.say_ready()?;
-        // Deriving a key takes microseconds: one thread is enough.
-        bound.serve(shared, pages, slots, 1, grace, stop).await.map_err(Failure::running)
+        bound.serve(shared, Arc::new(pages), carrier).await.map_err(Failure::running)
     })
 }
 
@@ -86,16 +85,19 @@ fn grpc_limits(limits: Limits) -> grpc::Limits {
 }
 
 impl Connections for Shared {
-    fn full(&self, _: SocketAddr) {
-        self.metrics.turned_away(Turned::Full);
-    }
-
-    async fn connection(self: Arc<Self>, stream: TcpStream, address: SocketAddr, stop: Stop) {
+    async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
+        let Visit { stream, address, shown } = visit;
         let Some(stream) = self.handshake(stream, address, &stop).await else { return };
-        let peer = self.peer(&stream, address);
+        let client = Client { address, names: tls::peer_names(stream.get_ref().1) };
+        let peer = client.identify(self.current.rules().callers());
+        match peer.caller {
+            Caller::Known(_) => shown.admitted(),
+            // A certificate by the right authority, and no rule that speaks of it: it learns so, and others come first.
+            Caller::Stranger | Caller::Ambiguous => shown.claimed(),
+        }
         let _open = self.metrics.connected();
         tracing::debug!(caller = %peer.label, peer = %address, "Connected");
-        if let Err(error) = self.server.serve_until(stream, peer, stop.wait()).await
+        if let Err(error) = self.server.serve_until(stream, client, stop.wait()).await
             && !error.is_disconnect()
         {
             tracing::warn!(peer = %address, %error, "Connection ended");
@@ -107,7 +109,8 @@ impl Shared {
     /// TLS, within its deadline and not beyond a stop.
     async fn handshake(&self, stream: TcpStream, address: SocketAddr, stop: &Stop) -> Option<TlsStream<TcpStream>> {
         let limit = Duration::from_secs(self.limits.handshake_seconds.into());
-        let handshake = async { self.acceptor.accept(stream).await.map_err(|error| (Turned::HandshakeFailed, error)) };
+        let handshake =
+            async { self.current.acceptor().accept(stream).await.map_err(|error| (Turned::HandshakeFailed, error)) };
         let late = async {
             Timer::after(limit).await;
             Err((Turned::HandshakeTimeout, io::ErrorKind::TimedOut.into()))
@@ -127,27 +130,24 @@ impl Shared {
             }
         }
     }
-
-    fn peer(&self, stream: &TlsStream<TcpStream>, address: SocketAddr) -> Peer {
-        let names = tls::peer_names(stream.get_ref().1);
-        let caller = Caller::identify(&self.rules, &names);
-        let known = match caller {
-            Caller::Known(index) => self.rules.get(index).map(|rule| &rule.name),
-            Caller::Stranger | Caller::Ambiguous => None,
-        };
-        Peer::new(address, caller, known, &names)
-    }
 }
 
-struct Pages(Arc<Metrics>);
+struct Pages {
+    metrics: Arc<Metrics>,
+    table: ConnectionTable,
+    reloads: Reloads,
+}
 
 impl Admin for Pages {
     fn metrics(&self) -> String {
-        self.0.render()
+        let mut page = self.metrics.render();
+        self.table.render(&mut page);
+        self.reloads.render(&mut page);
+        page.into_text()
     }
 
-    /// Nothing can fail between a good start and the end: keys are derived in memory.
+    /// Keys are derived in memory: what can be wrong is only worth knowing.
     fn health(&self) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
+        Ok(self.table.note().into_iter().chain(self.reloads.note()).collect())
     }
 }

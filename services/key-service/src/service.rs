@@ -1,17 +1,38 @@
 //! `GetDataKey` as gRPC sees it: asks the gate, writes the audit line, answers.
 
 use crate::callers::{Caller, CallerName};
-use crate::decision::{Asked, Decision, Gate, Refusal};
+use crate::config::CallerRule;
+use crate::current::Current;
+use crate::decision::{Asked, Decision, Refusal};
 use crate::metrics::Metrics;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
-/// What is known about a connection's other end.
+/// A connection's other end. Who it is, is asked of the rules in force at each call: a rule that is gone counts at once.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) address: SocketAddr,
+    /// In its verified certificate.
+    pub(crate) names: Vec<CallerName>,
+}
+
+impl Client {
+    pub(crate) fn identify(&self, rules: &[CallerRule]) -> Peer {
+        let caller = Caller::identify(rules, &self.names);
+        let known = match caller {
+            Caller::Known(index) => rules.get(index).map(|rule| &rule.name),
+            Caller::Stranger | Caller::Ambiguous => None,
+        };
+        Peer::new(self.address, caller, known, &self.names)
+    }
+}
+
+/// What is known about a call's other end.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
@@ -24,7 +45,7 @@ impl Peer {
     /// Names kept of a certificate that no single rule matches.
     const NAMES_IN_LOG: usize = 4;
 
-    pub(crate) fn new(address: SocketAddr, caller: Caller, known: Option<&CallerName>, names: &[CallerName]) -> Self {
+    fn new(address: SocketAddr, caller: Caller, known: Option<&CallerName>, names: &[CallerName]) -> Self {
         let label = known.map_or_else(
             || {
                 // Quoted here, so that a space in a name makes no second name; the whole is quoted by the log.
@@ -39,7 +60,7 @@ impl Peer {
 
 #[derive(Debug)]
 pub(crate) struct KeyService {
-    gate: Mutex<Gate>,
+    current: Arc<Current>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
     noise: LogLimiter,
@@ -47,20 +68,8 @@ pub(crate) struct KeyService {
 }
 
 impl KeyService {
-    pub(crate) fn new(gate: Gate, metrics: Arc<Metrics>) -> Self {
-        Self {
-            gate: Mutex::new(gate),
-            metrics,
-            ids: RequestIds::new(),
-            noise: LogLimiter::new(),
-            started: Instant::now(),
-        }
-    }
-
-    fn decide(&self, peer: &Peer, asked: Asked<'_>) -> Decision {
-        // A panic elsewhere cannot leave the gate half-changed: it holds counters and the secret, which never changes.
-        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        gate.handle(peer.caller, asked, self.started.elapsed())
+    pub(crate) fn new(current: Arc<Current>, metrics: Arc<Metrics>) -> Self {
+        Self { current, metrics, ids: RequestIds::new(), noise: LogLimiter::new(), started: Instant::now() }
     }
 
     /// One line per call; calls above their rate are told about in fewer lines, which say how many they stand for.
@@ -75,14 +84,16 @@ impl KeyService {
     }
 }
 
-impl Keys<Peer> for KeyService {
-    async fn get_data_key(&self, request: Request<Peer, GetDataKeyRequest>) -> Result<GetDataKeyResponse, Status> {
+impl Keys<Client> for KeyService {
+    async fn get_data_key(&self, request: Request<Client, GetDataKeyRequest>) -> Result<GetDataKeyResponse, Status> {
         let begun = Instant::now();
         let GetDataKeyRequest { key_id, length, version } = &request.message;
         let asked = Asked { key_id, length: *length, version: *version };
-        let decision = self.decide(&request.context, asked);
+        let rules = self.current.rules();
+        let peer = request.context.identify(rules.callers());
+        let decision = rules.decide(peer.caller, asked, self.started.elapsed());
         let request_id = self.ids.next();
-        self.audit(&request_id, &request.context, asked, &decision);
+        self.audit(&request_id, &peer, asked, &decision);
         self.metrics.call(decision.outcome.as_ref().err(), begun.elapsed());
         match decision.outcome {
             Ok(derived) => {
@@ -95,10 +106,11 @@ impl Keys<Peer> for KeyService {
 
 /// One line for each call that no handler ever saw, because it does not decode or asks for what is not here; the outcome is its
 /// gRPC code. Anybody with a certificate can cause them at will, so their number is bounded.
-pub(crate) fn audit_unhandled() -> impl Fn(&Peer, &str, &Status) + Send + Sync + 'static {
+pub(crate) fn audit_unhandled(current: Arc<Current>) -> impl Fn(&Client, &str, &Status) + Send + Sync + 'static {
     let (ids, noise) = (RequestIds::new(), LogLimiter::new());
-    move |peer, path, status| {
+    move |client, path, status| {
         if let Some(left_out) = noise.write_now() {
+            let peer = client.identify(current.rules().callers());
             let path: String = path.chars().take(MAX_PATH).collect();
             tracing::warn!(
                 target: "audit", request_id = ids.next(), caller = peer.label, peer = %peer.address, path,

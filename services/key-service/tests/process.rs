@@ -129,18 +129,6 @@ fn a_peer_that_never_finishes_its_handshake_is_cut_off() {
 }
 
 #[test]
-fn one_host_cannot_take_more_than_its_share_of_connections() {
-    let mut rig = Rig::new();
-    rig.config["limits"] = json!({ "connections_per_address": 2, "handshake_seconds": 60 });
-    let service = rig.start();
-    let _held = [TcpStream::connect(service.address()).unwrap(), TcpStream::connect(service.address()).unwrap()];
-    let mut third = TcpStream::connect(service.address()).unwrap();
-    drained(&mut third);
-    let page = service.page("/metrics").1;
-    assert!(page.contains("reason=\"full\"} 1"), "{page}");
-}
-
-#[test]
 fn tls_1_2_is_refused_and_tls_1_3_gives_no_ticket_to_resume_with() {
     if output(Command::new("python3").arg("--version")).is_err() {
         skip("python3, for its OpenSSL, is missing: apt-get install python3");

@@ -3,39 +3,13 @@
 
 mod rig;
 
-use futures_rustls::TlsConnector;
 use latchkey_api::grpc::{Channel, Code, Limits};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, KeysClient, RejoinTicket};
-use rig::pki::Identity;
+use rig::client::{connect, question};
 use rig::{JOIN, Rig};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use smol::future::FutureExt;
-use smol::net::TcpStream;
-use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-async fn connect(address: SocketAddr, ca: &Path, identity: &Identity) -> futures_rustls::client::TlsStream<TcpStream> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(ca).unwrap()).unwrap();
-    let chain = vec![CertificateDer::from_pem_file(&identity.certificate).unwrap()];
-    let key = PrivateKeyDer::from_pem_file(&identity.key).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config =
-        ClientConfig::builder_with_provider(provider).with_protocol_versions(&[&rustls::version::TLS13]).unwrap();
-    let mut config = config.with_root_certificates(roots).with_client_auth_cert(chain, key).unwrap();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let stream = TcpStream::connect(address).await.unwrap();
-    TlsConnector::from(Arc::new(config)).connect(ServerName::from(address.ip()), stream).await.unwrap()
-}
-
-fn question() -> GetDataKeyRequest {
-    GetDataKeyRequest { key_id: "measurement-secret".to_owned(), length: 32, version: 0 }
-}
 
 #[test]
 fn our_own_client_gets_the_derived_key() {
@@ -44,7 +18,7 @@ fn our_own_client_gets_the_derived_key() {
     let join = rig.client("join", &[JOIN]);
     let expected = rig.master.measurement_secret(rig.master.current()).unwrap();
     latchkey_test_support::block_on(async {
-        let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
+        let stream = connect(service.address(), &rig.servers.certificate(), &join).await.unwrap();
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let calls = async {
             let client = KeysClient::new(channel);
@@ -69,7 +43,7 @@ fn sigterm_closes_resting_connections_at_once() {
     let service = rig.start();
     let join = rig.client("join", &[JOIN]);
     latchkey_test_support::block_on(async {
-        let stream = connect(service.address(), &rig.servers.certificate(), &join).await;
+        let stream = connect(service.address(), &rig.servers.certificate(), &join).await.unwrap();
         let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
         let stopping = async {
             let client = KeysClient::new(channel);
@@ -99,7 +73,7 @@ fn neither_a_callers_name_nor_an_undecodable_call_forges_a_line_and_both_are_aud
         let service = Rig::start_by(command);
         let caller = rig.client("hostile", &[hostile]);
         latchkey_test_support::block_on(async {
-            let stream = connect(service.address(), &rig.servers.certificate(), &caller).await;
+            let stream = connect(service.address(), &rig.servers.certificate(), &caller).await.unwrap();
             let (channel, driver) = Channel::open(stream, Limits::default()).await.unwrap();
             let calls = async {
                 let client = KeysClient::new(channel.clone());

@@ -4,18 +4,19 @@
 //!
 //! 1. [`program`]: the command line, exit codes, signals; [`log`].
 //! 2. [`config`]: closed JSON from bounded files; [`pem`]: certificates and keys.
-//! 3. [`serve`]: listening, connections within [`slots`] and [`rate`], the graceful end.
-//! 4. [`request_id`], [`noise`]: what goes into the log, and how often.
+//! 3. [`serve`]: listening, [`connections`] within their limits, the graceful end; [`signals`] and what [`reload`] does.
+//! 4. [`request_id`], [`log_limiter`]: what goes into the log, and how often.
 //! 5. [`admin`], [`page`]: `/metrics` and `/healthz`.
 
 pub mod admin;
 pub mod config;
+pub mod connections;
 pub mod log;
 pub mod log_limiter;
 pub mod page;
 pub mod pem;
 pub mod program;
-pub mod rate;
+pub mod reload;
 pub mod request_id;
 pub mod serve;
-pub mod slots;
+pub mod signals;

@@ -1,10 +1,9 @@
-//! A service as a program: arguments, exit codes, signals.
+//! A service as a program: arguments, exit codes, open files.
 
 use crate::log::LogFormat;
-use async_signal::{Signal, Signals};
-use smol::stream::StreamExt;
 use std::error::Error;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,6 +12,9 @@ use std::process::ExitCode;
 const UNUSABLE: u8 = 2;
 /// Exit code when nobody reads standard output any more: 128 + SIGPIPE.
 const READER_GONE: u8 = 128 + 13;
+
+/// Files that a service has open beside its connections: listeners, admin pages, what it reads, its way to other services.
+const OTHER_FILES: u64 = 128;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq, Eq)]
@@ -103,6 +105,12 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence.as_deref().unwrap_or("nobody listens"))
+    }
+}
+
 /// The exit code of an outcome; a failure is said on stderr.
 pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
     match outcome {
@@ -139,15 +147,24 @@ pub fn forbid_dumps() -> Result<(), Failure> {
     rustix::process::set_dumpable_behavior(behavior).map_err(Failure::running)
 }
 
-/// SIGTERM or SIGINT, as a future. Signals are caught from this call on.
+/// Lets the process have `connections` open and what it needs besides: a login shell and systemd allow 1024 files.
 ///
 /// # Errors
-/// When the handlers cannot be installed.
-pub fn asked_to_stop() -> Result<impl Future<Output = ()>, Failure> {
-    let mut signals = Signals::new([Signal::Term, Signal::Int]).map_err(Failure::running)?;
-    Ok(async move {
-        signals.next().await;
-    })
+/// When the system does not allow as many.
+pub fn allow_open_files(connections: u32) -> Result<(), Failure> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let needed = u64::from(connections) + OTHER_FILES;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
+        return Err(Failure::unusable(format!(
+            "`limits.connections` is {connections}, which needs {needed} open files, and the system allows {maximum}: \
+             lower it, or raise LimitNOFILE"
+        )));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(Failure::running)
 }
 
 #[cfg(test)]

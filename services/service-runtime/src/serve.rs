@@ -1,8 +1,10 @@
 //! Listening, connections and the graceful end.
 
 use crate::admin::{self, ACCEPT_PAUSE, Admin, is_transient};
+use crate::connections::{ConnectionTable, Seat, Shown, TurnedAway};
 use crate::program::{self, Failure};
-use crate::slots::{Slot, Slots};
+use crate::reload::Reloads;
+use crate::signals::{Asked, SignalStream};
 use smol::channel::{Receiver, Sender};
 use smol::future::FutureExt;
 use smol::net::{TcpListener, TcpStream};
@@ -26,22 +28,19 @@ pub struct Bound {
 
 /// What a service does with connections.
 pub trait Connections: Send + Sync + 'static {
-    /// Whether to take a connection from this address at all. Asked before anything is spent on it.
-    fn welcome(&self, address: SocketAddr) -> bool {
-        let _ = address;
-        true
-    }
+    /// Serves one connection to its end; when `stop` is ready, it should come soon. Dropped when another needs its slot more.
+    fn connection(self: Arc<Self>, visit: Visit, stop: Stop) -> impl Future<Output = ()> + Send;
+}
 
-    /// Told of a connection that was closed at once, because all places are taken.
-    fn full(&self, address: SocketAddr);
-
-    /// Serves one connection to its end; when `stop` is ready, it should come soon.
-    fn connection(
-        self: Arc<Self>,
-        stream: TcpStream,
-        address: SocketAddr,
-        stop: Stop,
-    ) -> impl Future<Output = ()> + Send;
+/// A connection whose peer has said something.
+#[derive(Debug)]
+pub struct Visit {
+    /// Nothing has been read of it.
+    pub stream: TcpStream,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// Where to tell what the peer has shown.
+    pub shown: Shown,
 }
 
 /// Ready when the service is asked to stop.
@@ -53,6 +52,21 @@ impl Stop {
     pub async fn wait(&self) {
         let _closed = self.0.recv().await;
     }
+}
+
+/// How a service is carried.
+#[derive(Debug)]
+pub struct Carrier {
+    /// Its connections.
+    pub table: ConnectionTable,
+    /// What it is asked by signals.
+    pub signals: SignalStream,
+    /// What it does when asked to reload.
+    pub reloads: Reloads,
+    /// Threads that serve connections, the main one included.
+    pub threads: usize,
+    /// The time that running calls get to finish.
+    pub grace: Duration,
 }
 
 impl Bound {
@@ -76,8 +90,7 @@ impl Bound {
         program::print(&format!("READY listen={listen} admin={admin}\n"))
     }
 
-    /// Serves until `stop`, then finishes running calls within `grace`. Connections are spread over `threads` threads, this
-    /// one included.
+    /// Serves until asked to stop, then finishes running calls.
     ///
     /// # Errors
     /// When a listener fails for good.
@@ -85,24 +98,25 @@ impl Bound {
         self,
         connections: Arc<C>,
         pages: Arc<dyn Admin>,
-        slots: Slots,
-        threads: usize,
-        grace: Duration,
-        stop: impl Future<Output = ()>,
+        carrier: Carrier,
     ) -> io::Result<()> {
+        let Carrier { table, mut signals, reloads, threads, grace } = carrier;
         let executor = Arc::new(Executor::new());
         let _helpers = Helpers::start(&executor, threads.saturating_sub(1));
         // Closing the first channel tells connections to end; the second closes when all of them have.
         let (stopping, stopped) = smol::channel::bounded::<Infallible>(1);
         let (alive, gone) = smol::channel::bounded::<Infallible>(1);
-        let accepting = accept(&self.service, &executor, connections, slots, Stop(stopped), alive);
+        let accepting = accept(&self.service, &executor, connections, &table, Stop(stopped), alive);
         let serving = async {
             let answering = admin::serve(self.admin, pages);
-            let stopping_asked = async {
-                stop.await;
+            let reloading = async { reloads.follow().await };
+            let stop_asked = async {
+                while signals.next().await == Asked::Reload {
+                    reloads.ask();
+                }
                 Ok(())
             };
-            stopping_asked.or(accepting).or(answering).await?;
+            stop_asked.or(accepting).or(answering).or(reloading).await?;
             tracing::info!("Stopping");
             drop(stopping);
             let all_gone = async {
@@ -127,7 +141,7 @@ async fn accept<C: Connections>(
     listener: &TcpListener,
     executor: &Arc<Executor<'static>>,
     connections: Arc<C>,
-    slots: Slots,
+    table: &ConnectionTable,
     stop: Stop,
     alive: Sender<Infallible>,
 ) -> io::Result<()> {
@@ -141,29 +155,64 @@ async fn accept<C: Connections>(
             }
             Err(error) => return Err(error),
         };
-        if !connections.welcome(address) {
-            continue;
-        }
-        let Some(slot) = slots.take(address.ip()) else {
-            connections.full(address);
-            continue;
-        };
+        let Ok(seat) = table.arrive(address.ip()) else { continue };
         // Answers are one small packet; waiting for more to send with it only delays them.
         drop(stream.set_nodelay(true));
-        let held = Held { _slot: slot, _alive: alive.clone() };
-        let connection = Arc::clone(&connections).connection(stream, address, stop.clone());
+        let (connections, table, stop, alive) = (Arc::clone(&connections), table.clone(), stop.clone(), alive.clone());
         let connection = async move {
-            connection.await;
-            drop(held);
+            if let Err(why) = attend(connections, &seat, stream, address, stop).await {
+                table.turned_away(why);
+            }
+            drop((seat, alive));
         };
         executor.spawn(connection).detach();
     }
 }
 
-/// As long as the connection lives.
-struct Held {
-    _slot: Slot,
-    _alive: Sender<Infallible>,
+/// One connection: from its first byte to its end, or until another needs its slot more.
+async fn attend<C: Connections>(
+    connections: Arc<C>,
+    seat: &Seat,
+    stream: TcpStream,
+    address: SocketAddr,
+    stop: Stop,
+) -> Result<(), TurnedAway> {
+    let shown = seat.shown();
+    let stopped = stop.clone();
+    let served = async {
+        let begin = async {
+            first_byte(&stream, seat.first_byte()).await?;
+            shown.started();
+            seat.turn().await?;
+            Ok(true)
+        };
+        let stopped = async {
+            stopped.wait().await;
+            Ok(false)
+        };
+        if begin.or(stopped).await? {
+            connections.connection(Visit { stream, address, shown }, stop).await;
+        }
+        Ok(())
+    };
+    let cut = async {
+        seat.cut().await;
+        Err(TurnedAway::Displaced)
+    };
+    // A slot that is gone is gone: first.
+    cut.or(Box::pin(served)).await
+}
+
+/// Returns when there is something to read.
+async fn first_byte(stream: &TcpStream, limit: Duration) -> Result<(), TurnedAway> {
+    let mut byte = [0];
+    let said =
+        async { stream.peek(&mut byte).await.ok().filter(|count| *count > 0).ok_or(TurnedAway::Silent).map(drop) };
+    let late = async {
+        Timer::after(limit).await;
+        Err(TurnedAway::Silent)
+    };
+    said.or(late).await
 }
 
 /// Threads that run connections beside the main one; they end when this is dropped.

@@ -34,7 +34,7 @@ async fn fresh(with_hash: bool) -> Option<Fresh> {
     let machine = Machine::start()?;
     let (node, offers) = node();
     let progress = Broadcast::default();
-    let init_auth = with_hash.then(|| InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap(), 0).unwrap());
+    let init_auth = with_hash.then(|| InitAuth::new(&bcrypt::hash(SECRET, 8).unwrap()).unwrap());
     let flow = InitFlow::new(node, init_auth, progress.clone());
     let listener = Listener::open(0, machine.reception(Purpose::Init), InitServer::new(flow)).await.unwrap();
     Some(Fresh { machine, listener, offers, progress })

@@ -1,13 +1,13 @@
 //! The port: who holds it up, and how it closes.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use latchkey_api::grpc::Code;
 use latchkey_api::v1::{DescribeRequest, RecoverRequest, RecoveryServer};
-use latchkey_channel::Purpose;
-use latchkey_test_support::Port;
+use latchkey_channel::{NoProof, Purpose, Terms};
+use latchkey_test_support::{Flood, FloodSize, Port, connect_from, first_words, open_many_files};
 use smol::channel::Receiver;
 use smol::net::TcpStream;
 
@@ -29,18 +29,7 @@ fn at_loopback(listener: &Listener) -> SocketAddr {
 
 /// A connection from another address of this host.
 fn stranger(last: u8, to: SocketAddr) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let socket: OwnedFd = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&socket, &SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
-    connect(&socket, &to).unwrap();
-    TcpStream::try_from(std::net::TcpStream::from(socket)).unwrap()
-}
-
-/// More files may be open than a login shell allows, which is 1024: as many as the system does.
-fn open_many_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    connect_from(Ipv4Addr::new(127, 0, 0, last), to).unwrap().try_into().unwrap()
 }
 
 fn recover() -> RecoverRequest {
@@ -59,6 +48,46 @@ fn a_thousand_half_open_handshakes_of_a_stranger_do_not_keep_the_operator_out() 
         let after = (0..500).map(|_| stranger(66, address)).collect::<Vec<_>>();
         operator.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
         drop((before, after));
+    });
+}
+
+/// The case. The operator tries again, as its command does, until it has recovered the node.
+#[test]
+fn an_operator_reaches_a_node_that_silent_slow_and_half_handshaked_peers_of_many_networks_flood() {
+    open_many_files();
+    latchkey_test_support::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (listener, offers) = listener(&machine, 0).await;
+        let address = at_loopback(&listener);
+        let words = first_words(|address| {
+            smol::block_on(async {
+                let stream = TcpStream::connect(address).await.unwrap();
+                let terms = Terms { attester: Arc::new(NoProof), verifier: Arc::new(NoProof) };
+                // The purpose does not show in what is said before the server says something.
+                drop(latchkey_channel::connect(stream, Purpose::Recover, terms, PATIENCE).await);
+            });
+        });
+        let flood = Flood::start(address, words, FloodSize { networks: 300, connections: 2000, per_second: 200 });
+        let flood = smol::unblock(move || {
+            flood.wait_for(500);
+            flood
+        });
+        let flood = flood.await;
+        let operator = async {
+            loop {
+                let Ok(operator) = machine.caller(address, Purpose::Recover).await else { continue };
+                if let Ok(answer) = operator.recovery().recover(&recover(), PATIENCE).await {
+                    return answer;
+                }
+            }
+        };
+        let node = async {
+            let offer = offers.recv().await.unwrap();
+            offer.answer.try_send(Verdict::Accepted { cluster_id: Digest([7; 32]) }).unwrap();
+        };
+        let (answer, ()) = smol::future::zip(operator, node).await;
+        assert_eq!(answer.cluster_id, [7; 32]);
+        smol::unblock(move || drop(flood)).await;
     });
 }
 

@@ -6,6 +6,7 @@
     reason = "each test binary uses its part; a rig that fails shall fail there"
 )]
 
+pub mod client;
 pub mod pki;
 pub mod python;
 
@@ -120,6 +121,10 @@ impl Service {
     pub fn next_line(&mut self, text: &str) -> String {
         let line = self.lines.find(text, &mut self.log, |line| line.contains(text));
         line.unwrap_or_else(|| panic!("the service ended without `{text}`:\n{}", self.log.join("\n")))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
     /// SIGTERM, then everything it logged and how it ended.

@@ -17,6 +17,7 @@ pub struct Authority {
 }
 
 /// A certificate's files.
+#[derive(Clone)]
 pub struct Identity {
     pub certificate: PathBuf,
     pub key: PathBuf,

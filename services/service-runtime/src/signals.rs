@@ -1,0 +1,36 @@
+//! What a service is asked by signals.
+
+use crate::program::Failure;
+use async_signal::{Signal, Signals};
+use smol::stream::StreamExt;
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// SIGTERM, SIGINT: finish running calls and end.
+    Stop,
+    /// SIGHUP: read everything again.
+    Reload,
+}
+
+/// Signals as they come.
+#[derive(Debug)]
+pub struct SignalStream(Signals);
+
+impl SignalStream {
+    /// Catches them from this call on.
+    ///
+    /// # Errors
+    /// When the handlers cannot be installed.
+    pub fn catch() -> Result<Self, Failure> {
+        Signals::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self).map_err(Failure::running)
+    }
+
+    /// The next one. When signals cannot be told any more, that is a stop: nobody could ask for one later.
+    pub async fn next(&mut self) -> Asked {
+        match self.0.next().await {
+            Some(Ok(Signal::Hup)) => Asked::Reload,
+            _ => Asked::Stop,
+        }
+    }
+}
