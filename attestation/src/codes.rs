@@ -56,6 +56,8 @@ reason_codes! {
     EkAlgorithmUnsupported = "ek-algorithm-unsupported", Platform, TpmNotTrusted, "use the TPM's ECC P-256 or P-384 endorsement key, or a verifier built with RSA support";
     /// The EK's public point or modulus is not valid.
     EkKeyInvalid = "ek-key-invalid", Peer, TpmNotTrusted, "replace this TPM: its endorsement key is not a valid public key";
+    /// The EK is of a template that the policy does not take for a TPM's identity.
+    EkTemplateRefused = "ek-template-refused", Operator, TpmNotTrusted, "let the machine show the endorsement key that the policy's `ek_templates` names (`latchkey.ek` in its image), or list this template if these TPMs have no other";
     /// The policy's deny list names this EK.
     EkDenied = "ek-denied", Operator, TpmNotTrusted, "remove this EK digest from `denied_ek_sha256` if the machine is to be admitted again";
     /// The policy pins EKs and this is none of them.
@@ -90,6 +92,8 @@ reason_codes! {
     AkNotSigning = "ak-not-signing", Peer, TpmNotTrusted, "create the attestation key with the attribute `sign`";
     /// The AK is a decryption key.
     AkMayDecrypt = "ak-may-decrypt", Peer, TpmNotTrusted, "create the attestation key without the attribute `decrypt`";
+    /// The AK may sign certificates, which are then no attestations of its TPM.
+    AkMaySignCertificates = "ak-may-sign-certificates", Peer, TpmNotTrusted, "create the attestation key without the attribute `x509sign`";
     /// The AK may leave its TPM.
     AkNotFixedTpm = "ak-not-fixed-tpm", Peer, TpmNotTrusted, "create the attestation key with the attribute `fixedTPM`";
     /// The AK may move to another parent.
@@ -174,7 +178,7 @@ reason_codes! {
     /// The policy is no JSON of the closed schema, or has a value out of range.
     PolicyMalformed = "policy-malformed", Operator, VerifierUnavailable, "correct the policy file as the detail says";
     /// The policy is of another version.
-    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 2, which says who signs each manifest (`latchkey policy new`), or upgrade this program";
+    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 3 (`latchkey policy new`): it also says which endorsement key stands for a TPM (`ek_templates`) and what a change of a known machine means (`on_change`)";
     /// The policy has no way to trust a TPM, no PCRs, or no reference values.
     PolicyEmpty = "policy-empty", Operator, VerifierUnavailable, "name at least one trust rule, one enforced PCR and one reference manifest: an empty policy admits nobody";
     /// A root certificate of the policy is not usable.

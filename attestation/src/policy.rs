@@ -2,7 +2,8 @@
 //!
 //! ```json
 //! {
-//!   "version": 2,
+//!   "version": 3,
+//!   "ek_templates": ["ecc-p256"],
 //!   "ak_trust": [
 //!     {"kind": "pinned-ek", "ek_sha256": ["<64 hex digits>"]},
 //!     {"kind": "ek-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": []}
@@ -11,6 +12,7 @@
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
 //!   "lock": "pcr-15",
+//!   "on_change": {"firmware": "warn", "tpm_counters": "warn"},
 //!   "references": [
 //!     {"manifest": "demo", "minimum_version": "1.0.0", "signers": ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]},
 //!     {"manifest": "bench", "minimum_version": "0.0.0", "unsigned": "trust-local-file"}
@@ -18,9 +20,14 @@
 //! }
 //! ```
 //!
+//! A TPM has one endorsement key of each TCG template, and often certificates for several: `ek_templates` says which of
+//! them is its identity. A denial is of a TPM where one template is listed; where several are, a TPM that is denied must be
+//! denied by all of its digests (`latchkey tpm ek` lists them).
+//!
 //! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
+mod templates;
 
 use std::collections::BTreeSet;
 
@@ -33,16 +40,20 @@ use crate::verify::EkDigest;
 
 pub(crate) use anchors::EkChain;
 use anchors::EkChainFile;
+pub use templates::EkTemplates;
+pub(crate) use templates::by_name;
 
 /// A loaded policy. Loading is the only way to have one, so every policy admits by at least one rule and enforces at
 /// least one PCR.
 #[derive(Debug, Clone)]
 pub struct Policy {
+    pub(crate) templates: EkTemplates,
     pub(crate) trust: Vec<TrustRule>,
     pub(crate) denied: BTreeSet<EkDigest>,
     pub(crate) ak_algorithms: Vec<AkAlgorithm>,
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
+    on_change: OnChange,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -83,10 +94,41 @@ impl Policy {
         self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_)))
     }
 
+    /// The templates of endorsement keys that stand for a TPM.
+    pub fn ek_templates(&self) -> &EkTemplates {
+        &self.templates
+    }
+
+    /// What a change of a known machine means.
+    pub fn on_change(&self) -> OnChange {
+        self.on_change
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
     }
+}
+
+/// What follows where a machine is not as it was when it was last seen. Who keeps no records of machines has nothing to
+/// compare with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OnChange {
+    /// The registers of the platform's firmware (0–3 and 6, those of them that are quoted) have other values than on record.
+    pub firmware: Consequence,
+    /// The TPM's counters of resets say that its state went back, or that it was reset where it should not have been.
+    pub tpm_counters: Consequence,
+}
+
+/// Whether a change is told or ends the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Consequence {
+    /// It is logged and counted, and the machine is let in.
+    Warn,
+    /// The machine is refused.
+    Refuse,
 }
 
 /// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.
@@ -145,6 +187,7 @@ impl Signers {
 struct PolicyFile {
     #[expect(dead_code, reason = "checked before the rest is read")]
     version: u64,
+    ek_templates: EkTemplates,
     ak_trust: Vec<TrustRuleFile>,
     #[serde(default)]
     denied_ek_sha256: Vec<EkDigest>,
@@ -152,6 +195,7 @@ struct PolicyFile {
     pcrs: PcrRules,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRule,
+    on_change: OnChange,
     references: Vec<ReferenceRuleFile>,
 }
 
@@ -219,12 +263,17 @@ impl TryFrom<PolicyFile> for Policy {
         if trust.is_empty() {
             return Err(empty("`ak_trust` has no rule"));
         }
+        if file.ek_templates.is_empty() {
+            return Err(empty("`ek_templates` lists no template"));
+        }
         Ok(Self {
+            templates: file.ek_templates,
             trust,
             denied: distinct(file.denied_ek_sha256, "denied_ek_sha256")?,
             ak_algorithms: file.ak_algorithms,
             enforce,
             warn,
+            on_change: file.on_change,
             references,
         })
     }
@@ -287,7 +336,19 @@ fn check_pcrs(enforce: PcrSet, warn: PcrSet) -> Result<(), Refusal> {
     if enforce.union(warn).contains(Policy::LOCK_PCR) {
         return Err(malformed("PCR 15 is the lock's: `lock` rules it, `pcrs` must not"));
     }
+    let resettable = enforce.union(warn).intersection(resettable());
+    if !resettable.is_empty() {
+        return Err(malformed(format!(
+            "PCRs {resettable} may be reset by anybody (debugging, applications): they prove nothing"
+        )));
+    }
     Ok(())
+}
+
+/// PCRs that any program may reset at any time: *TCG PC Client Platform TPM Profile*, section 4.6.2 (PCR attributes), which
+/// gives 16 (debug) and 23 (application support) to every locality.
+pub(crate) fn resettable() -> PcrSet {
+    PcrSet::of(&[16, 23]).unwrap_or(PcrSet::EMPTY)
 }
 
 fn check_references(references: &[ReferenceRule]) -> Result<(), Refusal> {
@@ -315,7 +376,7 @@ fn empty(detail: &str) -> Refusal {
     Refusal::new(ReasonCode::PolicyEmpty, detail)
 }
 
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const MAX_JSON: usize = 1024 * 1024;
 /// A signature is checked against the key it names; more are a mistake.
 const MAX_SIGNERS: usize = 16;

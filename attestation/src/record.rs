@@ -5,10 +5,11 @@
 //! challenge and the session proved to whoever recorded it: see [`Unproven`]. So checking a recording gives an
 //! [`OfflineFinding`], never an [`Admission`](crate::Admission).
 
+use latchkey_tpm::wire::EkTemplate;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, TpmEvidence, from_json};
-use crate::policy::Policy;
+use crate::policy::{Policy, by_name};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
 use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, check_lock, match_image};
@@ -128,6 +129,7 @@ impl RecordedEvidence {
             recorded_at: self.recorded_at,
             recorded_by: self.recorded_by.clone(),
             claimed_ek_sha256: ek.digest,
+            ek_template: ek.template,
             trust,
             image,
             locked: matches!(lock, LockExpectation::LockedTo(_)),
@@ -157,6 +159,9 @@ pub struct OfflineFinding {
     pub recorded_by: String,
     /// The EK in the recording. Trusted by the policy, but not proven to be of the TPM that quoted.
     pub claimed_ek_sha256: EkDigest,
+    /// Which of a TPM's endorsement keys it is.
+    #[serde(serialize_with = "by_name")]
+    pub ek_template: EkTemplate,
     /// What makes that EK trusted.
     pub trust: EkTrust,
     /// The image whose measurements were quoted.

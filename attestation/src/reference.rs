@@ -45,7 +45,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::parse::{Digest, ImageVersion, PcrSet, from_json};
-use crate::policy::Policy;
+use crate::policy::{Policy, resettable};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::VerifiedEvidence;
 
@@ -300,10 +300,10 @@ fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::new(ReasonCode::ReferenceMalformed, detail)
 }
 
-/// PCRs that a manifest may speak about: all but the lock's.
+/// PCRs that a manifest may speak about: all but the lock's and those that anybody may reset.
 pub(crate) fn allowed() -> PcrSet {
     let lock = PcrSet::EMPTY.with(Policy::LOCK_PCR).unwrap_or(PcrSet::EMPTY);
-    PcrSet::all().without(lock)
+    PcrSet::all().without(lock).without(resettable())
 }
 
 const VERSION: u64 = 2;

@@ -4,10 +4,11 @@ mod launch;
 mod measurements;
 mod most_specific;
 
+use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
-use crate::policy::Policy;
+use crate::policy::{Policy, by_name};
 use crate::reference::{ManifestName, PlatformProfile, References, Source};
 use crate::refusal::{Difference, ReasonCode, Refusal};
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
@@ -28,6 +29,8 @@ pub enum LockExpectation {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Admission {
     ek_sha256: EkDigest,
+    #[serde(serialize_with = "by_name")]
+    ek_template: EkTemplate,
     trust: EkTrust,
     image: AdmittedImage,
     locked: bool,
@@ -42,6 +45,11 @@ impl Admission {
     /// The TPM's stable identity.
     pub fn ek_digest(&self) -> EkDigest {
         self.ek_sha256
+    }
+
+    /// Which of the TPM's endorsement keys it is.
+    pub fn ek_template(&self) -> EkTemplate {
+        self.ek_template
     }
 
     /// What made the TPM trusted.
@@ -182,6 +190,7 @@ impl Policy {
         check_lock(evidence.pcrs(), lock)?;
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
+            ek_template: evidence.ek_template(),
             trust: evidence.trust().clone(),
             image,
             locked: matches!(lock, LockExpectation::LockedTo(_)),

@@ -11,7 +11,7 @@ mod credential;
 mod ek;
 mod quote;
 
-use latchkey_tpm::wire::{ClockInfo, Public};
+use latchkey_tpm::wire::{ClockInfo, EkTemplate, Public};
 use ring::rand::SecureRandom;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -106,6 +106,7 @@ impl TrustedAk {
         let facts = check_quote(&self.claimed.ak, quote, signature, evidence.pcrs(), self.selection, binding)?;
         Ok(VerifiedEvidence {
             ek_digest: self.claimed.ek.digest,
+            ek_template: self.claimed.ek.template,
             trust: self.claimed.trust,
             pcrs: evidence.pcrs().clone(),
             facts,
@@ -126,6 +127,7 @@ impl TrustedAk {
 #[must_use = "verified measurements may still be those of an impostor"]
 pub struct VerifiedEvidence {
     ek_digest: EkDigest,
+    ek_template: EkTemplate,
     trust: EkTrust,
     pcrs: PcrValues,
     facts: QuoteFacts,
@@ -137,6 +139,11 @@ impl VerifiedEvidence {
     /// The TPM's stable identity.
     pub fn ek_digest(&self) -> EkDigest {
         self.ek_digest
+    }
+
+    /// Which of the TPM's endorsement keys it is.
+    pub fn ek_template(&self) -> EkTemplate {
+        self.ek_template
     }
 
     /// What made the TPM trusted.

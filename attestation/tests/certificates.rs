@@ -280,6 +280,22 @@ fn any_of_the_policys_rules_is_enough() {
     assert_eq!(begin_code(&policy, &neither.identity()), Some(ReasonCode::EkCertificateMissing));
 }
 
+/// Attack 24: a vendor whose firmware TPMs give their keys away is dropped, root and all.
+#[test]
+fn a_dropped_root_shuts_its_tpms_out() {
+    let (one, two, broken, sound) = (booted(1), booted(1), authority("broken"), authority("sound"));
+    let of_broken = identity(&one, issue(&one, &broken, |_| ()), &[]);
+    let of_sound = identity(&two, issue(&two, &sound, |_| ()), &[]);
+    let rule = |root: &Authority| json!({"kind": "ek-chain", "roots": [root.pem()]});
+    let mut json = policy_json(rule(&broken));
+    json["ak_trust"].as_array_mut().unwrap().push(rule(&sound));
+    let both = policy(&json);
+    assert_eq!([&of_broken, &of_sound].map(|identity| begin_code(&both, identity)), [None, None]);
+    let dropped = policy(&policy_json(rule(&sound)));
+    assert_eq!(begin_code(&dropped, &of_broken), Some(ReasonCode::EkCertificateUntrusted));
+    assert_eq!(begin_code(&dropped, &of_sound), None);
+}
+
 #[test]
 fn a_key_of_no_tcg_template_is_refused_as_endorsement_key() {
     let tpm = booted(1);

@@ -52,6 +52,7 @@ fn an_empty_policy_is_refused() {
         ("/ak_trust/0/ek_sha256", json!([])),
         ("/ak_trust/0", json!({"kind": "ek-chain", "roots": []})),
         ("/ak_algorithms", json!([])),
+        ("/ek_templates", json!([])),
         ("/pcrs/enforce", json!([])),
         ("/references", json!([])),
     ];
@@ -65,11 +66,18 @@ fn an_empty_policy_is_refused() {
 
 #[test]
 fn a_policy_that_lacks_a_field_is_refused() {
-    for field in ["ak_trust", "ak_algorithms", "pcrs", "lock", "references", "version"] {
+    for field in ["ek_templates", "ak_trust", "ak_algorithms", "pcrs", "lock", "on_change", "references", "version"] {
         let refusal = load(&with(&sample(), &format!("/{field}"), None)).unwrap_err();
         assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{field}");
     }
-    for field in ["/pcrs/enforce", "/pcrs/warn", "/references/0/minimum_version", "/ak_trust/0/ek_sha256"] {
+    for field in [
+        "/pcrs/enforce",
+        "/pcrs/warn",
+        "/on_change/firmware",
+        "/on_change/tpm_counters",
+        "/references/0/minimum_version",
+        "/ak_trust/0/ek_sha256",
+    ] {
         let refusal = load(&with(&sample(), field, None)).unwrap_err();
         assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{field}");
     }
@@ -77,7 +85,7 @@ fn a_policy_that_lacks_a_field_is_refused() {
 
 #[test]
 fn an_unknown_field_of_a_policy_is_refused_at_every_level() {
-    for place in ["/extra", "/ak_trust/0/extra", "/pcrs/extra", "/references/0/extra"] {
+    for place in ["/extra", "/on_change/extra", "/ak_trust/0/extra", "/pcrs/extra", "/references/0/extra"] {
         let refusal = load(&with(&sample(), place, Some(json!(1)))).unwrap_err();
         assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{place}");
         assert!(refusal.detail().contains("extra"), "{refusal}");
@@ -86,7 +94,7 @@ fn an_unknown_field_of_a_policy_is_refused_at_every_level() {
 
 #[test]
 fn an_unknown_policy_version_is_refused_as_such() {
-    for version in [0, 1, 3, u64::MAX] {
+    for version in [0, 1, 2, 4, u64::MAX] {
         let newer = with(&sample(), "/version", Some(json!(version)));
         let newer = with(&newer, "/something_new", Some(json!(true)));
         assert_eq!(load(&newer).unwrap_err().code(), ReasonCode::PolicyVersionUnknown);
@@ -110,6 +118,11 @@ fn contradictory_and_duplicate_pcrs_are_refused() {
         ("/pcrs/enforce", json!([4, 15])),
         ("/pcrs/warn", json!([4])),
         ("/pcrs/warn", json!([15])),
+        ("/ek_templates", json!(["ecc-p256", "ecc-p256"])),
+        ("/ek_templates", json!(["any"])),
+        ("/ek_templates", json!("ecc-p256")),
+        ("/on_change/firmware", json!("ignore")),
+        ("/on_change/tpm_counters", json!(null)),
         ("/lock", json!("none")),
         ("/lock", json!("pcr-14")),
         ("/ak_algorithms", json!(["rsassa-2048-sha1"])),
@@ -126,6 +139,22 @@ fn contradictory_and_duplicate_pcrs_are_refused() {
     let rule = |minimum| json!({"manifest": "a", "minimum_version": minimum, "unsigned": "trust-local-file"});
     let twice = json!([rule("1.0.0"), rule("2.0.0")]);
     assert_eq!(load(&with(&sample(), "/references", Some(twice))).unwrap_err().code(), ReasonCode::PolicyMalformed);
+}
+
+/// Anybody may reset them, so that no value of theirs proves anything.
+#[test]
+fn registers_that_anybody_may_reset_cannot_be_ruled() {
+    for register in [16, 23] {
+        for list in ["/pcrs/enforce", "/pcrs/warn"] {
+            let refusal = load(&with(&sample(), list, Some(json!([register])))).unwrap_err();
+            assert_eq!(refusal.code(), ReasonCode::PolicyMalformed);
+            assert!(refusal.detail().contains("reset by anybody"), "{refusal}");
+        }
+        let mut image = image_json(1);
+        image["machines"][0]["pcrs"][register.to_string()] = json!({"value": support::value(1), "rule": "enforce"});
+        let refusal = load_references(&reference_json(&[image])).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::ReferenceMalformed);
+    }
 }
 
 #[test]

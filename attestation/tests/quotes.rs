@@ -73,6 +73,16 @@ fn an_attestation_key_that_decrypts_is_refused() {
     assert_eq!(support::begin_code(&policy_for(&tpm), &tpm.identity()), Some(ReasonCode::AkMayDecrypt));
 }
 
+/// `x509sign` (TPM 2.0 Library Part 2, section 8.3.3.11): the key signs certificates by `TPM2_CertifyX509`.
+#[test]
+fn an_attestation_key_that_signs_certificates_is_refused() {
+    let tpm = booted(1);
+    let attributes = tpm.ak_public().attributes | Attributes::X509_SIGN;
+    let ak = Public { attributes, ..tpm.ak_public().clone() };
+    let tpm = tpm.with_ak_public(ak);
+    assert_eq!(support::begin_code(&policy_for(&tpm), &tpm.identity()), Some(ReasonCode::AkMaySignCertificates));
+}
+
 #[test]
 fn an_attestation_key_free_to_choose_its_scheme_is_refused() {
     for scheme in [KeyScheme::Null, KeyScheme::Ecdsa(HashAlg::Sha384)] {

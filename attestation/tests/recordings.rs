@@ -140,7 +140,7 @@ fn every_altered_field_has_its_reason() {
         (replaced("/quote"), ReasonCode::SignatureInvalid),
         (replaced("/signature"), ReasonCode::SignatureInvalid),
         (replaced("/identity/ak_public"), ReasonCode::SignatureInvalid),
-        (replaced("/identity/ek_public"), ReasonCode::EkCertificateOfAnotherTpm),
+        (replaced("/identity/ek_public"), ReasonCode::EkTemplateRefused),
         (replaced("/identity/ek_certificate"), ReasonCode::EkCertificateOfAnotherTpm),
     ] {
         assert_eq!(P384.appraise(&evidence).unwrap_err().code(), code);

@@ -16,20 +16,32 @@ use latchkey_attestation::{
     Admission, Appraisal, AttesterIdentity, AuthenticManifest, EkDigest, EkTrust, ImageVersion, LockExpectation,
     PcrValues, Pending, Policy, ReferenceValues, References, TpmChallenge, TpmEvidence, VerifiedEvidence,
 };
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
-use latchkey_tpm::wire::{EkTemplate, extended};
+use latchkey_tpm::wire::{EkTemplate, Public, extended};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
-use support::{BINDING, pinned, policy, policy_json};
+use support::{BINDING, pinned, policy};
 use zeroize::Zeroizing;
 
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-fn attester(swtpm: &Swtpm, preference: EkPreference) -> AttestingTpm {
+fn attester(swtpm: &Swtpm, preference: EkTemplate) -> AttestingTpm {
     AttestingTpm::new(swtpm.connect().unwrap(), preference).unwrap()
+}
+
+/// A policy that takes the endorsement key of this template for a TPM's identity.
+fn of_template(trust: Value, template: EkTemplate) -> Value {
+    let mut json = support::policy_json(trust);
+    json["ek_templates"] = json!([template.name()]);
+    json
+}
+
+/// The key that `swtpm_setup` certifies first.
+fn policy_json(trust: Value) -> Value {
+    of_template(trust, EkTemplate::P384H3)
 }
 
 fn identity(attester: &AttestingTpm) -> AttesterIdentity {
@@ -92,20 +104,55 @@ fn digest(attester: &AttestingTpm) -> EkDigest {
 fn certified_and_pinned_endorsement_keys_are_admitted() {
     let Some(swtpm) = Swtpm::start() else { return };
     for template in [EkTemplate::P384H3, EkTemplate::RsaL1, EkTemplate::P256L2] {
-        let mut attester = attester(&swtpm, EkPreference::Template(template));
+        let mut attester = attester(&swtpm, template);
         let certified = attester.ek_certificate().is_some();
         assert_eq!(certified, template != EkTemplate::P256L2, "what swtpm_setup certifies");
         let trust = if certified { chain(&swtpm) } else { pinned(&[digest(&attester)]) };
-        let admission = admit(&policy(&policy_json(trust)), &mut attester, LockExpectation::Unlocked).unwrap();
+        let admission =
+            admit(&policy(&of_template(trust, template)), &mut attester, LockExpectation::Unlocked).unwrap();
         assert_eq!(matches!(admission.trust(), EkTrust::EkChain { .. }), certified);
         assert_eq!(admission.ek_digest(), digest(&attester));
     }
 }
 
+/// A TPM has several certified endorsement keys. The deny list names one of them, as an operator reads it in a record: the
+/// others do not bring the TPM back, pinned or certified.
+#[test]
+fn a_denied_tpm_does_not_return_with_another_ek() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let ek = |template| digest(&attester(&swtpm, template));
+    let others = [EkTemplate::RsaL1, EkTemplate::P256L2, EkTemplate::P256H2, EkTemplate::RsaH1];
+    for trust in [chain(&swtpm), pinned(&others.map(ek))] {
+        let mut json = policy_json(trust);
+        json["denied_ek_sha256"] = json!([ek(EkTemplate::P384H3)]);
+        let policy = policy(&json);
+        let refused = |template| begin(&policy, &identity(&attester(&swtpm, template))).unwrap_err().code();
+        assert_eq!(refused(EkTemplate::P384H3), ReasonCode::EkDenied);
+        assert!(attester(&swtpm, EkTemplate::RsaL1).ek_certificate().is_some(), "certified by the same authority");
+        for template in others {
+            assert_eq!(refused(template), ReasonCode::EkTemplateRefused, "{template}");
+        }
+    }
+}
+
+/// Attack 25, as the verifier sees it: a certificate that somebody deletes, or hides on the bus, leaves a machine that is
+/// not admitted, and no machine of another identity.
+#[test]
+fn a_hidden_certificate_gives_no_other_identity() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let policy = policy(&policy_json(chain(&swtpm)));
+    let before = digest(&attester(&swtpm, EkTemplate::P384H3));
+    let index = format!("{:#x}", EkTemplate::P384H3.certificate_index());
+    let Some(_) = swtpm.tool("tpm2_nvundefine", &[&index, "-C", "p"]) else { return };
+    let attester = attester(&swtpm, EkTemplate::P384H3);
+    assert_eq!(digest(&attester), before);
+    assert_eq!(begin(&policy, &identity(&attester)).unwrap_err().code(), ReasonCode::EkCertificateMissing);
+}
+
 #[test]
 fn a_root_alone_is_not_enough_when_an_intermediate_is_missing() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let attester = attester(&swtpm, EkPreference::Certified);
+    let attester = attester(&swtpm, EkTemplate::P384H3);
     let root = json!({"kind": "ek-chain", "roots": [swtpm.authority().root_pem().unwrap()]});
     let refusal = begin(&policy(&policy_json(root)), &identity(&attester)).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::EkCertificateUntrusted);
@@ -114,7 +161,7 @@ fn a_root_alone_is_not_enough_when_an_intermediate_is_missing() {
 #[test]
 fn the_issuer_may_itself_be_the_root() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let attester = attester(&swtpm, EkPreference::Certified);
+    let attester = attester(&swtpm, EkTemplate::P384H3);
     let issuer = json!({"kind": "ek-chain", "roots": [swtpm.authority().issuer_pem().unwrap()]});
     assert!(begin(&policy(&policy_json(issuer)), &identity(&attester)).is_ok());
 }
@@ -123,7 +170,7 @@ fn the_issuer_may_itself_be_the_root() {
 fn keys_and_certificates_of_two_tpms_do_not_combine() {
     let (Some(one), Some(two)) = (Swtpm::start(), Swtpm::start_distinct("two")) else { return };
     let (mut one, mut two, trust) =
-        (attester(&one, EkPreference::Certified), attester(&two, EkPreference::Certified), chain(&one));
+        (attester(&one, EkTemplate::P384H3), attester(&two, EkTemplate::P384H3), chain(&one));
     let policy = policy(&policy_json(trust));
     let mix = |ek: &AttestingTpm, certificate: &AttestingTpm, ak: &AttestingTpm| {
         let certificate = certificate.ek_certificate().map(<[u8]>::to_vec);
@@ -141,7 +188,7 @@ fn keys_and_certificates_of_two_tpms_do_not_combine() {
 #[test]
 fn yesterdays_evidence_is_refused_today() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = attester(&swtpm, EkPreference::Certified);
+    let mut attester = attester(&swtpm, EkTemplate::P384H3);
     let policy = policy(&policy_json(chain(&swtpm)));
     let (old, _) = verify(&policy, &mut attester).unwrap();
     let (_, pending) = begin(&policy, &identity(&attester)).unwrap();
@@ -157,7 +204,7 @@ fn yesterdays_evidence_is_refused_today() {
 #[test]
 fn the_lock_is_one_way() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = attester(&swtpm, EkPreference::Certified);
+    let mut attester = attester(&swtpm, EkTemplate::P384H3);
     let policy = policy(&policy_json(chain(&swtpm)));
     let references = recorded(&policy, &verify(&policy, &mut attester).unwrap().1);
     attester.extend_event(15, b"a cluster").unwrap();
@@ -173,7 +220,7 @@ fn the_lock_is_one_way() {
 #[test]
 fn a_changed_pcr_is_refused_and_named() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = attester(&swtpm, EkPreference::Certified);
+    let mut attester = attester(&swtpm, EkTemplate::P384H3);
     let policy = policy(&policy_json(chain(&swtpm)));
     let references = recorded(&policy, &verify(&policy, &mut attester).unwrap().1);
     attester.extend_event(9, b"evil=1").unwrap();
@@ -249,7 +296,8 @@ const P384_HANDLE: &str = "0x81010016";
 const RSA_HANDLE: &str = "0x81010001";
 
 fn policy_of(identity: &AttesterIdentity, algorithms: &[&str]) -> Policy {
-    let mut json = policy_json(pinned(&[EkDigest::of_public_area(identity.ek_public()).unwrap()]));
+    let ek = Public::parse(identity.ek_public()).unwrap().endorsement_template().unwrap();
+    let mut json = of_template(pinned(&[EkDigest::of_public_area(identity.ek_public()).unwrap()]), ek);
     json["ak_algorithms"] = json!(algorithms);
     policy(&json)
 }
@@ -294,7 +342,7 @@ fn record_fixtures() {
         ("ek-rsa-chain", &second, EkTemplate::RsaL1),
         ("ek-p256-pinned", &second, EkTemplate::P256L2),
     ] {
-        let mut attester = attester(swtpm, EkPreference::Template(template));
+        let mut attester = attester(swtpm, template);
         if template == EkTemplate::P384H3 {
             // Something to tell the PCRs apart by.
             for pcr in support::ENFORCED {
@@ -302,13 +350,14 @@ fn record_fixtures() {
             }
         }
         let trust = if attester.ek_certificate().is_some() { chain(swtpm) } else { pinned(&[digest(&attester)]) };
-        let json = policy_json(trust);
+        let json = of_template(trust, template);
         let (evidence, verified) = verify(&policy(&json), &mut attester).unwrap();
         write_fixture(name, &json, &identity(&attester), &evidence, &verified);
     }
     let tools = Tools { swtpm: &swtpm, ek: RSA_HANDLE };
     let identity = tools.identity(&RSASSA).unwrap();
-    let mut json = policy_json(pinned(&[EkDigest::of_public_area(identity.ek_public()).unwrap()]));
+    let trust = pinned(&[EkDigest::of_public_area(identity.ek_public()).unwrap()]);
+    let mut json = of_template(trust, EkTemplate::RsaL1);
     json["ak_algorithms"] = json!(["rsassa-2048-sha256"]);
     let (challenge, pending) = begin(&policy(&json), &identity).unwrap();
     let evidence = tools.evidence(&challenge, &BINDING).unwrap();

@@ -113,6 +113,9 @@ reason_codes! {
         MachineMalformed = "machine-malformed": "see `latchkey measure image --help` for descriptions of machines";
         /// A machine type names files that cannot be used.
         MachineUnusable = "machine-unusable": "check the files that the description of the machine type names";
+        /// This machine's TPM cannot be used.
+        TpmUnusable = "tpm-unusable":
+            "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";
         /// A signing key cannot be used.
         KeyUnusable = "key-unusable": "give a minisign secret key and, if it is encrypted, its password";
         /// A manifest could not be signed.

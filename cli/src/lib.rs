@@ -29,6 +29,7 @@ mod reference;
 mod secret;
 mod spec;
 mod status;
+mod tpm;
 mod trust;
 mod verify;
 mod which_machine;

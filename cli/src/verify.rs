@@ -73,7 +73,7 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
         recorded.as_ref().map_or_else(|| address.to_string(), |name| format!("{address}, on record as {name}"));
     let claims = Claims {
         subject,
-        ek: ek.to_string(),
+        ek: format!("{ek} ({})", admission.ek_template()),
         trust: admission.trust(),
         image: admission.image(),
         pcrs: admission.pcrs(),
@@ -161,7 +161,7 @@ fn offline_text(
 ) -> String {
     let claims = Claims {
         subject: format!("{file}, recorded at {} by {}", finding.recorded_at, finding.recorded_by),
-        ek: finding.claimed_ek_sha256.to_string(),
+        ek: format!("{} ({})", finding.claimed_ek_sha256, finding.ek_template),
         trust: &finding.trust,
         image: &finding.image,
         pcrs: &finding.pcrs,

@@ -6,8 +6,9 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
+use latchkey_tpm::wire::EkTemplate;
 use support::node::{FakeNode, Stage, Tpm};
 use support::operator::Operator;
 
@@ -17,7 +18,7 @@ const LATE: &str = "2099-01-01 00:00:00";
 #[test]
 fn a_clock_of_1970_refuses_certificates_by_name_and_one_of_2099_admits_those_without_end() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = AttestingTpm::new(swtpm.connect().unwrap(), EkPreference::Certified).unwrap();
+    let mut attester = AttestingTpm::new(swtpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     attester.extend_event(11, b"the image of this test").unwrap();
     let mut operator = Operator::new();
     let node = FakeNode::with_tpm(Tpm::Real(Arc::new(Mutex::new(attester))), &operator.init_secret());
@@ -25,7 +26,7 @@ fn a_clock_of_1970_refuses_certificates_by_name_and_one_of_2099_admits_those_wit
     std::fs::write(operator.path("root.pem"), authority.root_pem().unwrap()).unwrap();
     std::fs::write(operator.path("issuer.pem"), authority.issuer_pem().unwrap()).unwrap();
     let address = node.address();
-    let certificates = ["--ek-root", "root.pem", "--ek-intermediate", "issuer.pem"];
+    let certificates = ["--ek-template", "ecc-p384", "--ek-root", "root.pem", "--ek-intermediate", "issuer.pem"];
     let record = ["record", &address, "--name", "demo", "--version", "1.0.0", "--out", "demo.json"];
     operator.run(&[&record[..], &certificates, &["--policy-out", "policy.json"]].concat()).succeeded();
 

@@ -7,15 +7,16 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
+use latchkey_tpm::wire::EkTemplate;
 use support::node::{FakeNode, Tpm};
 use support::operator::Operator;
 
 #[test]
 fn a_certified_tpm_is_recorded_initialised_and_verified() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let mut attester = AttestingTpm::new(swtpm.connect().unwrap(), EkPreference::Certified).unwrap();
+    let mut attester = AttestingTpm::new(swtpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     attester.extend_event(11, b"the image of this test").unwrap();
     let operator = Operator::new();
     let node = FakeNode::with_tpm(Tpm::Real(Arc::new(Mutex::new(attester))), &operator.init_secret());
@@ -30,6 +31,8 @@ fn a_certified_tpm_is_recorded_initialised_and_verified() {
         "root.pem",
         "--ek-intermediate",
         "issuer.pem",
+        "--ek-template",
+        "ecc-p384",
         "--name",
         "demo",
         "--version",

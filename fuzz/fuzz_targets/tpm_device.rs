@@ -4,7 +4,7 @@
 
 use std::io;
 
-use latchkey_tpm::device::{AttestingTpm, EkPreference, Tpm, Transport};
+use latchkey_tpm::device::{AttestingTpm, Tpm, Transport};
 use latchkey_tpm::wire::{EkTemplate, PcrSelection};
 use libfuzzer_sys::fuzz_target;
 
@@ -35,10 +35,10 @@ impl Transport for Liar {
 fuzz_target!(|answers: &[u8]| {
     let Some((choice, answers)) = answers.split_first() else { return };
     let preference = match choice % 4 {
-        0 => EkPreference::Certified,
-        1 => EkPreference::Template(EkTemplate::RsaL1),
-        2 => EkPreference::Template(EkTemplate::P256L2),
-        _ => EkPreference::Template(EkTemplate::P384H3),
+        0 => EkTemplate::P384H3,
+        1 => EkTemplate::RsaL1,
+        2 => EkTemplate::P256L2,
+        _ => EkTemplate::P384H3,
     };
     let tpm = Tpm::new(Liar { answers: answers.to_vec(), at: 0 });
     let Ok(mut attester) = AttestingTpm::new(tpm, preference) else { return };

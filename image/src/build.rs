@@ -242,6 +242,10 @@ impl Job<'_> {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
         let mut own = cmdline::protections(cmdline);
+        // What the agent takes without the word, written down: the key that a machine shows is its identity, and measured.
+        if !cmdline.split_ascii_whitespace().any(|word| word.starts_with("latchkey.ek=")) {
+            own.insert(0, "latchkey.ek=ecc-p256".to_owned());
+        }
         if self.image.systemd.is_some() {
             own.push(NO_CREDENTIALS.to_owned());
         }

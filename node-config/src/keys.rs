@@ -54,7 +54,11 @@ pub const KEYS: [Key; 19] = [
         "`sha256:` and 64 hex digits: the hash of the service's public key (SPKI)",
         "this node cannot join by itself: it never takes a ticket from an unproven service",
     ),
-    key("latchkey.ek", "the endorsement key to use: `auto`, `ecc-p256`, `ecc-p384`, `rsa-2048`", "`auto`"),
+    key(
+        "latchkey.ek",
+        "the template of the endorsement key that this node shows, as the policy's `ek_templates` names it: `ecc-p256` (L-2), `ecc-p384` (H-3), `rsa-2048` (L-1), `ecc-p256-high` (H-2), `rsa-2048-high` (H-1)",
+        "`ecc-p256`",
+    ),
     key("latchkey.role_hint", "the role to ask for: `control-plane`, `worker`", "the join service decides alone"),
     key("latchkey.listen_port", "where init and recovery listen, 1–65535", "`9000`"),
     key("latchkey.cluster_step", "what makes the node part of a cluster: `command`, `kubeadm`", "required"),

@@ -193,7 +193,7 @@ impl Keys {
             metadata: self.metadata.unwrap_or(MetadataSource::None),
             join_services,
             join_service_key: self.join_service_key,
-            ek: self.ek.unwrap_or(EkChoice::Auto),
+            ek: self.ek.unwrap_or(EkChoice::EccP256),
             role_hint: self.role_hint,
             listen_port: self.listen_port.unwrap_or(9000),
             cluster_step: cluster_step(self.cluster_step, self.command)?,

@@ -196,7 +196,7 @@ fn values_out_of_form_refuse() {
         ("join_service_key", &["", "sha256:", "sha256:00", "sha512:00"]),
         ("listen_port", &["", "0", "65536", "-1"]),
         ("log", &["trace", "INFO", ""]),
-        ("ek", &["p256"]),
+        ("ek", &["p256", "auto", "ecc-p256,rsa-2048"]),
         ("metadata", &["aws"]),
         ("role_hint", &["master"]),
         ("cluster_step", &["k3s"]),

@@ -125,16 +125,19 @@ string_enum! {
 }
 
 string_enum! {
-    /// The endorsement key the node identifies itself with.
-    pub enum EkChoice, "auto, ecc-p256, ecc-p384 or rsa-2048" {
-        /// The first the TPM has a certificate for.
-        Auto = "auto",
-        /// ECC NIST P-256.
+    /// The TCG template of the endorsement key that the node identifies itself with. One and never a choice: a node that
+    /// took what its TPM says it has a certificate for could be given another identity by whoever sits on the TPM's bus.
+    pub enum EkChoice, "ecc-p256, ecc-p384, rsa-2048, ecc-p256-high or rsa-2048-high" {
+        /// L-2: ECC NIST P-256.
         EccP256 = "ecc-p256",
-        /// ECC NIST P-384.
+        /// H-3: ECC NIST P-384.
         EccP384 = "ecc-p384",
-        /// RSA 2048.
+        /// L-1: RSA 2048.
         Rsa2048 = "rsa-2048",
+        /// H-2: ECC NIST P-256, high range.
+        EccP256High = "ecc-p256-high",
+        /// H-1: RSA 2048, high range.
+        Rsa2048High = "rsa-2048-high",
     }
 }
 

@@ -164,7 +164,7 @@ impl Fleet {
         let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
         let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
-        let site_words = format!("latchkey.metadata=qemu latchkey.ek=auto {step} {service}");
+        let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;

@@ -46,7 +46,8 @@ impl Fleet {
     /// Writes the policy: TPMs of the authority, images that the publisher signed for.
     pub(crate) fn make_policy(&self) -> Result<(), HarnessError> {
         let (out, root, intermediate) = (self.path("policy.json"), self.ek_root(), self.ek_intermediate());
-        let arguments = ["policy", "new", "--ek-root", &root, "--ek-intermediate", &intermediate];
+        let arguments =
+            ["policy", "new", "--ek-root", &root, "--ek-intermediate", &intermediate, "--ek-template", "ecc-p384"];
         let signer = self.publisher().public();
         let manifest = ["--manifest", MANIFEST, "--signer", &signer, "--out", &out];
         self.cli(&[&arguments[..], &manifest].concat())?.success("policy new")?;
@@ -59,6 +60,7 @@ impl Fleet {
         let (address, root, intermediate) = (address(node), self.ek_root(), self.ek_intermediate());
         let (reference, policy) = (self.path("recorded.json"), self.path("recorded-policy.json"));
         let trust = ["record", &address, "--timeout", "10m", "--ek-root", &root, "--ek-intermediate", &intermediate];
+        let trust = [&trust[..], &["--ek-template", "ecc-p384"]].concat();
         let image = ["--name", "recorded", "--version", "0.1.0", "--out", &reference, "--policy-out", &policy];
         self.cli(&[&trust[..], &image].concat())?.success("record")?;
         Ok(())

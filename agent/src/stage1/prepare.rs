@@ -10,7 +10,8 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 
 use latchkey_channel::{Attester, TpmAttester};
-use latchkey_tpm::device::{AttestingTpm, CharDevice, EkPreference, Tpm, TpmError};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
+use latchkey_tpm::wire::EkTemplate;
 use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
@@ -67,8 +68,8 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), F
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
-    let preference = crate::ek_preference(config.ek);
-    let tpm = smol::unblock(move || attesting_tpm(preference));
+    let template = crate::ek_template(config.ek);
+    let tpm = smol::unblock(move || attesting_tpm(template));
     let disks = Box::pin(open_root(pid1, &config));
     let network = Box::pin(run_async("network", net::up(&config)));
     // The network first: it has asked for an address while the disks are still looked at.
@@ -126,11 +127,11 @@ async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice
     smol::future::try_zip(opening, finding).await
 }
 
-fn attesting_tpm(preference: EkPreference) -> Result<AttestingTpm, Failure> {
+fn attesting_tpm(template: EkTemplate) -> Result<AttestingTpm, Failure> {
     let step = TIMELINE.begin("tpm");
     let made = CharDevice::open(CharDevice::DEFAULT)
         .map_err(TpmError::Io)
-        .and_then(|device| AttestingTpm::new(Tpm::new(device), preference));
+        .and_then(|device| AttestingTpm::new(Tpm::new(device), template));
     let tpm = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
     let certificate = if tpm.ek_certificate().is_some() { "with" } else { "without" };
     // An operator compares it with what the command line asks about.

@@ -127,7 +127,7 @@ struct Machine {
 
 impl Machine {
     fn real(config: &Config, step: &config::ClusterStep, handover: &Path) -> Self {
-        let ek = crate::ek_preference(config.ek);
+        let ek = crate::ek_template(config.ek);
         Self {
             handover: handover.into(),
             step: match step {

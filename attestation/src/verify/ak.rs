@@ -37,6 +37,9 @@ fn check_attributes(attributes: Attributes) -> Result<(), Refusal> {
     if attributes.contains(Attributes::DECRYPT) {
         return Err(Refusal::new(ReasonCode::AkMayDecrypt, "attribute `decrypt` is set"));
     }
+    if attributes.contains(Attributes::X509_SIGN) {
+        return Err(Refusal::new(ReasonCode::AkMaySignCertificates, "attribute `x509sign` is set"));
+    }
     Ok(())
 }
 

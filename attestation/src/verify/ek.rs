@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use latchkey_tpm::wire::{EccPoint, HashAlg, Public, PublicKey};
+use latchkey_tpm::wire::{EccPoint, EkTemplate, HashAlg, Public, PublicKey};
 use serde::{Deserialize, Serialize};
 
 use super::certificate;
@@ -69,25 +69,31 @@ pub enum EkTrust {
 pub(crate) struct EndorsementKey {
     pub(crate) public: Public,
     pub(crate) digest: EkDigest,
+    pub(crate) template: EkTemplate,
 }
 
 impl EndorsementKey {
     pub(crate) fn parse(tpmt_public: &[u8]) -> Result<Self, Refusal> {
         let malformed = |error: latchkey_tpm::wire::WireError| Refusal::new(ReasonCode::EkMalformed, error.to_string());
         let public = Public::parse(tpmt_public).map_err(malformed)?;
-        if public.endorsement_template().is_none() {
+        let Some(template) = public.endorsement_template() else {
             let detail = "attributes, policy, cipher and key type together are those of no TCG template";
             return Err(Refusal::new(ReasonCode::EkTemplateUnknown, detail));
-        }
+        };
         let public = canonical(public)?;
         let digest = EkDigest::of(&public);
-        Ok(Self { public, digest })
+        Ok(Self { public, digest, template })
     }
 
     /// Tries the policy's rules in their order. The refusal is the last rule's, which says most: pins come first.
     pub(crate) fn trust(&self, policy: &Policy, identity: &AttesterIdentity, now: u64) -> Result<EkTrust, Refusal> {
         if policy.denied.contains(&self.digest) {
             return Err(Refusal::new(ReasonCode::EkDenied, format!("EK {}", self.digest)));
+        }
+        // Before any rule: another key of a denied TPM may be certified too, and one TPM is to have one record.
+        if !policy.templates.contains(self.template) {
+            let detail = format!("the EK is of template {}, the policy takes {}", self.template, policy.templates);
+            return Err(Refusal::new(ReasonCode::EkTemplateRefused, detail));
         }
         let mut refusal = Refusal::new(ReasonCode::PolicyEmpty, "`ak_trust` has no rule");
         for rule in &policy.trust {

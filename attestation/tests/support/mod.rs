@@ -19,7 +19,9 @@ pub const ENFORCED: [u8; 6] = [4, 7, 9, 11, 12, 13];
 
 pub fn policy_json(trust: Value) -> Value {
     json!({
-        "version": 2,
+        "version": 3,
+        "ek_templates": ["ecc-p256"],
+        "on_change": {"firmware": "warn", "tpm_counters": "warn"},
         "ak_trust": [trust],
         "denied_ek_sha256": [],
         "ak_algorithms": ["ecdsa-p256-sha256"],

@@ -10,9 +10,9 @@ use latchkey_channel::{
     Attester, ChannelError, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAttester,
     PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, TpmAttester, TpmVerifier,
 };
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
-use latchkey_tpm::wire::{PcrSelection, extended};
+use latchkey_tpm::wire::{EkTemplate, PcrSelection, extended};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::world::{meet, policy_trusting, terms};
@@ -22,7 +22,7 @@ const LOCK_EVENT: &[u8] = b"the cluster of this test";
 
 /// A machine that has booted the image.
 fn booted(tpm: &Swtpm) -> Arc<Mutex<AttestingTpm>> {
-    let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     attester.extend_event(11, IMAGE_EVENT).unwrap();
     Arc::new(Mutex::new(attester))
 }
@@ -91,7 +91,7 @@ fn two_machines_prove_themselves_to_each_other() {
 #[test]
 fn an_impostor_on_real_hardware_is_refused() {
     let Some(tpm) = Swtpm::start() else { return };
-    let impostor = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let impostor = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     let attester = TpmAttester::new(Arc::new(Mutex::new(impostor)));
     let (command, node) =
         meet(Purpose::Init, terms(NoProof, demand(&tpm, LockDemand::Unlocked)), terms(attester, NoProof));

@@ -31,7 +31,8 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
     let file: Value = serde_json::from_slice(&trust.policy_file).unwrap_or_default();
     let mut text = format!("{}\n{}\n{}", head(&file, &trust, output), manifests(&trust), images(&trust, output));
     let mut json = json!({
-        "trusts": trust_rules(&file), "pcrs": file.pointer("/pcrs"), "manifests": manifests_json(&trust),
+        "trusts": trust_rules(&file), "pcrs": file.pointer("/pcrs"), "ek_templates": trust.policy.ek_templates(),
+        "on_change": trust.policy.on_change(), "manifests": manifests_json(&trust),
         "images": images_json(&trust), "rollback": if trust.remembers { "refused" } else { "unnoticed" },
     });
     if let Some(asked) = evidence {
@@ -62,11 +63,19 @@ fn head(file: &Value, trust: &Trust, output: &Output) -> String {
     pairs(&[
         ("policy", output.paint(Tone::Good, "valid")),
         ("trusts", trust_rules(file).join("\n")),
+        ("identity", identity_in_words(&trust.policy)),
         ("enforces", format!("PCR {}", pcrs("/pcrs/enforce"))),
         ("warns", format!("PCR {}", pcrs("/pcrs/warn"))),
         ("lock", "PCR 15: zero before a node joins, its cluster's value afterwards".to_owned()),
         ("rollback", rollback.to_owned()),
     ])
+}
+
+/// Which endorsement key stands for a TPM.
+fn identity_in_words(policy: &Policy) -> String {
+    let templates = policy.ek_templates();
+    let several = "a TPM may have one identity for each: to deny one, deny all of its digests (`latchkey tpm ek`)";
+    if templates.is_ambiguous() { format!("EK {templates}; {several}") } else { format!("EK {templates}") }
 }
 
 fn named(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest)> {

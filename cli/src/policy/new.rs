@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use latchkey_attestation::policy::Signers;
 use latchkey_attestation::reference::{ManifestName, SignerKey};
 use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
+use latchkey_tpm::wire::EkTemplate;
 use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
@@ -71,13 +72,14 @@ pub(crate) fn signer_key(text: &str) -> Result<SignerKey, Failure> {
 
 /// A policy in the making: all but the manifests.
 pub(crate) struct Draft {
+    ek_templates: Vec<&'static str>,
     ak_trust: Vec<Value>,
     enforce: PcrSet,
     warn: PcrSet,
 }
 
 impl Draft {
-    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--enforce`, `--warn`.
+    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
@@ -99,7 +101,12 @@ impl Draft {
         }
         // A register named in one list leaves the other's default, not what the user put there.
         let warn = if arguments.has("warn") { warn } else { warn.without(enforce) };
-        Ok(Self { ak_trust, enforce, warn })
+        let mut ek_templates =
+            arguments.texts("ek-template")?.into_iter().map(template).collect::<Result<Vec<_>, _>>()?;
+        if ek_templates.is_empty() {
+            ek_templates.push(EkTemplate::P256L2.name());
+        }
+        Ok(Self { ek_templates, ak_trust, enforce, warn })
     }
 
     /// The policy as text, with these manifests and their minimum versions, all of the same signers; checked by reading it.
@@ -111,12 +118,14 @@ impl Draft {
         let rules: Vec<Value> =
             manifests.iter().map(|(manifest, minimum)| rule_json(manifest, *minimum, signers)).collect();
         let policy = json!({
-            "version": 2,
+            "version": 3,
+            "ek_templates": self.ek_templates,
             "ak_trust": self.ak_trust,
             "denied_ek_sha256": [],
             "ak_algorithms": ["ecdsa-p256-sha256"],
             "pcrs": {"enforce": self.enforce, "warn": self.warn},
             "lock": "pcr-15",
+            "on_change": {"firmware": "warn", "tpm_counters": "warn"},
             "references": rules,
         });
         let text = format!("{policy:#}\n");
@@ -155,6 +164,13 @@ pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, Failure> {
 fn pin(text: &str) -> Result<EkDigest, Failure> {
     EkDigest::from_hex(text)
         .ok_or_else(|| Failure::usage(format!("--ek-pin {text}: expected 64 lower-case hexadecimal digits")))
+}
+
+fn template(text: &str) -> Result<&'static str, Failure> {
+    EkTemplate::from_name(text).map(EkTemplate::name).ok_or_else(|| {
+        let names: Vec<&str> = EkTemplate::ALL.iter().map(|template| template.name()).collect();
+        Failure::usage(format!("--ek-template {text}: expected one of {}", names.join(", ")))
+    })
 }
 
 /// `4,7,11`: no register twice, none above 23.

@@ -2,7 +2,7 @@
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
 use super::{Command, Flag, Operand, reference};
-use crate::{init, init_secret, policy, record, recover, secret, status, verify};
+use crate::{init, init_secret, policy, record, recover, secret, status, tpm, verify};
 
 const NODE: Operand = Operand {
     name: "NODE[:PORT]",
@@ -46,6 +46,12 @@ const EK_PIN: Flag = Flag {
     value: Some("SHA256"),
     need: AnyNumber,
     text: "trust the TPM with this endorsement key (SHA-256 of its TPMT_PUBLIC)",
+};
+const EK_TEMPLATE: Flag = Flag {
+    long: "ek-template",
+    value: Some("NAME"),
+    need: AnyNumber,
+    text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
 };
 const FOLDER: Flag = Flag {
     need: AtMostOnce,
@@ -156,6 +162,7 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_ROOT,
             EK_INTERMEDIATE,
             EK_PIN,
+            EK_TEMPLATE,
             ENFORCE,
             WARN,
             flag("machine", "NAME", "the machine type whose values these are [recorded-machine]"),
@@ -172,6 +179,15 @@ pub(super) const COMMANDS: &[Command] = &[
         run: record::run,
     },
     Command {
+        path: &["tpm", "ek"],
+        operands: &[],
+        flags: &[flag("device", "FILE", "the TPM's device file [/dev/tpmrm0]")],
+        summary: "lists the endorsement keys of this machine's TPM",
+        about: "A TPM has one endorsement key of each TCG template. A policy's `ek_templates` says\nwhich of them is its identity; digests of keys are what policies pin and deny.",
+        examples: &["latchkey tpm ek"],
+        run: tpm::ek,
+    },
+    Command {
         path: &["policy", "new"],
         operands: &[],
         flags: &[
@@ -186,6 +202,7 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_ROOT,
             EK_INTERMEDIATE,
             EK_PIN,
+            EK_TEMPLATE,
             ENFORCE,
             WARN,
         ],

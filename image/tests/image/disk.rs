@@ -126,7 +126,7 @@ fn the_disk_is_one_that_other_programs_read() {
     assert_eq!(image.section(".cmdline"), Some(built.command_line.as_bytes()));
     let protections =
         "init_on_free=1 module.sig_enforce=1 hibernate=no mem_sleep_default=s2idle lockdown=confidentiality";
-    let begins = format!("console=ttyS0 quiet {protections} latchkey.root_verity={hash},salt=");
+    let begins = format!("console=ttyS0 quiet latchkey.ek=ecc-p256 {protections} latchkey.root_verity={hash},salt=");
     assert!(built.command_line.starts_with(&begins), "{}", built.command_line);
     assert!(built.command_line.ends_with(" latchkey.root_fs=squashfs"), "{}", built.command_line);
 

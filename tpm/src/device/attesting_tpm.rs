@@ -1,7 +1,7 @@
 //! A node's identity for one boot: endorsement key, attestation key, and the session everything goes through.
 
-use super::{EkPreference, Hierarchy, Key, Session, Tpm, TpmError};
-use crate::wire::{Credential, PcrSelection, PcrValues, Public, PublicKey, attestation_key, salt_key};
+use super::{Hierarchy, Key, Session, Tpm, TpmError};
+use crate::wire::{Credential, EkTemplate, PcrSelection, PcrValues, Public, PublicKey, attestation_key, salt_key};
 use zeroize::Zeroizing;
 
 /// The TPM as what proves this node. After [`TpmError::Tampered`] its session is lost and every further call fails:
@@ -28,14 +28,14 @@ pub struct Quote {
 }
 
 impl AttestingTpm {
-    /// Finds the endorsement key, salts a session to it (to a key made for the purpose if it is RSA), and makes the
+    /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA), and makes the
     /// attestation key in that session. Both keys are the same at every boot of this TPM.
-    pub fn new(mut tpm: Tpm, preference: EkPreference) -> Result<Self, TpmError> {
+    pub fn new(mut tpm: Tpm, template: EkTemplate) -> Result<Self, TpmError> {
         if !tpm.has_sha256_bank()? {
             let what = "no SHA-256 PCR bank; enable it in the firmware set-up";
             return Err(TpmError::Unexpected { command: "TPM2_GetCapability", what });
         }
-        let endorsement = tpm.endorsement(preference)?;
+        let endorsement = tpm.endorsement(template)?;
         let intermediates = match endorsement.certificate {
             Some(_) => tpm.endorsement_chain()?,
             None => Vec::new(),

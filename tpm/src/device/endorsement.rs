@@ -1,6 +1,6 @@
 //! Finding a node's endorsement key and its certificate (*TCG EK Credential Profile* 2.5, section 2.2).
 
-use super::{Hierarchy, Key, Tpm, TpmError};
+use super::{Hierarchy, Key, Reason, Tpm, TpmError};
 use crate::wire::{EkTemplate, Public, PublicKey};
 
 /// Persistent handles reserved for endorsement keys (*TCG Registry of Reserved TPM 2.0 Handles*, section 2.3.1).
@@ -10,14 +10,15 @@ const CHAIN: std::ops::RangeInclusive<u32> = 0x01c0_0100..=0x01c0_01ff;
 /// Issuers' certificates taken from a TPM.
 const MAX_CHAIN: usize = 4;
 
-/// Which endorsement key a node shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum EkPreference {
-    /// The strongest that has a certificate: P-384, then P-256, then RSA 2048; a P-256 key without one if none has.
-    #[default]
-    Certified,
-    /// The key of this template, certified or not.
-    Template(EkTemplate),
+/// One of a TPM's endorsement keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndorsementKey {
+    /// What it is made from.
+    pub template: EkTemplate,
+    /// Its public area.
+    pub public: Public,
+    /// Its certificate (DER), if the TPM holds one.
+    pub certificate: Option<Vec<u8>>,
 }
 
 /// An endorsement key and, where the TPM holds one, its certificate (DER).
@@ -27,23 +28,39 @@ pub(super) struct Endorsement {
     pub(super) certificate: Option<Vec<u8>>,
 }
 
-/// By strength.
-const CERTIFIED: [EkTemplate; 5] =
-    [EkTemplate::P384H3, EkTemplate::P256H2, EkTemplate::P256L2, EkTemplate::RsaH1, EkTemplate::RsaL1];
-
 impl Tpm {
-    pub(super) fn endorsement(&mut self, preference: EkPreference) -> Result<Endorsement, TpmError> {
-        let (candidates, fallback) = match preference {
-            EkPreference::Certified => (CERTIFIED.to_vec(), EkTemplate::P256L2),
-            EkPreference::Template(template) => (vec![template], template),
-        };
-        for template in candidates {
-            let Some(certificate) = self.certificate(template)? else { continue };
-            if let Some(key) = self.certified_key(template, &certificate)? {
-                return Ok(Endorsement { key, certificate: Some(certificate) });
+    /// Every endorsement key that this TPM can make, one of each template that it implements. Making an RSA key takes a
+    /// discrete TPM many seconds.
+    ///
+    /// # Errors
+    /// A command failed for another reason than that the TPM does not implement the key.
+    pub fn endorsement_keys(&mut self) -> Result<Vec<EndorsementKey>, TpmError> {
+        let mut keys = Vec::new();
+        for template in EkTemplate::ALL {
+            let Endorsement { key, certificate } = match self.endorsement(template) {
+                Err(TpmError::Refused { code, .. }) if matches!(code.reason(), Reason::Algorithm | Reason::Value) => {
+                    continue;
+                }
+                other => other?,
+            };
+            if !PERSISTENT.contains(&key.handle) {
+                self.flush(key.handle)?;
             }
+            keys.push(EndorsementKey { template, public: key.public, certificate });
         }
-        let key = self.create_primary(Hierarchy::Endorsement, &fallback.public(), None)?;
+        Ok(keys)
+    }
+
+    /// The endorsement key of `template`, and its certificate if the TPM holds one. Which template is asked for is never
+    /// decided by what the TPM says: whoever hides an index on the bus hides a certificate, and is not shown another key
+    /// that still has one.
+    pub(super) fn endorsement(&mut self, template: EkTemplate) -> Result<Endorsement, TpmError> {
+        if let Some(certificate) = self.certificate(template)?
+            && let Some(key) = self.certified_key(template, &certificate)?
+        {
+            return Ok(Endorsement { key, certificate: Some(certificate) });
+        }
+        let key = self.create_primary(Hierarchy::Endorsement, &template.public(), None)?;
         Ok(Endorsement { key, certificate: None })
     }
 

@@ -20,7 +20,7 @@ mod transport;
 
 pub use attesting_tpm::{AttestingTpm, Quote};
 pub use command::Tpm;
-pub use endorsement::EkPreference;
+pub use endorsement::EndorsementKey;
 pub use error::TpmError;
 pub use keys::{Hierarchy, Key};
 pub use response_code::{Reason, ResponseCode};

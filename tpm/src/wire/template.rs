@@ -4,8 +4,8 @@
 use super::policy::{policy_a, policy_b};
 use super::{Attributes, Curve, EccPoint, HashAlg, KeyScheme, Public, PublicKey, Symmetric};
 
-/// An endorsement-key template of the profile.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// An endorsement-key template of the profile. Each gives another key of the same TPM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EkTemplate {
     /// B.3.3, template L-1: RSA 2048, storage.
     RsaL1,
@@ -22,6 +22,23 @@ pub enum EkTemplate {
 impl EkTemplate {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::RsaL1, Self::P256L2, Self::RsaH1, Self::P256H2, Self::P384H3];
+
+    /// Its name in policies and in `latchkey.ek`. Where a TPM has a key of either range, the low one, which nearly every
+    /// TPM is certified for, has the short name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RsaL1 => "rsa-2048",
+            Self::P256L2 => "ecc-p256",
+            Self::RsaH1 => "rsa-2048-high",
+            Self::P256H2 => "ecc-p256-high",
+            Self::P384H3 => "ecc-p384",
+        }
+    }
+
+    /// The template of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|template| template.name() == name)
+    }
 
     /// The template as `CreatePrimary` wants it: the unique field is zeros in the low range, empty in the high.
     pub fn public(self) -> Public {
@@ -67,6 +84,12 @@ impl EkTemplate {
     /// Whether the key's policy is `PolicyB`, an OR whose first branch is `PolicyA`.
     pub const fn is_high_range(self) -> bool {
         matches!(self, Self::RsaH1 | Self::P256H2 | Self::P384H3)
+    }
+}
+
+impl std::fmt::Display for EkTemplate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{QUOTE, assert_empty, attester, code, event, through, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference, Reason, TpmError, Transport};
+use latchkey_tpm::device::{AttestingTpm, Reason, TpmError, Transport};
 use latchkey_tpm::wire::{
     Attest, Credential, EkTemplate, HashAlg, PcrSelection, Public, Signature, extended, pcr_digest,
 };
@@ -49,23 +49,27 @@ fn every_endorsement_key_carries_an_attester() {
 }
 
 #[test]
-fn the_strongest_certified_key_is_preferred() {
+fn all_endorsement_keys_of_a_tpm_are_listed() {
     let Some(swtpm) = Swtpm::start() else { return };
-    let attester = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
-    assert_eq!(attester.ek_public().endorsement_template(), Some(EkTemplate::P384H3));
-    assert!(attester.ek_certificate().is_some());
+    let listed = witnessed(&swtpm).endorsement_keys().expect("listed");
+    assert_eq!(listed.iter().map(|ek| ek.template).collect::<Vec<_>>(), EkTemplate::ALL);
+    for ek in listed {
+        let attester = attester(witnessed(&swtpm), ek.template);
+        assert_eq!((attester.ek_public(), attester.ek_certificate()), (&ek.public, ek.certificate.as_deref()));
+    }
+    assert_empty(&swtpm);
 }
 
 #[test]
 fn keys_are_the_same_after_a_reset_and_registers_are_not() {
     let Some(mut swtpm) = Swtpm::start() else { return };
-    let mut before = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let mut before = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect("attester");
     before.extend_event(15, b"cluster").expect("extended");
     assert_eq!(before.read_pcr(15).expect("read"), extended(&[0; 32], b"cluster"));
     let (ek, ak) = (before.ek_public().clone(), before.ak_public().clone());
     drop(before);
     swtpm.restart().expect("restarts");
-    let mut after = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let mut after = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect("attester");
     assert_eq!((after.ek_public(), after.ak_public()), (&ek, &ak));
     assert_eq!(after.read_pcr(15).expect("read"), [0; 32]);
 }
@@ -73,8 +77,8 @@ fn keys_are_the_same_after_a_reset_and_registers_are_not() {
 #[test]
 fn two_tpms_share_no_key() {
     let (Some(one), Some(other)) = (Swtpm::start(), Swtpm::start_distinct("other")) else { return };
-    let one = AttestingTpm::new(witnessed(&one), EkPreference::Certified).expect("attester");
-    let other = AttestingTpm::new(witnessed(&other), EkPreference::Certified).expect("attester");
+    let one = AttestingTpm::new(witnessed(&one), EkTemplate::P384H3).expect("attester");
+    let other = AttestingTpm::new(witnessed(&other), EkTemplate::P384H3).expect("attester");
     assert_ne!(one.ek_public(), other.ek_public());
     assert_ne!(one.ak_public(), other.ak_public());
     assert_ne!(one.ek_certificate(), other.ek_certificate());

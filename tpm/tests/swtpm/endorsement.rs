@@ -2,7 +2,7 @@
 
 use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference, Hierarchy, Reason, TpmError};
+use latchkey_tpm::device::{AttestingTpm, Hierarchy, Reason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
@@ -40,30 +40,40 @@ fn made(swtpm: &Swtpm, template: &Public) -> Public {
     tpm.create_primary(Hierarchy::Endorsement, template, None).expect("created").public().clone()
 }
 
-fn preferred(swtpm: &Swtpm) -> AttestingTpm {
-    AttestingTpm::new(witnessed(swtpm), EkPreference::Certified).expect("attester")
+fn shown(swtpm: &Swtpm, template: EkTemplate) -> AttestingTpm {
+    AttestingTpm::new(witnessed(swtpm), template).expect("attester")
+}
+
+/// Attack 25: whoever hides or deletes a certificate gets the same key, without its certificate, and no other one that
+/// still has its own.
+#[test]
+fn a_deleted_certificate_index_changes_no_endorsement_key() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let (before, certified) = {
+        let attester = shown(&swtpm, EkTemplate::P384H3);
+        (attester.ek_public().clone(), attester.ek_certificate().is_some())
+    };
+    assert!(certified, "what swtpm_setup certifies");
+    let Some(()) = undefine(&swtpm, EkTemplate::P384H3) else { return };
+    let attester = shown(&swtpm, EkTemplate::P384H3);
+    assert_eq!((attester.ek_public(), attester.ek_certificate()), (&before, None));
+    drop(attester);
+    assert!(shown(&swtpm, EkTemplate::RsaL1).ek_certificate().is_some(), "which nobody asked for");
+    assert_empty(&swtpm);
 }
 
 #[test]
-fn keys_are_preferred_by_strength_and_certificates_come_before_none() {
+fn a_key_is_shown_with_its_certificate_or_without_one() {
     let Some(swtpm) = Swtpm::start() else { return };
     let p256 = made(&swtpm, &EkTemplate::P256L2.public());
+    let attester = shown(&swtpm, EkTemplate::P256L2);
+    assert_eq!((attester.ek_public(), attester.ek_certificate()), (&p256, None));
+    drop(attester);
     let (der, stored) = certificate(&p256, 40);
     let Some(()) = define(&swtpm, EkTemplate::P256L2.certificate_index(), &stored, READABLE) else { return };
-    assert_eq!(preferred(&swtpm).ek_public().endorsement_template(), Some(EkTemplate::P384H3));
-
-    undefine(&swtpm, EkTemplate::P384H3).expect("installed");
-    let attester = preferred(&swtpm);
+    let attester = shown(&swtpm, EkTemplate::P256L2);
     assert_eq!(attester.ek_public(), &p256);
     assert_eq!(attester.ek_certificate(), Some(der.as_slice()), "without the index's padding");
-    drop(attester);
-
-    undefine(&swtpm, EkTemplate::P256L2).expect("installed");
-    assert_eq!(preferred(&swtpm).ek_public().endorsement_template(), Some(EkTemplate::RsaL1));
-
-    undefine(&swtpm, EkTemplate::RsaL1).expect("installed");
-    let attester = preferred(&swtpm);
-    assert_eq!((attester.ek_public(), attester.ek_certificate()), (&p256, None));
     drop(attester);
     assert_empty(&swtpm);
 }
@@ -85,13 +95,12 @@ fn the_certified_key_is_found_whatever_it_was_made_from() {
     let (of_nonce, of_nothing) = (with_unique(padded), with_unique(Vec::new()));
     let index = EkTemplate::P256L2.certificate_index();
     let Some(()) = define(&swtpm, index, &certificate(&of_nothing, 0).1, READABLE) else { return };
-    undefine(&swtpm, EkTemplate::P384H3).expect("installed");
-    assert_eq!(preferred(&swtpm).ek_public(), &of_nothing);
+    assert_eq!(shown(&swtpm, EkTemplate::P256L2).ek_public(), &of_nothing);
 
     undefine(&swtpm, EkTemplate::P256L2).expect("installed");
     define(&swtpm, index, &certificate(&of_nonce, 0).1, READABLE).expect("installed");
     define(&swtpm, index + 1, &nonce, READABLE).expect("installed");
-    let attester = preferred(&swtpm);
+    let attester = shown(&swtpm, EkTemplate::P256L2);
     assert_eq!(attester.ek_public(), &of_nonce);
     assert!(attester.ek_public().is_endorsement_key());
 }
@@ -103,11 +112,9 @@ fn a_certificate_of_another_key_or_of_no_form_is_passed_over() {
     let stranger = made(&swtpm, &EkTemplate::P256H2.public());
     for junk in [certificate(&stranger, 0).1, vec![0xff; 300], vec![0x30, 0x82, 0xff, 0xff, 0]] {
         let Some(()) = define(&swtpm, index, &junk, READABLE) else { return };
-        let attester =
-            AttestingTpm::new(witnessed(&swtpm), EkPreference::Template(EkTemplate::P256L2)).expect("attester");
+        let attester = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P256L2).expect("attester");
         assert_eq!(attester.ek_certificate(), None);
         drop(attester);
-        assert_eq!(preferred(&swtpm).ek_public().endorsement_template(), Some(EkTemplate::P384H3));
         undefine(&swtpm, EkTemplate::P256L2).expect("installed");
     }
 }
@@ -121,7 +128,7 @@ fn issuers_certificates_are_taken_apart_and_bounded() {
     let (head, tail) = six.split_at(1000);
     let Some(()) = define(&swtpm, 0x01c0_0100, head, READABLE) else { return };
     define(&swtpm, 0x01c0_0101, tail, READABLE).expect("installed");
-    assert_eq!(preferred(&swtpm).ek_intermediates(), vec![one; 4]);
+    assert_eq!(shown(&swtpm, EkTemplate::P384H3).ek_intermediates(), vec![one; 4]);
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn an_index_is_read_as_its_owner_allows() {
 fn a_password_on_the_endorsement_hierarchy_is_named() {
     let Some(swtpm) = Swtpm::start() else { return };
     let Some(_) = swtpm.tool("tpm2_changeauth", &["-c", "e", "secret"]) else { return };
-    let refused = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect_err("password");
+    let refused = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect_err("password");
     assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::AuthFail), "{refused}");
     assert!(refused.to_string().contains("has a password"));
     assert_empty(&swtpm);
@@ -152,6 +159,6 @@ fn a_tpm_without_a_sha256_bank_is_named() {
     let Some(mut swtpm) = Swtpm::start() else { return };
     let Some(_) = swtpm.tool("tpm2_pcrallocate", &["sha1:all+sha256:none"]) else { return };
     swtpm.restart().expect("restarts");
-    let refused = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect_err("no bank");
+    let refused = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect_err("no bank");
     assert!(refused.to_string().contains("no SHA-256 PCR bank"), "{refused}");
 }

@@ -2,8 +2,8 @@
 
 use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, event, session, through};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference, Hierarchy, Reason, Session, Socket, Tpm, TpmError, Transport};
-use latchkey_tpm::wire::{PcrSelection, attestation_key, extended};
+use latchkey_tpm::device::{AttestingTpm, Hierarchy, Reason, Session, Socket, Tpm, TpmError, Transport};
+use latchkey_tpm::wire::{EkTemplate, PcrSelection, attestation_key, extended};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -85,7 +85,7 @@ fn an_extension_that_never_reached_the_tpm_is_not_believed() {
         }
         _ => tpm.transmit(command, response),
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     attester.extend_event(15, b"lock").expect("the first passes");
     let refused = attester.extend_event(15, b"lock").expect_err("a replayed answer");
     assert!(matches!(refused, TpmError::Tampered { command: "TPM2_PCR_Event" }), "{refused}");
@@ -101,7 +101,7 @@ fn an_event_changed_on_its_way_is_refused_by_the_tpm() {
         }
         tpm.transmit(&changed, response)
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     let refused = attester.extend_event(15, b"lock").expect_err("changed");
     assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::AuthFail), "{refused}");
     assert_eq!(attester.read_pcr(15).expect("read"), [0; 32], "nothing was extended");
@@ -115,7 +115,7 @@ fn a_command_stripped_of_its_session_is_noticed() {
     let tpm = through(&swtpm, move |tpm, command, response| {
         tpm.transmit(if code(command) == PCR_EVENT { &foreign } else { command }, response)
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     let refused = attester.extend_event(15, &[0xaa]).expect_err("no HMAC");
     assert!(matches!(refused, TpmError::Tampered { .. }), "{refused}");
 }
@@ -137,7 +137,7 @@ fn an_old_register_value_replayed_is_noticed() {
         }
         Ok(())
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     assert_eq!(attester.read_pcr(15).expect("read"), [0; 32]);
     replay.store(true, Ordering::Relaxed);
     let refused = attester.read_pcr(15).expect_err("replayed");
@@ -159,7 +159,7 @@ fn a_tpm_that_asks_for_repetition_is_asked_again_but_not_for_ever() {
             }
             tpm.transmit(command, response)
         });
-        let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+        let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
         let before = attester.read_pcr(16).expect("read");
         match attester.extend_event(16, b"event") {
             Ok(()) => assert!(works && attester.read_pcr(16).expect("read") == extended(&before, b"event")),
@@ -202,7 +202,7 @@ fn a_transport_that_fails_is_an_error_and_dropping_still_ends() {
         }
         tpm.transmit(command, response)
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     broken.store(true, Ordering::Relaxed);
     assert!(matches!(attester.read_pcr(0), Err(TpmError::Io(_))));
 }
@@ -220,7 +220,7 @@ fn a_tpm_reset_while_the_machine_runs_on_is_noticed() {
         }
         tpm.transmit(command, response)
     });
-    let mut attester = AttestingTpm::new(tpm, EkPreference::Certified).expect("attester");
+    let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     attester.extend_event(15, b"lock").expect("locked");
     swtpm.restart().expect("restarts");
     reset.store(true, Ordering::Relaxed);

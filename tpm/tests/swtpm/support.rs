@@ -1,7 +1,7 @@
 //! Somebody between the node and its TPM, and a witness of what passes.
 
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference, Session, Socket, Tpm, Transport};
+use latchkey_tpm::device::{AttestingTpm, Session, Socket, Tpm, Transport};
 use latchkey_tpm::wire::EkTemplate;
 use std::io;
 use tpm2_protocol::frame::{TpmCommand, TpmResponse};
@@ -61,7 +61,7 @@ pub(crate) fn session(tpm: &mut Tpm) -> Session {
 }
 
 pub(crate) fn attester(tpm: Tpm, template: EkTemplate) -> AttestingTpm {
-    AttestingTpm::new(tpm, EkPreference::Template(template)).expect("attester")
+    AttestingTpm::new(tpm, template).expect("attester")
 }
 
 /// `TPM2_PCR_Event` of the byte 0xaa under an empty password, as anybody on the bus may send it.

@@ -1,8 +1,8 @@
 //! tpm2-tools as a second opinion.
 
 use crate::support::{attester, witnessed};
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
 use latchkey_tpm::wire::{Attest, EkTemplate, PcrSelection, Public, PublicKey, Signature};
 use std::fs;
 
@@ -105,7 +105,7 @@ fn the_certificate_is_the_keys_own_whether_persistent_or_made_anew() {
     let Some(swtpm) = Swtpm::start() else { return };
     let persistent = attester(witnessed(&swtpm), EkTemplate::P384H3).ek_public().clone();
     let Some(_) = swtpm.tool("tpm2_evictcontrol", &["-C", "o", "-c", "0x81010016"]) else { return };
-    let made = AttestingTpm::new(witnessed(&swtpm), EkPreference::Certified).expect("attester");
+    let made = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect("attester");
     assert_eq!(made.ek_public(), &persistent);
     assert!(made.ek_certificate().is_some());
 }

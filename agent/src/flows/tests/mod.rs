@@ -18,9 +18,9 @@ use latchkey_channel::{
     Attester, ChannelError, LockDemand, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier,
 };
 use latchkey_keys::Uuid;
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
-use latchkey_tpm::wire::extended;
+use latchkey_tpm::wire::{EkTemplate, extended};
 use smol::channel::{Receiver, bounded};
 use smol::net::TcpStream;
 
@@ -42,7 +42,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn start() -> Option<Self> {
         let tpm = Swtpm::start()?;
-        let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+        let mut attester = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
         attester.extend_event(11, IMAGE_EVENT).unwrap();
         Some(Self { tpm, attester: Arc::new(Mutex::new(attester)) })
     }
@@ -57,7 +57,8 @@ impl Machine {
         let (root, issuer) = (pem(self.tpm.authority().root_pem()), pem(self.tpm.authority().issuer_pem()));
         let image = latchkey_attestation::Digest(extended(&[0; 32], IMAGE_EVENT));
         let policy = format!(
-            r#"{{"version": 2, "ak_trust": [{{"kind": "ek-chain", "roots": [{root}], "intermediates": [{issuer}]}}],
+            r#"{{"version": 3, "ek_templates": ["ecc-p384"], "on_change": {{"firmware": "warn", "tpm_counters": "warn"}},
+                "ak_trust": [{{"kind": "ek-chain", "roots": [{root}], "intermediates": [{issuer}]}}],
                 "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {{"enforce": [11], "warn": []}}, "lock": "pcr-15",
                 "references": [{{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}}]}}"#
         );

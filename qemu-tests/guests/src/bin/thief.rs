@@ -9,7 +9,8 @@ use std::time::Duration;
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{JoinClient, RejoinRequest};
 use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyVerifier, Purpose, SpkiHash, Terms, TpmAttester};
-use latchkey_tpm::device::{AttestingTpm, CharDevice, EkPreference, Tpm};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm};
+use latchkey_tpm::wire::EkTemplate;
 
 fn main() {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>();
@@ -17,7 +18,7 @@ fn main() {
     let mut hash = [0; 32];
     hex::decode_to_slice(pin.trim_start_matches("sha256:"), &mut hash).expect("a hash");
     let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).expect("a TPM"));
-    let attester = Arc::new(Mutex::new(AttestingTpm::new(tpm, EkPreference::Certified).expect("an attestation key")));
+    let attester = Arc::new(Mutex::new(AttestingTpm::new(tpm, EkTemplate::P384H3).expect("an attestation key")));
     for role in [Purpose::Rejoin, Purpose::Join] {
         let attester = Arc::new(TpmAttester::new(Arc::clone(&attester)));
         let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(hash)])) };

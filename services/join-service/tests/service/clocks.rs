@@ -4,9 +4,9 @@ use crate::rig::{Answer, Machine, Rig, Service, TIME, join_request, policy, refe
 use latchkey_api::v1::{RejoinRequest, Role as ApiRole};
 use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
 use latchkey_test_support::wrong_clock;
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
-use latchkey_tpm::wire::extended;
+use latchkey_tpm::wire::{EkTemplate, extended};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
@@ -26,9 +26,11 @@ fn a_clock_of_1970_refuses_certificates_by_name_and_one_of_2099_admits_those_wit
     let authority = tpm.authority();
     let (root, issuer) = (authority.root_pem().unwrap(), authority.issuer_pem().unwrap());
     let trust = json!([{ "kind": "ek-chain", "roots": [root], "intermediates": [issuer] }]);
-    rig.directory.write_policy(&policy(&trust).to_string()).unwrap();
+    let mut policy = policy(&trust);
+    policy["ek_templates"] = json!(["ecc-p384"]);
+    rig.directory.write_policy(&policy.to_string()).unwrap();
     rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
-    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     booted.extend_event(11, IMAGE_EVENT).unwrap();
     let attester = Arc::new(TpmAttester::new(Arc::new(Mutex::new(booted))));
     let join = join_request(DISK, "worker-1", ApiRole::Worker);

@@ -3,9 +3,9 @@
 use crate::rig::{Answer, Machine, Rig, TIME, join_request, policy, reference};
 use latchkey_api::v1::{RejoinRequest, ReportRequest, Role as ApiRole};
 use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
+use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, EkPreference};
-use latchkey_tpm::wire::extended;
+use latchkey_tpm::wire::{EkTemplate, extended};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 
@@ -19,11 +19,13 @@ fn a_certified_tpm_joins_locks_reports_and_gets_nothing_more() {
     let authority = tpm.authority();
     let (root, issuer) = (authority.root_pem().unwrap(), authority.issuer_pem().unwrap());
     let trust = json!([{ "kind": "ek-chain", "roots": [root], "intermediates": [issuer] }]);
-    rig.directory.write_policy(&policy(&trust).to_string()).unwrap();
+    let mut policy = policy(&trust);
+    policy["ek_templates"] = json!(["ecc-p384"]);
+    rig.directory.write_policy(&policy.to_string()).unwrap();
     rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
     let mut service = rig.start();
 
-    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkPreference::default()).unwrap();
+    let mut booted = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     booted.extend_event(11, IMAGE_EVENT).unwrap();
     let booted = Arc::new(Mutex::new(booted));
     let attester = Arc::new(TpmAttester::new(Arc::clone(&booted)));

@@ -55,7 +55,7 @@ fn a_bad_file_keeps_the_old_one_and_says_so_everywhere() {
     let rig = Rig::new(&[&node]);
     let mut service = rig.start();
     let good = fs::read(rig.path("cluster/policy.json")).unwrap();
-    for bad in [&b"{"[..], b"", br#"{"version": 2, "ak_trust": []}"#, br#"{"version": 3}"#] {
+    for bad in [&b"{"[..], b"", br#"{"version": 3, "ak_trust": []}"#, br#"{"version": 4}"#] {
         fs::write(rig.path("cluster/policy.json.new"), bad).unwrap();
         fs::rename(rig.path("cluster/policy.json.new"), rig.path("cluster/policy.json")).unwrap();
         service.next_line(&["Configuration cannot be used", "policy.json"]);

@@ -1,0 +1,74 @@
+//! `latchkey tpm ek`: the endorsement keys of this machine's TPM, one of each template that it implements.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use latchkey_attestation::EkDigest;
+use latchkey_tpm::device::{CharDevice, Tpm};
+use serde_json::json;
+
+use crate::codes::CommandCode;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, Table, Tone};
+use crate::spec::Arguments;
+
+pub(crate) fn ek(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+    let device = arguments.path("device").unwrap_or(Path::new(CharDevice::DEFAULT));
+    output.say(Tone::Plain, "asking", "the TPM for each of its keys; one on a bus of its own may take a minute");
+    let open = CharDevice::open(device).map_err(|error| unusable(device, &error))?;
+    let keys = listed(&mut Tpm::new(open)).map_err(|error| unusable(device, &error))?;
+    let mut table = Table::new(&["TEMPLATE", "CERTIFICATE", "EK DIGEST"]);
+    for Listed { template, digest, certified } in &keys {
+        table.row([(*template).to_owned(), if *certified { "yes" } else { "no" }.to_owned(), digest.to_string()]);
+    }
+    let row = |key: &Listed| json!({"template": key.template, "ek_sha256": key.digest, "certified": key.certified});
+    let rows: Vec<_> = keys.iter().map(row).collect();
+    output.result(&json!({"device": device.display().to_string(), "endorsement_keys": rows}), &table.to_string())
+}
+
+/// One row.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    template: &'static str,
+    digest: EkDigest,
+    certified: bool,
+}
+
+fn listed(tpm: &mut Tpm) -> Result<Vec<Listed>, Box<dyn Display>> {
+    let keys = tpm.endorsement_keys().map_err(|error| Box::new(error) as Box<dyn Display>)?;
+    let row = |key: &latchkey_tpm::device::EndorsementKey| {
+        let digest =
+            EkDigest::of_public_area(&key.public.marshal()).map_err(|refusal| Box::new(refusal) as Box<dyn Display>)?;
+        Ok(Listed { template: key.template.name(), digest, certified: key.certificate.is_some() })
+    };
+    keys.iter().map(row).collect()
+}
+
+fn unusable(device: &Path, why: &dyn Display) -> Failure {
+    let code = CommandCode::TpmUnusable;
+    Failure::new(Exit::Failed, code, format!("the TPM at {} cannot be used: {why}", device.display()))
+        .fix(code.remedy())
+}
+
+#[cfg(test)]
+mod tests {
+    use latchkey_tpm::device::AttestingTpm;
+    use latchkey_tpm::device::rig::Swtpm;
+    use latchkey_tpm::wire::EkTemplate;
+
+    use super::*;
+
+    #[test]
+    fn every_endorsement_key_of_a_tpm_is_listed_with_its_digest() {
+        let Some(swtpm) = Swtpm::start() else { return };
+        let keys = listed(&mut swtpm.connect().unwrap()).unwrap_or_default();
+        let names: Vec<&str> = keys.iter().map(|key| key.template).collect();
+        assert_eq!(names, ["rsa-2048", "ecc-p256", "rsa-2048-high", "ecc-p256-high", "ecc-p384"]);
+        for (key, template) in keys.into_iter().zip(EkTemplate::ALL) {
+            let attester = AttestingTpm::new(swtpm.connect().unwrap(), template).unwrap();
+            let digest = EkDigest::of_public_area(&attester.ek_public().marshal()).unwrap();
+            let certified = attester.ek_certificate().is_some();
+            assert_eq!(key, Listed { template: template.name(), digest, certified });
+        }
+    }
+}
