@@ -96,7 +96,7 @@ impl Fixture {
 fn policy_for(tpm: &FakeTpm) -> Policy {
     let ours = EkDigest::of_public_area(&tpm.ek_public().marshal()).expect("an EK").to_string();
     let json = serde_json::json!({
-        "version": 3, "ek_templates": ["ecc-p256"], "on_change": {"firmware": "warn", "tpm_counters": "warn"},
+        "version": 3, "ek_templates": ["ecc-p256"],
         "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ours]}],
         "ak_algorithms": ["ecdsa-p256-sha256"],
         "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": []},

@@ -178,7 +178,7 @@ reason_codes! {
     /// The policy is no JSON of the closed schema, or has a value out of range.
     PolicyMalformed = "policy-malformed", Operator, VerifierUnavailable, "correct the policy file as the detail says";
     /// The policy is of another version.
-    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 3 (`latchkey policy new`): it also says which endorsement key stands for a TPM (`ek_templates`) and what a change of a known machine means (`on_change`)";
+    PolicyVersionUnknown = "policy-version-unknown", Operator, VerifierUnavailable, "write the policy in version 3 (`latchkey policy new`): it also says which endorsement key stands for a TPM (`ek_templates`)";
     /// The policy has no way to trust a TPM, no PCRs, or no reference values.
     PolicyEmpty = "policy-empty", Operator, VerifierUnavailable, "name at least one trust rule, one enforced PCR and one reference manifest: an empty policy admits nobody";
     /// A root certificate of the policy is not usable.

@@ -12,7 +12,6 @@
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
 //!   "lock": "pcr-15",
-//!   "on_change": {"firmware": "warn", "tpm_counters": "warn"},
 //!   "references": [
 //!     {"manifest": "demo", "minimum_version": "1.0.0", "signers": ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]},
 //!     {"manifest": "bench", "minimum_version": "0.0.0", "unsigned": "trust-local-file"}
@@ -53,7 +52,6 @@ pub struct Policy {
     pub(crate) ak_algorithms: Vec<AkAlgorithm>,
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
-    on_change: OnChange,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -99,36 +97,10 @@ impl Policy {
         &self.templates
     }
 
-    /// What a change of a known machine means.
-    pub fn on_change(&self) -> OnChange {
-        self.on_change
-    }
-
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
     }
-}
-
-/// What follows where a machine is not as it was when it was last seen. Who keeps no records of machines has nothing to
-/// compare with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OnChange {
-    /// The registers of the platform's firmware (0–3 and 6, those of them that are quoted) have other values than on record.
-    pub firmware: Consequence,
-    /// The TPM's counters of resets say that its state went back, or that it was reset where it should not have been.
-    pub tpm_counters: Consequence,
-}
-
-/// Whether a change is told or ends the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Consequence {
-    /// It is logged and counted, and the machine is let in.
-    Warn,
-    /// The machine is refused.
-    Refuse,
 }
 
 /// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.
@@ -195,7 +167,6 @@ struct PolicyFile {
     pcrs: PcrRules,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRule,
-    on_change: OnChange,
     references: Vec<ReferenceRuleFile>,
 }
 
@@ -273,7 +244,6 @@ impl TryFrom<PolicyFile> for Policy {
             ak_algorithms: file.ak_algorithms,
             enforce,
             warn,
-            on_change: file.on_change,
             references,
         })
     }

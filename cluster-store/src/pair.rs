@@ -178,7 +178,7 @@ mod tests {
     impl Site {
         fn new(key: &SigningKey) -> Self {
             let policy = serde_json::json!({
-                "version": 3, "ek_templates": ["ecc-p256"], "on_change": {"firmware": "warn", "tpm_counters": "warn"},
+                "version": 3, "ek_templates": ["ecc-p256"],
                 "lock": "pcr-15", "ak_algorithms": ["ecdsa-p256-sha256"],
                 "ak_trust": [{"kind": "pinned-ek", "ek_sha256": ["00".repeat(32)]}],
                 "pcrs": {"enforce": [4], "warn": []},

@@ -236,7 +236,7 @@ fn references(manifests: &[AuthenticManifest]) -> References {
         serde_json::json!({"manifest": name, "minimum_version": "0.0.0", "unsigned": "trust-local-file"})
     };
     let policy = serde_json::json!({
-        "version": 3, "ek_templates": ["ecc-p256"], "on_change": {"firmware": "warn", "tpm_counters": "warn"},
+        "version": 3, "ek_templates": ["ecc-p256"],
         "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek(1)]}], "lock": "pcr-15",
         "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []},
         "references": manifests.iter().map(rule).collect::<Vec<_>>(),

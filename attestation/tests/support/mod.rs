@@ -21,7 +21,6 @@ pub fn policy_json(trust: Value) -> Value {
     json!({
         "version": 3,
         "ek_templates": ["ecc-p256"],
-        "on_change": {"firmware": "warn", "tpm_counters": "warn"},
         "ak_trust": [trust],
         "denied_ek_sha256": [],
         "ak_algorithms": ["ecdsa-p256-sha256"],

@@ -42,7 +42,7 @@ pub(crate) fn policy(machines: &[&FakeTpm]) -> (Arc<Policy>, Arc<References>) {
 /// A policy with this trust rule, and reference values with this one PCR.
 pub(crate) fn policy_trusting(rule: &str, pcr: u8, value: [u8; 32]) -> (Arc<Policy>, Arc<References>) {
     let policy = format!(
-        r#"{{"version": 3, "ek_templates": ["ecc-p256", "ecc-p384"], "on_change": {{"firmware": "warn", "tpm_counters": "warn"}},
+        r#"{{"version": 3, "ek_templates": ["ecc-p256", "ecc-p384"],
             "ak_trust": [{rule}], "ak_algorithms": ["ecdsa-p256-sha256"],
             "pcrs": {{"enforce": [{pcr}], "warn": []}}, "lock": "pcr-15",
             "references": [{{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}}]}}"#

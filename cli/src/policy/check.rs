@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
     let mut text = format!("{}\n{}\n{}", head(&file, &trust, output), manifests(&trust), images(&trust, output));
     let mut json = json!({
         "trusts": trust_rules(&file), "pcrs": file.pointer("/pcrs"), "ek_templates": trust.policy.ek_templates(),
-        "on_change": trust.policy.on_change(), "manifests": manifests_json(&trust),
+        "manifests": manifests_json(&trust),
         "images": images_json(&trust), "rollback": if trust.remembers { "refused" } else { "unnoticed" },
     });
     if let Some(asked) = evidence {

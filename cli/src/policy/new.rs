@@ -125,7 +125,6 @@ impl Draft {
             "ak_algorithms": ["ecdsa-p256-sha256"],
             "pcrs": {"enforce": self.enforce, "warn": self.warn},
             "lock": "pcr-15",
-            "on_change": {"firmware": "warn", "tpm_counters": "warn"},
             "references": rules,
         });
         let text = format!("{policy:#}\n");

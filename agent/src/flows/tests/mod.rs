@@ -57,7 +57,7 @@ impl Machine {
         let (root, issuer) = (pem(self.tpm.authority().root_pem()), pem(self.tpm.authority().issuer_pem()));
         let image = latchkey_attestation::Digest(extended(&[0; 32], IMAGE_EVENT));
         let policy = format!(
-            r#"{{"version": 3, "ek_templates": ["ecc-p384"], "on_change": {{"firmware": "warn", "tpm_counters": "warn"}},
+            r#"{{"version": 3, "ek_templates": ["ecc-p384"],
                 "ak_trust": [{{"kind": "ek-chain", "roots": [{root}], "intermediates": [{issuer}]}}],
                 "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {{"enforce": [11], "warn": []}}, "lock": "pcr-15",
                 "references": [{{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}}]}}"#

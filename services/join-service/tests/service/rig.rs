@@ -158,7 +158,7 @@ pub(crate) fn addresses(ready: &str) -> (SocketAddr, SocketAddr) {
 /// A policy with these trust rules that enforces PCR 11.
 pub(crate) fn policy(trust: &Value) -> Value {
     json!({
-        "version": 3, "ek_templates": ["ecc-p256"], "on_change": {"firmware": "warn", "tpm_counters": "warn"},
+        "version": 3, "ek_templates": ["ecc-p256"],
         "ak_trust": trust, "ak_algorithms": ["ecdsa-p256-sha256"],
         "pcrs": { "enforce": [11], "warn": [] }, "lock": "pcr-15",
         "references": [{ "manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file" }],
