@@ -69,6 +69,14 @@ pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
 }
 
+/// The same as users get it: in the profile that ships, but with its symbols (debug information is left out as there).
+pub fn shipped(binary: &str) -> Result<PathBuf, HarnessError> {
+    static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
+    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
+    let profile = ["--profile", "service", "--config", "profile.service.strip=\"debuginfo\"", "--bins"];
+    once(&PROGRAMS, &packages.chain(profile).collect::<Vec<_>>())?.program(binary)
+}
+
 fn build_agent(target: &[&str]) -> Result<PathBuf, HarnessError> {
     let arguments = [&["--release", "--package", "latchkey-agent", "--bin", "latchkey-agent"], target].concat();
     cargo_build(&arguments)?.program("latchkey-agent")
