@@ -1,6 +1,6 @@
 //! `latchkey secret new`, `rotate` and `disk-key`.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
 use std::path::Path;
 
@@ -71,13 +71,7 @@ pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, F
     };
     let master = MasterSecret::load(arguments.required_path("master-secret")?)?;
     let key = master.derive_32(&DiskRelease::on_operators_word(disk, version))?;
-    let Some(path) = out else {
-        let unwritten = |error: io::Error| {
-            Failure::local(CommandCode::OutputUnwritable, "the key could not be written").because(error.to_string())
-        };
-        let mut stdout = io::stdout().lock();
-        return stdout.write_all(key.expose()).and_then(|()| stdout.flush()).map(|()| Exit::Done).map_err(unwritten);
-    };
+    let Some(path) = out else { return output.bytes(key.expose()) };
     files::write_new(path, key.expose(), Readers::OwnerOnly)?;
     let shown = path.display();
     output.say(Tone::Warning, "warning", "whoever has this file reads the disk: destroy it when you are done");

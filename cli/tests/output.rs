@@ -50,6 +50,7 @@ impl Bench {
     /// what the command expects.
     fn arguments(&self, command: &str, number: usize) -> Vec<String> {
         let (node, fresh, ek) = (self.node.address(), self.fresh.address(), self.node.ek().to_string());
+        let (other, disk) = (self.fresh.ek().to_string(), self.node.state().disk.to_string());
         let out = format!("out-{number}");
         let serial = (self.operator.serial("demo.json") + 1 + number as u64).to_string();
         let trust = ["--policy", "policy.json", "--reference", "demo.json"];
@@ -87,8 +88,23 @@ impl Bench {
             "measure log" => vec![LOG],
             "completions" => vec!["fish"],
             "manual" => vec![],
-            // These two are tried where the parts of an image are.
-            "image build" | "image units" => vec!["--help"],
+            "node list" => vec!["--cluster", "plant"],
+            "node show" => vec![&ek, "--cluster", "plant"],
+            "node admit" | "node deny" => vec![&other, "--cluster", "plant"],
+            "node allow" | "node remove" => {
+                // It was denied last, whether or not that could be printed.
+                let before = if command == "node allow" { &["deny"][..] } else { &["allow", "admit"] };
+                for word in before {
+                    self.operator.run(&["node", word, &other, "--cluster", "plant"]).succeeded();
+                }
+                vec![&other, "--cluster", "plant"]
+            }
+            "secret disk-key" => {
+                let key = ["--cluster", "plant", "--master-secret", "master.json", "--without-its-machine", "--disk"];
+                [&key[..], &[&disk]].concat()
+            }
+            // These are tried where the parts of an image are, and a TPM.
+            "image build" | "image units" | "tpm ek" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),
         };
         self.node.restart(match command {

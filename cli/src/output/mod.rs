@@ -121,8 +121,13 @@ impl Output {
     /// A result that is not printed is a failure: what stood in it may stand nowhere else. A reader that went away (`| head`)
     /// chose so, and is told by the exit code alone.
     pub(crate) fn text(&self, text: &str) -> Result<Exit, Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// The same for a result that is no text.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<Exit, Failure> {
         self.live().clear();
-        match print(text) {
+        match print(bytes) {
             Ok(()) => Ok(Exit::Done),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::NobodyReads),
             Err(error) => {
@@ -145,7 +150,7 @@ impl Output {
     /// Prints a failure, and says how the run ends.
     pub(crate) fn failed(&self, failure: &Failure) -> Exit {
         self.live().clear();
-        let document = || print(&document(&json!({"error": failure_json(failure)})));
+        let document = || print(document(&json!({"error": failure_json(failure)})).as_bytes());
         // A document that has no room on standard output becomes text on standard error; one that nobody reads does not.
         let said = self.format == Format::Json
             && document().map_or_else(|error| error.kind() == io::ErrorKind::BrokenPipe, |()| true);
@@ -167,9 +172,9 @@ impl Output {
 
 /// Writes text to standard output and waits until the kernel has it: what is left in a buffer when the program ends would be
 /// lost in silence.
-fn print(text: &str) -> io::Result<()> {
+fn print(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
+    stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
 /// One line for a program that follows the story.

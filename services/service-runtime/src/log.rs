@@ -83,11 +83,12 @@ enum Bare {
 impl Fields {
     fn to_text(&self) -> String {
         let mut text = String::new();
+        if !self.message.is_empty() {
+            text.push(' ');
+        }
+        // A message may quote what a peer wrote: no quotation mark of its own, and no end of the line.
         for character in self.message.chars() {
-            if text.is_empty() {
-                text.push(' ');
-            }
-            if character.is_control() { text.extend(character.escape_debug()) } else { text.push(character) }
+            if character == '\'' { text.push(character) } else { text.extend(character.escape_debug()) }
         }
         for (name, value, bare) in &self.named {
             // Writing to a String does not fail.

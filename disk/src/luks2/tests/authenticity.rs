@@ -218,7 +218,9 @@ fn a_state_is_not_replaced_with_the_wrong_token_key() {
 #[test]
 fn the_longest_node_name_fits() {
     let mut disk = MemoryDisk::blank(DISK_SIZE);
-    let long = NodeState { node_name: "a".repeat(253).parse().unwrap(), epoch: u64::MAX, attempt: u32::MAX, ..state() };
+    let name = [63, 63, 63, 61].map(|length| "a".repeat(length)).join(".");
+    assert_eq!(name.len(), 253);
+    let long = NodeState { node_name: name.parse().unwrap(), epoch: u64::MAX, attempt: u32::MAX, ..state() };
     let fresh = crate::testing::fresh(&disk);
     fresh.format(&mut disk, uuid(), &key(), long.clone(), &mut Counting::new(1)).unwrap();
     assert_eq!(check(&disk.bytes).unwrap().unlock(&key()).unwrap().state(), &long);
