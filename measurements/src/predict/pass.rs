@@ -124,7 +124,7 @@ mod tests {
     fn a_pass_hashes_parts_across_chunks_and_in_any_order() {
         let file: Vec<u8> = (0..3 * CHUNK + 17).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect();
         let (size, chunk) = (file.len() as u64, CHUNK as u64);
-        let whole = Message::of_file([0..size], 0);
+        let whole = Message::of_file(std::iter::once(0..size), 0);
         let holes = Message::of_file([0..10, 14..chunk + 3, chunk + 5..size - 1], 0);
         let shifted = Message::of_file([1..2, 5..chunk], 7);
         let mixed = Message::default().memory(b"ab".to_vec()).file(2 * chunk..size).padded().file(5..9);
