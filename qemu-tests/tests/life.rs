@@ -299,11 +299,13 @@ fn a_killed_stage_2_restarts_the_machine_and_the_node_begins_anew() {
     let fleet = &shared.site().fleet;
     let mut node = fleet.machine("killed").unwrap().isolated().start().unwrap();
     node.expect(WAITS, STEP).unwrap();
-    assert_ne!(fleet.init_as(&node, "killed").unwrap().code, 0);
+    // The command waits for the node to come back, and begins anew then.
+    let init = fleet.cli_in_background("killed", &words(&fleet.init_arguments_in(&node, "killed"))).unwrap();
     node.expect("OS stage2 137", STEP).unwrap();
     node.expect("hand-over wiped", STEP).unwrap();
     node.expect("stage2-died: stage 2 died (signal)", STEP).unwrap();
     node.wait_exit(STEP).unwrap();
+    drop(init);
     node.restart().unwrap();
     node.expect("end-reset bootstrap-unfinished", STEP).unwrap();
     node.wait_exit(STEP).unwrap();
