@@ -3,7 +3,10 @@
 use crate::callers::CallerName;
 use crate::config::TlsFiles;
 use futures_rustls::TlsAcceptor;
-use latchkey_service_runtime::pem::{PemFault, authorities, certificates, private_key};
+use latchkey_service_runtime::pem::{
+    PemFault, authorities, certificates, check_authorities, check_identity, private_key,
+};
+use rustls::pki_types::UnixTime;
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection};
 use std::fmt;
@@ -29,6 +32,10 @@ pub(crate) enum TlsError {
 /// # Errors
 /// [`TlsError`].
 pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
+    let now = UnixTime::now();
+    check_authorities(&files.client_ca, now)?;
+    let (chain, key) = (certificates(&files.certificate)?, private_key(&files.private_key)?);
+    check_identity(&files.certificate, &chain, &key, webpki::KeyUsage::server_auth(), now)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(authorities(&files.client_ca)?, provider.clone())
         .build()
@@ -37,7 +44,7 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Identity)?
         .with_client_cert_verifier(verifier)
-        .with_single_cert(certificates(&files.certificate)?, private_key(&files.private_key)?)
+        .with_single_cert(chain, key)
         .map_err(TlsError::Identity)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});

@@ -4,6 +4,7 @@
 mod rig;
 
 use latchkey_test_support::{drained, output, skip};
+use rig::pki::Kind;
 use rig::{DISKS, JOIN, Rig};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -68,6 +69,41 @@ fn an_unusable_configuration_ends_with_2_and_names_the_fix() {
         assert!(stderr.contains(fix), "{fix}: {stderr}");
         let (code, _, stderr) = outcome(&output(&mut rig.command()).unwrap());
         assert_eq!(code, Some(2), "without --check: {stderr}");
+    }
+}
+
+/// A self-signed certificate on the curve P-521, which ring does not have and rcgen therefore does not make.
+fn on_p521(rig: &Rig, certificate: &str, key: &str) {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:secp521r1", "-nodes", "-days", "9"]);
+    openssl.args(["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]);
+    openssl.args(["-addext", "extendedKeyUsage=serverAuth", "-addext", "basicConstraints=critical,CA:FALSE"]);
+    let made = output(openssl.arg("-out").arg(rig.path(certificate)).arg("-keyout").arg(rig.path(key))).unwrap();
+    assert!(made.status.success(), "{made:?}");
+    fs::set_permissions(rig.path(key), Permissions::from_mode(0o600)).unwrap();
+}
+
+#[test]
+fn certificates_that_no_peer_would_accept_are_refused_before_anybody_connects() {
+    type Spoil = fn(&mut Rig);
+    if output(Command::new("openssl").arg("version")).is_err() {
+        skip("openssl, which makes keys on P-521, is missing: apt-get install openssl");
+        return;
+    }
+    let table: [(Spoil, &str); 6] = [
+        (|rig| drop(rig.servers.issue("server", &["127.0.0.1"], Kind::ExpiredServer)), "a certificate has expired"),
+        (|rig| drop(rig.servers.issue("server", &["127.0.0.1"], Kind::FutureServer)), "a certificate is not valid yet"),
+        (|rig| drop(rig.servers.issue("server", &["127.0.0.1"], Kind::Client)), "extended key usage serverAuth"),
+        (|rig| fs::rename(rig.path("servers-ca.pem"), rig.path("server.pem")).unwrap(), "certificate of an authority"),
+        (|rig| on_p521(rig, "server.pem", "server.key"), "curve P-521; use P-256"),
+        (|rig| on_p521(rig, "clients-ca.pem", "unused.key"), "curve P-521; use P-256"),
+    ];
+    for (spoil, fix) in table {
+        let mut rig = Rig::new();
+        spoil(&mut rig);
+        let (code, _, stderr) = outcome(&rig.check());
+        assert_eq!(code, Some(2), "{fix}: {stderr}");
+        assert!(stderr.contains(fix) && stderr.contains(".pem"), "{fix}: {stderr}");
     }
 }
 

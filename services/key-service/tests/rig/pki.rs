@@ -29,6 +29,9 @@ pub enum Kind {
     Server,
     Client,
     ExpiredClient,
+    ExpiredServer,
+    /// From the year 4000 on.
+    FutureServer,
 }
 
 impl Authority {
@@ -56,10 +59,13 @@ impl Authority {
         let uris = uris.into_iter().map(|uri| SanType::URI(Ia5String::try_from(uri).unwrap()));
         params.subject_alt_names.extend(uris);
         params.extended_key_usages = match kind {
-            Kind::Server => vec![ExtendedKeyUsagePurpose::ServerAuth],
+            Kind::Server | Kind::ExpiredServer | Kind::FutureServer => vec![ExtendedKeyUsagePurpose::ServerAuth],
             Kind::Client | Kind::ExpiredClient => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
-        if kind == Kind::ExpiredClient {
+        if kind == Kind::FutureServer {
+            params.not_before = date_time_ymd(4000, 1, 1);
+        }
+        if matches!(kind, Kind::ExpiredClient | Kind::ExpiredServer) {
             params.not_before = date_time_ymd(2000, 1, 1);
             params.not_after = date_time_ymd(2001, 1, 1);
         }
