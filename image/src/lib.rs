@@ -3,7 +3,7 @@
 //! Equal inputs give equal bytes, whatever the directory, the user or the day; nothing needs privileges, loop devices or
 //! mounts. In the order of a build:
 //!
-//! 1. [`config`] reads what is wanted into an [`Image`]; [`words`] checks the kernel command line.
+//! 1. [`config`] reads what is wanted into an [`Image`]; [`cmdline`] checks the kernel command line.
 //! 2. [`root`] makes the root file system, with what [`systemd`] needs if it is to run there, [`verity`] hashes it.
 //! 3. `latchkey_initramfs` packs the agent and its modules; [`uki`] puts kernel, initramfs and the command line with
 //!    the root's hash into one PE file.

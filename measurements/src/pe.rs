@@ -1,6 +1,5 @@
 //! A bounded reader of PE32+ files (Microsoft "PE Format", sections 2 to 4; all integers little-endian).
 
-use std::fmt;
 use std::ops::{Deref, Range};
 
 /// "The Windows loader limits the number of sections to 96."
@@ -80,39 +79,30 @@ impl Deref for Image<'_> {
 }
 
 /// Why bytes are not taken for a PE file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PeError {
     /// The file ends before what its headers promise.
+    #[error("the PE file is cut short")]
     Truncated,
     /// No MS-DOS or PE magic, or not PE32+.
+    #[error("not a 64-bit PE file")]
     NotPe,
     /// For a processor that Latchkey does not run on.
+    #[error("a PE file for the unknown machine type {0:#06x}")]
     UnknownMachine(u16),
     /// More sections than a loader accepts.
+    #[error("a PE file with more than {MAX_SECTIONS} sections")]
     TooManySections,
     /// An alignment is zero, no power of two or absurdly large.
+    #[error("a PE file with an impossible alignment")]
     BadAlignment,
     /// A section lies outside the file or wraps around in memory.
+    #[error("a PE file with a section that lies outside of it")]
     BadSection,
     /// The attribute certificate table lies outside the file.
+    #[error("a PE file with a signature that lies outside of it")]
     BadCertificates,
 }
-
-impl fmt::Display for PeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("the PE file is cut short"),
-            Self::NotPe => f.write_str("not a 64-bit PE file"),
-            Self::UnknownMachine(machine) => write!(f, "a PE file for the unknown machine type {machine:#06x}"),
-            Self::TooManySections => write!(f, "a PE file with more than {MAX_SECTIONS} sections"),
-            Self::BadAlignment => f.write_str("a PE file with an impossible alignment"),
-            Self::BadSection => f.write_str("a PE file with a section that lies outside of it"),
-            Self::BadCertificates => f.write_str("a PE file with a signature that lies outside of it"),
-        }
-    }
-}
-
-impl std::error::Error for PeError {}
 
 impl Headers {
     /// Bytes at the beginning of a file that always hold the headers: a file that has them elsewhere is refused.

@@ -76,7 +76,7 @@ impl<'a, R: ReadAt + ?Sized> Fat<'a, R> {
 
     /// The clusters from `first` on: so many bytes of them, or all of a directory. Neighbours are one range.
     fn chain(&self, first: u32, size: Option<u64>) -> Result<Vec<Range<u64>>, ImageError> {
-        let wanted = size.unwrap_or(MAX_FOLDER);
+        let wanted = size.unwrap_or(MAX_DIRECTORY);
         // A chain in circles would else be followed for longer than the volume is large.
         if wanted > self.volume.size && size.is_some() {
             return Err(BAD_CHAIN);
@@ -217,6 +217,6 @@ struct Geometry {
 
 const BAD_CHAIN: ImageError = ImageError::BadFileSystem("the chain of a file's clusters is broken");
 /// A directory has at most 65536 entries of 32 bytes.
-const MAX_FOLDER: u64 = 2 << 20;
+const MAX_DIRECTORY: u64 = 2 << 20;
 /// Of a volume with two million clusters.
 const MAX_TABLE: u64 = 8 << 20;

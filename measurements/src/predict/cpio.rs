@@ -3,7 +3,7 @@
 /// An archive with the directory `.extra` and one file in it, readable by everybody.
 pub(super) fn extra_file(name: &str, content: &[u8]) -> Vec<u8> {
     let mut archive = Vec::with_capacity(content.len() + 512);
-    entry(&mut archive, ".extra", FOLDER, 1, b"");
+    entry(&mut archive, ".extra", DIRECTORY, 1, b"");
     entry(&mut archive, &format!(".extra/{name}"), FILE, 2, content);
     archive.extend_from_slice(TRAILER);
     archive
@@ -30,7 +30,7 @@ fn pad(archive: &mut Vec<u8>) {
     archive.resize(archive.len().next_multiple_of(4), 0);
 }
 
-const FOLDER: u32 = 0o040_555;
+const DIRECTORY: u32 = 0o040_555;
 const FILE: u32 = 0o100_444;
 /// Written by the stub as a constant, with an upper-case digit in it.
 const TRAILER: &[u8] = b"070701\

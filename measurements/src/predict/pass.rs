@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_part_beyond_the_end_is_an_error_and_no_endless_round() {
         for range in [0..11, 10..11, 50..60] {
-            assert!(hashes(&vec![0; 10], [Message::of_file([range], 0)]).is_err());
+            assert!(hashes(&vec![0; 10], [Message::default().file(range)]).is_err());
         }
     }
 }

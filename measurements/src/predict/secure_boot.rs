@@ -1,6 +1,6 @@
 //! PCR 7: what firmware measures of Secure Boot (PFP 1.05, section 3.3.4.8).
 
-use super::variables::{VariableFault, VariableStore};
+use super::variables::{VariableError, VariableStore};
 use super::{Machine, OffVariable, PredictError, PredictedEvent, SecureBoot, Uki, authority};
 use crate::event::EventType;
 use crate::explain::guid::Guid;
@@ -22,8 +22,8 @@ impl SignatureDatabases {
     /// Those in a variable store.
     ///
     /// # Errors
-    /// [`VariableFault::Twice`].
-    pub fn of(store: &VariableStore<'_>) -> Result<Self, VariableFault> {
+    /// [`VariableError::Twice`].
+    pub fn of(store: &VariableStore<'_>) -> Result<Self, VariableError> {
         let value = |vendor, name| Ok(store.value(vendor, name)?.unwrap_or_default().to_vec());
         Ok(Self {
             pk: value(Guid::GLOBAL_VARIABLE, "PK")?,

@@ -1,8 +1,6 @@
 //! The variables in a firmware's flash, from an `OVMF_VARS….fd` file: an authenticated variable store (EDK II,
 //! `MdeModulePkg/Include/Guid/VariableFormat.h`) in a firmware volume (PI 1.8, volume 3, section 3.2.1).
 
-use std::fmt;
-
 use crate::explain::fields::Fields;
 use crate::explain::guid::Guid;
 
@@ -25,50 +23,39 @@ struct StoredVariable<'a> {
 }
 
 /// Why a file is no variable store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum VariableFault {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VariableError {
     /// More bytes than are read.
+    #[error("a variable store of more than {} MiB", MAX_STORE >> 20)]
     TooLarge,
     /// The file ends within this.
+    #[error("the variable store ends within {0}")]
     Truncated(&'static str),
     /// It does not begin with a firmware volume for variables.
+    #[error("no firmware volume with variables (give an OVMF_VARS file, in raw form)")]
     NoVolume,
     /// The volume holds no authenticated variable store, or one that is not formatted and healthy.
+    #[error("no authenticated variable store")]
     NoStore,
     /// Neither a variable nor empty flash.
+    #[error("at byte {0:#x} of the variable store is neither a variable nor its end")]
     NoVariable(usize),
     /// More variables than are read.
+    #[error("more than {MAX_VARIABLES} variables")]
     TooMany,
     /// Two variables of the same name are in force.
+    #[error("variable {0} is there twice")]
     Twice(&'static str),
 }
-
-impl fmt::Display for VariableFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLarge => write!(f, "a variable store of more than {} MiB", MAX_STORE >> 20),
-            Self::Truncated(what) => write!(f, "the variable store ends within {what}"),
-            Self::NoVolume => f.write_str("no firmware volume with variables (give an OVMF_VARS file, in raw form)"),
-            Self::NoStore => f.write_str("no authenticated variable store"),
-            Self::NoVariable(at) => {
-                write!(f, "at byte {at:#x} of the variable store is neither a variable nor its end")
-            }
-            Self::TooMany => write!(f, "more than {MAX_VARIABLES} variables"),
-            Self::Twice(name) => write!(f, "variable {name} is there twice"),
-        }
-    }
-}
-
-impl std::error::Error for VariableFault {}
 
 impl<'a> VariableStore<'a> {
     /// Reads a file of at most [`MAX_STORE`] bytes.
     ///
     /// # Errors
-    /// [`VariableFault`].
-    pub fn parse(file: &'a [u8]) -> Result<Self, VariableFault> {
+    /// [`VariableError`].
+    pub fn parse(file: &'a [u8]) -> Result<Self, VariableError> {
         if file.len() > MAX_STORE {
-            return Err(VariableFault::TooLarge);
+            return Err(VariableError::TooLarge);
         }
         let store = store(file)?;
         let mut fields = Fields::new(store);
@@ -79,12 +66,12 @@ impl<'a> VariableStore<'a> {
             match fields.peek::<2>() {
                 None | Some([0xff, 0xff]) => break,
                 Some(START) => {}
-                Some(_) => return Err(VariableFault::NoVariable(at)),
+                Some(_) => return Err(VariableError::NoVariable(at)),
             }
             if variables.len() == MAX_VARIABLES {
-                return Err(VariableFault::TooMany);
+                return Err(VariableError::TooMany);
             }
-            variables.push(StoredVariable::take(&mut fields).ok_or(VariableFault::Truncated("a variable"))?);
+            variables.push(StoredVariable::take(&mut fields).ok_or(VariableError::Truncated("a variable"))?);
             let used = store.len() - fields.remaining();
             // "HEADER_ALIGNMENT 4"
             let _ = fields.take((used.next_multiple_of(4) - used).min(fields.remaining()));
@@ -96,15 +83,15 @@ impl<'a> VariableStore<'a> {
     /// The value of a variable of the EFI specification, such as `PK`; `None` without it.
     ///
     /// # Errors
-    /// [`VariableFault::Twice`].
-    pub(super) fn value(&self, vendor: Guid, name: &'static str) -> Result<Option<&'a [u8]>, VariableFault> {
+    /// [`VariableError::Twice`].
+    pub(super) fn value(&self, vendor: Guid, name: &'static str) -> Result<Option<&'a [u8]>, VariableError> {
         let utf16: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         let named = |v: &&StoredVariable<'_>| v.vendor == vendor && v.name == utf16;
         // One that is being replaced counts when the new one is not there yet.
         for state in [ADDED, IN_REPLACEMENT] {
             let mut found = self.variables.iter().filter(named).filter(|variable| variable.state == state);
             if let Some(variable) = found.next() {
-                return if found.next().is_some() { Err(VariableFault::Twice(name)) } else { Ok(Some(variable.value)) };
+                return if found.next().is_some() { Err(VariableError::Twice(name)) } else { Ok(Some(variable.value)) };
             }
         }
         Ok(None)
@@ -130,9 +117,9 @@ impl<'a> VariableStore<'a> {
 }
 
 /// The variables' area: behind the headers of the volume and of the store.
-fn store(file: &[u8]) -> Result<&[u8], VariableFault> {
+fn store(file: &[u8]) -> Result<&[u8], VariableError> {
     let mut fields = Fields::new(file);
-    let truncated = VariableFault::Truncated("its headers");
+    let truncated = VariableError::Truncated("its headers");
     // EFI_FIRMWARE_VOLUME_HEADER: a zero vector, the kind of volume, its length, signature, attributes, header length.
     let _zero = fields.take(16).ok_or(truncated)?;
     let kind = fields.array().map(Guid).ok_or(truncated)?;
@@ -141,7 +128,7 @@ fn store(file: &[u8]) -> Result<&[u8], VariableFault> {
     let _attributes = fields.u32().ok_or(truncated)?;
     let header = usize::from(fields.u16().ok_or(truncated)?);
     if kind != Guid::VARIABLE_VOLUME || signature != *b"_FVH" {
-        return Err(VariableFault::NoVolume);
+        return Err(VariableError::NoVolume);
     }
     let mut fields = Fields::new(file.get(header..).ok_or(truncated)?);
     // VARIABLE_STORE_HEADER: the kind of store, its size with this header, format, state, reserved.
@@ -150,7 +137,7 @@ fn store(file: &[u8]) -> Result<&[u8], VariableFault> {
     let format_and_state = fields.array().ok_or(truncated)?;
     let _reserved = fields.take(STORE_HEADER - 22).ok_or(truncated)?;
     if kind != Guid::AUTHENTICATED_VARIABLES || format_and_state != [FORMATTED, HEALTHY] {
-        return Err(VariableFault::NoStore);
+        return Err(VariableError::NoStore);
     }
     size.checked_sub(STORE_HEADER).and_then(|size| fields.take(size)).ok_or(truncated)
 }

@@ -66,7 +66,7 @@ impl Record {
         let size = fields.u32()?;
         let first_cluster = u32::from(high) << 16 | u32::from(low);
         let entry =
-            Entry { name: short_name(&name, case), is_directory: attributes & FOLDER != 0, size, first_cluster };
+            Entry { name: short_name(&name, case), is_directory: attributes & DIRECTORY != 0, size, first_cluster };
         Some(Self::Short { name, entry })
     }
 }
@@ -123,6 +123,6 @@ const LONG_NAME: u8 = 0x0f;
 /// `ATTR_VOLUME_ID`
 const LABEL: u8 = 0x08;
 /// `ATTR_DIRECTORY`
-const FOLDER: u8 = 0x10;
+const DIRECTORY: u8 = 0x10;
 /// `LAST_LONG_ENTRY`
 const LAST_PART: u8 = 0x40;
