@@ -42,6 +42,11 @@ impl Monitor {
         self.execute("send-key", &json!({"keys": keys}))
     }
 
+    /// Writes the guest's whole memory into a file (an ELF core), the guest stopped meanwhile.
+    pub fn dump_memory(&mut self, file: &Path) -> Result<(), HarnessError> {
+        self.execute("dump-guest-memory", &json!({"paging": false, "protocol": format!("file:{}", file.display())}))
+    }
+
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<(), HarnessError> {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
         self.stream.get_mut().write_all(line.as_bytes()).map_err(io_error("write to", "QEMU's monitor".as_ref()))?;

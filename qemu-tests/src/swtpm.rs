@@ -106,7 +106,21 @@ impl TpmState {
     fn command(&self) -> Result<Command, HarnessError> {
         let mut command = Command::new(crate::doctor::need("swtpm")?);
         command.args(["socket", "--tpm2", "--tpmstate", &format!("dir={}", self.directory.display())]);
+        // The lowest level at which it writes down every command and response, in hexadecimal.
+        command.args(["--log", &format!("file={},level=2", self.traffic_log().display())]);
         Ok(command)
+    }
+
+    fn traffic_log(&self) -> PathBuf {
+        self.run.file(&format!("{}-tpm-traffic.log", self.name))
+    }
+
+    /// The bytes of every command and response so far, in order: what somebody on the TPM's bus sees.
+    pub fn traffic(&self) -> Result<Vec<u8>, HarnessError> {
+        let log = self.traffic_log();
+        let text = std::fs::read_to_string(&log).map_err(io_error("read", &log))?;
+        let bytes = |line: &str| line.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
+        Ok(text.lines().filter_map(bytes).collect::<Vec<Vec<u8>>>().concat())
     }
 
     fn start(&self, mut command: Command, socket: PathBuf) -> Result<Swtpm, HarnessError> {
