@@ -310,7 +310,8 @@ fn a_disk_is_recovered_with_its_master_secret_and_with_no_other() {
     node.restart(Stage::Existing);
     operator.run(&["secret", "new", "other.json"]).succeeded();
     let wrong = operator.recover(&node, "other.json", &["--output", "json"]).failed(4);
-    assert_eq!(error_code(&wrong), "wrong-key");
+    assert_eq!(error_code(&wrong), "disk-wrong-key");
+    assert_eq!(wrong.json()["error"]["fix"], "use the master secret of the cluster that this disk belongs to");
     let right = operator.recover(&node, "master.json", &["--output", "json"]).succeeded().json();
     assert_eq!(right["cluster_id"], cluster(&operator, "plant")["cluster_id"]);
 }

@@ -151,7 +151,7 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
     };
     let word = code.clone().map_or_else(|| fallback.into(), ErrorCode::FromNode);
     let fix = match code.as_deref() {
-        Some("wrong-key" | "wrong-cluster") => "use the master secret of the cluster that this disk belongs to",
+        Some("disk-wrong-key" | "wrong-cluster") => "use the master secret of the cluster that this disk belongs to",
         Some("bootstrap-unfinished") => "wait until the node has restarted, and initialise it again",
         _ => fix,
     };

@@ -424,7 +424,7 @@ impl Recovery<Visit> for Services {
         assert_eq!(request.message.disk_uuid, state.disk.to_string());
         let (key, secret, salt) = state.keys.as_ref().unwrap();
         if request.message.state_disk_key != key.expose() || request.message.measurement_secret != secret.expose() {
-            let message = "wrong-key: the key does not open this disk; use the master secret of its cluster";
+            let message = "disk-wrong-key: the key does not open this disk; use the master secret of its cluster";
             return Err(Status::invalid_argument(message));
         }
         let cluster = ClusterId::derive(secret, salt).unwrap();
