@@ -6,6 +6,7 @@
 //! that is not there is named and left out.
 
 mod child;
+mod document;
 mod outcome;
 mod own;
 mod peers;
@@ -89,10 +90,10 @@ fn run(options: &Options) -> Result<(), String> {
 
 /// Puts the table of promises into the document.
 fn write(sources: &Path, outcome: &Outcome) -> Result<(), String> {
-    let path = sources.join(promises::DOCUMENT);
+    let path = sources.join(document::DOCUMENT);
     let said = |error: std::io::Error| format!("{}: {error}", path.display());
     let document = std::fs::read_to_string(&path).map_err(said)?;
-    let written = promises::written(&document, outcome).ok_or("the table's marks are gone from the document")?;
+    let written = document::written(&document, outcome).ok_or("the table's marks are gone from the document")?;
     std::fs::write(&path, written).map_err(said)
 }
 

@@ -107,6 +107,16 @@ impl Outcome {
         self.quantities.iter().find(|quantity| quantity.id == id)
     }
 
+    /// The peers of a figure: `keylime 2.63 ×, …`.
+    pub(crate) fn peers(&self, ours: &str) -> String {
+        let beside = self.comparisons.iter().filter(|comparison| comparison.ours == ours);
+        let texts = beside.map(|comparison| {
+            let name = comparison.peer.split('/').next().unwrap_or_default();
+            format!("{name} {:.2} ×", comparison.ratio)
+        });
+        texts.collect::<Vec<_>>().join(", ")
+    }
+
     /// Compares and judges what there is.
     pub(crate) fn finish(&mut self) {
         self.machine.load.extend(load());
@@ -137,9 +147,15 @@ impl Machine {
             processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             load: load().into_iter().collect(),
-            kvm: std::path::Path::new("/dev/kvm").exists(),
+            kvm: std::path::Path::new("/dev/kvm").exists() && can_virtualise(&text),
         }
     }
+}
+
+/// Whether /proc/cpuinfo lists the processor's own virtualisation. Without it `/dev/kvm` may exist, and machines take TCG.
+fn can_virtualise(cpuinfo: &str) -> bool {
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'));
+    flags.is_some_and(|(_, flags)| flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm"))
 }
 
 fn load() -> Option<f64> {
@@ -168,6 +184,13 @@ mod tests {
         let kept = |id| outcome.promises.iter().find(|promise| promise.id == id).and_then(|promise| promise.kept);
         assert_eq!((kept("attestation/quote-p256"), kept("attestation/quote-rsa")), (Some(false), Some(true)));
         assert_eq!(kept("disk/key-check"), None);
+    }
+
+    #[test]
+    fn a_processor_without_its_flag_cannot_virtualise() {
+        assert!(can_virtualise("model name\t: A\nflags\t\t: fpu svm sse\n"));
+        assert!(!can_virtualise("model name\t: svm\nflags\t\t: fpu sse\nbugs\t: vmx\n"));
+        assert!(!can_virtualise(""));
     }
 
     #[test]

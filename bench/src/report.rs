@@ -51,16 +51,6 @@ fn promises(outcome: &Outcome) {
         };
         let (bound, measured) =
             (at_most.show(at_most.bound()), measured.map_or_else(|| "–".to_owned(), |m| at_most.show(m)));
-        println!("{id:<28} {bound:>10} {measured:>10}  {verdict:<12}  {}", peers(outcome, id));
+        println!("{id:<28} {bound:>10} {measured:>10}  {verdict:<12}  {}", outcome.peers(id));
     }
-}
-
-/// The peers of a figure: `keylime 2.63 ×, …`.
-pub(crate) fn peers(outcome: &Outcome, ours: &str) -> String {
-    let beside = outcome.comparisons.iter().filter(|comparison| comparison.ours == ours);
-    let told = beside.map(|comparison| {
-        let name = comparison.peer.split('/').next().unwrap_or_default();
-        format!("{name} {:.2} ×", comparison.ratio)
-    });
-    told.collect::<Vec<_>>().join(", ")
 }
