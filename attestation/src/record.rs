@@ -12,7 +12,7 @@ use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, TpmEvidence, from
 use crate::policy::{Policy, by_name};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
-use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, check_lock, match_image};
+use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, match_image};
 use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, check_identity, check_quote};
 
 /// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB.
@@ -123,7 +123,7 @@ impl RecordedEvidence {
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
         let facts = check_quote(&ak, quote, signature, &self.pcrs, policy.selection(), self.binding.as_bytes())?;
         let Match { image, warnings } = match_image(policy, &self.pcrs, references, now)?;
-        check_lock(&self.pcrs, lock)?;
+        let locked = lock.check(&self.pcrs)?;
         let QuoteFacts { clock, firmware_version } = facts;
         Ok(OfflineFinding {
             recorded_at: self.recorded_at,
@@ -132,7 +132,7 @@ impl RecordedEvidence {
             ek_template: ek.template,
             trust,
             image,
-            locked: matches!(lock, LockExpectation::LockedTo(_)),
+            locked,
             pcrs: self.pcrs.clone(),
             reset_count: clock.reset_count,
             restart_count: clock.restart_count,

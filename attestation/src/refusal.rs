@@ -80,7 +80,7 @@ pub struct Difference {
     /// What of it, as far as the other PCRs tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub means: Option<&'static str>,
-    /// The value that would have been admitted, lower-case hexadecimal.
+    /// The value that would have been admitted, lower-case hexadecimal; words where it is any of several.
     pub expected: String,
     /// The quoted value, lower-case hexadecimal.
     pub got: String,

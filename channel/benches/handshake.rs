@@ -12,12 +12,13 @@ mod support;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use latchkey_attestation::LockExpectation;
 use latchkey_bench::pipe::pipe;
 use latchkey_bench::{Bench, Clock, Figure, processor_time};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    Attester, Kind, Kinds, LockDemand, NoProof, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest,
-    Purpose, Terms, accept, connect,
+    Attester, Kind, Kinds, NoProof, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, Terms,
+    accept, connect,
 };
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -39,21 +40,21 @@ fn main() {
 
 fn tpm_against_pinned_key() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), PinnedKeyAttester::generate().expect("randomness"));
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let pin = PinnedKeyVerifier::new([service.hash()]);
     (terms(Clocked(node), pin), terms(service, of_node))
 }
 
 fn tpm_against_tpm() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), locked_node(CLUSTER));
-    let of_node = demand(&[&node], LockDemand::Unlocked);
-    let of_service = demand(&[&service], LockDemand::LockedTo(CLUSTER));
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
+    let of_service = demand(&[&service], LockExpectation::LockedTo(CLUSTER));
     (terms(Clocked(node), of_service), terms(Clocked(service), of_node))
 }
 
 fn nothing_against_tpm() -> (Terms, Terms) {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     (terms(NoProof, of_node), terms(Clocked(node), NoProof))
 }
 

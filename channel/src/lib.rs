@@ -30,10 +30,10 @@ pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
 pub use handshake::{Concluded, Reception};
 pub use nonce::Nonce;
 pub use proof::{
-    Appraisal, AppraisalFailed, Attester, AttesterSet, Claim, LockDemand, NoProof, Observer, PeerProof,
-    PinnedKeyAttester, PinnedKeyVerifier, PinnedPeer, ProofFailed, ProofRequest, Terms, TpmAttester, TpmPeer,
-    TpmVerifier, UnusableKey, Verifier, VerifierSet,
+    Appraisal, AppraisalFailed, Attester, AttesterSet, Claim, NoProof, Observer, PeerProof, PinnedKeyAttester,
+    PinnedKeyVerifier, PinnedPeer, ProofFailed, ProofRequest, Terms, TpmAttester, TpmPeer, TpmVerifier, UnusableKey,
+    Verifier, VerifierSet,
 };
 pub use proven::Proven;
-pub use purpose::{Kind, Kinds, LockRule, Purpose, PurposeRule, Side, SideRule, UnknownPurpose};
+pub use purpose::{Kind, Kinds, Purpose, PurposeRule, Side, SideRule, UnknownPurpose};
 pub use tls::SpkiHash;

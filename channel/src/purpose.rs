@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use latchkey_attestation::LockExpectation;
 use serde::{Deserialize, Serialize};
 
 /// The purpose of a connection. It is part of the binding, so evidence made for one purpose is worthless in another.
@@ -59,16 +60,16 @@ impl Purpose {
 }
 
 /// A human at a command line: proves knowledge of a secret inside the channel, not a machine.
-const ANYBODY: SideRule = SideRule { kinds: Kinds::of(&[Kind::None]), lock: LockRule::Either };
+const ANYBODY: SideRule = SideRule { kinds: Kinds::of(&[Kind::None]), lock: LockExpectation::Any };
 /// A node of this boot that no OS code has run on yet.
-const TPM_UNLOCKED: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockRule::Unlocked };
+const TPM_UNLOCKED: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockExpectation::Unlocked };
 /// A node that belongs to a cluster.
-const TPM_LOCKED: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockRule::Locked };
+const TPM_LOCKED: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockExpectation::Locked };
 /// A node at any time of its boot; the verifier says which it expects.
-const TPM_EITHER: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockRule::Either };
+const TPM_EITHER: SideRule = SideRule { kinds: Kinds::of(&[Kind::Tpm]), lock: LockExpectation::Any };
 /// A join service: on a node of the cluster, or elsewhere with a key pinned in the measured command line.
 const TPM_LOCKED_OR_PINNED: SideRule =
-    SideRule { kinds: Kinds::of(&[Kind::Tpm, Kind::PinnedKey]), lock: LockRule::Locked };
+    SideRule { kinds: Kinds::of(&[Kind::Tpm, Kind::PinnedKey]), lock: LockExpectation::Locked };
 
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,19 +121,8 @@ impl PurposeRule {
 pub struct SideRule {
     /// The kinds of evidence; a side whose verifier accepts none of them cannot be admitted.
     pub kinds: Kinds,
-    /// The state of the node lock (PCR 15) that TPM evidence must show.
-    pub lock: LockRule,
-}
-
-/// The state of the node lock that a purpose allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockRule {
-    /// PCR 15 is zero: nothing but the agent has run.
-    Unlocked,
-    /// PCR 15 holds a cluster's lock.
-    Locked,
-    /// The verifier chooses.
-    Either,
+    /// How the node lock of TPM evidence must stand; a verifier may narrow it, never widen it.
+    pub lock: LockExpectation,
 }
 
 /// One end of a connection. It is part of the binding: evidence sent back to its maker does not verify.

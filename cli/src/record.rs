@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use latchkey_attestation::policy::Signers;
 use latchkey_attestation::reference::{Description, Image, ManifestName, Origin, PlatformProfile, Reference, Rule};
-use latchkey_attestation::{Component, Digest, ImageVersion, Policy, ReasonCode, ReferenceValues};
-use latchkey_channel::{LockDemand, Purpose};
+use latchkey_attestation::{Component, Digest, ImageVersion, LockExpectation, Policy, ReasonCode, ReferenceValues};
+use latchkey_channel::Purpose;
 use latchkey_measurements::manifest::told;
 use serde_json::{Value, json};
 
@@ -93,7 +93,8 @@ impl Job {
         let values =
             values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;
-        let again = || Box::pin(node::connect(&self.address, Purpose::Verify, &recorded, LockDemand::Unlocked, None));
+        let again =
+            || Box::pin(node::connect(&self.address, Purpose::Verify, &recorded, LockExpectation::Unlocked, None));
         patience.repeat(output, again).await?;
         output.say(Tone::Good, "admitted", "by what was recorded");
         Ok(values)
@@ -103,7 +104,7 @@ impl Job {
     async fn observe(&self, trust: &Trust) -> Result<Seen, ConnectError> {
         let evidence = Evidence::default();
         let connected =
-            node::connect(&self.address, Purpose::Verify, trust, LockDemand::Unlocked, Some(&evidence)).await;
+            node::connect(&self.address, Purpose::Verify, trust, LockExpectation::Unlocked, Some(&evidence)).await;
         match (connected, evidence.take()) {
             (_, Some(seen)) if seen.verified.pcrs().value(Policy::LOCK_PCR) == Some(Digest::ZERO) => Ok(seen),
             (_, Some(_)) => {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use latchkey_api::v1::RecoverRequest;
 use latchkey_attestation::EkDigest;
-use latchkey_channel::{LockDemand, Purpose};
+use latchkey_attestation::LockExpectation;
+use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde_json::json;
@@ -61,7 +62,7 @@ impl Recovery {
     async fn attempt(&self, output: &Output) -> Result<(String, EkDigest, Uuid), ConnectError> {
         let address = &self.address;
         output.waiting(&format!("connecting to {address}"));
-        let node = node::connect(address, Purpose::Recover, &self.trust, LockDemand::Unlocked, None).await?;
+        let node = node::connect(address, Purpose::Recover, &self.trust, LockExpectation::Unlocked, None).await?;
         let ek = node.admission.ek_digest();
         output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
         let described = node.describe_recovery(address).await?;

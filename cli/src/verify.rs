@@ -9,7 +9,7 @@ use latchkey_attestation::validate::{AdmittedImage, Warning};
 use latchkey_attestation::{
     Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
-use latchkey_channel::{LockDemand, Purpose};
+use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
 use serde_json::json;
 
@@ -47,7 +47,7 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     if let Some(path) = save.filter(|path| path.exists()) {
         return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
     }
-    let lock = cluster.map_or(LockDemand::Either, |cluster| LockDemand::LockedTo(cluster.locked_pcr15()));
+    let lock = lock_of(cluster);
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let evidence = Evidence::default();
     let attempt = || Box::pin(node::connect(&address, Purpose::Verify, trust, lock, Some(&evidence)));
@@ -114,6 +114,11 @@ fn named_machine(
     Ok(place.map(|place| place.name_of(ek)).transpose()?.flatten())
 }
 
+/// A node of the cluster that was named, or any.
+fn lock_of(cluster: Option<ClusterId>) -> LockExpectation {
+    cluster.map_or(LockExpectation::Any, |cluster| LockExpectation::LockedTo(cluster.locked_pcr15()))
+}
+
 fn kept(
     path: &Path,
     arguments: &Arguments,
@@ -130,11 +135,7 @@ fn kept(
     let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
         .map_err(|refusal| Failure::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
     let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
-    let lock = match (cluster, recording.pcrs().value(Policy::LOCK_PCR)) {
-        (Some(cluster), _) => LockExpectation::LockedTo(cluster.locked_pcr15()),
-        (None, Some(value)) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
-        (None, _) => LockExpectation::Unlocked,
-    };
+    let lock = lock_of(cluster);
     let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
         let event = trust.event(&refusal, recording.pcrs(), recording.unverified_event_log());
         let failure = Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);

@@ -4,12 +4,12 @@
 
 use std::sync::{Arc, LazyLock};
 
-use latchkey_attestation::{ManifestFile, Policy, References};
+use latchkey_attestation::{LockExpectation, ManifestFile, Policy, References};
 use latchkey_channel::frame::decode;
 use latchkey_channel::handshake::{AwaitHello, Start};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::tls::Session;
-use latchkey_channel::{LockDemand, NoProof, Nonce, PinnedKeyAttester, Attester, Purpose, SpkiHash, Terms, TpmVerifier};
+use latchkey_channel::{NoProof, Nonce, PinnedKeyAttester, Attester, Purpose, SpkiHash, Terms, TpmVerifier};
 use libfuzzer_sys::fuzz_target;
 
 /// The recordings' certificates are valid then.
@@ -26,7 +26,7 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let policy = Policy::from_json(policy).expect("the fixture's policy");
     let reference = ManifestFile::new(reference.to_vec(), None).under(&policy).expect("the fixture's reference values");
     let references = References::new(&policy, vec![reference]).expect("they fit");
-    let verifier = Arc::new(TpmVerifier::new(Arc::new(policy), Arc::new(references), LockDemand::Unlocked));
+    let verifier = Arc::new(TpmVerifier::new(Arc::new(policy), Arc::new(references), LockExpectation::Unlocked));
     let service: Arc<dyn Attester> = Arc::new(PinnedKeyAttester::generate().expect("randomness"));
     World {
         client: Terms { attester: Arc::new(NoProof), verifier: verifier.clone() },

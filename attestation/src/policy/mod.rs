@@ -166,7 +166,7 @@ struct PolicyFile {
     ak_algorithms: Vec<AkAlgorithm>,
     pcrs: PcrRules,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
-    lock: LockRule,
+    lock: LockRegister,
     references: Vec<ReferenceRuleFile>,
 }
 
@@ -200,7 +200,7 @@ struct PcrRules {
 }
 
 #[derive(Deserialize)]
-enum LockRule {
+enum LockRegister {
     #[serde(rename = "pcr-15")]
     Pcr15,
 }

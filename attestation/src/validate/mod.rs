@@ -1,6 +1,7 @@
 //! Validate: what was verified, against what is admitted.
 
 mod launch;
+mod lock;
 mod measurements;
 mod most_specific;
 
@@ -10,20 +11,12 @@ use serde::Serialize;
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
 use crate::policy::{Policy, by_name};
 use crate::reference::{ManifestName, PlatformProfile, References, Source};
-use crate::refusal::{Difference, ReasonCode, Refusal};
+use crate::refusal::Refusal;
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
 pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
+pub use lock::LockExpectation;
 pub(crate) use measurements::{Match, match_image};
-
-/// How the node lock must stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockExpectation {
-    /// PCR 15 is zero: this boot is not locked yet. For join, rejoin, init and recovery.
-    Unlocked,
-    /// PCR 15 has this cluster's value. For members of the cluster: join services, `verify`, `report`.
-    LockedTo([u8; 32]),
-}
 
 /// The witness that evidence was verified and matches the policy. Only [`Policy::validate`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -187,13 +180,13 @@ impl Policy {
         now: u64,
     ) -> Result<Admission, Refusal> {
         let Match { image, warnings } = match_image(self, evidence.pcrs(), references, now)?;
-        check_lock(evidence.pcrs(), lock)?;
+        let locked = lock.check(evidence.pcrs())?;
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
             ek_template: evidence.ek_template(),
             trust: evidence.trust().clone(),
             image,
-            locked: matches!(lock, LockExpectation::LockedTo(_)),
+            locked,
             pcrs: evidence.pcrs().clone(),
             firmware_version: evidence.firmware_version(),
             reset_count: evidence.clock().reset_count,
@@ -201,31 +194,6 @@ impl Policy {
             warnings,
         })
     }
-}
-
-pub(crate) fn check_lock(pcrs: &PcrValues, lock: LockExpectation) -> Result<(), Refusal> {
-    let expected = match lock {
-        LockExpectation::Unlocked => Digest::ZERO,
-        LockExpectation::LockedTo(value) => Digest(value),
-    };
-    let missing = || Refusal::new(ReasonCode::PcrValuesMismatch, "PCR 15 is not quoted");
-    let got = pcrs.value(Policy::LOCK_PCR).ok_or_else(missing)?;
-    let code = match lock {
-        _ if got == expected => return Ok(()),
-        LockExpectation::Unlocked => ReasonCode::AlreadyLocked,
-        LockExpectation::LockedTo(_) if got == Digest::ZERO => ReasonCode::NotLocked,
-        LockExpectation::LockedTo(_) => ReasonCode::LockedToAnotherCluster,
-    };
-    let difference = Difference {
-        pcr: Policy::LOCK_PCR,
-        component: Component::NodeLock,
-        means: None,
-        expected: expected.to_string(),
-        got: got.to_string(),
-        image: None,
-        differing: vec![Policy::LOCK_PCR],
-    };
-    Err(Refusal::differing(code, format!("PCR 15 (node lock): expected {expected}, got {got}"), difference))
 }
 
 /// PCRs that must equal the machine type's values: the stricter of policy and manifest wins.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::purpose::{Kind, Kinds, LockRule, Purpose, Side};
+use crate::purpose::{Kind, Kinds, Purpose, Side};
+use latchkey_attestation::LockExpectation;
 
 /// The caller asks for what the purpose table does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum Misuse {
     /// The verifier expects another state of the node lock than the purpose allows.
     Lock {
         /// What the purpose allows.
-        allowed: LockRule,
+        allowed: LockExpectation,
     },
     /// An verifier or attester gave a result of another kind than it was asked for.
     WrongKind {

@@ -16,7 +16,7 @@ use latchkey_attestation::Admission;
 pub use anybody::NoProof;
 pub use pinned::{PinnedKeyAttester, PinnedKeyVerifier, PinnedPeer, UnusableKey};
 pub use set::{AttesterSet, VerifierSet};
-pub use tpm::{LockDemand, Observer, TpmAttester, TpmPeer, TpmVerifier};
+pub use tpm::{Observer, TpmAttester, TpmPeer, TpmVerifier};
 
 use crate::binding::Binding;
 use crate::error::{Misuse, Refused};

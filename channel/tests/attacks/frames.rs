@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchkey_attestation::LockExpectation;
 use latchkey_channel::frame::{self, FrameFault, Slot};
 use latchkey_channel::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, Message, Proof};
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    Attester, Blame, ChannelError, Kind, Kinds, LockDemand, NoProof, Nonce, PeerReason, PinnedKeyAttester,
-    PinnedKeyVerifier, Purpose, Side, Step, VerifierSet, accept, connect,
+    Attester, Blame, ChannelError, Kind, Kinds, NoProof, Nonce, PeerReason, PinnedKeyAttester, PinnedKeyVerifier,
+    Purpose, Side, Step, VerifierSet, accept, connect,
 };
 use smol::future::zip;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -178,7 +179,7 @@ fn application_data_before_the_verdict_is_refused() {
 #[test]
 fn application_data_in_place_of_the_clients_verdict_is_refused() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let (near, far) = wire();
     let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
@@ -197,7 +198,7 @@ fn application_data_in_place_of_the_clients_verdict_is_refused() {
 #[test]
 fn a_skipped_verdict_is_no_verdict() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let (near, far) = wire();
     let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());
@@ -304,7 +305,7 @@ fn a_server_without_evidence_is_refused_where_evidence_is_due() {
 #[test]
 fn a_server_that_claims_a_tpm_and_shows_nothing_is_refused() {
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let (near, far) = wire();
     let key = SharedKey::new();
     let attacker = async {
@@ -331,7 +332,7 @@ fn a_pinned_key_does_not_stand_for_a_node() {
     let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
     let either = VerifierSet(vec![
         Arc::new(PinnedKeyVerifier::new([key.hash()])),
-        Arc::new(demand(&[&node], LockDemand::Unlocked)),
+        Arc::new(demand(&[&node], LockExpectation::Unlocked)),
     ]);
     let (near, far) = wire();
     let shared = SharedKey::new();
@@ -372,7 +373,7 @@ fn a_client_without_evidence_is_refused_where_evidence_is_due() {
 #[test]
 fn a_refused_peer_learns_no_values() {
     let impostor = FakeTpm::new([(11, [0xee; 32])]);
-    let of_node = demand(&[&impostor], LockDemand::Unlocked);
+    let of_node = demand(&[&impostor], LockExpectation::Unlocked);
     let (near, far) = wire();
     let server = terms(PinnedKeyAttester::generate().unwrap(), of_node);
     let reception = move |_| Some(server.clone());

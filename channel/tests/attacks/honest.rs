@@ -1,8 +1,8 @@
 //! What must work, so that the attacks fail for the right reason.
 
+use latchkey_attestation::LockExpectation;
 use latchkey_channel::{
-    AttesterSet, Kind, LockDemand, NoProof, PeerProof, PinnedKeyAttester, PinnedKeyVerifier, Purpose, VerifierSet,
-    accept, connect,
+    AttesterSet, Kind, NoProof, PeerProof, PinnedKeyAttester, PinnedKeyVerifier, Purpose, VerifierSet, accept, connect,
 };
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ fn a_node_and_a_join_service_with_a_pinned_key_admit_each_other() {
 #[test]
 fn two_nodes_admit_each_other_by_their_tpms() {
     let (node, service) = (fresh_node(), locked_node(CLUSTER));
-    let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Unlocked));
+    let (of_service, of_node) =
+        (demand(&[&service], LockExpectation::Locked), demand(&[&node], LockExpectation::Unlocked));
     let (node, service) = meet(Purpose::Join, terms(node, of_service), terms(service, of_node));
     let PeerProof::Tpm(peer) = node.as_ref().unwrap().peer() else { panic!("no TPM") };
     assert_eq!(peer.lock().map(|lock| lock.0), Some(CLUSTER));
@@ -46,10 +47,10 @@ fn a_command_verifies_a_node_without_showing_anything() {
         assert_eq!(node.unwrap().peer().kind(), Kind::None);
     }
     for (purpose, lock, node) in [
-        (Purpose::Attach, LockDemand::LockedTo(CLUSTER), locked_node(CLUSTER)),
-        (Purpose::Verify, LockDemand::Either, locked_node(CLUSTER)),
-        (Purpose::Verify, LockDemand::Either, fresh_node()),
-        (Purpose::Verify, LockDemand::Unlocked, fresh_node()),
+        (Purpose::Attach, LockExpectation::LockedTo(CLUSTER), locked_node(CLUSTER)),
+        (Purpose::Verify, LockExpectation::Any, locked_node(CLUSTER)),
+        (Purpose::Verify, LockExpectation::Any, fresh_node()),
+        (Purpose::Verify, LockExpectation::Unlocked, fresh_node()),
     ] {
         let of_node = demand(&[&node], lock);
         let (command, _) = meet(purpose, terms(NoProof, of_node), terms(node, NoProof));
@@ -62,9 +63,9 @@ fn a_node_takes_a_pinned_key_or_a_tpm_whichever_the_service_has() {
     let (node, service_tpm, service_key) = (fresh_node(), locked_node(CLUSTER), PinnedKeyAttester::generate().unwrap());
     let either = VerifierSet(vec![
         Arc::new(PinnedKeyVerifier::new([service_key.hash()])),
-        Arc::new(demand(&[&service_tpm], LockDemand::LockedTo(CLUSTER))),
+        Arc::new(demand(&[&service_tpm], LockExpectation::LockedTo(CLUSTER))),
     ]);
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let (node, service_key): (Arc<dyn latchkey_channel::Attester>, Arc<dyn latchkey_channel::Attester>) =
         (Arc::new(node), Arc::new(service_key));
 
@@ -83,7 +84,7 @@ fn evidence_is_observed_once_verified_even_if_the_policy_refuses_it() {
     let (policy, references) = policy(&[&node]);
     let (seen, seen_by) = (Arc::new(std::sync::Mutex::new(Vec::new())), Arc::new(std::sync::Mutex::new(0)));
     let (sink, count) = (seen.clone(), seen_by.clone());
-    let demanded = latchkey_channel::TpmVerifier::new(policy, references, LockDemand::LockedToAny).observed_by(
+    let demanded = latchkey_channel::TpmVerifier::new(policy, references, LockExpectation::Locked).observed_by(
         Arc::new(move |_, _, verified| {
             sink.lock().unwrap().push(verified.pcrs().clone());
             *count.lock().unwrap() += 1;

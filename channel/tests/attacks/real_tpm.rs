@@ -4,11 +4,12 @@
 use std::sync::{Arc, Mutex};
 
 use latchkey_attestation::AttesterIdentity;
+use latchkey_attestation::LockExpectation;
 use latchkey_attestation::parse::TpmEvidence;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Attester, ChannelError, Kind, Kinds, LockDemand, NoProof, PeerProof, PeerReason, PinnedKeyAttester,
-    PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, TpmAttester, TpmVerifier,
+    Attester, ChannelError, Kind, Kinds, NoProof, PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier,
+    ProofFailed, ProofRequest, Purpose, TpmAttester, TpmVerifier,
 };
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
@@ -28,7 +29,7 @@ fn booted(tpm: &Swtpm) -> Arc<Mutex<AttestingTpm>> {
 }
 
 /// Trusts every TPM of the authority, with the image of this test.
-fn demand(tpm: &Swtpm, lock: LockDemand) -> TpmVerifier {
+fn demand(tpm: &Swtpm, lock: LockExpectation) -> TpmVerifier {
     let pem = |pem: String| serde_json::to_string(&pem).unwrap();
     let authority = tpm.authority();
     let rule = format!(
@@ -50,7 +51,7 @@ fn a_node_joins_is_locked_and_gets_nothing_more() {
         meet(
             purpose,
             terms(TpmAttester::new(attester.clone()), pin),
-            terms(service, demand(&tpm, LockDemand::Unlocked)),
+            terms(service, demand(&tpm, LockExpectation::Unlocked)),
         )
     };
     let (node, service) = join(Purpose::Join);
@@ -79,8 +80,8 @@ fn two_machines_prove_themselves_to_each_other() {
     let lock = extended(&[0; 32], LOCK_EVENT);
     let (node, service) = meet(
         Purpose::Join,
-        terms(TpmAttester::new(node), demand(&tpm, LockDemand::LockedTo(lock))),
-        terms(TpmAttester::new(service), demand(&tpm, LockDemand::Unlocked)),
+        terms(TpmAttester::new(node), demand(&tpm, LockExpectation::LockedTo(lock))),
+        terms(TpmAttester::new(service), demand(&tpm, LockExpectation::Unlocked)),
     );
     let (node, service) = (node.unwrap(), service.unwrap());
     let of = |peer: &PeerProof| peer.admission().unwrap().ek_digest();
@@ -94,7 +95,7 @@ fn an_impostor_on_real_hardware_is_refused() {
     let impostor = AttestingTpm::new(tpm.connect().unwrap(), EkTemplate::P384H3).unwrap();
     let attester = TpmAttester::new(Arc::new(Mutex::new(impostor)));
     let (command, node) =
-        meet(Purpose::Init, terms(NoProof, demand(&tpm, LockDemand::Unlocked)), terms(attester, NoProof));
+        meet(Purpose::Init, terms(NoProof, demand(&tpm, LockExpectation::Unlocked)), terms(attester, NoProof));
     assert_eq!(command.unwrap_err().code(), "image-differs");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::MeasurementsRefused)));
 }
@@ -143,6 +144,7 @@ fn activation_with_the_ek_of_another_real_tpm_is_refused() {
     let victim = TpmAttester::new(booted(&other));
     let Ok(Identity::Tpm(victim)) = victim.identity(Kind::Tpm) else { panic!("no identity") };
     let thief = BorrowedEk { victim, own: booted(&tpm) };
-    let (command, _) = meet(Purpose::Init, terms(NoProof, demand(&tpm, LockDemand::Unlocked)), terms(thief, NoProof));
+    let (command, _) =
+        meet(Purpose::Init, terms(NoProof, demand(&tpm, LockExpectation::Unlocked)), terms(thief, NoProof));
     assert_eq!(command.unwrap_err().code(), "activation-failed");
 }

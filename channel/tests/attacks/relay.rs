@@ -3,13 +3,14 @@
 //! The middle has a TLS session of its own to each end and passes every message on (CVE-2026-33697 and its kin). It
 //! reads and writes all messages, so TLS protects nothing here; the binding must.
 
+use latchkey_attestation::LockExpectation;
 use latchkey_channel::frame::Slot;
 use latchkey_channel::message::{Demand, Evidence, Hello, Identity, Message, Proof};
 use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::tls::TlsStream;
 use latchkey_channel::{
-    ChannelError, Kind, Kinds, LockDemand, NoProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, Purpose, Side,
-    Terms, accept, connect,
+    ChannelError, Kind, Kinds, NoProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, Purpose, Side, Terms, accept,
+    connect,
 };
 use smol::future::zip;
 use smol::net::unix::UnixStream;
@@ -87,7 +88,7 @@ fn relayed_evidence_of_a_node_is_refused_by_the_command() {
 fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
     let (node, insider, service) = (fresh_node(), fresh_node(), PinnedKeyAttester::generate().unwrap());
     let pin = PinnedKeyVerifier::new([service.hash()]);
-    let of_node = demand(&[&node, &insider], LockDemand::Unlocked);
+    let of_node = demand(&[&node, &insider], LockExpectation::Unlocked);
     let ((node_end, middle_up), (middle_down, service_end)) = (wire(), wire());
     let (client, server) = (terms(node, pin), terms(service, of_node));
     let reception = move |_| Some(server.clone());
@@ -147,7 +148,7 @@ fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
 #[test]
 fn reflected_evidence_is_refused_by_its_maker() {
     let victim = std::sync::Arc::new(locked_node(CLUSTER));
-    let of_nodes = demand(&[&victim], LockDemand::LockedTo(CLUSTER));
+    let of_nodes = demand(&[&victim], LockExpectation::LockedTo(CLUSTER));
     let attester = latchkey_channel::AttesterSet(vec![victim.clone()]);
     let reception = move |purpose| match purpose {
         Purpose::Report => Some(terms(attester.clone(), of_nodes.clone())),
@@ -215,7 +216,7 @@ fn replayed_proof_is_refused() {
 #[test]
 fn an_old_nonce_gets_no_old_evidence() {
     let node = std::sync::Arc::new(fresh_node());
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let service = PinnedKeyAttester::generate().unwrap();
     let client = terms(latchkey_channel::AttesterSet(vec![node]), PinnedKeyVerifier::new([service.hash()]));
     let server = terms(service, of_node);
@@ -247,9 +248,9 @@ fn an_old_nonce_gets_no_old_evidence() {
 #[test]
 fn a_diverted_connection_ends_at_another_cluster_and_is_refused() {
     let elsewhere = locked_node([0xc2; 32]);
-    let of_service = demand(&[&elsewhere], LockDemand::LockedTo(CLUSTER));
+    let of_service = demand(&[&elsewhere], LockExpectation::LockedTo(CLUSTER));
     let node = fresh_node();
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let (node, service) = meet(Purpose::Rejoin, terms(node, of_service), terms(elsewhere, of_node));
     assert_eq!(node.unwrap_err().code(), "locked-to-another-cluster");
     assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use latchkey_attestation::LockExpectation;
 use latchkey_channel::binding::Binding;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Attester, AttesterSet, ChannelError, Claim, Kind, Kinds, LockDemand, Misuse, NoProof,
-    PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, Refused, Verifier,
+    Appraisal, AppraisalFailed, Attester, AttesterSet, ChannelError, Claim, Kind, Kinds, Misuse, NoProof, PeerProof,
+    PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, Refused, Verifier,
     VerifierSet,
 };
 
@@ -46,7 +47,7 @@ impl Attester for Chimera {
 #[test]
 fn activation_with_another_tpms_ek_is_refused() {
     let chimera = Chimera { ek: fresh_node(), ak: fresh_node() };
-    let of_node = demand(&[&chimera.ek], LockDemand::Unlocked);
+    let of_node = demand(&[&chimera.ek], LockExpectation::Unlocked);
     let service = PinnedKeyAttester::generate().unwrap();
     let pin = PinnedKeyVerifier::new([service.hash()]);
     let (node, service) = meet(Purpose::Join, terms(chimera, pin), terms(service, of_node));
@@ -57,7 +58,7 @@ fn activation_with_another_tpms_ek_is_refused() {
 #[test]
 fn an_unknown_tpm_is_refused_before_it_is_challenged() {
     let (node, other) = (fresh_node(), fresh_node());
-    let of_node = demand(&[&other], LockDemand::Unlocked);
+    let of_node = demand(&[&other], LockExpectation::Unlocked);
     let service = PinnedKeyAttester::generate().unwrap();
     let pin = PinnedKeyVerifier::new([service.hash()]);
     let (node, service) = meet(Purpose::Join, terms(node, pin), terms(service, of_node));
@@ -73,7 +74,7 @@ fn an_impostor_with_another_image_is_refused_with_the_component_that_differs() {
         latchkey_attestation::EkDigest::of_public_area(&impostor.ek_public()).unwrap()
     );
     let (policy, references) = policy_trusting(&rule, 9, [0xaa; 32]);
-    let of_node = latchkey_channel::TpmVerifier::new(policy, references, LockDemand::Unlocked);
+    let of_node = latchkey_channel::TpmVerifier::new(policy, references, LockExpectation::Unlocked);
     let (command, _) = meet(Purpose::Init, terms(NoProof, of_node), terms(impostor, NoProof));
     let error = command.unwrap_err();
     assert_eq!(error.code(), "command-line-differs");
@@ -84,7 +85,7 @@ fn an_impostor_with_another_image_is_refused_with_the_component_that_differs() {
 fn a_locked_node_gets_no_key_again_in_this_boot() {
     for purpose in [Purpose::Join, Purpose::Rejoin] {
         let node = locked_node(CLUSTER);
-        let of_node = demand(&[&node], LockDemand::Unlocked);
+        let of_node = demand(&[&node], LockExpectation::Unlocked);
         let service = PinnedKeyAttester::generate().unwrap();
         let pin = PinnedKeyVerifier::new([service.hash()]);
         let (node, service) = meet(purpose, terms(node, pin), terms(service, of_node));
@@ -96,7 +97,8 @@ fn a_locked_node_gets_no_key_again_in_this_boot() {
 #[test]
 fn a_service_on_an_unlocked_node_is_refused() {
     let (node, service) = (fresh_node(), fresh_node());
-    let (of_service, of_node) = (demand(&[&service], LockDemand::LockedToAny), demand(&[&node], LockDemand::Unlocked));
+    let (of_service, of_node) =
+        (demand(&[&service], LockExpectation::Locked), demand(&[&node], LockExpectation::Unlocked));
     let (node, service) = meet(Purpose::Join, terms(node, of_service), terms(service, of_node));
     assert_eq!(node.unwrap_err().code(), "not-locked");
     assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
@@ -106,7 +108,7 @@ fn a_service_on_an_unlocked_node_is_refused() {
 fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
     let (node, service, other) =
         (fresh_node(), PinnedKeyAttester::generate().unwrap(), PinnedKeyAttester::generate().unwrap());
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     let shown = service.hash();
     for pins in [vec![other.hash()], vec![]] {
         let service = terms(AttesterSet(vec![Arc::new(PinnedKeyAttester::generate().unwrap())]), of_node.clone());
@@ -159,7 +161,7 @@ fn no_configuration_accepts_what_the_purpose_forbids() {
     assert!(matches!(node.unwrap_err(), ChannelError::Misuse(Misuse::NothingToShow { .. })));
     // A service that gives keys to locked nodes.
     let (node, service) = (locked_node(CLUSTER), PinnedKeyAttester::generate().unwrap());
-    let of_node = demand(&[&node], LockDemand::Either);
+    let of_node = demand(&[&node], LockExpectation::Any);
     let pin = PinnedKeyVerifier::new([service.hash()]);
     let (_, served) = meet(Purpose::Rejoin, terms(node, pin), terms(service, of_node));
     assert!(matches!(served.unwrap_err(), ChannelError::Misuse(Misuse::Lock { .. })));
@@ -169,8 +171,8 @@ fn no_configuration_accepts_what_the_purpose_forbids() {
 #[test]
 fn the_peer_cannot_choose_its_verifier() {
     let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
-    let of_service = demand(&[&node], LockDemand::LockedToAny);
-    let of_node = demand(&[&node], LockDemand::Unlocked);
+    let of_service = demand(&[&node], LockExpectation::Locked);
+    let of_node = demand(&[&node], LockExpectation::Unlocked);
     // The node wants a TPM, the service offers its key under the name of a TPM.
     let liar = Liar(Kinds::of(&[Kind::Tpm]), Arc::new(key));
     let (node, served) =
@@ -198,7 +200,7 @@ fn a_tpm_that_fails_says_so_and_proves_nothing() {
     }
     let (client, _) = init_terms();
     let node = fresh_node();
-    let client = latchkey_channel::Terms { verifier: Arc::new(demand(&[&node], LockDemand::Unlocked)), ..client };
+    let client = latchkey_channel::Terms { verifier: Arc::new(demand(&[&node], LockExpectation::Unlocked)), ..client };
     let (command, node) = meet(Purpose::Init, client, terms(Broken(node), NoProof));
     assert_eq!(node.unwrap_err().to_string(), "cannot show evidence of kind tpm: TPM_RC_FAILURE");
     assert!(matches!(command.unwrap_err(), ChannelError::PeerRefused(PeerReason::ProofUnavailable)));
@@ -223,7 +225,7 @@ fn a_careless_appraiser_admits_nobody() {
         }
     }
     let node = fresh_node();
-    let careless = Careless(demand(&[&node], LockDemand::Unlocked));
+    let careless = Careless(demand(&[&node], LockExpectation::Unlocked));
     let (command, _) = meet(Purpose::Init, terms(NoProof, careless), terms(node, NoProof));
     assert!(matches!(
         command.unwrap_err(),

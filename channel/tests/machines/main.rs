@@ -8,13 +8,14 @@ mod support;
 
 use std::sync::Arc;
 
+use latchkey_attestation::LockExpectation;
 use latchkey_channel::frame::{self, Slot};
 use latchkey_channel::handshake::{AwaitHello, Concluded, Start};
 use latchkey_channel::message::{Admitted, Demand, Evidence, Hello, Identity, Message, VERSION};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    Attester, AttesterSet, ChannelError, Kind, LockDemand, Nonce, PeerReason, PinnedKeyAttester, PinnedKeyVerifier,
-    Purpose, SpkiHash, Terms,
+    Attester, AttesterSet, ChannelError, Kind, Nonce, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, Purpose,
+    SpkiHash, Terms,
 };
 use proptest::prelude::*;
 
@@ -37,8 +38,8 @@ struct World {
 fn world() -> &'static World {
     static WORLD: std::sync::LazyLock<World> = std::sync::LazyLock::new(|| {
         let (node, other, service) = (fresh_node(), fresh_node(), locked_node(CLUSTER));
-        let of_node = demand(&[&node, &other], LockDemand::Unlocked);
-        let of_service = demand(&[&service], LockDemand::LockedTo(CLUSTER));
+        let of_node = demand(&[&node, &other], LockExpectation::Unlocked);
+        let of_service = demand(&[&service], LockExpectation::LockedTo(CLUSTER));
         let (node, other): (Arc<dyn Attester>, Arc<dyn Attester>) = (Arc::new(node), Arc::new(other));
         World {
             client: terms(AttesterSet(vec![node.clone()]), of_service),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::verify::EkDigest;
-use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
+use latchkey_attestation::{AuthenticManifest, ImageVersion, LockExpectation, Policy, ReferenceValues, References};
 use latchkey_channel::tls::Session;
 use latchkey_channel::{
-    Attester, ChannelError, LockDemand, NoProof, Nonce, PinnedKeyAttester, PinnedKeyVerifier, Proven, Purpose, Side,
-    Terms, TpmVerifier, Verifier, accept, connect,
+    Attester, ChannelError, NoProof, Nonce, PinnedKeyAttester, PinnedKeyVerifier, Proven, Purpose, Side, Terms,
+    TpmVerifier, Verifier, accept, connect,
 };
 use smol::net::unix::UnixStream;
 
@@ -64,7 +64,7 @@ pub(crate) fn policy_trusting(rule: &str, pcr: u8, value: [u8; 32]) -> (Arc<Poli
     (Arc::new(policy), Arc::new(references))
 }
 
-pub(crate) fn demand(machines: &[&FakeTpm], lock: LockDemand) -> TpmVerifier {
+pub(crate) fn demand(machines: &[&FakeTpm], lock: LockExpectation) -> TpmVerifier {
     let (policy, references) = policy(machines);
     TpmVerifier::new(policy, references, lock)
 }
@@ -76,7 +76,7 @@ pub(crate) fn terms(attester: impl Attester + 'static, verifier: impl Verifier +
 /// A node that asks a join service outside the cluster for a ticket: TPM against pinned key.
 pub(crate) fn join_terms() -> (Terms, Terms) {
     let (node, service) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
-    let demanded = demand(&[&node], LockDemand::Unlocked);
+    let demanded = demand(&[&node], LockExpectation::Unlocked);
     let pin = PinnedKeyVerifier::new([service.hash()]);
     (terms(node, pin), terms(service, demanded))
 }
@@ -84,7 +84,7 @@ pub(crate) fn join_terms() -> (Terms, Terms) {
 /// A command that starts a cluster on a node: nothing against TPM.
 pub(crate) fn init_terms() -> (Terms, Terms) {
     let node = fresh_node();
-    let demanded = demand(&[&node], LockDemand::Unlocked);
+    let demanded = demand(&[&node], LockExpectation::Unlocked);
     (terms(NoProof, demanded), terms(node, NoProof))
 }
 

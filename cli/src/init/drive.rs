@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, NodeStage, Succeeded};
-use latchkey_attestation::{EkDigest, Policy, ReasonCode};
-use latchkey_channel::{LockDemand, Purpose};
+use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
+use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease, Outcome, ReleaseCode};
 use latchkey_keys::{ClusterId, Uuid};
 
@@ -125,7 +125,7 @@ impl<'a> Drive<'a> {
     }
 
     async fn init(&mut self) -> Attempt<()> {
-        let node = self.connect(Purpose::Init, LockDemand::Unlocked).await?;
+        let node = self.connect(Purpose::Init, LockExpectation::Unlocked).await?;
         let described = node.describe(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
@@ -172,7 +172,7 @@ impl<'a> Drive<'a> {
 
     /// Asks what the node is waiting for.
     async fn look(&mut self) -> Attempt<()> {
-        let node = self.connect(Purpose::Verify, LockDemand::Either).await?;
+        let node = self.connect(Purpose::Verify, LockExpectation::Any).await?;
         let described = node.describe_any(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
@@ -203,7 +203,7 @@ impl<'a> Drive<'a> {
 
     async fn attach(&mut self) -> Attempt<AdminConfig> {
         let cluster_id = self.journal.cluster_id;
-        let node = self.connect(Purpose::Attach, LockDemand::LockedTo(cluster_id.locked_pcr15())).await?;
+        let node = self.connect(Purpose::Attach, LockExpectation::LockedTo(cluster_id.locked_pcr15())).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
         let request = AttachRequest {
@@ -232,7 +232,7 @@ impl<'a> Drive<'a> {
 
     /// The disk that this init made waits for its key: the node was restarted.
     async fn recover(&mut self) -> Attempt<Option<AdminConfig>> {
-        let node = self.connect(Purpose::Recover, LockDemand::Unlocked).await?;
+        let node = self.connect(Purpose::Recover, LockExpectation::Unlocked).await?;
         let described = node.describe_recovery(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
@@ -254,7 +254,7 @@ impl<'a> Drive<'a> {
         }
     }
 
-    async fn connect(&self, role: Purpose, lock: LockDemand) -> Attempt<Node> {
+    async fn connect(&self, role: Purpose, lock: LockExpectation) -> Attempt<Node> {
         self.output.waiting(&format!("connecting to {}", self.job.address));
         let connected = node::connect(&self.job.address, role, &self.job.trust, lock, None).await;
         connected.map_err(|trouble| {

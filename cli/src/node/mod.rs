@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, InitClient, NodeStage, RecoveryClient};
-use latchkey_attestation::{Admission, RecordedEvidence, VerifiedEvidence};
-use latchkey_channel::{HANDSHAKE_TIME, LockDemand, NoProof, PeerProof, Purpose, Terms, TpmVerifier};
+use latchkey_attestation::{Admission, LockExpectation, RecordedEvidence, VerifiedEvidence};
+use latchkey_channel::{HANDSHAKE_TIME, NoProof, PeerProof, Purpose, Terms, TpmVerifier};
 use latchkey_keys::Uuid;
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
@@ -60,7 +60,7 @@ pub(crate) async fn connect(
     address: &Address,
     role: Purpose,
     trust: &Trust,
-    lock: LockDemand,
+    lock: LockExpectation,
     evidence: Option<&Evidence>,
 ) -> Result<Node, ConnectError> {
     let mut verifier = TpmVerifier::new(Arc::clone(&trust.policy), Arc::clone(&trust.references), lock);

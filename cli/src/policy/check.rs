@@ -6,7 +6,7 @@ use latchkey_attestation::policy::{ReferenceRule, Signers};
 use latchkey_attestation::reference::{Image, PlatformProfile, Rule, SignerKey};
 use latchkey_attestation::validate::Comparison;
 use latchkey_attestation::{
-    AuthenticManifest, Component, Digest, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal,
+    AuthenticManifest, Component, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal,
 };
 use serde_json::{Value, json};
 
@@ -212,10 +212,7 @@ impl Asked {
 
     /// The whole verdict, whatever the lock: endorsement key, quote and measurements.
     fn verdict(&self, trust: &Trust) -> Result<(), Refusal> {
-        let lock = match self.recording.pcrs().value(Policy::LOCK_PCR) {
-            Some(value) if value != Digest::ZERO => LockExpectation::LockedTo(*value.as_bytes()),
-            _ => LockExpectation::Unlocked,
-        };
+        let lock = LockExpectation::Any;
         self.recording.appraise_recorded(&trust.policy, &trust.references, lock, self.at).map(drop)
     }
 

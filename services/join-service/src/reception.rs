@@ -1,12 +1,12 @@
 //! What a connection is met with: terms from the snapshot of its moment, and a note of who it says it is.
 
 use crate::snapshot::Snapshot;
-use latchkey_attestation::{EkDigest, Policy, References};
+use latchkey_attestation::{EkDigest, LockExpectation, Policy, References};
 use latchkey_channel::binding::Binding;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Claim, Kinds, LockDemand, PeerProof, PinnedKeyAttester, Purpose, Reception, Refused,
-    Terms, TpmVerifier, Verifier,
+    Appraisal, AppraisalFailed, Claim, Kinds, PeerProof, PinnedKeyAttester, Purpose, Reception, Refused, Terms,
+    TpmVerifier, Verifier,
 };
 use latchkey_measurements::diagnose::what_differs;
 use latchkey_service_runtime::connections::Shown;
@@ -48,9 +48,9 @@ impl Reception for HandshakeContext {
         self.note.write(|noted| noted.role = Some(role));
         let Snapshot { policy, references, cluster, .. } = &*self.snapshot;
         let lock = match role {
-            Purpose::Join | Purpose::Rejoin => LockDemand::Unlocked,
+            Purpose::Join | Purpose::Rejoin => LockExpectation::Unlocked,
             // Before there is a cluster nobody can be locked to it.
-            Purpose::Report => LockDemand::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
+            Purpose::Report => LockExpectation::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
             Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify => return None,
         };
         let demands = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);

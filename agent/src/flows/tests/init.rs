@@ -7,7 +7,8 @@ use latchkey_api::v1::{
     AttachRequest, AuthorizeRequest, ClusterSettings, DescribeRequest, InitClient, InitRequest, InitServer, NodeStage,
     RecoverRequest, RecoveryClient, init_event,
 };
-use latchkey_channel::{LockDemand, NoProof, Purpose, Terms};
+use latchkey_attestation::LockExpectation;
+use latchkey_channel::{NoProof, Purpose, Terms};
 use latchkey_keys::{ClusterId, Secret};
 use smol::channel::Receiver;
 use smol::net::TcpStream;
@@ -305,7 +306,7 @@ fn an_operator_that_reads_nothing_holds_nothing_up() {
         for at in 0..64 {
             progress.tell("step", &"x".repeat(2000), at);
         }
-        let terms = Terms { attester: Arc::new(NoProof), verifier: machine.demand(LockDemand::Unlocked) };
+        let terms = Terms { attester: Arc::new(NoProof), verifier: machine.demand(LockExpectation::Unlocked) };
         let stream = TcpStream::connect(listener.address()).await.unwrap();
         let proven = latchkey_channel::connect(stream, Purpose::Init, terms, PATIENCE).await.unwrap();
         let (channel, driver) = Channel::open(proven, Limits { stream_window: 64, ..Limits::default() }).await.unwrap();

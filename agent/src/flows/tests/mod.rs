@@ -13,10 +13,8 @@ use std::time::Duration;
 use latchkey_api::grpc::{Channel, Code, Limits, Status, Streaming};
 use latchkey_api::v1::{InitClient, InitEvent, RecoveryClient};
 use latchkey_attestation::reference::{self, Description, ManifestName, Origin, Reference};
-use latchkey_attestation::{AuthenticManifest, ImageVersion, Policy, ReferenceValues, References};
-use latchkey_channel::{
-    Attester, ChannelError, LockDemand, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier,
-};
+use latchkey_attestation::{AuthenticManifest, ImageVersion, LockExpectation, Policy, ReferenceValues, References};
+use latchkey_channel::{Attester, ChannelError, NoProof, Purpose, Terms, TpmAttester, TpmVerifier, Verifier};
 use latchkey_keys::Uuid;
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
@@ -52,7 +50,7 @@ impl Machine {
     }
 
     /// What somebody demands who trusts this machine's authority and the image of this test.
-    pub(crate) fn demand(&self, lock: LockDemand) -> Arc<dyn Verifier> {
+    pub(crate) fn demand(&self, lock: LockExpectation) -> Arc<dyn Verifier> {
         let pem = |pem: std::io::Result<String>| serde_json::to_string(&pem.unwrap()).unwrap();
         let (root, issuer) = (pem(self.tpm.authority().root_pem()), pem(self.tpm.authority().issuer_pem()));
         let image = latchkey_attestation::Digest(extended(&[0; 32], IMAGE_EVENT));
@@ -91,9 +89,9 @@ impl Machine {
 
     pub(crate) async fn caller_over(&self, stream: TcpStream, role: Purpose) -> Result<Caller, ChannelError> {
         let lock = match role {
-            Purpose::Attach => LockDemand::LockedToAny,
-            Purpose::Verify => LockDemand::Either,
-            _ => LockDemand::Unlocked,
+            Purpose::Attach => LockExpectation::Locked,
+            Purpose::Verify => LockExpectation::Any,
+            _ => LockExpectation::Unlocked,
         };
         let terms = Terms { attester: Arc::new(NoProof), verifier: self.demand(lock) };
         let proven = latchkey_channel::connect(stream, role, terms, PATIENCE).await?;

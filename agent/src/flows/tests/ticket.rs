@@ -8,7 +8,8 @@ use latchkey_api::v1::{
     ControlPlaneFile, Join, JoinRequest, JoinServer, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest,
     ReportResponse, Role as ClusterRole,
 };
-use latchkey_channel::{HANDSHAKE_TIME, LockDemand, PinnedKeyAttester, Purpose, SpkiHash, Terms};
+use latchkey_attestation::LockExpectation;
+use latchkey_channel::{HANDSHAKE_TIME, PinnedKeyAttester, Purpose, SpkiHash, Terms};
 use latchkey_keys::ClusterId;
 use latchkey_test_support::Port;
 use smol::channel::{Receiver, Sender, unbounded};
@@ -70,7 +71,7 @@ pub(crate) fn serve(
     let service = FakeJoinService { tickets: Mutex::new(tickets.into_iter().collect()), asked: tell_asked };
     let server = Server::new(Limits::default()).service(JoinServer::new(service));
     let terms = |lock| Terms { attester: key.clone(), verifier: machine.demand(lock) };
-    let (open, locked) = (terms(LockDemand::Unlocked), terms(LockDemand::LockedToAny));
+    let (open, locked) = (terms(LockExpectation::Unlocked), terms(LockExpectation::Locked));
     let task = smol::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();

@@ -4,4 +4,4 @@ mod attester;
 mod verifier;
 
 pub use attester::TpmAttester;
-pub use verifier::{LockDemand, Observer, TpmPeer, TpmVerifier};
+pub use verifier::{Observer, TpmPeer, TpmVerifier};

@@ -5,54 +5,14 @@ use std::sync::Arc;
 
 use latchkey_attestation::parse::{AttesterIdentity, Digest, TpmEvidence};
 use latchkey_attestation::verify::Pending;
-use latchkey_attestation::{
-    Admission, LockExpectation, PcrValues, Policy, ReasonCode, References, Refusal, VerifiedEvidence,
-};
+use latchkey_attestation::{Admission, LockExpectation, Policy, References, VerifiedEvidence};
 use ring::rand::SystemRandom;
 
 use crate::binding::Binding;
 use crate::error::{Misuse, Refused};
 use crate::message::{Demand, Evidence, Identity};
 use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Verifier};
-use crate::purpose::{Kind, Kinds, LockRule};
-
-/// The node lock (PCR 15) that is demanded. What the purpose allows limits it further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockDemand {
-    /// Zero: nothing but the agent has run in this boot.
-    Unlocked,
-    /// This value: locked to one cluster.
-    LockedTo([u8; 32]),
-    /// Any value but zero. The caller must compare [`TpmPeer::lock`] with what the peer says next.
-    LockedToAny,
-    /// Any value: the caller only looks.
-    Either,
-}
-
-impl LockDemand {
-    const fn suits(self, rule: LockRule) -> bool {
-        match rule {
-            LockRule::Unlocked => matches!(self, Self::Unlocked),
-            LockRule::Locked => matches!(self, Self::LockedTo(_) | Self::LockedToAny),
-            LockRule::Either => true,
-        }
-    }
-
-    /// What to expect of these quoted values.
-    fn expectation(self, pcrs: &PcrValues) -> Result<LockExpectation, Refusal> {
-        let quoted = pcrs.value(Policy::LOCK_PCR);
-        let quoted = quoted.ok_or_else(|| Refusal::new(ReasonCode::PcrValuesMismatch, "PCR 15 is not quoted"))?;
-        match self {
-            Self::Unlocked => Ok(LockExpectation::Unlocked),
-            Self::LockedTo(value) => Ok(LockExpectation::LockedTo(value)),
-            Self::LockedToAny if quoted == Digest::ZERO => {
-                Err(Refusal::new(ReasonCode::NotLocked, "PCR 15 (node lock): expected a cluster's value, got zero"))
-            }
-            Self::Either if quoted == Digest::ZERO => Ok(LockExpectation::Unlocked),
-            Self::LockedToAny | Self::Either => Ok(LockExpectation::LockedTo(*quoted.as_bytes())),
-        }
-    }
-}
+use crate::purpose::{Kind, Kinds};
 
 /// Told of evidence that is verified but not yet admitted: for audit, and for recording reference values.
 pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) + Send + Sync;
@@ -63,13 +23,13 @@ pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) +
 pub struct TpmVerifier {
     policy: Arc<Policy>,
     references: Arc<References>,
-    lock: LockDemand,
+    lock: LockExpectation,
     observer: Option<Arc<Observer>>,
 }
 
 impl TpmVerifier {
     /// Demands that the peer satisfies `policy` with one of the images of `references`, and `lock`.
-    pub fn new(policy: Arc<Policy>, references: Arc<References>, lock: LockDemand) -> Self {
+    pub fn new(policy: Arc<Policy>, references: Arc<References>, lock: LockExpectation) -> Self {
         Self { policy, references, lock, observer: None }
     }
 
@@ -92,7 +52,7 @@ impl Verifier for TpmVerifier {
     }
 
     fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
-        if !self.lock.suits(claim.rule.lock) {
+        if !self.lock.is_within(claim.rule.lock) {
             return Err(AppraisalFailed::Misuse(Misuse::Lock { allowed: claim.rule.lock }));
         }
         let Identity::Tpm(identity) = claim.identity else {
@@ -121,8 +81,7 @@ impl Appraisal for TpmAppraisal {
         if let Some(observer) = &demands.observer {
             observer(&identity, evidence, &verified);
         }
-        let lock = demands.lock.expectation(verified.pcrs())?;
-        let admission = demands.policy.validate(&verified, &demands.references, lock, now)?;
+        let admission = demands.policy.validate(&verified, &demands.references, demands.lock, now)?;
         Ok(PeerProof::Tpm(Box::new(TpmPeer { admission, verified })))
     }
 }
