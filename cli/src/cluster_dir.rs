@@ -11,10 +11,11 @@ use latchkey_cluster_store::{
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::spec::Arguments;
 use crate::trust::{self, Found, Trust, now};
 
 /// As large as the reader of policies takes.
@@ -50,17 +51,17 @@ pub(crate) struct FirstNode {
 
 impl ClusterDir {
     /// The directory at `path`, which must exist.
-    pub(crate) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path) -> Result<Self, CommandError> {
         if !path.is_dir() {
             let what = format!("there is no directory {}", path.display());
-            let failure = Failure::new(Exit::Missing, CommandCode::DirectoryMissing, what);
+            let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what);
             return Err(failure.fix("name the directory that `latchkey init` was given"));
         }
         ClusterStore::open(path).map(Self).map_err(unusable)
     }
 
     /// The directory at `path`, made if it is missing.
-    pub(crate) fn make(path: &Path) -> Result<Self, Failure> {
+    pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
         files::make_directory(path)?;
         Self::open(path)
     }
@@ -74,10 +75,10 @@ impl ClusterDir {
     }
 
     /// Two inits never work on one cluster at once.
-    pub(crate) fn hold(&self) -> Result<Held, Failure> {
+    pub(crate) fn hold(&self) -> Result<Held, CommandError> {
         let path = self.path(HELD);
         let failed = |error: &std::io::Error| {
-            Failure::local(CommandCode::DirectoryLock, format!("cannot lock {}", path.display()))
+            CommandError::local(CommandCode::DirectoryLock, format!("cannot lock {}", path.display()))
                 .because(error.to_string())
         };
         let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -86,26 +87,30 @@ impl ClusterDir {
             Ok(()) => Ok(Held(file)),
             Err(TryLockError::WouldBlock) => {
                 let what = format!("another command works on {}", self.shown());
-                Err(Failure::local(CommandCode::DirectoryBusy, what).fix("wait until it is done"))
+                Err(CommandError::local(CommandCode::DirectoryBusy, what).fix("wait until it is done"))
             }
             Err(TryLockError::Error(error)) => Err(failed(&error)),
         }
     }
 
     /// The cluster, `None` before its first node is locked.
-    pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, Failure> {
+    pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
         self.0.cluster().map_err(unusable)
     }
 
     /// The cluster, which must be there.
-    pub(crate) fn required_cluster(&self) -> Result<ClusterFile, Failure> {
+    pub(crate) fn required_cluster(&self) -> Result<ClusterFile, CommandError> {
         self.cluster()?.ok_or_else(|| {
-            Failure::new(Exit::Missing, CommandCode::ClusterMissing, format!("{} holds no cluster yet", self.shown()))
+            CommandError::new(
+                Exit::Missing,
+                CommandCode::ClusterMissing,
+                format!("{} holds no cluster yet", self.shown()),
+            )
         })
     }
 
     /// Policy and reference values of the directory, none older than what was accepted before.
-    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
+    pub(crate) fn trust(&self) -> Result<Trust, CommandError> {
         let policy_file = files::read(&self.path("policy.json"), MAX_POLICY)?;
         let policy = self.0.policy().map_err(unusable)?;
         let references = self.0.references(&policy).map_err(unusable)?;
@@ -114,13 +119,13 @@ impl ClusterDir {
     }
 
     /// The same trust, if none of its manifests is older than what this directory accepted before.
-    pub(crate) fn held_against(&self, trust: Trust) -> Result<Trust, Failure> {
+    pub(crate) fn held_against(&self, trust: Trust) -> Result<Trust, CommandError> {
         self.0.check_revisions(&trust.references).map_err(unusable)?;
         Ok(Trust { remembers: true, ..trust })
     }
 
     /// All nodes, by name, and what is wrong with records that cannot be read.
-    pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), Failure> {
+    pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
         let mut nodes = Vec::new();
         let mut wrong = Vec::new();
         for record in self.0.records().map_err(unusable)? {
@@ -134,50 +139,50 @@ impl ClusterDir {
     }
 
     /// The record of the node of this name.
-    pub(crate) fn node_named(&self, name: &str) -> Result<NodeRecord, Failure> {
+    pub(crate) fn node_named(&self, name: &str) -> Result<NodeRecord, CommandError> {
         let found = self.nodes()?.0.into_iter().find(|node| node.name.as_str() == name);
         found.ok_or_else(|| {
             let failure =
-                Failure::new(Exit::Usage, CommandCode::NodeUnknown, format!("no node on record is called {name}"));
+                CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("no node on record is called {name}"));
             failure.fix("see `latchkey node list`")
         })
     }
 
     /// The name on record of the machine with this TPM.
-    pub(crate) fn name_of(&self, ek: EkDigest) -> Result<Option<String>, Failure> {
+    pub(crate) fn name_of(&self, ek: EkDigest) -> Result<Option<String>, CommandError> {
         Ok(self.0.record(&ek).map_err(unusable)?.map(|record| record.name.to_string()))
     }
 
     /// The version of the master secret that a disk's key comes from, if a record names the disk as one in use.
-    pub(crate) fn key_version_of(&self, disk: Uuid) -> Result<Option<KeyVersion>, Failure> {
+    pub(crate) fn key_version_of(&self, disk: Uuid) -> Result<Option<KeyVersion>, CommandError> {
         let holders = self.0.holders(disk).map_err(unusable)?;
         Ok(holders.iter().find_map(|record| record.disk(disk)).and_then(|disk| KeyVersion::new(disk.key_version)))
     }
 
     /// Machines that wait for the operator.
-    pub(crate) fn pending(&self) -> Result<Vec<PendingRecord>, Failure> {
+    pub(crate) fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
         self.0.pending().map_err(unusable)
     }
 
     /// TPMs that are shut out.
-    pub(crate) fn denials(&self) -> Result<Denials, Failure> {
+    pub(crate) fn denials(&self) -> Result<Denials, CommandError> {
         self.0.denials().map_err(unusable)
     }
 
-    pub(crate) fn denial_reason(&self, ek: EkDigest) -> Result<String, Failure> {
+    pub(crate) fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError> {
         self.0.denial_reason(&ek).map_err(unusable)
     }
 
-    pub(crate) fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), Failure> {
+    pub(crate) fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
         self.0.deny(&ek, reason).map_err(unusable)
     }
 
-    pub(crate) fn allow(&self, ek: EkDigest) -> Result<bool, Failure> {
+    pub(crate) fn allow(&self, ek: EkDigest) -> Result<bool, CommandError> {
         self.0.allow(&ek).map_err(unusable)
     }
 
     /// Gives a TPM a rule of its own.
-    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), Failure> {
+    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
         let mut rules = self.0.enrolment().map_err(unusable)?;
         rules.admit(ek, role, name);
@@ -186,7 +191,7 @@ impl ClusterDir {
     }
 
     /// Removes a machine's record and rule; whether there was one of them.
-    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, Failure> {
+    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
         let mut rules = self.0.enrolment().map_err(unusable)?;
         // The rule first: a machine that asks in between is not let in again.
@@ -198,7 +203,7 @@ impl ClusterDir {
     }
 
     /// Puts policy, reference values and join rules there for the join service, where there are none yet.
-    pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), Failure> {
+    pub(crate) fn adopt(&self, trust: &Trust) -> Result<(), CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
         self.0.check_revisions(&trust.references).map_err(unusable)?;
         for Found { name, manifest, signature } in &trust.manifests {
@@ -229,21 +234,21 @@ impl ClusterDir {
         &self,
         path: &Path,
         options: InstallOptions,
-    ) -> Result<(AuthenticManifest, PathBuf), Failure> {
+    ) -> Result<(AuthenticManifest, PathBuf), CommandError> {
         let policy = self.0.policy().map_err(unusable)?;
         let (manifest, signature) = Trust::manifest_file(path)?;
         let revision = trust::authentic(path, &policy, manifest.clone(), signature.clone())?;
         // Another installation may be under way: what is looked at from here on stays until this one is remembered.
         let mut writer = self.0.writer().map_err(unusable)?;
         let name = revision.values().name().clone();
-        let mut place = self.0.references_path().join(format!("{name}.json"));
+        let mut target = self.0.references_path().join(format!("{name}.json"));
         let (mut all, mut before) = (vec![revision.clone()], None);
         for (path, found) in self.0.manifests(&policy).map_err(unusable)? {
             if *found.values().name() != name {
                 all.push(found);
                 continue;
             }
-            place = path;
+            target = path;
             before = Some(found);
         }
         let references = trust::fitting(&policy, all)?;
@@ -258,19 +263,19 @@ impl ClusterDir {
             writer.go_back_to(&revision, now()).map_err(unusable)?;
         }
         self.0.make_references().map_err(unusable)?;
-        writer.put_manifest(&policy, &place, &manifest, signature.as_deref()).map_err(unusable)?;
+        writer.put_manifest(&policy, &target, &manifest, signature.as_deref()).map_err(unusable)?;
         writer.remember(&references, now()).map_err(unusable)?;
-        Ok((revision, place))
+        Ok((revision, target))
     }
 
     /// The witness for this disk in this machine, by the record.
-    pub(crate) fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, Failure> {
+    pub(crate) fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
         self.0.release(&ek, disk).map_err(not_released)
     }
 
     /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
     /// of, if it was not of this one before.
-    pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), Failure> {
+    pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
         check_not_denied(&self.0.denials().map_err(unusable)?, &to).map_err(|refusal| refused(&refusal))?;
         let mut writer = self.0.writer().map_err(unusable)?;
         let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
@@ -279,7 +284,7 @@ impl ClusterDir {
         drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
         let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
             StoreError::Exists { .. } => {
-                let failure = Failure::new(
+                let failure = CommandError::new(
                     Exit::Usage,
                     CommandCode::MachineOnRecord,
                     format!("the TPM {to} has a record of its own"),
@@ -294,7 +299,7 @@ impl ClusterDir {
     }
 
     /// The cluster exists from here on: its first node is locked on it.
-    pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), Failure> {
+    pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
         let record = self.first_record(first, cluster.key_version)?;
         if self.cluster()?.is_some() { writer.put(&record).map(drop) } else { writer.initialise(cluster, &record) }
@@ -302,7 +307,7 @@ impl ClusterDir {
     }
 
     /// How the first node's bootstrap ended.
-    pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), Failure> {
+    pub(crate) fn report(&self, first: &FirstNode, outcome: Outcome) -> Result<(), CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
         let Some(record) = self.0.record(&first.ek).map_err(unusable)? else { return Ok(()) };
         let mut record = record.into_inner();
@@ -316,9 +321,9 @@ impl ClusterDir {
     }
 
     /// The record of a node that begins the cluster, with what an earlier attempt on it left behind.
-    fn first_record(&self, first: &FirstNode, key_version: u32) -> Result<NodeRecord, Failure> {
+    fn first_record(&self, first: &FirstNode, key_version: u32) -> Result<NodeRecord, CommandError> {
         let name = first.name.parse::<NodeName>();
-        let name = name.map_err(|error| Failure::new(Exit::Node, CommandCode::NodeName, error.to_string()))?;
+        let name = name.map_err(|error| CommandError::new(Exit::Node, CommandCode::NodeName, error.to_string()))?;
         let earlier = self.0.record(&first.ek).map_err(unusable)?;
         let earlier = match earlier {
             Some(record) if record.disk(first.disk).is_some() => return Ok(record.into_inner()),
@@ -333,34 +338,34 @@ impl ClusterDir {
 impl Trust {
     /// From `--policy` and `--reference`, held against what a cluster's directory remembers where `--cluster` names one; or
     /// all of it from that directory.
-    pub(crate) fn from_files_or_directory(arguments: &Arguments) -> Result<Self, Failure> {
-        let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
-        match place {
+    pub(crate) fn from_files_or_directory(arguments: &Arguments) -> Result<Self, CommandError> {
+        let directory = arguments.path("cluster").map(ClusterDir::open).transpose()?;
+        match directory {
             None => Self::from_arguments(arguments),
-            Some(place) if arguments.has("policy") => place.held_against(Self::from_arguments(arguments)?),
-            Some(_) if arguments.has("reference") => Err(Failure::usage("--reference goes with --policy")),
-            Some(place) => place.trust(),
+            Some(directory) if arguments.has("policy") => directory.held_against(Self::from_arguments(arguments)?),
+            Some(_) if arguments.has("reference") => Err(CommandError::usage("--reference goes with --policy")),
+            Some(directory) => directory.trust(),
         }
     }
 }
 
 /// A revision that was made anew, and not from the one in force, knows nothing of what was revoked.
-fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), Failure> {
+fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Result<(), CommandError> {
     let missing = before.values().revocations_missing_in(next.values());
     let missing: Vec<_> = missing.map(|one| format!("{} {}: {}", one.name, one.version, one.why)).collect();
     if missing.is_empty() {
         return Ok(());
     }
     let what = format!("the new revision of {} does not revoke what the one in force revokes", next.values().name());
-    let failure = Failure::new(Exit::Usage, CommandCode::RevocationsMissing, what);
-    let failure = missing.into_iter().fold(failure, Failure::because);
+    let failure = CommandError::new(Exit::Usage, CommandCode::RevocationsMissing, what);
+    let failure = missing.into_iter().fold(failure, CommandError::because);
     Err(failure.fix("merge the two with `latchkey reference add`, which keeps them; or say --forget-revocations"))
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unusable(error: StoreError) -> Failure {
+fn unusable(error: StoreError) -> CommandError {
     if let StoreError::Malformed { path, fault: Malformed::Attestation(refusal) } = &error {
-        return Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
+        return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
     }
     let code = match &error {
         StoreError::Io { .. } => CommandCode::DirectoryUnusable,
@@ -368,10 +373,10 @@ fn unusable(error: StoreError) -> Failure {
         StoreError::Exists { .. } => CommandCode::ClusterExists,
     };
     let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
-    Failure::new(exit, code, error.to_string())
+    CommandError::new(exit, code, error.to_string())
 }
 
-fn not_released(error: ReleaseError) -> Failure {
+fn not_released(error: ReleaseError) -> CommandError {
     match error {
         ReleaseError::Refused(refusal) => refused(&refusal),
         ReleaseError::Store(error) => unusable(error),
@@ -379,7 +384,7 @@ fn not_released(error: ReleaseError) -> Failure {
 }
 
 /// The machine proved what it runs, and is not the one that the key is for.
-fn refused(refusal: &ReleaseRefusal) -> Failure {
+fn refused(refusal: &ReleaseRefusal) -> CommandError {
     let code = refusal.code();
-    Failure::new(Exit::Attestation, code, refusal.to_string())
+    CommandError::new(Exit::Attestation, code, refusal.to_string())
 }

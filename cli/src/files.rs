@@ -10,7 +10,8 @@ use latchkey_keys::{MasterSecret, SecretVec};
 use zeroize::Zeroizing;
 
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 
 /// Who may read a new file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,24 +42,24 @@ pub(crate) fn is_standard_input(path: &Path) -> bool {
 }
 
 /// Refuses standard input where only a file will do.
-pub(crate) fn must_be_a_file(path: &Path, why: &str) -> Result<(), Failure> {
+pub(crate) fn must_be_a_file(path: &Path, why: &str) -> Result<(), CommandError> {
     if !is_standard_input(path) {
         return Ok(());
     }
-    Err(Failure::usage(format!("standard input will not do here: {why}")).fix("give the path of a file"))
+    Err(CommandError::usage(format!("standard input will not do here: {why}")).fix("give the path of a file"))
 }
 
 /// Standard input, for whoever asks first.
-fn standard_input() -> Result<StdinLock<'static>, Failure> {
+fn standard_input() -> Result<StdinLock<'static>, CommandError> {
     if TAKEN.swap(true, Ordering::Relaxed) {
-        let failure = Failure::usage("`-` stands twice, and standard input can be read once");
+        let failure = CommandError::usage("`-` stands twice, and standard input can be read once");
         return Err(failure.fix("give a file instead of one of them"));
     }
     Ok(io::stdin().lock())
 }
 
 /// Reads a file of at most `limit` bytes; `-` is standard input.
-pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, CommandError> {
     let bytes = if is_standard_input(path) {
         read_from(standard_input()?, limit)
     } else {
@@ -68,7 +69,7 @@ pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Failure> {
 }
 
 /// Reads the master secret: from a file that only its owner can read, or from standard input if `path` is `-`.
-pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, Failure> {
+pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, CommandError> {
     if !is_standard_input(path) {
         return Ok(MasterSecret::load(path)?);
     }
@@ -77,7 +78,7 @@ pub(crate) fn read_master_secret(path: &Path) -> Result<MasterSecret, Failure> {
 
 /// Reads a secret: from a file that only its owner can read, or from standard input if `path` is `-`. One line break at
 /// its end is not part of it.
-pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, Failure> {
+pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, CommandError> {
     let secret = if is_standard_input(path) {
         let mut bytes = Zeroizing::new(vec![0; limit + 2]);
         let length = fill(standard_input()?, &mut bytes).map_err(|error| unreadable(path, &error))?;
@@ -89,7 +90,7 @@ pub(crate) fn read_secret(path: &Path, limit: usize) -> Result<SecretVec, Failur
     let text = secret.expose();
     let end = text.strip_suffix(b"\r\n").or_else(|| text.strip_suffix(b"\n")).unwrap_or(text);
     if end.len() > limit {
-        return Err(Failure::usage(format!("{}: longer than {limit} bytes", path.display())));
+        return Err(CommandError::usage(format!("{}: longer than {limit} bytes", path.display())));
     }
     Ok(SecretVec::from_slice(end))
 }
@@ -109,7 +110,7 @@ fn fill(mut input: impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// The first bytes of a file, at most so many.
-pub(crate) fn read_beginning(path: &Path, most: usize) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_beginning(path: &Path, most: usize) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     file.take(most as u64).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
@@ -123,16 +124,16 @@ fn read_from(input: impl Read, limit: usize) -> io::Result<Vec<u8>> {
     if bytes.len() > limit { Err(io::Error::other(format!("longer than {limit} bytes"))) } else { Ok(bytes) }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::new(Exit::Usage, CommandCode::FileUnreadable, format!("cannot read {}", path.display()))
+fn unreadable(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::new(Exit::Usage, CommandCode::FileUnreadable, format!("cannot read {}", path.display()))
         .because(error.to_string())
 }
 
 /// Writes a file that must not exist yet; durable when this returns.
-pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
+pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
     let mut file = create_new(path, readers).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", path.display()))
+            CommandError::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", path.display()))
                 .fix("choose another name, or move the file away: it is never overwritten")
         }
         _ => unwritable(path, &error),
@@ -145,7 +146,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8], readers: Readers) -> Result
 }
 
 /// Replaces a file, or makes it: readers see the old content or the new one, after a power cut too.
-pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(), Failure> {
+pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(), CommandError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     let new = PathBuf::from(name);
@@ -156,7 +157,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], readers: Readers) -> Result<(
 }
 
 /// Makes a directory that only its owner can enter; one that exists is left as it is.
-pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
+pub(crate) fn make_directory(path: &Path) -> Result<(), CommandError> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.map_err(|error| unwritable(path, &error))
@@ -171,6 +172,7 @@ fn sync_directory_of(path: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-pub(crate) fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display())).because(error.to_string())
+pub(crate) fn unwritable(path: &Path, error: &io::Error) -> CommandError {
+    CommandError::local(CommandCode::FileUnwritable, format!("cannot write {}", path.display()))
+        .because(error.to_string())
 }

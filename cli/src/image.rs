@@ -8,19 +8,20 @@ use latchkey_initramfs::source_date_epoch;
 use latchkey_reason::Reason;
 use serde_json::{Value, json};
 
+use crate::arguments::Arguments;
 use crate::codes::{CommandCode, ErrorCode};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs, printable};
-use crate::spec::Arguments;
 
 /// As large as the reader of configurations takes.
 const MAX_CONFIG: usize = 1024 * 1024;
 
-pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
     let mut image = configured(arguments)?;
-    image.epoch = source_date_epoch().map_err(Failure::usage)?;
+    image.epoch = source_date_epoch().map_err(CommandError::usage)?;
 
     let begun = Instant::now();
     let mut since = begun;
@@ -42,13 +43,13 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 }
 
 /// `latchkey image units`: what an image's systemd needs, in a directory.
-pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
     let written = configured(arguments)?.write_units(out).map_err(|error| {
-        Failure::new(Exit::Usage, code_of(&error), "the files were not written").because(error.to_string())
+        CommandError::new(Exit::Usage, code_of(&error), "the files were not written").because(error.to_string())
     })?;
     let Some(count) = written else {
-        return Err(Failure::new(
+        return Err(CommandError::new(
             Exit::Usage,
             CommandCode::ImageConfigUnusable,
             "the image asks for nothing for systemd",
@@ -59,7 +60,7 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
     output.result(&json!({"directory": out, "count": count}), &told)
 }
 
-fn configured(arguments: &Arguments) -> Result<Image, Failure> {
+fn configured(arguments: &Arguments) -> Result<Image, CommandError> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = if files::is_standard_input(path) {
         ImageConfig::parse(&files::read(path, MAX_CONFIG)?).and_then(|config| config.image(Path::new("")))
@@ -68,7 +69,7 @@ fn configured(arguments: &Arguments) -> Result<Image, Failure> {
     };
     image.map_err(|error| {
         let what = format!("cannot use {}", path.display());
-        Failure::new(Exit::Usage, CommandCode::ImageConfigUnusable, what)
+        CommandError::new(Exit::Usage, CommandCode::ImageConfigUnusable, what)
             .because(error.to_string())
             .fix("`latchkey image build --help` shows a configuration that works")
     })
@@ -186,10 +187,10 @@ fn code_of(error: &ImageError) -> ErrorCode {
     ErrorCode::Known(Reason { code: error.code(), remedy: "correct what is named, and run the command again" })
 }
 
-fn failure(error: &ImageError) -> Failure {
+fn failure(error: &ImageError) -> CommandError {
     let code = code_of(error);
     let exit = if error.is_local() { Exit::Failed } else { Exit::Usage };
-    Failure::new(exit, code, "the image was not built").because(error.to_string())
+    CommandError::new(exit, code, "the image was not built").because(error.to_string())
 }
 
 #[cfg(test)]

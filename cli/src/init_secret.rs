@@ -7,17 +7,18 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
 use zeroize::Zeroizing;
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
 /// bcrypt's cost: some 50 ms for each try on a small machine, within what nodes accept. The secret has 256 bits, so the
 /// hash need not be dearer.
 const COST: u32 = 10;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.required_path("out")?;
     let (secret, hash) = make()?;
     write(path, &secret)?;
@@ -37,18 +38,18 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
 }
 
 /// A secret of 64 characters and its hash.
-fn make() -> Result<(Zeroizing<String>, String), Failure> {
+fn make() -> Result<(Zeroizing<String>, String), CommandError> {
     let random = Secret::<32>::random()?;
     let secret = Zeroizing::new(hex::encode(random.expose()));
     let mut salt = [0; 16];
-    SystemRandom::new().fill(&mut salt).map_err(|_| Failure::from(latchkey_keys::KeyError::Random))?;
+    SystemRandom::new().fill(&mut salt).map_err(|_| CommandError::from(latchkey_keys::KeyError::Random))?;
     let hash = bcrypt::hash_with_salt(secret.as_bytes(), COST, salt).map_err(|error| {
-        Failure::local(CommandCode::HashFailed, "the secret could not be hashed").because(error.to_string())
+        CommandError::local(CommandCode::HashFailed, "the secret could not be hashed").because(error.to_string())
     })?;
     Ok((secret, hash.to_string()))
 }
 
-fn write(path: &Path, secret: &str) -> Result<(), Failure> {
+fn write(path: &Path, secret: &str) -> Result<(), CommandError> {
     let mut line = Zeroizing::new(String::with_capacity(secret.len() + 1));
     line.push_str(secret);
     line.push('\n');

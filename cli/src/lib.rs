@@ -6,13 +6,15 @@
 //! 2. The command's own module (`init`, `recover`, `verify`, …) does the work.
 //! 3. [`node`] reaches nodes: every connection is attested before a byte of a request is sent.
 //! 4. [`output`] is the only place that prints: for humans, as JSON, or nearly nothing.
-//! 5. A [`failure`] says what went wrong, because of what, and how to mend it; its kind is the exit code.
+//! 5. An [`error`] says what went wrong, because of what, and how to mend it; its kind is the exit code.
 //!
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
+mod arguments;
 mod cluster_dir;
 mod codes;
-mod failure;
+mod error;
+mod exit;
 mod files;
 mod image;
 mod init;
@@ -37,7 +39,7 @@ mod which_machine;
 use std::ffi::OsString;
 
 pub use codes::{CommandCode, reason_codes};
-pub use failure::Exit;
+pub use exit::Exit;
 
 use output::{Format, Output};
 use spec::Parsed;

@@ -7,21 +7,22 @@ use latchkey_attestation::policy::Signers;
 use latchkey_attestation::reference::{Description, Image, ManifestName, Origin, PlatformProfile, Reference, Rule};
 use latchkey_attestation::{Component, Digest, ImageVersion, LockExpectation, Policy, ReasonCode, ReferenceValues};
 use latchkey_channel::Purpose;
-use latchkey_measurements::manifest::told;
+use latchkey_measurements::manifest::logged_events;
 use serde_json::{Value, json};
 
+use crate::arguments::Arguments;
 use crate::codes::{CommandCode, ErrorCode};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::node::{self, Address, ConnectError, Evidence, Patience, Seen};
 use crate::output::{Output, Table, Tone};
 use crate::policy::{Draft, manifest_name, rule_json};
-use crate::spec::Arguments;
 use crate::trust::{Trust, load_policy, now};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let job = Job::from_arguments(arguments)?;
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let values = node::block_on(job.record(&mut patience, output))?;
@@ -51,26 +52,26 @@ enum Basis {
 }
 
 impl Job {
-    fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+    fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let basis = match arguments.path("policy") {
             None => Basis::New(Draft::from_arguments(arguments)?),
             Some(path) => {
                 let flags = ["ek-root", "ek-intermediate", "ek-pin", "ek-template", "enforce", "warn", "policy-out"];
                 if let Some(flag) = flags.into_iter().find(|flag| arguments.has(flag)) {
                     let what = format!("--{flag} and --policy exclude each other: the policy says it all");
-                    return Err(Failure::usage(what));
+                    return Err(CommandError::usage(what));
                 }
                 Basis::Existing(serde_json::from_slice(&load_policy(path)?.0).unwrap_or_default())
             }
         };
         let mut outputs = ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag));
         if let Some(path) = outputs.find(|path| path.exists()) {
-            return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
+            return Err(CommandError::usage(format!("{} exists already", path.display())).fix("choose another name"));
         }
         Ok(Self {
-            address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
+            address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
             name: manifest_name(arguments.required_text("name")?)?,
-            version: arguments.value("version")?.ok_or_else(|| Failure::usage("--version is missing"))?,
+            version: arguments.value("version")?.ok_or_else(|| CommandError::usage("--version is missing"))?,
             machine: arguments.text("machine")?.unwrap_or("recorded-machine").to_owned(),
             // Seconds grow by themselves: a boot recorded later is a newer revision.
             serial: arguments.value("serial")?.unwrap_or_else(now),
@@ -80,7 +81,7 @@ impl Job {
 
     /// The node proves itself twice: its evidence of the first time becomes the reference values, and the second time it
     /// must be admitted by them.
-    async fn record(&self, patience: &mut Patience, output: &Output) -> Result<ReferenceValues, Failure> {
+    async fn record(&self, patience: &mut Patience, output: &Output) -> Result<ReferenceValues, CommandError> {
         let policy = Arc::new(self.policy()?);
         let nothing = Trust::of(&policy, self.impossible(&policy)?)?;
         let seen = patience.repeat(output, || Box::pin(self.observe(&nothing))).await?;
@@ -88,10 +89,10 @@ impl Job {
         let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
         let quoted = policy.selection();
         let log = seen.verified.unverified_event_log();
-        let events = log.map_or_else(Vec::new, |log| told(log, seen.verified.pcrs(), quoted));
+        let events = log.map_or_else(Vec::new, |log| logged_events(log, seen.verified.pcrs(), quoted));
         let values = ReferenceValues::record(&self.about(&by), &self.machine, &seen.verified, &policy, events);
         let values =
-            values.map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
+            values.map_err(|refusal| CommandError::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
         let recorded = Trust::of(&policy, values.clone())?;
         let again =
             || Box::pin(node::connect(&self.address, Purpose::Verify, &recorded, LockExpectation::Unlocked, None));
@@ -109,7 +110,7 @@ impl Job {
             (_, Some(seen)) if seen.verified.pcrs().value(Policy::LOCK_PCR) == Some(Digest::ZERO) => Ok(seen),
             (_, Some(_)) => {
                 let code = ReasonCode::AlreadyLocked;
-                let failure = Failure::new(
+                let failure = CommandError::new(
                     Exit::Attestation,
                     ErrorCode::of_attestation(code),
                     "the node is locked: its OS may have run",
@@ -117,9 +118,10 @@ impl Job {
                 Err(ConnectError::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
             }
             (Err(trouble), None) => Err(trouble),
-            (Ok(_), None) => {
-                Err(ConnectError::Fatal(Failure::local(CommandCode::NoEvidence, "the node's evidence was not kept")))
-            }
+            (Ok(_), None) => Err(ConnectError::Fatal(CommandError::local(
+                CommandCode::NoEvidence,
+                "the node's evidence was not kept",
+            ))),
         }
     }
 
@@ -129,7 +131,7 @@ impl Job {
     }
 
     /// The policy that the values are recorded for, naming their manifest alone.
-    fn policy(&self) -> Result<Policy, Failure> {
+    fn policy(&self) -> Result<Policy, CommandError> {
         let text = match &self.basis {
             Basis::New(draft) => draft.text(&[(self.name.clone(), self.version)], &Signers::TrustLocalFile)?,
             Basis::Existing(policy) => {
@@ -139,23 +141,23 @@ impl Job {
                 policy.to_string()
             }
         };
-        let refused = |refusal| Failure::refused(Exit::Usage, "such a policy cannot be used", &refusal);
+        let refused = |refusal| CommandError::refused(Exit::Usage, "such a policy cannot be used", &refusal);
         Policy::from_json(text.as_bytes()).map_err(refused)
     }
 
     /// Reference values that no machine has: nobody can be admitted before there are true ones.
-    fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, Failure> {
+    fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, CommandError> {
         let reference = Reference::enforced(Digest([0xff; 32]));
         let registers = policy.selection().iter().filter(|index| *index != Policy::LOCK_PCR);
         let machine = PlatformProfile::new(&self.machine, registers.map(|index| (index, reference)).collect());
         let products = [("nothing".to_owned(), Digest::ZERO)].into();
         let about = self.about("latchkey record, before there are values");
         ReferenceValues::recorded(&about, Origin { products, ..Origin::default() }, vec![machine])
-            .map_err(|refusal| Failure::refused(Exit::Failed, "the boot cannot be recorded", &refusal))
+            .map_err(|refusal| CommandError::refused(Exit::Failed, "the boot cannot be recorded", &refusal))
     }
 }
 
-fn show(values: &ReferenceValues, output: &Output) -> Result<Exit, Failure> {
+fn show(values: &ReferenceValues, output: &Output) -> Result<Exit, CommandError> {
     let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
     for machine in values.images().iter().flat_map(Image::machines) {
         for (index, reference) in machine.pcrs() {

@@ -10,28 +10,29 @@ use latchkey_cluster_store::{ClusterFile, DiskRelease};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Tone, pairs};
-use crate::spec::Arguments;
 use crate::trust::Trust;
 use crate::verify::proven_in_words;
 use crate::which_machine;
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let recovery = Recovery {
-        address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
-        cluster: place.required_cluster()?,
+        address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
+        cluster: directory.required_cluster()?,
         trust: Trust::from_files_or_directory(arguments)?,
         master: files::read_master_secret(arguments.required_path("master-secret")?)?,
         moved_to: which_machine::digest(arguments, "moved-to")?,
-        place,
+        directory,
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(recovery.attempt(output));
@@ -50,7 +51,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
 
 struct Recovery {
     address: Address,
-    place: ClusterDir,
+    directory: ClusterDir,
     cluster: ClusterFile,
     trust: Trust,
     master: MasterSecret,
@@ -71,7 +72,7 @@ impl Recovery {
         let keys = keys.map_err(ConnectError::Fatal)?;
         let cluster = push(&node, address, &keys).await.map_err(RefusedCall::trouble)?;
         if cluster != self.cluster.cluster_id {
-            let failure = Failure::new(
+            let failure = CommandError::new(
                 Exit::Node,
                 CommandCode::WrongCluster,
                 "the disk's key fits, but the disk is of another cluster",
@@ -86,10 +87,10 @@ impl Recovery {
 
     /// That a machine is admitted says what it runs, not which one it is: whoever clones a disk into another admitted machine and
     /// diverts the connection has one, too. So the record decides, or the operator's word about this one machine.
-    fn release(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, Failure> {
-        let Some(expected) = self.moved_to else { return self.place.release(ek, disk) };
+    fn release(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, CommandError> {
+        let Some(expected) = self.moved_to else { return self.directory.release(ek, disk) };
         which_machine::expect("--moved-to", expected, ek)?;
-        let (release, from) = self.place.move_disk(disk, ek)?;
+        let (release, from) = self.directory.move_disk(disk, ek)?;
         if let Some(from) = from {
             let text = format!(
                 "the disk {disk} is on the record of this machine from now on, and not on that of TPM {from}, which \
@@ -100,15 +101,15 @@ impl Recovery {
         Ok(release)
     }
 
-    fn keys(&self, release: &DiskRelease) -> Result<NodeKeys, Failure> {
+    fn keys(&self, release: &DiskRelease) -> Result<NodeKeys, CommandError> {
         NodeKeys::derive(&self.master, release, key_version(&self.cluster)?)
     }
 }
 
 /// The version of the master secret that the cluster was begun with.
-fn key_version(cluster: &ClusterFile) -> Result<KeyVersion, Failure> {
+fn key_version(cluster: &ClusterFile) -> Result<KeyVersion, CommandError> {
     KeyVersion::new(cluster.key_version)
-        .ok_or_else(|| Failure::usage("cluster.json names no version of the master secret"))
+        .ok_or_else(|| CommandError::usage("cluster.json names no version of the master secret"))
 }
 
 /// The secrets that a node is given. There are none without the witness that they are for this machine, and each is of the version
@@ -124,7 +125,7 @@ impl NodeKeys {
         master: &MasterSecret,
         release: &DiskRelease,
         cluster_version: KeyVersion,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandError> {
         let (state_disk, measurement) = (master.derive_32(release)?, master.measurement_secret(cluster_version)?);
         Ok(Self { disk: release.disk(), state_disk, measurement })
     }
@@ -139,7 +140,11 @@ pub(crate) async fn push(node: &node::Node, address: &Address, keys: &NodeKeys) 
     };
     let answer = node.recovery().recover(&request, CALL).await.map_err(|status| refused_call(address, &status))?;
     let id = <[u8; 32]>::try_from(answer.cluster_id.as_slice()).map_err(|_| {
-        RefusedCall::local(Failure::new(Exit::Node, CommandCode::AnswerMalformed, "the node's answer is malformed"))
+        RefusedCall::local(CommandError::new(
+            Exit::Node,
+            CommandCode::AnswerMalformed,
+            "the node's answer is malformed",
+        ))
     })?;
     Ok(ClusterId::from_bytes(id))
 }

@@ -8,26 +8,27 @@ use latchkey_cluster_store::{DiskRelease, ReleaseCode};
 use latchkey_keys::{KeyVersion, MasterSecret, Uuid};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("FILE is missing"))?;
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
     MasterSecret::random()?.write_new(path)?;
     let shown = path.display();
     let human = format!(
-        "master secret written to {shown}\nKeep a copy in a safe place: no disk of its cluster can be recovered without it.\n"
+        "master secret written to {shown}\nKeep a copy in a safe directory: no disk of its cluster can be recovered without it.\n"
     );
     output.result(&json!({"file": shown.to_string(), "version": 1}), &human)
 }
 
 /// Adds a version to a master secret's file.
-pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("FILE is missing"))?;
+pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
     let before = MasterSecret::load(path)?;
     let earlier: Vec<u32> = before.versions().map(latchkey_keys::KeyVersion::number).collect();
     let rotated = before.rotated()?;
@@ -42,25 +43,25 @@ pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, Fai
 }
 
 /// Writes the key of one disk, because the operator says so: no machine is asked to prove anything.
-pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let missing = || Failure::usage("--disk is missing");
+pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let missing = || CommandError::usage("--disk is missing");
     let disk: Uuid = arguments.value("disk")?.ok_or_else(missing)?;
     if !arguments.has("without-its-machine") {
         let what = "this key opens the disk on any machine, and none has to prove anything for it";
-        let failure = Failure::new(Exit::Usage, CommandCode::WordMissing, what);
+        let failure = CommandError::new(Exit::Usage, CommandCode::WordMissing, what);
         return Err(failure.fix("if that is what you want, say --without-its-machine; else see `latchkey recover`"));
     }
     let out = arguments.path("out");
     if out.is_none() && io::stdout().is_terminal() {
-        let failure = Failure::usage("a key is not written to a terminal");
+        let failure = CommandError::usage("a key is not written to a terminal");
         return Err(failure.fix("name a file with --out, or pipe standard output to the program that needs it"));
     }
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let version = match (place.key_version_of(disk)?, arguments.value::<NonZeroU32>("key-version")?) {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let version = match (directory.key_version_of(disk)?, arguments.value::<NonZeroU32>("key-version")?) {
         (Some(recorded), None) => recorded,
         (_, Some(said)) => KeyVersion::new(said.get()).ok_or_else(missing)?,
         (None, None) => {
-            let failure = Failure::new(
+            let failure = CommandError::new(
                 Exit::Usage,
                 ReleaseCode::DiskNotOnRecord,
                 format!("no record names the disk {disk} as in use"),

@@ -2,16 +2,17 @@
 
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::nodes::state;
 use crate::output::{Output, Table, Tone, pairs, printable};
-use crate::spec::Arguments;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let cluster = place.required_cluster()?;
-    let (nodes, wrong) = place.nodes()?;
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let cluster = directory.required_cluster()?;
+    let (nodes, wrong) = directory.nodes()?;
     for sentence in &wrong {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }

@@ -7,12 +7,13 @@ use latchkey_attestation::EkDigest;
 use latchkey_tpm::device::{CharDevice, Tpm};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Table, Tone};
-use crate::spec::Arguments;
 
-pub(crate) fn ek(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn ek(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let device = arguments.path("device").unwrap_or(Path::new(CharDevice::DEFAULT));
     output.say(Tone::Plain, "asking", "the TPM for each of its keys; one on a bus of its own may take a minute");
     let open = CharDevice::open(device).map_err(|error| unusable(device, &error))?;
@@ -44,9 +45,9 @@ fn listed(tpm: &mut Tpm) -> Result<Vec<Listed>, Box<dyn Display>> {
     keys.iter().map(row).collect()
 }
 
-fn unusable(device: &Path, why: &dyn Display) -> Failure {
+fn unusable(device: &Path, why: &dyn Display) -> CommandError {
     let code = CommandCode::TpmUnusable;
-    Failure::new(Exit::Failed, code, format!("the TPM at {} cannot be used: {why}", device.display()))
+    CommandError::new(Exit::Failed, code, format!("the TPM at {} cannot be used: {why}", device.display()))
         .fix(code.remedy())
 }
 

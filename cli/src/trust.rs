@@ -9,9 +9,10 @@ use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, R
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::diagnose::what_differs;
 
-use crate::failure::{Exit, Failure};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
-use crate::spec::Arguments;
 
 /// As large as the reader of either takes.
 const MAX_FILE: usize = 1024 * 1024;
@@ -35,12 +36,12 @@ pub(crate) struct Found {
 
 impl Trust {
     /// From `--policy` and `--reference`.
-    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         // What is named and no good comes before what is missing.
         let (policy_file, policy) = load_policy(arguments.required_path("policy")?)?;
         let references = arguments.paths("reference");
         if references.is_empty() {
-            return Err(Failure::usage("--reference FILE is missing: measurements of admitted images"));
+            return Err(CommandError::usage("--reference FILE is missing: measurements of admitted images"));
         }
         Self::with(policy_file, policy, &references)
     }
@@ -51,7 +52,7 @@ impl Trust {
     }
 
     /// From values that are in no file.
-    pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, Failure> {
+    pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, CommandError> {
         let references = fitting(policy, vec![AuthenticManifest::local(values)])?;
         let (policy_file, manifests) = (Vec::new(), Vec::new());
         Ok(Self { policy: Arc::clone(policy), references, policy_file, manifests, remembers: false })
@@ -64,11 +65,11 @@ impl Trust {
     }
 
     /// A manifest's file, and its signature's if there is one.
-    pub(crate) fn manifest_file(path: &Path) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
+    pub(crate) fn manifest_file(path: &Path) -> Result<(Vec<u8>, Option<Vec<u8>>), CommandError> {
         Ok((files::read(path, MAX_FILE)?, signature_beside(path)?))
     }
 
-    fn with(policy_file: Vec<u8>, policy: Policy, references: &[PathBuf]) -> Result<Self, Failure> {
+    fn with(policy_file: Vec<u8>, policy: Policy, references: &[PathBuf]) -> Result<Self, CommandError> {
         let mut manifests = Vec::new();
         let mut parsed = Vec::new();
         for path in references {
@@ -83,7 +84,7 @@ impl Trust {
 }
 
 /// The signature beside a manifest, `None` when there is none: nothing lies beside standard input.
-pub(crate) fn signature_beside(manifest: &Path) -> Result<Option<Vec<u8>>, Failure> {
+pub(crate) fn signature_beside(manifest: &Path) -> Result<Option<Vec<u8>>, CommandError> {
     if files::is_standard_input(manifest) {
         return Ok(None);
     }
@@ -100,25 +101,25 @@ pub(crate) fn authentic(
     policy: &Policy,
     manifest: Vec<u8>,
     signature: Option<Vec<u8>>,
-) -> Result<AuthenticManifest, Failure> {
+) -> Result<AuthenticManifest, CommandError> {
     ManifestFile::new(manifest, signature).under(policy).map_err(|refusal| unusable(path, &refusal))
 }
 
-pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, Failure> {
-    References::new(policy, values)
-        .map(Arc::new)
-        .map_err(|refusal| Failure::refused(Exit::Usage, "policy and reference values do not fit together", &refusal))
+pub(crate) fn fitting(policy: &Policy, values: Vec<AuthenticManifest>) -> Result<Arc<References>, CommandError> {
+    References::new(policy, values).map(Arc::new).map_err(|refusal| {
+        CommandError::refused(Exit::Usage, "policy and reference values do not fit together", &refusal)
+    })
 }
 
 /// Reads a policy, and returns the file's content with it.
-pub(crate) fn load_policy(path: &Path) -> Result<(Vec<u8>, Policy), Failure> {
+pub(crate) fn load_policy(path: &Path) -> Result<(Vec<u8>, Policy), CommandError> {
     let file = files::read(path, MAX_FILE)?;
     let policy = Policy::from_json(&file).map_err(|refusal| unusable(path, &refusal))?;
     Ok((file, policy))
 }
 
-fn unusable(path: &Path, refusal: &Refusal) -> Failure {
-    Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal)
+fn unusable(path: &Path, refusal: &Refusal) -> CommandError {
+    CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal)
 }
 
 /// Seconds since the Unix epoch.

@@ -13,13 +13,14 @@ use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::output::{Output, Table, Tone, pairs};
 use crate::reference::authority_in_words;
-use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 use crate::which_machine::{self, Meant};
 
@@ -27,25 +28,30 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// As large as the reader of recordings takes.
 const MAX_RECORDING: usize = 512 * 1024;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let trust = Trust::from_files_or_directory(arguments)?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
         (Some(_), None) => live(arguments, &trust, cluster, output),
         (None, Some(path)) => kept(path, arguments, &trust, cluster, output),
-        (Some(_), Some(_)) => Err(Failure::usage("name a node or --evidence FILE, not both")),
-        (None, None) => Err(Failure::usage("name a node, or kept evidence with --evidence FILE")),
+        (Some(_), Some(_)) => Err(CommandError::usage("name a node or --evidence FILE, not both")),
+        (None, None) => Err(CommandError::usage("name a node, or kept evidence with --evidence FILE")),
     }
 }
 
-fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output: &Output) -> Result<Exit, Failure> {
-    let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?;
+fn live(
+    arguments: &Arguments,
+    trust: &Trust,
+    cluster: Option<ClusterId>,
+    output: &Output,
+) -> Result<Exit, CommandError> {
+    let address: Address = arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?;
     if arguments.has("as-recorded") {
-        return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
+        return Err(CommandError::usage("--as-recorded goes with --evidence FILE"));
     }
     let save = arguments.path("save-evidence");
     if let Some(path) = save.filter(|path| path.exists()) {
-        return Err(Failure::usage(format!("{} exists already", path.display())).fix("choose another name"));
+        return Err(CommandError::usage(format!("{} exists already", path.display())).fix("choose another name"));
     }
     let lock = lock_of(cluster);
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
@@ -53,15 +59,15 @@ fn live(arguments: &Arguments, trust: &Trust, cluster: Option<ClusterId>, output
     let attempt = || Box::pin(node::connect(&address, Purpose::Verify, trust, lock, Some(&evidence)));
     let connected = node::block_on(patience.repeat(output, attempt));
     let seen = evidence.take();
-    let told = |failure: Failure| match (&failure.refusal, &seen) {
+    let with_event = |failure: CommandError| match (&failure.refusal, &seen) {
         (Some(refusal), Some(seen)) => {
             let recorded = &seen.recorded;
             let event = trust.event(refusal, recorded.pcrs(), recorded.unverified_event_log());
-            event.into_iter().fold(failure, Failure::because)
+            event.into_iter().fold(failure, CommandError::because)
         }
         _ => failure,
     };
-    let connected = connected.map_err(told);
+    let connected = connected.map_err(with_event);
     if let (Some(path), Some(seen)) = (save, &seen) {
         files::write_new(path, format!("{}\n", seen.recorded.to_json()).as_bytes(), Readers::Anyone)?;
         output.say(Tone::Good, "evidence", &format!("written to {}", path.display()));
@@ -97,21 +103,22 @@ fn named_machine(
     must_be_named: bool,
     ek: EkDigest,
     output: &Output,
-) -> Result<Option<String>, Failure> {
-    let place = arguments.path("cluster").map(ClusterDir::open).transpose()?;
+) -> Result<Option<String>, CommandError> {
+    let directory = arguments.path("cluster").map(ClusterDir::open).transpose()?;
     let mut meant = Meant::from_arguments(arguments, &trust.policy)?;
     if let Some(name) = arguments.text("node")? {
-        let place = place.as_ref().ok_or_else(|| Failure::usage("--node needs --cluster, where the records are"))?;
-        let ek = place.node_named(name)?.ek_sha256;
+        let directory =
+            directory.as_ref().ok_or_else(|| CommandError::usage("--node needs --cluster, where the records are"))?;
+        let ek = directory.node_named(name)?.ek_sha256;
         if matches!(meant, Meant::Named { ek: named, by: "--ek" } if named != ek) {
-            return Err(Failure::usage(format!("--ek and --node {name} name two machines")));
+            return Err(CommandError::usage(format!("--ek and --node {name} name two machines")));
         }
         meant = Meant::Named { ek, by: "the record" };
     }
     if must_be_named || meant != Meant::NotNamed {
         meant.check(ek, output)?;
     }
-    Ok(place.map(|place| place.name_of(ek)).transpose()?.flatten())
+    Ok(directory.map(|directory| directory.name_of(ek)).transpose()?.flatten())
 }
 
 /// A node of the cluster that was named, or any.
@@ -125,21 +132,21 @@ fn kept(
     trust: &Trust,
     cluster: Option<ClusterId>,
     output: &Output,
-) -> Result<Exit, Failure> {
+) -> Result<Exit, CommandError> {
     if let Some(flag) =
         ["save-evidence", "timeout", "node", "accept-any-ek"].into_iter().find(|flag| arguments.has(flag))
     {
-        return Err(Failure::usage(format!("--{flag} goes with a node, not with --evidence")));
+        return Err(CommandError::usage(format!("--{flag} goes with a node, not with --evidence")));
     }
     let shown = path.display();
     let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
-        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
+        .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
     let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
     let lock = lock_of(cluster);
     let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
         let event = trust.event(&refusal, recording.pcrs(), recording.unverified_event_log());
-        let failure = Failure::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
-        event.into_iter().fold(failure, Failure::because)
+        let failure = CommandError::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
+        event.into_iter().fold(failure, CommandError::because)
     })?;
     if let Some(expected) = which_machine::digest(arguments, "ek")? {
         which_machine::expect("--ek", expected, finding.claimed_ek_sha256)?;
@@ -271,7 +278,7 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
     }
 }
 
-/// Proven claims for a line of the story.
+/// Proven claims for a line of progress.
 pub(crate) fn proven_in_words(admission: &latchkey_attestation::Admission) -> String {
     let warnings: Vec<String> = admission.warnings().iter().map(|warning| warning.pcr.to_string()).collect();
     let mut text = format!(

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use latchkey_attestation::{EkDigest, Policy};
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
 /// A digest and what editors put around it.
 const MAX_FILE: usize = 4096;
@@ -42,10 +43,10 @@ impl MeantMachine {
 
 impl Meant {
     /// By `--ek`, `--accept-any-ek`, or a policy that trusts one TPM alone.
-    pub(crate) fn from_arguments(arguments: &Arguments, policy: &Policy) -> Result<Self, Failure> {
+    pub(crate) fn from_arguments(arguments: &Arguments, policy: &Policy) -> Result<Self, CommandError> {
         match (digest(arguments, "ek")?, arguments.has("accept-any-ek")) {
             (Some(_), true) => {
-                Err(Failure::usage("--ek names a machine, and --accept-any-ek names none: say one of them"))
+                Err(CommandError::usage("--ek names a machine, and --accept-any-ek names none: say one of them"))
             }
             (Some(ek), false) => Ok(Self::Named { ek, by: "--ek" }),
             (None, true) => Ok(Self::Any),
@@ -55,13 +56,13 @@ impl Meant {
 
     /// Whether this is the machine; asks a human where nobody said. A policy that trusts several TPMs, or an authority that
     /// certifies millions, admits others in its place.
-    pub(crate) fn check(&mut self, ek: EkDigest, output: &Output) -> Result<MeantMachine, Failure> {
+    pub(crate) fn check(&mut self, ek: EkDigest, output: &Output) -> Result<MeantMachine, CommandError> {
         match *self {
             Self::Named { ek: named, by } => expect(by, named, ek)?,
             Self::Any => {}
             Self::NotNamed if ask(ek, output)? => *self = Self::Named { ek, by: "your answer" },
             Self::NotNamed => {
-                let failure = Failure::new(
+                let failure = CommandError::new(
                     Exit::Failed,
                     CommandCode::MachineNotConfirmed,
                     "you said that this is another machine",
@@ -76,10 +77,10 @@ impl Meant {
 }
 
 /// Shows the endorsement key and waits for a `yes`. Where nobody can answer, that is an error which names it.
-fn ask(ek: EkDigest, output: &Output) -> Result<bool, Failure> {
+fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         let what = "the policy trusts more TPMs than one, and nobody said which machine is meant";
-        let failure = Failure::new(Exit::Usage, CommandCode::MachineNotNamed, what);
+        let failure = CommandError::new(Exit::Usage, CommandCode::MachineNotNamed, what);
         let failure = failure.because(format!("the machine that answers has the TPM {ek}"));
         return Err(
             failure.fix("compare that with the machine's console and say --ek DIGEST, or --accept-any-ek to take any")
@@ -92,24 +93,24 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, Failure> {
     );
     let _ = write!(io::stderr(), "Is this the machine that you mean? [yes/no] ");
     let mut answer = String::new();
-    io::stdin().read_line(&mut answer).map_err(|error| Failure::usage("no answer").because(error.to_string()))?;
+    io::stdin().read_line(&mut answer).map_err(|error| CommandError::usage("no answer").because(error.to_string()))?;
     Ok(answer.trim() == "yes")
 }
 
 /// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them.
-pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, Failure> {
+pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, CommandError> {
     let Some(path) = arguments.path(flag) else { return Ok(None) };
     read(path).map(Some).map_err(|failure| failure.because(format!("--{flag} {}", path.display())))
 }
 
 /// The EK digest that an argument names, in the same way.
-pub(crate) fn read(named: &Path) -> Result<EkDigest, Failure> {
+pub(crate) fn read(named: &Path) -> Result<EkDigest, CommandError> {
     let parse = |text: &str| EkDigest::from_hex(&text.trim().to_ascii_lowercase());
     if let Some(ek) = named.to_str().and_then(parse) {
         return Ok(ek);
     }
     let malformed = || {
-        let failure = Failure::usage("neither an EK digest of 64 hexadecimal digits nor a file that holds one");
+        let failure = CommandError::usage("neither an EK digest of 64 hexadecimal digits nor a file that holds one");
         failure.fix("see the line `TPM` of `latchkey verify NODE`")
     };
     let text = files::read(named, MAX_FILE).map_err(|_| malformed())?;
@@ -117,12 +118,12 @@ pub(crate) fn read(named: &Path) -> Result<EkDigest, Failure> {
 }
 
 /// Refuses another machine than the one that a flag names.
-pub(crate) fn expect(flag: &str, expected: EkDigest, got: EkDigest) -> Result<(), Failure> {
+pub(crate) fn expect(flag: &str, expected: EkDigest, got: EkDigest) -> Result<(), CommandError> {
     if expected == got {
         return Ok(());
     }
     let failure =
-        Failure::new(Exit::Attestation, CommandCode::AnotherMachine, "the node that answers is another machine");
+        CommandError::new(Exit::Attestation, CommandCode::AnotherMachine, "the node that answers is another machine");
     let failure = failure.because(format!("{flag} names the TPM {expected}, and this is the TPM {got}"));
     Err(failure.fix("check the address; if it is right, find out who answers there"))
 }

@@ -50,7 +50,7 @@ pub fn from_log(
 
 /// The events behind these quoted values of a boot that the caller vouches for, as its log tells of them: of the PCRs of
 /// `which` that it replays to. None if it cannot be read.
-pub fn told(log: &[u8], quoted: &PcrValues, which: PcrSet) -> Vec<ExpectedEvent> {
+pub fn logged_events(log: &[u8], quoted: &PcrValues, which: PcrSet) -> Vec<ExpectedEvent> {
     let made = |pcr| quoted.value(pcr).filter(|_| which.contains(pcr));
     EventLog::parse(log).map_or_else(|_| Vec::new(), |log| events(&log, made))
 }

@@ -22,7 +22,8 @@ use super::follow::{End, Follower};
 use super::journal::{Journal, Stage};
 use crate::cluster_dir::FirstNode;
 use crate::codes::{CommandCode, ErrorCode};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone, printable};
@@ -82,7 +83,7 @@ impl<'a> Drive<'a> {
     }
 
     /// Connects until it is done, or cannot be done.
-    pub(super) async fn run(mut self, mut patience: Patience) -> Result<Ending, Failure> {
+    pub(super) async fn run(mut self, mut patience: Patience) -> Result<Ending, CommandError> {
         loop {
             match patience.limit(Box::pin(self.step())).await {
                 Ok(None) => patience.renewed(),
@@ -100,14 +101,14 @@ impl<'a> Drive<'a> {
         }
     }
 
-    fn ending(&self, admin_config: AdminConfig, took: Duration) -> Result<Ending, Failure> {
-        let gone = || Failure::local(CommandCode::JournalLost, "the journal names no machine");
+    fn ending(&self, admin_config: AdminConfig, took: Duration) -> Result<Ending, CommandError> {
+        let gone = || CommandError::local(CommandCode::JournalLost, "the journal names no machine");
         let (ek, disk) = self.journal.stage.machine().ok_or_else(gone)?;
         let node_name = self.node_name.clone();
         Ok(Ending { node_name, ek, disk, cluster_id: self.journal.cluster_id, admin_config, took })
     }
 
-    fn may_be_resumed(&self, failure: Failure) -> Failure {
+    fn may_be_resumed(&self, failure: CommandError) -> CommandError {
         if self.journal.stage.machine().is_none() || failure.exit != Exit::Unreachable {
             return failure;
         }
@@ -162,7 +163,7 @@ impl<'a> Drive<'a> {
         let may_be_ours = before.machine().is_some();
         Ok(match refused.kind {
             node::CallKind::Lost => refused.trouble(),
-            node::CallKind::State if may_be_ours => ConnectError::Lost(refused.trouble().into_failure()),
+            node::CallKind::State if may_be_ours => ConnectError::Lost(refused.trouble().into_error()),
             _ => {
                 self.enter(before)?;
                 refused.trouble()
@@ -185,13 +186,16 @@ impl<'a> Drive<'a> {
             NodeStage::Existing if ours => self.goal = Goal::Recover,
             NodeStage::Bootstrapping => {
                 let what = "the node is being made a member of another cluster, or of this one by somebody else";
-                let failure = Failure::new(Exit::Node, CommandCode::AlreadyActivating, what);
+                let failure = CommandError::new(Exit::Node, CommandCode::AlreadyActivating, what);
                 let cluster = format!("it says that its cluster is {}", described.cluster_id);
                 return Err(ConnectError::Fatal(failure.because(cluster).fix("choose another node")));
             }
             NodeStage::Existing => {
-                let failure =
-                    Failure::new(Exit::Node, CommandCode::DiskInUse, "the node's disk belongs to a cluster already");
+                let failure = CommandError::new(
+                    Exit::Node,
+                    CommandCode::DiskInUse,
+                    "the node's disk belongs to a cluster already",
+                );
                 let fix = "choose another node, or wipe the first 16 MiB of its state disk; \
                            if it is yours and waits for its key, run `latchkey recover`";
                 return Err(ConnectError::Fatal(failure.fix(fix)));
@@ -248,7 +252,7 @@ impl<'a> Drive<'a> {
             // Its first bootstrap never finished: it resets its disk and is fresh again.
             Err(refused) if refused.code.as_deref() == Some("bootstrap-unfinished") => {
                 self.goal = Goal::Init;
-                Err(ConnectError::Lost(refused.trouble().into_failure()))
+                Err(ConnectError::Lost(refused.trouble().into_error()))
             }
             Err(refused) => Err(refused.trouble()),
         }
@@ -264,10 +268,10 @@ impl<'a> Drive<'a> {
             // Locked since a moment ago, and about to change its stage: by keys that an earlier connection brought, or by
             // somebody else's.
             if self.journal.stage.machine().is_some() {
-                return ConnectError::Lost(trouble.into_failure());
+                return ConnectError::Lost(trouble.into_error());
             }
             let what = format!("the node at {} is locked in this boot: somebody else was first", self.job.address);
-            let failure = Failure::new(Exit::Node, CommandCode::AlreadyActivating, what);
+            let failure = CommandError::new(Exit::Node, CommandCode::AlreadyActivating, what);
             ConnectError::Fatal(failure.fix("look at the node's console, or restart the node and try again"))
         })
     }
@@ -286,8 +290,8 @@ impl<'a> Drive<'a> {
     fn same_machine(&mut self, ek: EkDigest) -> Attempt<MeantMachine> {
         match self.journal.stage.machine() {
             Some((machine, _)) if machine != ek => {
-                let what = format!("the cluster in {} was begun on another machine", self.job.place.shown());
-                let failure = Failure::new(Exit::Failed, CommandCode::AnotherMachine, what);
+                let what = format!("the cluster in {} was begun on another machine", self.job.directory.shown());
+                let failure = CommandError::new(Exit::Failed, CommandCode::AnotherMachine, what);
                 let causes = format!("it was begun on the TPM {machine}, and this is the TPM {ek}");
                 return Err(ConnectError::Fatal(
                     failure.because(causes).fix("use that machine's address, or another directory"),
@@ -305,7 +309,7 @@ impl<'a> Drive<'a> {
             return Ok(());
         }
         let failure =
-            Failure::new(Exit::Node, CommandCode::WrongCluster, "the node says that it is in another cluster");
+            CommandError::new(Exit::Node, CommandCode::WrongCluster, "the node says that it is in another cluster");
         Err(ConnectError::Fatal(
             failure.because(format!("it says {}", hex::encode(cluster_id.get(..32).unwrap_or(cluster_id)))),
         ))
@@ -313,17 +317,17 @@ impl<'a> Drive<'a> {
 
     /// The keys of the machine and disk that the journal names, written there before: it is the record of a cluster that has
     /// none yet.
-    fn keys(&self, ek: EkDigest, disk: Uuid) -> Result<NodeKeys, Failure> {
+    fn keys(&self, ek: EkDigest, disk: Uuid) -> Result<NodeKeys, CommandError> {
         if self.journal.stage.machine() != Some((ek, disk)) {
             let what = format!("the disk {disk} is not the one that this init made");
-            let failure = Failure::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord, what);
+            let failure = CommandError::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord, what);
             return Err(failure.fix(ReleaseCode::DiskNotOnRecord.remedy()));
         }
         let version = self.journal.key_version;
         NodeKeys::derive(&self.job.master, &DiskRelease::on_operators_word(disk, version), version)
     }
 
-    fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, Failure> {
+    fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, CommandError> {
         let keys = self.keys(ek, disk)?;
         Ok(InitRequest {
             cluster_name: self.job.name.clone(),
@@ -341,7 +345,7 @@ impl<'a> Drive<'a> {
         let salt = self.journal.salt().map_err(ConnectError::Fatal)?;
         let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
         let first = FirstNode { ek, name: self.node_name.clone(), disk };
-        self.job.place.initialise(&cluster, &first).map_err(ConnectError::Fatal)?;
+        self.job.directory.initialise(&cluster, &first).map_err(ConnectError::Fatal)?;
         self.enter(Stage::Locked { ek, disk })?;
         self.goal = Goal::Attach;
         self.output.say(Tone::Good, "locked", &format!("on cluster {}", self.journal.cluster_id));
@@ -365,12 +369,12 @@ impl<'a> Drive<'a> {
     }
 
     /// The node gives them once. If the file cannot be made, another place is better than none.
-    fn keep_admin_config(&self, config: &[u8]) -> Result<std::path::PathBuf, Failure> {
+    fn keep_admin_config(&self, config: &[u8]) -> Result<std::path::PathBuf, CommandError> {
         let wanted = self.job.admin_config.clone();
         match files::write_new(&wanted, config, Readers::OwnerOnly) {
             Ok(()) => Ok(wanted),
             Err(failure) => {
-                let other = self.job.place.path(&format!("admin-{}.conf", now()));
+                let other = self.job.directory.path(&format!("admin-{}.conf", now()));
                 self.output.say(Tone::Warning, "warning", &format!("{}; using {}", failure.what, other.display()));
                 files::write_new(&other, config, Readers::OwnerOnly).map(|()| other)
             }
@@ -390,13 +394,13 @@ impl<'a> Drive<'a> {
     fn note(&self, outcome: Outcome) -> Attempt<()> {
         let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
         let first = FirstNode { ek, name: self.node_name.clone(), disk };
-        self.job.place.report(&first, outcome).map_err(ConnectError::Fatal)
+        self.job.directory.report(&first, outcome).map_err(ConnectError::Fatal)
     }
 
     fn failed(&self, what: &str, failed: &Failed) -> ConnectError {
         self.follower.show_log(&failed.log_tail);
         let code = printable(failed.code.get(..64).unwrap_or(&failed.code));
-        let failure = Failure::new(Exit::Node, ErrorCode::FromNode(code.clone()), format!("{what}: {code}"))
+        let failure = CommandError::new(Exit::Node, ErrorCode::FromNode(code.clone()), format!("{what}: {code}"))
             .because(&failed.message);
         ConnectError::Fatal(failure.fix(if failed.disk_reset {
             "mend the cause; the node resets its disk and restarts, and the same command begins anew"
@@ -412,11 +416,11 @@ impl<'a> Drive<'a> {
     fn out_of_turn(&self, got: &str) -> ConnectError {
         let what = format!("the node at {} says what it must not say here: {got}", self.job.address);
         ConnectError::Fatal(
-            Failure::new(Exit::Node, CommandCode::OutOfTurn, what).fix("run the same release on both sides"),
+            CommandError::new(Exit::Node, CommandCode::OutOfTurn, what).fix("run the same release on both sides"),
         )
     }
 
     fn enter(&mut self, stage: Stage) -> Attempt<()> {
-        self.journal.enter(&self.job.place, stage).map_err(ConnectError::Fatal)
+        self.journal.enter(&self.job.directory, stage).map_err(ConnectError::Fatal)
     }
 }

@@ -8,12 +8,12 @@ use latchkey_api::v1::{Failed, InitEvent, Progress, Succeeded, init_event::Event
 
 use crate::output::{Output, Tone};
 
-/// More lines than any bootstrap has; a node that tells more is told again.
+/// More lines than any bootstrap has; the lines of a node that sends more are shown again.
 const REMEMBERED: usize = 4096;
 /// Lines of a failed step's own output that are shown.
 const LOG_LINES: usize = 20;
 
-/// Shows progress, each line once: who attaches again is told the past again.
+/// Shows progress, each line once: a node repeats its past to who attaches again.
 pub(super) struct Follower<'a> {
     output: &'a Output,
     seen: HashSet<(u64, String, String)>,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::files::{self, Readers};
 use crate::trust::now;
 
@@ -77,20 +77,20 @@ impl Stage {
 
 impl Journal {
     /// The journal of an earlier run, if there is one.
-    pub(super) fn load(place: &ClusterDir) -> Result<Option<Self>, Failure> {
-        let path = place.path(NAME);
+    pub(super) fn load(directory: &ClusterDir) -> Result<Option<Self>, CommandError> {
+        let path = directory.path(NAME);
         if !path.exists() {
             return Ok(None);
         }
         let text = files::read(&path, MAX_JOURNAL)?;
         serde_json::from_slice(&text).map(Some).map_err(|error| {
-            let failure = Failure::usage(format!("{} cannot be used", path.display())).because(error.to_string());
+            let failure = CommandError::usage(format!("{} cannot be used", path.display())).because(error.to_string());
             failure.fix("restore it from a copy: without it the cluster cannot be taken up")
         })
     }
 
     /// A new cluster: a new salt, written down before anything is sent.
-    pub(super) fn begin(place: &ClusterDir, name: &str, master: &MasterSecret) -> Result<Self, Failure> {
+    pub(super) fn begin(directory: &ClusterDir, name: &str, master: &MasterSecret) -> Result<Self, CommandError> {
         let salt = Secret::<32>::random()?;
         let key_version = master.current();
         let journal = Self {
@@ -102,50 +102,53 @@ impl Journal {
             began_at: now(),
             stage: Stage::Prepared,
         };
-        journal.write(place)?;
+        journal.write(directory)?;
         Ok(journal)
     }
 
     /// An earlier run's journal must be of this cluster.
-    pub(super) fn check(&self, place: &ClusterDir, name: &str, master: &MasterSecret) -> Result<(), Failure> {
-        let shown = place.shown();
+    pub(super) fn check(&self, directory: &ClusterDir, name: &str, master: &MasterSecret) -> Result<(), CommandError> {
+        let shown = directory.shown();
         if self.version != VERSION {
-            return Err(Failure::usage(format!("{shown}/{NAME} has version {}, expected {VERSION}", self.version)));
+            return Err(CommandError::usage(format!(
+                "{shown}/{NAME} has version {}, expected {VERSION}",
+                self.version
+            )));
         }
         if self.cluster_name != name {
             let what = format!("{shown} holds the cluster {:?}, not {name:?}", self.cluster_name);
-            return Err(Failure::usage(what).fix("use its name, or another directory for another cluster"));
+            return Err(CommandError::usage(what).fix("use its name, or another directory for another cluster"));
         }
         let secret = master.measurement_secret(self.key_version).ok();
-        let id = secret.map(|secret| ClusterId::derive(&secret, &self.salt()?).map_err(Failure::from)).transpose()?;
+        let id =
+            secret.map(|secret| ClusterId::derive(&secret, &self.salt()?).map_err(CommandError::from)).transpose()?;
         if id != Some(self.cluster_id) {
             let what = "the master secret is not the one that this cluster was begun with";
-            return Err(
-                Failure::usage(what).fix(format!("use that one, or another directory than {shown} for a new cluster"))
-            );
+            return Err(CommandError::usage(what)
+                .fix(format!("use that one, or another directory than {shown} for a new cluster")));
         }
         Ok(())
     }
 
-    pub(super) fn salt(&self) -> Result<[u8; 32], Failure> {
+    pub(super) fn salt(&self) -> Result<[u8; 32], CommandError> {
         let mut salt = [0; 32];
         hex::decode_to_slice(&self.measurement_salt, &mut salt)
-            .map_err(|_| Failure::usage(format!("{NAME}: measurement_salt is not 64 hexadecimal digits")))?;
+            .map_err(|_| CommandError::usage(format!("{NAME}: measurement_salt is not 64 hexadecimal digits")))?;
         Ok(salt)
     }
 
     /// Writes down that a step is taken.
-    pub(super) fn enter(&mut self, place: &ClusterDir, stage: Stage) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self, directory: &ClusterDir, stage: Stage) -> Result<(), CommandError> {
         if self.stage == stage {
             return Ok(());
         }
         self.stage = stage;
-        self.write(place)
+        self.write(directory)
     }
 
-    fn write(&self, place: &ClusterDir) -> Result<(), Failure> {
+    fn write(&self, directory: &ClusterDir) -> Result<(), CommandError> {
         let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::local(CommandCode::JournalUnwritable, NAME).because(error.to_string()))?;
-        files::replace(&place.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
+            .map_err(|error| CommandError::local(CommandCode::JournalUnwritable, NAME).because(error.to_string()))?;
+        files::replace(&directory.path(NAME), format!("{text}\n").as_bytes(), Readers::OwnerOnly)
     }
 }

@@ -14,13 +14,14 @@ use std::time::Duration;
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, Held};
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::node::{self, Address, Patience};
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 use crate::trust::Trust;
 use crate::which_machine::Meant;
 use drive::Drive;
@@ -30,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_mins(30);
 /// `InitRequest.init_secret`: 16..72 bytes.
 const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let job = Job::from_arguments(arguments)?;
     let patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
         return report::done_before(&job, &journal, arguments.has("resume"), output);
     }
     job.check_admin_config()?;
-    job.place.adopt(&job.trust)?;
+    job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
     report::done(&job, &ending, output)
 }
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
 /// What the user wants.
 struct Job {
     address: Address,
-    place: ClusterDir,
+    directory: ClusterDir,
     name: String,
     master: MasterSecret,
     init_secret: SecretVec,
@@ -57,12 +58,12 @@ struct Job {
 }
 
 impl Job {
-    fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+    fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let directory = arguments.required_path("cluster")?;
         let trust = Trust::from_arguments(arguments)?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
         Ok(Self {
-            address: arguments.operand_text(0)?.parse().map_err(|error: String| Failure::usage(error))?,
+            address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
             name: cluster_name(arguments.required_text("name")?)?,
             settings: ClusterSettings {
                 kubernetes_version: text("kubernetes-version")?,
@@ -77,66 +78,68 @@ impl Job {
             init_secret: init_secret(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             // Last: a command that is wrong makes no directory.
-            place: ClusterDir::make(directory)?,
+            directory: ClusterDir::make(directory)?,
         })
     }
 
     /// Holds the directory, and finds or begins the journal in it.
-    fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), Failure> {
-        let held = self.place.hold()?;
-        let journal = match Journal::load(&self.place)? {
+    fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), CommandError> {
+        let held = self.directory.hold()?;
+        let journal = match Journal::load(&self.directory)? {
             Some(journal) => {
-                journal.check(&self.place, &self.name, &self.master)?;
+                journal.check(&self.directory, &self.name, &self.master)?;
                 output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
                 journal
             }
             None if resume => {
-                let what = format!("there is nothing to resume in {}", self.place.shown());
-                return Err(Failure::usage(what).fix("check --cluster, or leave out --resume to begin a new cluster"));
+                let what = format!("there is nothing to resume in {}", self.directory.shown());
+                return Err(
+                    CommandError::usage(what).fix("check --cluster, or leave out --resume to begin a new cluster")
+                );
             }
-            None if self.place.cluster()?.is_some() => {
-                let what = format!("{} holds a cluster already", self.place.shown());
-                return Err(Failure::usage(what).fix("use another directory for another cluster"));
+            None if self.directory.cluster()?.is_some() => {
+                let what = format!("{} holds a cluster already", self.directory.shown());
+                return Err(CommandError::usage(what).fix("use another directory for another cluster"));
             }
-            None => Journal::begin(&self.place, &self.name, &self.master)?,
+            None => Journal::begin(&self.directory, &self.name, &self.master)?,
         };
         Ok((held, journal))
     }
 
     /// Said before the node is touched: afterwards there would be credentials and nowhere to put them.
-    fn check_admin_config(&self) -> Result<(), Failure> {
+    fn check_admin_config(&self) -> Result<(), CommandError> {
         let path = &self.admin_config;
         if path.exists() {
             let what = format!("{} exists already", path.display());
-            return Err(Failure::usage(what).fix("move it away, or name another file with --admin-config"));
+            return Err(CommandError::usage(what).fix("move it away, or name another file with --admin-config"));
         }
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         match parent.filter(|parent| !parent.is_dir()) {
             Some(missing) => {
                 let what = format!("--admin-config: there is no directory {}", missing.display());
-                Err(Failure::new(Exit::Missing, CommandCode::DirectoryMissing, what))
+                Err(CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what))
             }
             None => Ok(()),
         }
     }
 }
 
-fn cluster_name(name: &str) -> Result<String, Failure> {
+fn cluster_name(name: &str) -> Result<String, CommandError> {
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if (1..=63).contains(&name.len()) && name.chars().all(letter) && !name.starts_with('-') && !name.ends_with('-') {
         Ok(name.to_owned())
     } else {
         let what = format!("--name {name}: a cluster's name is 1 to 63 lower-case letters, digits and inner hyphens");
-        Err(Failure::usage(what))
+        Err(CommandError::usage(what))
     }
 }
 
-fn init_secret(arguments: &Arguments) -> Result<SecretVec, Failure> {
+fn init_secret(arguments: &Arguments) -> Result<SecretVec, CommandError> {
     let secret = files::read_secret(arguments.required_path("init-secret")?, *INIT_SECRET.end())?;
     if INIT_SECRET.contains(&secret.len()) {
         Ok(secret)
     } else {
         let what = format!("the init secret has {} bytes, expected 16 to 72", secret.len());
-        Err(Failure::usage(what).fix("make one with `latchkey init-secret`"))
+        Err(CommandError::usage(what).fix("make one with `latchkey init-secret`"))
     }
 }

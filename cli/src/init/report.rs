@@ -6,10 +6,11 @@ use super::Job;
 use super::drive::{AdminConfig, Ending};
 use super::journal::Journal;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Tone, pairs};
 
-pub(super) fn done(job: &Job, ending: &Ending, output: &Output) -> Result<Exit, Failure> {
+pub(super) fn done(job: &Job, ending: &Ending, output: &Output) -> Result<Exit, CommandError> {
     let (config, config_json) = match &ending.admin_config {
         AdminConfig::Written(path) => (path.display().to_string(), json!(path.display().to_string())),
         AdminConfig::None => ("none: the cluster step made none".to_owned(), Value::Null),
@@ -38,11 +39,11 @@ pub(super) fn done(job: &Job, ending: &Ending, output: &Output) -> Result<Exit, 
 }
 
 /// The directory's cluster was finished by an earlier run.
-pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<Exit, Failure> {
-    let (directory, id) = (job.place.shown(), journal.cluster_id);
+pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &Output) -> Result<Exit, CommandError> {
+    let (directory, id) = (job.directory.shown(), journal.cluster_id);
     if !resume {
         let what = format!("{directory} holds the cluster {}, which is initialised", job.name);
-        let failure = Failure::local(CommandCode::ClusterExists, what).because(format!("its id is {id}"));
+        let failure = CommandError::local(CommandCode::ClusterExists, what).because(format!("its id is {id}"));
         return Err(failure.fix("use another directory for another cluster"));
     }
     let text = pairs(&[("cluster", job.name.clone()), ("cluster id", id.to_string())]);

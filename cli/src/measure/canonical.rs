@@ -8,15 +8,16 @@ use latchkey_measurements::source::Source;
 use latchkey_measurements::{Bank, Replay};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
-pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     for flag in ["expect", "expect-image", "machine"] {
         if arguments.has(flag) {
-            return Err(Failure::usage(format!("--{flag} is for the firmware's log, and this one is canonical")));
+            return Err(CommandError::usage(format!("--{flag} is for the firmware's log, and this one is canonical")));
         }
     }
     let log = parse(path, source)?;
@@ -43,22 +44,22 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
     output.result(&json, &text)
 }
 
-fn parse(path: &Path, source: &Source) -> Result<CelLog, Failure> {
+fn parse(path: &Path, source: &Source) -> Result<CelLog, CommandError> {
     CelLog::parse(source.bytes()).map_err(|error| {
-        Failure::new(Exit::Usage, CommandCode::EventLogMalformed, format!("{} cannot be used", path.display()))
+        CommandError::new(Exit::Usage, CommandCode::EventLogMalformed, format!("{} cannot be used", path.display()))
             .because(error.to_string())
             .fix("give systemd's /run/log/systemd/tpm2-measure.log, or another log in TCG's canonical JSON form")
     })
 }
 
 /// What the firmware's log of the same boot replays to.
-fn firmware(path: &Path) -> Result<Vec<Replay>, Failure> {
+fn firmware(path: &Path) -> Result<Vec<Replay>, CommandError> {
     let source = super::read(path)?;
     let log = source.log().map_err(|error| super::unusable(path, &error))?;
     Ok(log.banks().filter_map(|bank| Replay::of(&log, bank)).collect())
 }
 
-fn bank(arguments: &Arguments, log: &CelLog) -> Result<Option<Bank>, Failure> {
+fn bank(arguments: &Arguments, log: &CelLog) -> Result<Option<Bank>, CommandError> {
     let Some(bank) = arguments.value::<Bank>("bank")? else { return Ok(None) };
     super::in_log(bank, log.algorithms()).map(Some)
 }

@@ -12,10 +12,11 @@ use latchkey_measurements::{Bank, EventLog, Replay, manifest};
 use serde_json::{Map, Value, json};
 
 use super::image;
-use crate::failure::{Exit, Failure};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Tone, printable};
-use crate::spec::Arguments;
 
 /// What was expected: text, its part of the JSON, and whether the log is that.
 pub(super) struct Report {
@@ -38,14 +39,14 @@ pub(super) fn expectations(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<Report, Failure> {
+) -> Result<Report, CommandError> {
     let mut report = Report { text: String::new(), json: Vec::new(), as_expected: true };
     let given = (arguments.path("expect"), arguments.path("expect-image"));
     if given == (None, None) {
         return Ok(report);
     }
     if !log.banks().any(|bank| bank == Bank::Sha256) {
-        return Err(Failure::usage("the log has no digests of the bank sha256, which is what is expected"));
+        return Err(CommandError::usage("the log has no digests of the bank sha256, which is what is expected"));
     }
     let (reference, image) = match given {
         (Some(path), None) if !is_json(path)? => (None, Some(path)),
@@ -67,7 +68,7 @@ pub(super) fn expectations(
 }
 
 /// Images begin with other bytes.
-fn is_json(path: &Path) -> Result<bool, Failure> {
+fn is_json(path: &Path) -> Result<bool, CommandError> {
     // An image is read at several places; of standard input there is only the beginning.
     if files::is_standard_input(path) {
         return Ok(true);
@@ -77,10 +78,10 @@ fn is_json(path: &Path) -> Result<bool, Failure> {
 }
 
 /// Who wrote the manifest is not asked: nothing is admitted here.
-fn read_reference(path: &Path) -> Result<ReferenceValues, Failure> {
+fn read_reference(path: &Path) -> Result<ReferenceValues, CommandError> {
     let json = files::read(path, ReferenceValues::MAX_JSON)?;
     let what = || format!("{} cannot be used", path.display());
-    ReferenceValues::from_json(&json).map_err(|refusal| Failure::refused(Exit::Usage, what(), &refusal))
+    ReferenceValues::from_json(&json).map_err(|refusal| CommandError::refused(Exit::Usage, what(), &refusal))
 }
 
 /// For each image and machine of the manifest: the registers that differ; for the closest, the first event of each.
@@ -89,7 +90,7 @@ fn against_reference(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<Compared, Failure> {
+) -> Result<Compared, CommandError> {
     let mut as_expected = false;
     let replay = Replay::of(log, Bank::Sha256);
     let replayed = |pcr| replay.as_ref().and_then(|replay| replay.value(pcr)).map_or("0".repeat(64), hex::encode);
@@ -97,7 +98,8 @@ fn against_reference(
     let mut closest: Option<(usize, PcrSet, String, &PlatformProfile)> = None;
     for image in reference.images() {
         for machine in image.machines() {
-            let differing = manifest::differing(machine, log).map_err(|error| Failure::usage(error.to_string()))?;
+            let differing =
+                manifest::differing(machine, log).map_err(|error| CommandError::usage(error.to_string()))?;
             let differing = differing.intersection(pcrs);
             as_expected |= differing.is_empty();
             let name = format!("{} on {}", image.label(), machine.name());
@@ -162,7 +164,7 @@ fn against_image(
     log: &EventLog<'_>,
     pcrs: PcrSet,
     output: &Output,
-) -> Result<Compared, Failure> {
+) -> Result<Compared, CommandError> {
     let image = image::open(path)?;
     let uki = image::measure(path, &image)?;
     let machines = match image::machines(arguments)? {
@@ -174,7 +176,7 @@ fn against_image(
         predictions.collect::<Result<_, _>>().map_err(|error| image::unpredictable(path, &error))?;
     let compared = predictions.into_iter().map(|prediction| (prediction.differences(log, pcrs), prediction));
     let Some((differences, prediction)) = compared.min_by_key(|(differences, _)| misfit(differences)) else {
-        return Err(Failure::usage("--machine: no type of machine is given"));
+        return Err(CommandError::usage("--machine: no type of machine is given"));
     };
     let name = format!("{} on {}", path.display(), prediction.machine);
     let mut text = String::new();

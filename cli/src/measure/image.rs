@@ -9,13 +9,14 @@ use latchkey_measurements::predict::{Machine, MachineType, PredictError, Predict
 use serde_json::{Map, Value, json};
 
 use super::launch::{self, Asked};
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
-use crate::spec::Arguments;
 
-pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let image = open(path)?;
     let asked = launch::asked(arguments)?;
@@ -73,7 +74,7 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 }
 
 /// What is booted from the file; refused when something beside it would be measured too.
-pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
+pub(super) fn open(path: &Path) -> Result<BootImage, CommandError> {
     files::must_be_a_file(path, "an image is read at several places")?;
     let image = BootImage::open(path).map_err(|error| {
         let failure = unusable(path, CommandCode::ImageUnusable).because(error.to_string());
@@ -97,51 +98,51 @@ pub(super) fn open(path: &Path) -> Result<BootImage, Failure> {
     Err(failure.fix("remove these files from the boot partition: nodes with them are refused"))
 }
 
-pub(super) fn measure(path: &Path, image: &BootImage) -> Result<Uki, Failure> {
+pub(super) fn measure(path: &Path, image: &BootImage) -> Result<Uki, CommandError> {
     Uki::measure(&image.uki).map_err(|error| unpredictable(path, &error))
 }
 
-pub(super) fn unpredictable(path: &Path, error: &PredictError) -> Failure {
+pub(super) fn unpredictable(path: &Path, error: &PredictError) -> CommandError {
     unusable(path, CommandCode::ImageUnpredictable).because(error.to_string())
 }
 
-fn unusable(path: &Path, code: CommandCode) -> Failure {
-    Failure::new(Exit::Usage, code, format!("nothing is predicted for {}", path.display()))
+fn unusable(path: &Path, code: CommandCode) -> CommandError {
+    CommandError::new(Exit::Usage, code, format!("nothing is predicted for {}", path.display()))
 }
 
 /// The types of machines of `--machine`; `None` without the flag.
-pub(super) fn machines(arguments: &Arguments) -> Result<Option<Vec<Machine>>, Failure> {
+pub(super) fn machines(arguments: &Arguments) -> Result<Option<Vec<Machine>>, CommandError> {
     let named = arguments.texts("machine")?;
     let machines = named.into_iter().map(machine).collect::<Result<Vec<_>, _>>()?;
     Ok((!machines.is_empty()).then_some(machines))
 }
 
-fn machine(name: &str) -> Result<Machine, Failure> {
+fn machine(name: &str) -> Result<Machine, CommandError> {
     if let Some(machine) = MachineType::builtin(name) {
         return load(&machine, Path::new("/"));
     }
     let path = Path::new(name);
     if !path.exists() {
         let known = MachineType::BUILTIN.join(", ");
-        return Err(Failure::usage(format!("--machine {name}: neither a file nor one of {known}")));
+        return Err(CommandError::usage(format!("--machine {name}: neither a file nor one of {known}")));
     }
     let json = files::read(path, MachineType::MAX_JSON)?;
     let machine = MachineType::from_json(&json).map_err(|error| {
-        Failure::new(Exit::Usage, CommandCode::MachineMalformed, format!("{name} cannot be used"))
+        CommandError::new(Exit::Usage, CommandCode::MachineMalformed, format!("{name} cannot be used"))
             .because(error.to_string())
     })?;
     load(&machine, path.parent().unwrap_or(Path::new("")))
 }
 
-fn load(machine: &MachineType, directory: &Path) -> Result<Machine, Failure> {
+fn load(machine: &MachineType, directory: &Path) -> Result<Machine, CommandError> {
     machine.load(directory).map_err(|error| {
         let what = format!("the type of machine {} cannot be used", machine.name);
-        Failure::new(Exit::Usage, CommandCode::MachineUnusable, what).because(error.to_string())
+        CommandError::new(Exit::Usage, CommandCode::MachineUnusable, what).because(error.to_string())
     })
 }
 
 /// The firmware of the suite that the boot stub is of, from a disk, without Secure Boot.
-fn usual(stub: StubVersion) -> Result<Machine, Failure> {
+fn usual(stub: StubVersion) -> Result<Machine, CommandError> {
     machine(MachineType::of_suite(stub))
 }
 

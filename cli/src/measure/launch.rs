@@ -10,11 +10,12 @@ use latchkey_measurements::launch::{
 };
 use serde_json::{Value, json};
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::Table;
-use crate::spec::Arguments;
 
 /// The digests: text, and their part of the JSON.
 pub(super) struct Told {
@@ -42,22 +43,22 @@ pub(super) struct Measured<'a> {
 }
 
 /// Everything about `--snp-firmware` that costs little; `None` without it.
-pub(super) fn asked(arguments: &Arguments) -> Result<Option<Asked<'_>>, Failure> {
+pub(super) fn asked(arguments: &Arguments) -> Result<Option<Asked<'_>>, CommandError> {
     let Some(path) = arguments.path("snp-firmware") else {
         let alone = ["vcpus", "vcpu-type", "guest-features", "append"].into_iter().find(|flag| arguments.has(flag));
         return match alone {
-            Some(flag) => Err(Failure::usage(format!("--{flag} needs --snp-firmware"))),
+            Some(flag) => Err(CommandError::usage(format!("--{flag} needs --snp-firmware"))),
             None => Ok(None),
         };
     };
     let number = |text: &str| {
-        text.parse().map_err(|_| Failure::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
+        text.parse().map_err(|_| CommandError::usage(format!("--vcpus {text}: expected 1 to {}", SnpGuest::MAX_VCPUS)))
     };
     let vcpus = arguments.texts("vcpus")?.into_iter().flat_map(|list| list.split(','));
     let vcpus: Vec<u32> = vcpus.map(number).collect::<Result<_, _>>()?;
     let vcpus = if vcpus.is_empty() { vec![DEFAULT_VCPUS] } else { vcpus };
     let cpu = arguments.text("vcpu-type")?.map_or_else(|| Ok(CpuName::default()), str::parse);
-    let cpu = cpu.map_err(|error| Failure::usage(format!("--vcpu-type: {error}")))?;
+    let cpu = cpu.map_err(|error| CommandError::usage(format!("--vcpu-type: {error}")))?;
     let features = arguments.value("guest-features")?.unwrap_or_default();
     let file = files::read(path, Firmware::MAX_SIZE)?;
     let (append, has_append) = (arguments.text("append")?.unwrap_or_default(), arguments.has("append"));
@@ -71,7 +72,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Measures the firmware.
-    pub(super) fn measure(self) -> Result<Measured<'a>, Failure> {
+    pub(super) fn measure(self) -> Result<Measured<'a>, CommandError> {
         let direct_boot = self.direct_boot();
         let guests = Guests::new(&self.file, self.vcpus, self.cpu, self.features);
         let guests = guests.map_err(|error| unusable(self.path, &error))?;
@@ -80,7 +81,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The digests. `uki` is that of what a direct boot has as its kernel: known where one was asked about.
-pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<Told, Failure> {
+pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<Told, CommandError> {
     let Measured { path, guests, append, direct_boot } = measured;
     let predicted = |direct_boot| guests.launches(direct_boot).map_err(|error| unusable(path, &error));
     let mut launches = predicted(None)?;
@@ -119,9 +120,9 @@ fn boot(launch: &SnpLaunch) -> &'static str {
     if launch.kernel_hashes { "kernel-hashes" } else { "firmware" }
 }
 
-fn unusable(path: &Path, error: &LaunchError) -> Failure {
+fn unusable(path: &Path, error: &LaunchError) -> CommandError {
     let what = format!("no launch digest is predicted for {}", path.display());
-    let failure = Failure::new(Exit::Usage, CommandCode::LaunchUnpredictable, what).because(error.to_string());
+    let failure = CommandError::new(Exit::Usage, CommandCode::LaunchUnpredictable, what).because(error.to_string());
     match error.fix() {
         Some(fix) => failure.fix(fix),
         None => failure,

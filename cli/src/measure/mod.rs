@@ -16,22 +16,23 @@ use latchkey_measurements::source::{Source, SourceError};
 use latchkey_measurements::{AlgorithmId, Bank, EventDifference, EventLog, explain_differences, replay};
 use serde_json::{Value, json};
 
+use crate::arguments::Arguments;
 use crate::codes::{CommandCode, ErrorCode};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone};
-use crate::spec::Arguments;
 
 pub(crate) use image::image;
 
-pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let source = read(path)?;
     if CelLog::is_one(source.bytes()) {
         return canonical::log(path, &source, arguments, output);
     }
     if arguments.has("firmware-log") {
-        return Err(Failure::usage("--firmware-log is for a canonical log, and this one is the firmware's"));
+        return Err(CommandError::usage("--firmware-log is for a canonical log, and this one is the firmware's"));
     }
     let log = source.log().map_err(|error| unusable(path, &error))?;
     let pcrs = pcrs(arguments)?;
@@ -60,44 +61,44 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
     Ok(if expected.as_expected { printed } else { Exit::Attestation })
 }
 
-fn read(path: &Path) -> Result<Source, Failure> {
+fn read(path: &Path) -> Result<Source, CommandError> {
     let file = files::read(path, Source::LIMIT)?;
     Source::read(file).map_err(|error| unusable(path, &error))
 }
 
-fn unusable(path: &Path, error: &SourceError) -> Failure {
+fn unusable(path: &Path, error: &SourceError) -> CommandError {
     let code = match error {
         SourceError::Log(_) => CommandCode::EventLogMalformed.into(),
         SourceError::Evidence(refusal) => ErrorCode::of_attestation(refusal.code()),
         SourceError::NoLog => CommandCode::EventLogMissing.into(),
     };
-    Failure::new(Exit::Usage, code, format!("{} cannot be used", path.display()))
+    CommandError::new(Exit::Usage, code, format!("{} cannot be used", path.display()))
         .because(error.to_string())
         .fix("give the kernel's binary_bios_measurements, or evidence kept by `latchkey verify` that has an event log")
 }
 
 /// `--pcr 4,9`, or once for each; all without.
-fn pcrs(arguments: &Arguments) -> Result<PcrSet, Failure> {
+fn pcrs(arguments: &Arguments) -> Result<PcrSet, CommandError> {
     let mut set = PcrSet::EMPTY;
     for text in arguments.texts("pcr")?.into_iter().flat_map(|list| list.split(',')) {
         let added = text.parse().ok().and_then(|index| set.with(index));
-        set = added.ok_or_else(|| Failure::usage(format!("--pcr {text}: expected 0 to 23")))?;
+        set = added.ok_or_else(|| CommandError::usage(format!("--pcr {text}: expected 0 to 23")))?;
     }
     Ok(if set.is_empty() { PcrSet::all() } else { set })
 }
 
-fn bank(arguments: &Arguments, log: &EventLog<'_>) -> Result<Option<Bank>, Failure> {
+fn bank(arguments: &Arguments, log: &EventLog<'_>) -> Result<Option<Bank>, CommandError> {
     let Some(bank) = arguments.value::<Bank>("bank")? else { return Ok(None) };
     in_log(bank, log.algorithms()).map(Some)
 }
 
-fn in_log(bank: Bank, algorithms: &[AlgorithmId]) -> Result<Bank, Failure> {
+fn in_log(bank: Bank, algorithms: &[AlgorithmId]) -> Result<Bank, CommandError> {
     if algorithms.contains(&bank.algorithm()) {
         // One that is not replayed is listed with the reason.
         return Ok(bank);
     }
     let banks: Vec<_> = algorithms.iter().map(ToString::to_string).collect();
-    Err(Failure::usage(format!("--bank {bank}: the log has {}", banks.join(", "))))
+    Err(CommandError::usage(format!("--bank {bank}: the log has {}", banks.join(", "))))
 }
 
 fn human(report: &Report, output: &Output) -> String {

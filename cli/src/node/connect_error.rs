@@ -7,28 +7,29 @@ use latchkey_reason::Reason;
 
 use super::Address;
 use crate::codes::{CommandCode, ErrorCode};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 
 /// Why an attempt failed.
 #[derive(Debug)]
 pub(crate) enum ConnectError {
     /// Nobody answers, or not any more. Worth another attempt.
-    Lost(Failure),
+    Lost(CommandError),
     /// The node answers, but does not serve the role: it is in another stage.
-    OtherStage(Failure),
+    OtherStage(CommandError),
     /// Another attempt would end the same.
-    Fatal(Failure),
+    Fatal(CommandError),
 }
 
 impl ConnectError {
     pub(crate) fn lost(address: &Address, code: impl Into<ErrorCode>, why: &str) -> Self {
-        let failure = Failure::new(Exit::Unreachable, code, format!("the node at {address} cannot be reached"));
+        let failure = CommandError::new(Exit::Unreachable, code, format!("the node at {address} cannot be reached"));
         Self::Lost(
             failure.because(why).fix("check the address, and on the node's console whether it waits for an operator"),
         )
     }
 
-    pub(crate) fn into_failure(self) -> Failure {
+    pub(crate) fn into_error(self) -> CommandError {
         match self {
             Self::Lost(failure) | Self::OtherStage(failure) | Self::Fatal(failure) => failure,
         }
@@ -47,17 +48,21 @@ pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectErro
     let what = format!("the node at {address} is not admitted");
     match error {
         ChannelError::Refused(Refused::Evidence(refusal)) => {
-            ConnectError::Fatal(Failure::refused(Exit::Attestation, what, refusal))
+            ConnectError::Fatal(CommandError::refused(Exit::Attestation, what, refusal))
         }
         ChannelError::Refused(refused) => ConnectError::Fatal(
-            Failure::new(Exit::Attestation, of_channel_code(refused.code()), what).because(refused.to_string()),
+            CommandError::new(Exit::Attestation, of_channel_code(refused.code()), what).because(refused.to_string()),
         ),
         ChannelError::PeerRefused(PeerReason::PurposeRefused) => {
             let what = format!("the node at {address} is in another stage of its life than this command is for");
-            ConnectError::OtherStage(Failure::new(Exit::Node, ErrorCode::of_peer(PeerReason::PurposeRefused), what))
+            ConnectError::OtherStage(CommandError::new(
+                Exit::Node,
+                ErrorCode::of_peer(PeerReason::PurposeRefused),
+                what,
+            ))
         }
         ChannelError::PeerRefused(reason @ (PeerReason::ProofUnavailable | PeerReason::VerifierUnavailable)) => {
-            let failure = Failure::new(
+            let failure = CommandError::new(
                 Exit::Node,
                 ErrorCode::of_peer(*reason),
                 format!("the node at {address} cannot prove itself"),
@@ -66,15 +71,18 @@ pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectErro
         }
         ChannelError::PeerRefused(reason) => {
             let failure =
-                Failure::new(Exit::Node, ErrorCode::of_peer(*reason), format!("the node at {address} refuses us"));
+                CommandError::new(Exit::Node, ErrorCode::of_peer(*reason), format!("the node at {address} refuses us"));
             ConnectError::Fatal(failure)
         }
         error if error.blame() == Blame::Network => {
             ConnectError::lost(address, of_channel_code(error.code()), &error.to_string())
         }
         error => {
-            let failure =
-                Failure::new(Exit::Failed, of_channel_code(error.code()), format!("no attested channel to {address}"));
+            let failure = CommandError::new(
+                Exit::Failed,
+                of_channel_code(error.code()),
+                format!("no attested channel to {address}"),
+            );
             ConnectError::Fatal(
                 failure.because(error.to_string()).fix("check that a Latchkey node listens there, of this release"),
             )
@@ -92,7 +100,7 @@ pub(crate) struct RefusedCall {
     pub(crate) kind: CallKind,
     /// The node's own word for it, if it gave one.
     pub(crate) code: Option<String>,
-    failure: Box<Failure>,
+    failure: Box<CommandError>,
 }
 
 /// What a refused call means.
@@ -108,7 +116,7 @@ pub(crate) enum CallKind {
 
 impl RefusedCall {
     /// It failed on this side.
-    pub(crate) fn local(failure: Failure) -> Self {
+    pub(crate) fn local(failure: CommandError) -> Self {
         Self { kind: CallKind::Refused, code: None, failure: Box::new(failure) }
     }
 
@@ -125,7 +133,7 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
     let (code, why) = coded(status.message());
     let (kind, fallback, what, fix) = match status.code() {
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => {
-            let failure = ConnectError::lost(address, CommandCode::ConnectionLost, status.message()).into_failure();
+            let failure = ConnectError::lost(address, CommandCode::ConnectionLost, status.message()).into_error();
             return RefusedCall { kind: CallKind::Lost, code, failure: Box::new(failure) };
         }
         Code::FailedPrecondition => {
@@ -155,7 +163,7 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
         Some("bootstrap-unfinished") => "wait until the node has restarted, and initialise it again",
         _ => fix,
     };
-    let failure = Failure::new(Exit::Node, word, format!("the node at {address} {what}")).because(why).fix(fix);
+    let failure = CommandError::new(Exit::Node, word, format!("the node at {address} {what}")).because(why).fix(fix);
     RefusedCall { kind, code, failure: Box::new(failure) }
 }
 

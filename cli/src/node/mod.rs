@@ -20,7 +20,8 @@ pub(crate) use connect_error::{CallKind, ConnectError, RefusedCall, refused_call
 pub(crate) use patience::{Patience, block_on, waiting_for};
 
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::printable;
 use crate::trust::{Trust, now};
 
@@ -78,7 +79,7 @@ pub(crate) async fn connect(
     let proven = proven.map_err(|error| connect_error::of_channel(address, &error))?;
     let PeerProof::Tpm(peer) = proven.peer() else {
         // The role table has no other for a server that the verifier above admits.
-        return Err(ConnectError::Fatal(Failure::local(
+        return Err(ConnectError::Fatal(CommandError::local(
             CommandCode::ChannelMisuse,
             "the node was admitted without TPM evidence",
         )));
@@ -162,8 +163,11 @@ pub(crate) struct Description {
 impl Description {
     fn new(response: &DescribeResponse) -> Result<Self, ConnectError> {
         let odd = |what: &str| {
-            let failure =
-                Failure::new(Exit::Node, CommandCode::DescriptionMalformed, format!("the node's {what} is malformed"));
+            let failure = CommandError::new(
+                Exit::Node,
+                CommandCode::DescriptionMalformed,
+                format!("the node's {what} is malformed"),
+            );
             ConnectError::Fatal(failure.fix("run the same release on both sides"))
         };
         let name = &response.node_name;

@@ -8,7 +8,8 @@ use smol::future::FutureExt as _;
 
 use super::ConnectError;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::Output;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -20,7 +21,7 @@ pub(crate) struct Patience {
     allowed: Duration,
     pause: Duration,
     /// Why the last attempt that came to an end failed.
-    last: Option<Failure>,
+    last: Option<CommandError>,
 }
 
 impl Patience {
@@ -39,7 +40,7 @@ impl Patience {
     }
 
     /// Waits before the next attempt, or gives up with the reason of the last.
-    pub(crate) async fn after(&mut self, lost: Failure) -> Result<(), Failure> {
+    pub(crate) async fn after(&mut self, lost: CommandError) -> Result<(), CommandError> {
         let pause = jittered(self.pause);
         if self.elapsed() + pause >= self.allowed {
             return Err(self.too_late(Some(lost)));
@@ -65,7 +66,11 @@ impl Patience {
     }
 
     /// Attempts until one succeeds or fails for good.
-    pub(crate) async fn repeat<T, F>(&mut self, output: &Output, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+    pub(crate) async fn repeat<T, F>(
+        &mut self,
+        output: &Output,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, CommandError>
     where
         F: Future<Output = Result<T, ConnectError>>,
     {
@@ -81,18 +86,18 @@ impl Patience {
         }
     }
 
-    fn too_late(&self, lost: Option<Failure>) -> Failure {
+    fn too_late(&self, lost: Option<CommandError>) -> CommandError {
         let seconds = self.allowed.as_secs();
         match lost {
             Some(lost) => lost.because(format!("tried for {seconds} s")),
-            None => Failure::new(Exit::Unreachable, CommandCode::Timeout, format!("not done within {seconds} s"))
+            None => CommandError::new(Exit::Unreachable, CommandCode::Timeout, format!("not done within {seconds} s"))
                 .fix("look at the node's console, or allow more time with --timeout"),
         }
     }
 }
 
 /// What is wrong, for the line that says what is being waited for.
-pub(crate) fn waiting_for(failure: &Failure) -> String {
+pub(crate) fn waiting_for(failure: &CommandError) -> String {
     match failure.because.first() {
         Some(cause) => format!("{} ({cause})", failure.what),
         None => failure.what.clone(),
@@ -108,6 +113,6 @@ fn jittered(pause: Duration) -> Duration {
 }
 
 /// Runs a command's work.
-pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
     smol::block_on(work)
 }

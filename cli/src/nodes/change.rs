@@ -3,30 +3,31 @@
 use latchkey_cluster_store::{Denials, NodeName, ReleaseCode, RoleRule};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Tone, pairs, printable};
-use crate::spec::Arguments;
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.
-pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &place)?;
+pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, record) = super::machine(arguments, &directory)?;
     let role = match arguments.text("role")? {
         None | Some("worker") => RoleRule::Worker,
         Some("control-plane") => RoleRule::ControlPlane,
         Some(other) => {
-            return Err(Failure::usage(format!("--role {other}: expected `worker` or `control-plane`")));
+            return Err(CommandError::usage(format!("--role {other}: expected `worker` or `control-plane`")));
         }
     };
     let name = arguments.value::<NodeName>("name")?;
-    if place.denials()?.has(&ek) {
-        let failure = Failure::new(Exit::Usage, ReleaseCode::MachineDenied, format!("the TPM {ek} is denied"));
+    if directory.denials()?.has(&ek) {
+        let failure = CommandError::new(Exit::Usage, ReleaseCode::MachineDenied, format!("the TPM {ek} is denied"));
         return Err(failure.fix("take the denial back first, with `latchkey node allow`"));
     }
-    let held = place.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    place.admit(ek, role, name.clone())?;
+    let held = directory.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
+    directory.admit(ek, role, name.clone())?;
     let asks = held.as_ref().map(|one| printable(&one.asks_for_name));
     let named = name.as_ref().map(|name| name.as_str().to_owned());
     let shown = named.clone().or_else(|| record.map(|record| record.name.to_string()));
@@ -44,10 +45,10 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 }
 
 /// Shuts a machine out: a file of its own, which no mistake in another one undoes.
-pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &place)?;
-    place.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
+pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, record) = super::machine(arguments, &directory)?;
+    directory.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
     let name = record.map(|record| record.name.to_string());
     let whom = name.clone().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
     let text = format!(
@@ -59,14 +60,14 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
 }
 
 /// Takes a denial back.
-pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, _) = super::machine(arguments, &place)?;
-    if !place.allow(ek)? {
-        let failure = Failure::new(
+pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, _) = super::machine(arguments, &directory)?;
+    if !directory.allow(ek)? {
+        let failure = CommandError::new(
             Exit::Usage,
             CommandCode::NotDenied,
-            format!("the TPM {ek} is not denied in {}", place.shown()),
+            format!("the TPM {ek} is not denied in {}", directory.shown()),
         );
         return Err(failure.fix("see `latchkey node list`; a policy may deny it, too"));
     }
@@ -75,13 +76,13 @@ pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, Fail
 }
 
 /// Forgets a machine.
-pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &place)?;
-    let denied = place.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
-    if !place.remove(ek)? {
+pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, record) = super::machine(arguments, &directory)?;
+    let denied = directory.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
+    if !directory.remove(ek)? {
         let failure =
-            Failure::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is on record of the TPM {ek}"));
+            CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is on record of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
     let name = record.as_ref().map(|record| record.name.to_string());

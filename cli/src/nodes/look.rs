@@ -3,16 +3,17 @@
 use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord};
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Table, Tone, pairs, printable};
-use crate::spec::Arguments;
 
-pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (nodes, wrong) = place.nodes()?;
-    let (held, denied) = (place.pending()?, place.denials()?);
+pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (nodes, wrong) = directory.nodes()?;
+    let (held, denied) = (directory.pending()?, directory.denials()?);
     for sentence in wrong.iter().chain(denied.unreadable()) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
@@ -35,15 +36,15 @@ pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
     output.result(&json, &format!("{table}{}", if held.is_empty() { "" } else { note }))
 }
 
-pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &place)?;
-    let denied = place.denials()?.has(&ek);
-    let held = place.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    let reason = if denied { place.denial_reason(ek)? } else { String::new() };
+pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let (ek, record) = super::machine(arguments, &directory)?;
+    let denied = directory.denials()?.has(&ek);
+    let held = directory.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
+    let reason = if denied { directory.denial_reason(ek)? } else { String::new() };
     if record.is_none() && held.is_none() && !denied {
         let failure =
-            Failure::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));
+            CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
     let mut lines = vec![("TPM", ek.to_string())];

@@ -9,21 +9,21 @@ pub(crate) use look::{list, show, state};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::NodeRecord;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
-use crate::failure::Failure;
-use crate::spec::Arguments;
+use crate::error::CommandError;
 use crate::which_machine;
 
 /// The machine that the operand names: by its name on record, or by its EK digest, on record or not. A name that a machine merely
 /// asks for names nobody.
-fn machine(arguments: &Arguments, place: &ClusterDir) -> Result<(EkDigest, Option<NodeRecord>), Failure> {
+fn machine(arguments: &Arguments, directory: &ClusterDir) -> Result<(EkDigest, Option<NodeRecord>), CommandError> {
     let named = arguments.operand_text(0)?;
-    let (nodes, _) = place.nodes()?;
+    let (nodes, _) = directory.nodes()?;
     if let Some(record) = nodes.iter().find(|node| node.name.as_str() == named) {
         return Ok((record.ek_sha256, Some(record.clone())));
     }
     let ek = which_machine::read(named.as_ref()).map_err(|_| {
-        let failure = Failure::usage(format!("no node on record is called {named}, and it is no EK digest"));
+        let failure = CommandError::usage(format!("no node on record is called {named}, and it is no EK digest"));
         failure.fix("see `latchkey node list`")
     })?;
     Ok((ek, nodes.into_iter().find(|node| node.ek_sha256 == ek)))

@@ -84,7 +84,7 @@ impl Live {
 
 fn write(text: &str) {
     let mut stderr = io::stderr().lock();
-    // A story that nobody can hear is no reason to stop.
+    // Progress that nobody can read is no reason to stop.
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 

@@ -2,8 +2,8 @@
 //!
 //! | | standard output | standard error |
 //! |---|---|---|
-//! | human | the result | the story as it goes, errors |
-//! | JSON | one document: the result, or `{"error": …}` | the story, one JSON object per line |
+//! | human | the result | progress, errors |
+//! | JSON | one document: the result, or `{"error": …}` | progress, one JSON object per line |
 //! | `--quiet` | the result | errors only |
 //!
 //! Colours and moving lines appear only where standard error, or output, is a terminal, and not if `NO_COLOR` is set.
@@ -20,7 +20,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 pub(crate) use crate::printable::printable;
 use live::Live;
 use style::Style;
@@ -60,7 +61,7 @@ impl Output {
         }
     }
 
-    /// One line of the story: a word that says what happened, and what one may want to know of it. Further lines of `text`
+    /// One line of progress: a word that says what happened, and what one may want to know of it. Further lines of `text`
     /// are indented.
     pub(crate) fn say(&self, tone: Tone, word: &str, text: &str) {
         match self.format {
@@ -69,17 +70,17 @@ impl Output {
             Format::Human => {
                 let mut lines = text.lines();
                 let first = lines.next().unwrap_or_default();
-                let mut told = format!("{}  {first}\n", self.style.paint(tone, &format!("{word:<WORD$}")));
+                let mut printed = format!("{}  {first}\n", self.style.paint(tone, &format!("{word:<WORD$}")));
                 for line in lines {
                     // Writing to a string cannot fail.
-                    let _ = writeln!(told, "{:WORD$}  {line}", "");
+                    let _ = writeln!(printed, "{:WORD$}  {line}", "");
                 }
-                self.live().print(&told);
+                self.live().print(&printed);
             }
         }
     }
 
-    /// A line of the story that the node tells.
+    /// A line of progress that the node reports.
     pub(crate) fn node_step(&self, elapsed: Duration, step: &str, detail: &str) {
         let (step, detail) = (printable(step), printable(detail));
         match self.format {
@@ -109,7 +110,7 @@ impl Output {
     }
 
     /// Prints the result: `json` for programs, `human` for people. Says how the run ends if nothing else is amiss.
-    pub(crate) fn result(&self, json: &Value, human: &str) -> Result<Exit, Failure> {
+    pub(crate) fn result(&self, json: &Value, human: &str) -> Result<Exit, CommandError> {
         match self.format {
             Format::Json => self.text(&document(json)),
             Format::Human => self.text(human),
@@ -119,21 +120,22 @@ impl Output {
     /// Prints text as it is to standard output.
     ///
     /// A result that is not printed is a failure: what stood in it may stand nowhere else. A reader that went away (`| head`)
-    /// chose so, and is told by the exit code alone.
-    pub(crate) fn text(&self, text: &str) -> Result<Exit, Failure> {
+    /// chose so, and learns of it by the exit code alone.
+    pub(crate) fn text(&self, text: &str) -> Result<Exit, CommandError> {
         self.bytes(text.as_bytes())
     }
 
     /// The same for a result that is no text.
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<Exit, Failure> {
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<Exit, CommandError> {
         self.live().clear();
         match print(bytes) {
             Ok(()) => Ok(Exit::Done),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::NobodyReads),
-            Err(error) => {
-                Err(Failure::local(CommandCode::OutputUnwritable, "the result cannot be written to standard output")
-                    .because(error.to_string()))
-            }
+            Err(error) => Err(CommandError::local(
+                CommandCode::OutputUnwritable,
+                "the result cannot be written to standard output",
+            )
+            .because(error.to_string())),
         }
     }
 
@@ -148,7 +150,7 @@ impl Output {
     }
 
     /// Prints a failure, and says how the run ends.
-    pub(crate) fn failed(&self, failure: &Failure) -> Exit {
+    pub(crate) fn failed(&self, failure: &CommandError) -> Exit {
         self.live().clear();
         let document = || print(document(&json!({"error": failure_json(failure)})).as_bytes());
         // A document that has no room on standard output becomes text on standard error; one that nobody reads does not.
@@ -177,9 +179,9 @@ fn print(bytes: &[u8]) -> io::Result<()> {
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
-/// One line for a program that follows the story.
+/// One line for a program that follows the progress.
 fn event(event: &Value) {
-    // A story that nobody can hear is no reason to stop.
+    // Progress that nobody can read is no reason to stop.
     let _ = writeln!(io::stderr().lock(), "{}", versioned(event));
 }
 
@@ -201,7 +203,7 @@ fn versioned(value: &Value) -> Value {
 /// See [`versioned`].
 const SCHEMA: u32 = 1;
 
-fn failure_json(failure: &Failure) -> Value {
+fn failure_json(failure: &CommandError) -> Value {
     let mut json = json!({
         "code": failure.code.as_str(),
         "message": failure.what,

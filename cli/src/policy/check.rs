@@ -11,22 +11,23 @@ use latchkey_attestation::{
 use serde_json::{Value, json};
 
 use super::snp::Claimed;
-use crate::failure::{Exit, Failure};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
 use crate::reference::{authority_in_words, launches, window};
-use crate::spec::Arguments;
 use crate::trust::{Trust, now};
 
 /// As large as the reader of recordings takes.
 const MAX_RECORDING: usize = 512 * 1024;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let trust = Trust::from_files_or_directory(arguments)?;
     let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {
-        return Err(Failure::usage("--as-recorded goes with --evidence FILE"));
+        return Err(CommandError::usage("--as-recorded goes with --evidence FILE"));
     }
     let file: Value = serde_json::from_slice(&trust.policy_file).unwrap_or_default();
     let mut text = format!("{}\n{}\n{}", head(&file, &trust, output), manifests(&trust), images(&trust, output));
@@ -202,10 +203,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(path: &Path, arguments: &Arguments) -> Result<Self, Failure> {
+    fn read(path: &Path, arguments: &Arguments) -> Result<Self, CommandError> {
         let file = path.display().to_string();
         let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
-            .map_err(|refusal| Failure::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
+            .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
         let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
         Ok(Self { file, recording, at })
     }

@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::policy::Signers;
-use latchkey_attestation::reference::{ManifestName, SignerKey};
+use latchkey_attestation::reference::ManifestName;
 use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
 use latchkey_tpm::wire::EkTemplate;
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::Output;
-use crate::spec::Arguments;
+use crate::reference::signer_key;
 
 /// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
 const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
@@ -19,12 +21,10 @@ const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
 const WARN: [u8; 4] = [0, 2, 3, 6];
 /// A bundle of many authorities' certificates.
 const MAX_PEM: usize = 512 * 1024;
-/// A comment and a key.
-const MAX_PUBLIC_KEY: usize = 4096;
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.required_path("out")?;
     let manifests = arguments.texts("manifest")?.into_iter().map(manifest_name).collect::<Result<Vec<_>, _>>()?;
     let minimum = arguments.value("minimum-version")?.unwrap_or(ImageVersion::new(0, 0, 0));
@@ -37,37 +37,17 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
 }
 
 /// Whose word the manifests must be: `--signer`, or `--unsigned`, and nothing by default.
-fn signers(arguments: &Arguments) -> Result<Signers, Failure> {
+fn signers(arguments: &Arguments) -> Result<Signers, CommandError> {
     let keys = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
     match (keys.is_empty(), arguments.has("unsigned")) {
         (false, false) => Ok(Signers::Keys(keys)),
         (true, true) => Ok(Signers::TrustLocalFile),
-        (false, true) => Err(Failure::usage("--signer and --unsigned exclude each other")),
+        (false, true) => Err(CommandError::usage("--signer and --unsigned exclude each other")),
         (true, false) => {
-            let failure = Failure::usage("nobody's word would be taken for the manifests");
+            let failure = CommandError::usage("nobody's word would be taken for the manifests");
             Err(failure.fix("name who signs them with --signer, or trust whoever can write the files with --unsigned"))
         }
     }
-}
-
-/// A public key, as text or in the file that `minisign -G` or `latchkey reference new-key` wrote.
-pub(crate) fn signer_key(text: &str) -> Result<SignerKey, Failure> {
-    if let Ok(key) = text.parse() {
-        return Ok(key);
-    }
-    let wrong = || {
-        let failure = Failure::usage(format!("--signer {text}: neither a minisign public key nor a file with one"));
-        failure.fix("give the 56 characters that begin with RW, or the .pub file that holds them")
-    };
-    let path = Path::new(text);
-    if !path.exists() {
-        return Err(wrong());
-    }
-    let file = String::from_utf8(files::read(path, MAX_PUBLIC_KEY)?).map_err(|_| wrong())?;
-    file.lines()
-        .filter(|line| !line.starts_with("untrusted comment:"))
-        .find_map(|line| line.parse().ok())
-        .ok_or_else(wrong)
 }
 
 /// A policy in the making: all but the manifests.
@@ -80,7 +60,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`.
-    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, Failure> {
+    pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
         let mut ak_trust = Vec::new();
@@ -93,10 +73,10 @@ impl Draft {
         if !roots.is_empty() {
             ak_trust.push(json!({"kind": "ek-chain", "roots": roots, "intermediates": intermediates}));
         } else if !intermediates.is_empty() {
-            return Err(Failure::usage("--ek-intermediate needs an --ek-root that it leads to"));
+            return Err(CommandError::usage("--ek-intermediate needs an --ek-root that it leads to"));
         }
         if ak_trust.is_empty() {
-            let failure = Failure::usage("no TPM would be trusted");
+            let failure = CommandError::usage("no TPM would be trusted");
             return Err(failure.fix("name authorities with --ek-root, or single TPMs with --ek-pin"));
         }
         // A register named in one list leaves the other's default, not what the user put there.
@@ -114,7 +94,7 @@ impl Draft {
         &self,
         manifests: &[(ManifestName, ImageVersion)],
         signers: &Signers,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, CommandError> {
         let rules: Vec<Value> =
             manifests.iter().map(|(manifest, minimum)| rule_json(manifest, *minimum, signers)).collect();
         let policy = json!({
@@ -129,7 +109,7 @@ impl Draft {
         });
         let text = format!("{policy:#}\n");
         Policy::from_json(text.as_bytes())
-            .map_err(|refusal| Failure::refused(Exit::Usage, "such a policy cannot be used", &refusal))?;
+            .map_err(|refusal| CommandError::refused(Exit::Usage, "such a policy cannot be used", &refusal))?;
         Ok(text)
     }
 
@@ -138,7 +118,7 @@ impl Draft {
         manifests: &[(ManifestName, ImageVersion)],
         signers: &Signers,
         path: &Path,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         files::write_new(path, self.text(manifests, signers)?.as_bytes(), Readers::Anyone)
     }
 }
@@ -154,26 +134,26 @@ pub(crate) fn rule_json(manifest: &ManifestName, minimum: ImageVersion, signers:
 }
 
 /// A manifest's name, or what a name is.
-pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, Failure> {
+pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, CommandError> {
     ManifestName::new(text).ok_or_else(|| {
-        Failure::usage(format!("{text:?} is no name: 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit"))
+        CommandError::usage(format!("{text:?} is no name: 1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit"))
     })
 }
 
-fn pin(text: &str) -> Result<EkDigest, Failure> {
+fn pin(text: &str) -> Result<EkDigest, CommandError> {
     EkDigest::from_hex(text)
-        .ok_or_else(|| Failure::usage(format!("--ek-pin {text}: expected 64 lower-case hexadecimal digits")))
+        .ok_or_else(|| CommandError::usage(format!("--ek-pin {text}: expected 64 lower-case hexadecimal digits")))
 }
 
-fn template(text: &str) -> Result<&'static str, Failure> {
+fn template(text: &str) -> Result<&'static str, CommandError> {
     EkTemplate::from_name(text).map(EkTemplate::name).ok_or_else(|| {
         let names: Vec<&str> = EkTemplate::ALL.iter().map(|template| template.name()).collect();
-        Failure::usage(format!("--ek-template {text}: expected one of {}", names.join(", ")))
+        CommandError::usage(format!("--ek-template {text}: expected one of {}", names.join(", ")))
     })
 }
 
 /// `4,7,11`: no register twice, none above 23.
-fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, Failure> {
+fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, CommandError> {
     let text = arguments.text(flag)?;
     let indices = match text {
         None => Some(default.to_vec()),
@@ -181,7 +161,7 @@ fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, Fai
         Some(text) => text.split(',').map(|index| index.parse().ok()).collect(),
     };
     indices.and_then(|indices| PcrSet::of(&indices)).ok_or_else(|| {
-        Failure::usage(format!(
+        CommandError::usage(format!(
             "--{flag} {}: expected registers 0 to 23, each once, such as 4,7,11",
             text.unwrap_or_default()
         ))
@@ -189,7 +169,7 @@ fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, Fai
 }
 
 /// Every certificate of the files, one text each.
-fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
+fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, CommandError> {
     let mut found = Vec::new();
     for path in paths {
         let file = files::read(path, MAX_PEM)?;
@@ -204,7 +184,7 @@ fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, Failure> {
         }
         if found.len() == before {
             let what = format!("{} holds no certificate in PEM form", path.display());
-            return Err(Failure::usage(what).fix("convert it: openssl x509 -inform der -in FILE -out FILE.pem"));
+            return Err(CommandError::usage(what).fix("convert it: openssl x509 -inform der -in FILE -out FILE.pem"));
         }
     }
     Ok(found)

@@ -7,7 +7,8 @@ use latchkey_attestation::parse::UnverifiedSnpReport;
 use latchkey_attestation::validate::{Covered, RecognisedLaunch};
 use serde_json::{Value, json};
 
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs, printable};
 use crate::trust::{Trust, now};
@@ -19,10 +20,10 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
         let file = path.display().to_string();
         let report = UnverifiedSnpReport::parse(&files::read(path, UnverifiedSnpReport::SIZE)?)
-            .map_err(|refusal| Failure::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
+            .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
         Ok(Self { file, report })
     }
 

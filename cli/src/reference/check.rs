@@ -6,16 +6,16 @@ use latchkey_attestation::reference::{Artefact, Image, PlatformProfile, Referenc
 use latchkey_attestation::{ManifestFile, ReferenceValues};
 use serde_json::json;
 
-use super::authority_in_words;
-use crate::failure::{Exit, Failure};
+use super::{authority_in_words, signer_key};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Table, Tone, pairs};
-use crate::policy::signer_key;
-use crate::spec::Arguments;
 use crate::trust::signature_beside;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("MANIFEST is missing"))?;
     let signers = arguments.texts("signer")?.into_iter().map(signer_key).collect::<Result<Vec<_>, _>>()?;
     let signature = match arguments.path("signature") {
         Some(path) => Some(files::read(path, Signature::MAX)?),
@@ -23,8 +23,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
     };
     let file = ManifestFile::new(files::read(path, ReferenceValues::MAX_JSON)?, signature);
     let checked = file.signed_by_one_of(&signers);
-    let manifest = checked
-        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))?;
+    let manifest = checked.map_err(|refusal| {
+        CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal)
+    })?;
     let values = manifest.values();
     let head = pairs(&[
         ("manifest", format!("{}, serial {}", values.name(), values.serial())),

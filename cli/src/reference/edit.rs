@@ -8,13 +8,14 @@ use latchkey_attestation::{ImageVersion, ReferenceValues, Refusal};
 use serde_json::json;
 
 use super::{Revision, publish};
-use crate::failure::{Exit, Failure};
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
-pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
     let (base, new) = (&revision.values, &Revision::read(operand(arguments, 1, "NEW")?)?.values);
     let from = format_rfc3339(arguments, "not-before")?;
@@ -27,7 +28,7 @@ pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, Failur
         versions.peek().is_some() && versions.all(|version| image.version() < version)
     };
     if old_until.is_some() && !base.images().iter().any(is_older) {
-        let failure = Failure::usage("--old-until: no image of BASE is older than those of NEW");
+        let failure = CommandError::usage("--old-until: no image of BASE is older than those of NEW");
         return Err(failure.fix("leave it out, or revoke the version that must end"));
     }
     let next = base.edited(serial(base, arguments)?, |images, revoked| {
@@ -58,15 +59,15 @@ fn is_downgrade(base: &ReferenceValues, new: &Image) -> bool {
 }
 
 /// A version that must not run any more.
-pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let revision = Revision::read(operand(arguments, 0, "BASE")?)?;
     let base = &revision.values;
     let name = arguments.operand_text(1)?.to_owned();
     let version = arguments.operand_text(2)?;
-    let version: ImageVersion = version.parse().map_err(|error| Failure::usage(format!("{version}: {error}")))?;
+    let version: ImageVersion = version.parse().map_err(|error| CommandError::usage(format!("{version}: {error}")))?;
     if !base.images().iter().any(|image| image.name() == name && image.version() == version) {
         let known: Vec<String> = base.images().iter().map(Image::label).collect();
-        let failure = Failure::usage(format!("{} has no image {name} {version}", base.name()));
+        let failure = CommandError::usage(format!("{} has no image {name} {version}", base.name()));
         return Err(failure.because(format!("it has {}", known.join(", "))));
     }
     let why = arguments.required_text("why")?.to_owned();
@@ -74,7 +75,12 @@ pub(crate) fn revoke(arguments: &Arguments, output: &Output) -> Result<Exit, Fai
     finish(&next.map_err(unfit)?, revision, arguments, output)
 }
 
-fn finish(next: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+fn finish(
+    next: &ReferenceValues,
+    base: Revision,
+    arguments: &Arguments,
+    output: &Output,
+) -> Result<Exit, CommandError> {
     publish(next, base, arguments, output)?;
     let json = json!({
         "file": arguments.required_path("out")?.display().to_string(),
@@ -85,20 +91,22 @@ fn finish(next: &ReferenceValues, base: Revision, arguments: &Arguments, output:
 }
 
 /// `--serial`, or the next one.
-fn serial(base: &ReferenceValues, arguments: &Arguments) -> Result<u64, Failure> {
+fn serial(base: &ReferenceValues, arguments: &Arguments) -> Result<u64, CommandError> {
     Ok(arguments.value("serial")?.unwrap_or_else(|| base.serial().saturating_add(1)))
 }
 
-fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a Path, Failure> {
-    arguments.operand(index).map(Path::new).ok_or_else(|| Failure::usage(format!("{name} is missing")))
+fn operand<'a>(arguments: &'a Arguments, index: usize, name: &str) -> Result<&'a Path, CommandError> {
+    arguments.operand(index).map(Path::new).ok_or_else(|| CommandError::usage(format!("{name} is missing")))
 }
 
 /// A point in time: `2026-01-31T23:59:59Z`, or from now on `14d`, `36h`.
-fn format_rfc3339(arguments: &Arguments, flag: &str) -> Result<Option<u64>, Failure> {
+fn format_rfc3339(arguments: &Arguments, flag: &str) -> Result<Option<u64>, CommandError> {
     let Some(text) = arguments.text(flag)? else { return Ok(None) };
     let found = parse_rfc3339(text).or_else(|| now().checked_add(duration(text)?.as_secs()));
     found.map(Some).ok_or_else(|| {
-        Failure::usage(format!("--{flag} {text}: expected a time such as 2026-01-31T23:59:59Z, or 14d or 36h from now"))
+        CommandError::usage(format!(
+            "--{flag} {text}: expected a time such as 2026-01-31T23:59:59Z, or 14d or 36h from now"
+        ))
     })
 }
 
@@ -114,6 +122,6 @@ fn duration(text: &str) -> Option<Duration> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unfit(refusal: Refusal) -> Failure {
-    Failure::refused(Exit::Usage, "such a manifest cannot be", &refusal)
+fn unfit(refusal: Refusal) -> CommandError {
+    CommandError::refused(Exit::Usage, "such a manifest cannot be", &refusal)
 }

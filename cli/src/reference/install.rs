@@ -4,19 +4,20 @@ use std::path::Path;
 
 use serde_json::json;
 
+use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, InstallOptions};
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
-    let place = ClusterDir::open(arguments.required_path("cluster")?)?;
+pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("MANIFEST is missing"))?;
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let options = InstallOptions {
         replace_newer: arguments.has("replace-newer"),
         forget_revocations: arguments.has("forget-revocations"),
     };
-    let (revision, file) = place.install(path, options)?;
+    let (revision, file) = directory.install(path, options)?;
     super::warn_of_serial(revision.values(), output);
     let (name, serial, file) = (revision.values().name(), revision.values().serial(), file.display().to_string());
     output.say(Tone::Good, "installed", &format!("serial {serial} of {name} in {file}"));

@@ -9,20 +9,22 @@ use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, pub
 use serde_json::json;
 
 use super::parse;
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone};
-use crate::spec::Arguments;
 
 /// minisign's `PASSWORDMAXBYTES`.
 const MAX_PASSWORD: usize = 1024;
 
-pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.required_path("out")?;
     let public = public_path(path);
     if let Some(there) = [path, &public].into_iter().find(|path| path.exists()) {
-        let failure = Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", there.display()));
+        let failure =
+            CommandError::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", there.display()));
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
     let password = password(arguments)?;
@@ -46,8 +48,8 @@ pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Fa
     output.result(&json, &format!("{}\n", key.public()))
 }
 
-pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failure> {
-    let path = arguments.operand(0).map(Path::new).ok_or_else(|| Failure::usage("MANIFEST is missing"))?;
+pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("MANIFEST is missing"))?;
     files::must_be_a_file(path, "the signature goes beside the manifest")?;
     // What is signed is what was read: a file of another form is not rewritten under its signature.
     let file = files::read(path, ReferenceValues::MAX_JSON)?;
@@ -55,8 +57,9 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
     super::warn_of_serial(&values, output);
     let key = load(arguments)?;
     let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
-    let signature =
-        key.sign(&file, &comment).map_err(|error| Failure::local(CommandCode::SigningFailed, error.to_string()))?;
+    let signature = key
+        .sign(&file, &comment)
+        .map_err(|error| CommandError::local(CommandCode::SigningFailed, error.to_string()))?;
     let beside = signature_of(path);
     files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
     let shown = beside.display().to_string();
@@ -78,12 +81,12 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Failu
 }
 
 /// The key of `--key`, opened with `--password` if it must be.
-pub(super) fn load(arguments: &Arguments) -> Result<SigningKey, Failure> {
+pub(super) fn load(arguments: &Arguments) -> Result<SigningKey, CommandError> {
     let path = arguments.required_path("key")?;
     let file = files::read_secret(path, MAX_KEY_FILE)?;
     SigningKey::parse(file.expose(), || {
         password(arguments).map_err(Opening::Other)?.ok_or_else(|| {
-            let failure = Failure::usage(format!("{} is encrypted", path.display()));
+            let failure = CommandError::usage(format!("{} is encrypted", path.display()));
             Opening::Other(failure.fix("give its password with --password FILE, or --password - for standard input"))
         })
     })
@@ -96,7 +99,7 @@ pub(super) fn load(arguments: &Arguments) -> Result<SigningKey, Failure> {
 /// Why a key is not opened: because of itself, or because there is no password.
 enum Opening {
     Key(SigningError),
-    Other(Failure),
+    Other(CommandError),
 }
 
 impl From<SigningError> for Opening {
@@ -105,12 +108,12 @@ impl From<SigningError> for Opening {
     }
 }
 
-fn password(arguments: &Arguments) -> Result<Option<SecretVec>, Failure> {
+fn password(arguments: &Arguments) -> Result<Option<SecretVec>, CommandError> {
     let Some(path) = arguments.path("password") else { return Ok(None) };
     let password = files::read_secret(path, MAX_PASSWORD)?;
     if password.is_empty() {
         return Err(
-            Failure::usage("the password is empty").fix("leave --password away for a key that is not encrypted")
+            CommandError::usage("the password is empty").fix("leave --password away for a key that is not encrypted")
         );
     }
     Ok(Some(password))
@@ -121,7 +124,7 @@ fn public_path(secret: &Path) -> std::path::PathBuf {
     secret.with_extension("pub")
 }
 
-fn unusable(path: &Path, error: SigningError) -> Failure {
-    Failure::new(Exit::Usage, CommandCode::KeyUnusable, format!("{} cannot be used", path.display()))
+fn unusable(path: &Path, error: SigningError) -> CommandError {
+    CommandError::new(Exit::Usage, CommandCode::KeyUnusable, format!("{} cannot be used", path.display()))
         .because(error.to_string())
 }

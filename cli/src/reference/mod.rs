@@ -4,6 +4,7 @@ mod check;
 mod edit;
 mod install;
 mod key;
+mod signer;
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +13,19 @@ use latchkey_attestation::{ManifestFile, ReferenceValues};
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::signing::{SignedManifest, SigningKey};
 
+use crate::arguments::Arguments;
 use crate::codes::CommandCode;
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
-use crate::spec::Arguments;
 use crate::trust::{now, signature_beside};
 
 pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};
 pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};
+pub(crate) use signer::signer_key;
 
 /// A manifest that its own publisher works on: what it says, and the file it stands in, which was read once.
 struct Revision {
@@ -32,7 +35,7 @@ struct Revision {
 }
 
 impl Revision {
-    fn read(path: &Path) -> Result<Self, Failure> {
+    fn read(path: &Path) -> Result<Self, CommandError> {
         let file = files::read(path, ReferenceValues::MAX_JSON)?;
         let values = parse(path, &file)?;
         let file = ManifestFile::new(file, signature_beside(path)?);
@@ -49,9 +52,9 @@ impl Revision {
     }
 }
 
-fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, Failure> {
+fn parse(path: &Path, file: &[u8]) -> Result<ReferenceValues, CommandError> {
     ReferenceValues::from_json(file)
-        .map_err(|refusal| Failure::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
+        .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal))
 }
 
 /// Says of a serial that neither a clock nor a counter gives: every later revision must have a higher one, and there is a
@@ -70,19 +73,25 @@ fn warn_of_serial(values: &ReferenceValues, output: &Output) {
 
 /// Writes a new revision, and its signature if there is a key: the signature first, so that no reader finds the manifest
 /// alone.
-fn publish(values: &ReferenceValues, base: Revision, arguments: &Arguments, output: &Output) -> Result<(), Failure> {
+fn publish(
+    values: &ReferenceValues,
+    base: Revision,
+    arguments: &Arguments,
+    output: &Output,
+) -> Result<(), CommandError> {
     warn_of_serial(values, output);
     let out = arguments.required_path("out")?;
     let key = if arguments.has("key") { Some(key::load(arguments)?) } else { None };
     if out.exists() {
-        let failure = Failure::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", out.display()));
+        let failure =
+            CommandError::new(Exit::Usage, CommandCode::FileExists, format!("{} exists already", out.display()));
         return Err(failure.fix("choose another name, or move the file away: it is never overwritten"));
     }
     if let Some(key) = key {
         base.warn_unless_signed_by(&key, output);
         let signed = key.sign_manifest(values);
         let SignedManifest { manifest, signature } =
-            signed.map_err(|error| Failure::local(CommandCode::SigningFailed, error.to_string()))?;
+            signed.map_err(|error| CommandError::local(CommandCode::SigningFailed, error.to_string()))?;
         let beside = signature_of(out);
         files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
         files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;

@@ -8,7 +8,8 @@ use serde_json::json;
 use super::help::GLOBAL;
 use super::table::COMMANDS;
 use super::{Arguments, Command, Flag, Operand};
-use crate::failure::{CommandError, Exit};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::Output;
 
 pub(super) const COMPLETIONS: Command = Command {

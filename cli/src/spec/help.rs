@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::table::COMMANDS;
 use super::{Command, Flag, Need};
-use crate::failure::Exit;
+use crate::exit::Exit;
 
 /// Flags that every command takes.
 pub(super) const GLOBAL: &[Flag] = &[

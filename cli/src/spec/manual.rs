@@ -7,7 +7,8 @@ use serde_json::json;
 use super::help::{GLOBAL, described, label, usage};
 use super::table::COMMANDS;
 use super::{Arguments, Command, Flag, Need, Operand};
-use crate::failure::{CommandError, Exit};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::Output;
 

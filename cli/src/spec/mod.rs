@@ -1,6 +1,5 @@
 //! The commands: one table, by which arguments are read and from which help is printed.
 
-mod arguments;
 mod completions;
 mod help;
 mod image;
@@ -11,10 +10,11 @@ mod parse;
 mod reference;
 mod table;
 
-pub(crate) use arguments::Arguments;
+use crate::arguments::Arguments;
 pub(crate) use parse::{Parsed, parse};
 
-use crate::failure::{Exit, Failure};
+use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::output::Output;
 
 /// One command.
@@ -30,7 +30,7 @@ pub(crate) struct Command {
     pub(crate) about: &'static str,
     /// Command lines that work.
     pub(crate) examples: &'static [&'static str],
-    pub(crate) run: fn(&Arguments, &Output) -> Result<Exit, Failure>,
+    pub(crate) run: fn(&Arguments, &Output) -> Result<Exit, CommandError>,
 }
 
 impl Command {

@@ -6,7 +6,7 @@ use lexopt::Arg::{Long, Short, Value};
 
 use super::table::COMMANDS;
 use super::{Arguments, Command, Flag, help};
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Format;
 
 /// No command is longer.
@@ -23,18 +23,18 @@ pub(crate) enum Parsed {
 }
 
 /// Reads everything behind the program's name. A failure comes with the format it shall be shown in.
-pub(crate) fn parse(arguments: &[OsString]) -> Result<Parsed, (Format, Box<Failure>)> {
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Parsed, (Format, Box<CommandError>)> {
     read(arguments).map_err(|failure| (wanted_format(arguments), Box::new(failure)))
 }
 
-fn read(arguments: &[OsString]) -> Result<Parsed, Failure> {
+fn read(arguments: &[OsString]) -> Result<Parsed, CommandError> {
     let (arguments, before) = read_before(arguments)?;
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
     if words.is_empty() && before.format == Format::Human {
         return Ok(Parsed::Nothing(help::overview()));
     }
     if words.is_empty() {
-        return Err(Failure::usage("no command is given").fix("see `latchkey --help`"));
+        return Err(CommandError::usage("no command is given").fix("see `latchkey --help`"));
     }
     if let Some(asked) = asked_for_help(&words) {
         return Ok(Parsed::Help(asked));
@@ -48,10 +48,10 @@ fn read(arguments: &[OsString]) -> Result<Parsed, Failure> {
 }
 
 /// Reads the flags of every command that stand before the command; returns what stands behind them.
-fn read_before(mut arguments: &[OsString]) -> Result<(&[OsString], Arguments), Failure> {
+fn read_before(mut arguments: &[OsString]) -> Result<(&[OsString], Arguments), CommandError> {
     let mut before = Arguments::default();
     let chosen = |value: &OsStr| {
-        let wrong = || Failure::usage("--output is `human` or `json`").fix("see `latchkey --help`");
+        let wrong = || CommandError::usage("--output is `human` or `json`").fix("see `latchkey --help`");
         format(value).ok_or_else(wrong)
     };
     loop {
@@ -106,7 +106,7 @@ fn family(first: &OsStr) -> impl Iterator<Item = &'static Command> {
     COMMANDS.iter().filter(move |command| command.path.first().is_some_and(|name| first == OsStr::new(name)))
 }
 
-fn find(words: &[&OsStr]) -> Result<&'static Command, Failure> {
+fn find(words: &[&OsStr]) -> Result<&'static Command, CommandError> {
     let named = |command: &&Command| {
         command.path.len() <= words.len()
             && command.path.iter().zip(words).all(|(name, word)| *word == OsStr::new(name))
@@ -114,13 +114,13 @@ fn find(words: &[&OsStr]) -> Result<&'static Command, Failure> {
     COMMANDS.iter().find(named).ok_or_else(|| unknown(words))
 }
 
-fn unknown(words: &[&OsStr]) -> Failure {
+fn unknown(words: &[&OsStr]) -> CommandError {
     let first = words.first().copied().unwrap_or_default();
     let family: Vec<String> = family(first).map(Command::name).collect();
     let second = words.get(1).filter(|word| !word.as_encoded_bytes().starts_with(b"-"));
     if let (true, None) = (!family.is_empty(), second) {
         let what = format!("`{}` needs another word: {}", first.display(), family.join(", "));
-        return Failure::usage(what).fix(format!("see `latchkey {} --help`", first.display()));
+        return CommandError::usage(what).fix(format!("see `latchkey {} --help`", first.display()));
     }
     let named: Vec<_> = [first].into_iter().chain(second.copied()).map(OsStr::to_string_lossy).collect();
     let (said, candidates) = if family.is_empty() {
@@ -131,7 +131,7 @@ fn unknown(words: &[&OsStr]) -> Failure {
     let nearest = nearest(&named.join(" "), &candidates).or_else(|| nearest(&said, &candidates));
     let fix =
         nearest.map_or_else(|| "see `latchkey --help`".to_owned(), |name| format!("do you mean `latchkey {name}`?"));
-    Failure::usage(format!("there is no command `{said}`")).fix(fix)
+    CommandError::usage(format!("there is no command `{said}`")).fix(fix)
 }
 
 /// The candidate that is as good as what was typed: at most one letter in three is another.
@@ -157,7 +157,11 @@ fn distance(one: &[char], other: &[char]) -> usize {
 }
 
 /// `None` if help is asked for.
-fn read_command(command: &'static Command, before: Arguments, rest: &[OsString]) -> Result<Option<Arguments>, Failure> {
+fn read_command(
+    command: &'static Command,
+    before: Arguments,
+    rest: &[OsString],
+) -> Result<Option<Arguments>, CommandError> {
     let mut arguments = before;
     let mut parser = lexopt::Parser::from_args(rest.iter());
     let wrong = |error: lexopt::Error| with_help(command, error.to_string());
@@ -186,7 +190,7 @@ fn read_command(command: &'static Command, before: Arguments, rest: &[OsString])
     Ok(Some(arguments))
 }
 
-fn unknown_flag(command: &Command, name: &str) -> Failure {
+fn unknown_flag(command: &Command, name: &str) -> CommandError {
     let global = help::GLOBAL.iter().chain(command.flags).map(|flag| flag.long.to_owned());
     let failure = with_help(command, format!("there is no flag --{name} here"));
     match nearest(name, &global.collect::<Vec<_>>()) {
@@ -195,7 +199,12 @@ fn unknown_flag(command: &Command, name: &str) -> Failure {
     }
 }
 
-fn keep(command: &Command, flag: &'static Flag, value: OsString, arguments: &mut Arguments) -> Result<(), Failure> {
+fn keep(
+    command: &Command,
+    flag: &'static Flag,
+    value: OsString,
+    arguments: &mut Arguments,
+) -> Result<(), CommandError> {
     let values = arguments.flags.entry(flag.long).or_default();
     if !values.is_empty() && !flag.need.repeats() {
         return Err(with_help(command, format!("--{} may be given once", flag.long)));
@@ -204,7 +213,7 @@ fn keep(command: &Command, flag: &'static Flag, value: OsString, arguments: &mut
     Ok(())
 }
 
-fn check(command: &Command, arguments: &Arguments) -> Result<(), Failure> {
+fn check(command: &Command, arguments: &Arguments) -> Result<(), CommandError> {
     let missing = command.operands.iter().skip(arguments.operands.len()).find(|operand| operand.required);
     if let Some(operand) = missing {
         return Err(with_help(command, format!("{} is missing: {}", operand.name, in_one_line(operand.text))));
@@ -224,8 +233,8 @@ fn in_one_line(text: &str) -> String {
     text.replace('\n', " ")
 }
 
-fn with_help(command: &Command, what: String) -> Failure {
-    Failure::usage(what).fix(format!("see `latchkey {} --help`", command.name()))
+fn with_help(command: &Command, what: String) -> CommandError {
+    CommandError::usage(what).fix(format!("see `latchkey {} --help`", command.name()))
 }
 
 fn format(value: &OsStr) -> Option<Format> {
@@ -236,7 +245,7 @@ fn format(value: &OsStr) -> Option<Format> {
     }
 }
 
-/// The format for saying that the arguments are wrong: what they ask for, as far as that can be told.
+/// The format for saying that the arguments are wrong: what they ask for, as far as that can be seen.
 fn wanted_format(arguments: &[OsString]) -> Format {
     let json = arguments.iter().any(|word| word == "--output=json")
         || arguments.iter().zip(arguments.iter().skip(1)).any(|(flag, value)| flag == "--output" && value == "json");

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use crate::error::CommandError;
 use crate::output::Format;
 
 /// The arguments of one command. Which there can be, the table has checked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arguments {
-    pub(super) flags: BTreeMap<&'static str, Vec<OsString>>,
-    pub(super) operands: Vec<OsString>,
-    pub(super) format: Format,
-    pub(super) quiet: bool,
+    pub(crate) flags: BTreeMap<&'static str, Vec<OsString>>,
+    pub(crate) operands: Vec<OsString>,
+    pub(crate) format: Format,
+    pub(crate) quiet: bool,
 }
 
 impl Arguments {
@@ -38,9 +38,9 @@ impl Arguments {
     }
 
     /// An operand that the table requires, as text.
-    pub(crate) fn operand_text(&self, index: usize) -> Result<&str, Failure> {
-        let operand = self.operand(index).ok_or_else(|| Failure::usage("an argument is missing"))?;
-        operand.to_str().ok_or_else(|| Failure::usage(format!("{} is not UTF-8", operand.display())))
+    pub(crate) fn operand_text(&self, index: usize) -> Result<&str, CommandError> {
+        let operand = self.operand(index).ok_or_else(|| CommandError::usage("an argument is missing"))?;
+        operand.to_str().ok_or_else(|| CommandError::usage(format!("{} is not UTF-8", operand.display())))
     }
 
     pub(crate) fn path(&self, flag: &str) -> Option<&Path> {
@@ -48,7 +48,7 @@ impl Arguments {
     }
 
     /// A path that the command cannot do without.
-    pub(crate) fn required_path(&self, flag: &str) -> Result<&Path, Failure> {
+    pub(crate) fn required_path(&self, flag: &str) -> Result<&Path, CommandError> {
         self.path(flag).ok_or_else(|| missing(flag))
     }
 
@@ -56,39 +56,39 @@ impl Arguments {
         self.flags.get(flag).into_iter().flatten().map(PathBuf::from).collect()
     }
 
-    pub(crate) fn texts(&self, flag: &str) -> Result<Vec<&str>, Failure> {
+    pub(crate) fn texts(&self, flag: &str) -> Result<Vec<&str>, CommandError> {
         let values = self.flags.get(flag).into_iter().flatten();
-        let text = |value: &'_ OsString| -> Result<(), Failure> {
-            value.to_str().map(drop).ok_or_else(|| Failure::usage(format!("--{flag}: not UTF-8")))
+        let text = |value: &'_ OsString| -> Result<(), CommandError> {
+            value.to_str().map(drop).ok_or_else(|| CommandError::usage(format!("--{flag}: not UTF-8")))
         };
         values.map(|value| text(value).map(|()| value.to_str().unwrap_or_default())).collect()
     }
 
-    pub(crate) fn text(&self, flag: &str) -> Result<Option<&str>, Failure> {
+    pub(crate) fn text(&self, flag: &str) -> Result<Option<&str>, CommandError> {
         Ok(self.texts(flag)?.into_iter().next())
     }
 
-    pub(crate) fn required_text(&self, flag: &str) -> Result<&str, Failure> {
+    pub(crate) fn required_text(&self, flag: &str) -> Result<&str, CommandError> {
         self.text(flag)?.ok_or_else(|| missing(flag))
     }
 
     /// A value with a form of its own.
-    pub(crate) fn value<T: FromStr<Err: Display>>(&self, flag: &str) -> Result<Option<T>, Failure> {
-        let parse = |text: &str| text.parse().map_err(|error| Failure::usage(format!("--{flag} {text}: {error}")));
+    pub(crate) fn value<T: FromStr<Err: Display>>(&self, flag: &str) -> Result<Option<T>, CommandError> {
+        let parse = |text: &str| text.parse().map_err(|error| CommandError::usage(format!("--{flag} {text}: {error}")));
         self.text(flag)?.map(parse).transpose()
     }
 
     /// `--timeout`: seconds, or with a unit `90s`, `5m`, `1h`.
-    pub(crate) fn timeout(&self, default: Duration) -> Result<Duration, Failure> {
+    pub(crate) fn timeout(&self, default: Duration) -> Result<Duration, CommandError> {
         let Some(text) = self.text("timeout")? else { return Ok(default) };
         duration(text).ok_or_else(|| {
-            Failure::usage(format!("--timeout {text}: expected 1 second to 24 hours, such as 90, 90s, 5m or 1h"))
+            CommandError::usage(format!("--timeout {text}: expected 1 second to 24 hours, such as 90, 90s, 5m or 1h"))
         })
     }
 }
 
-fn missing(flag: &str) -> Failure {
-    Failure::usage(format!("--{flag} is missing"))
+fn missing(flag: &str) -> CommandError {
+    CommandError::usage(format!("--{flag} is missing"))
 }
 
 fn duration(text: &str) -> Option<Duration> {
