@@ -1,10 +1,13 @@
 //! The gRPC contracts of Latchkey and gRPC on smol.
 //!
 //! [`v1`] holds the messages, service traits, servers and clients made from `api/proto`; [`grpc`] carries them over
-//! any byte stream.
+//! any byte stream; [`OfferRefusal`] are the reason codes on which a peer acts.
 
 pub mod grpc;
+mod refusal;
 mod secrets;
+
+pub use refusal::{OfferRefusal, SentCode, reason_codes};
 
 /// Package `latchkey.v1`, generated from `api/proto` by `latchkey-api-codegen`. The contracts say what fields mean.
 ///

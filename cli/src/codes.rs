@@ -155,6 +155,14 @@ impl ErrorCode {
         Self::Known(Reason { code: code.as_str(), remedy: code.remedy() })
     }
 
+    /// What a node sent.
+    pub(crate) fn from_node(code: latchkey_api::SentCode) -> Self {
+        match code {
+            latchkey_api::SentCode::Known(code) => code.into(),
+            latchkey_api::SentCode::Other(code) => Self::FromNode(code),
+        }
+    }
+
     pub(crate) fn of_peer(reason: latchkey_channel::PeerReason) -> Self {
         Self::Known(Reason { code: reason.as_str(), remedy: reason.remedy() })
     }

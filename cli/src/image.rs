@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, Warning};
+use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, Warning, WarningCode};
 use latchkey_initramfs::source_date_epoch;
 use latchkey_reason::Reason;
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ fn login_audit(built: &Built) -> String {
     match built.warnings.as_deref() {
         None => "not looked into: it is a finished file system".to_owned(),
         Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
-        Some(all) => match all.iter().filter(|warning| warning.code != "not-looked-into").count() {
+        Some(all) => match all.iter().filter(|warning| warning.code != WarningCode::NotLookedInto).count() {
             0 => "not wholly looked into: see the warnings".to_owned(),
             1 => "1 way in was found: see the warnings".to_owned(),
             many => format!("{many} ways in were found: see the warnings"),
@@ -163,7 +163,7 @@ fn in_json(built: &Built) -> Value {
 }
 
 fn warning_in_json(warning: &Warning) -> Value {
-    json!({"code": warning.code, "path": warning.path, "what": warning.told})
+    json!({"code": warning.code.as_str(), "path": warning.path, "what": warning.told})
 }
 
 fn part_in_json(part: &Part) -> Value {

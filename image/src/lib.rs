@@ -43,7 +43,7 @@ pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
 pub use error::ImageError;
 pub use image::{DEBIAN_STUB, Image, Source};
-pub use login_audit::Warning;
+pub use login_audit::{Warning, WarningCode};
 pub use manifest::ManifestError;
 pub use parts::{Part, Progress};
 pub use root::{Compression, RootFormat};

@@ -3,17 +3,33 @@
 //! systemd.generator(7); which unit or generator counts, the first of its directories says, and `/dev/null` or nothing in it
 //! masks it.
 
+use latchkey_reason::reason_codes;
+
 use crate::tree::{Entry, EntryKind, Tree, join};
 
 /// Something in the root that opens a way in.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
-    /// A stable word for programs.
-    pub code: &'static str,
+    /// What kind of.
+    pub code: WarningCode,
     /// Where in the root.
     pub path: String,
     /// What it does, and how it is mended.
     pub told: String,
+}
+
+reason_codes! {
+    /// What a root has that opens a way in. Warnings: the image is built.
+    pub enum WarningCode {
+        /// A log-in or a shell on a console.
+        ConsoleLogin = "console-login": "mask what opens it, unless you want it";
+        /// A file that may open a way in leads elsewhere or is too long.
+        NotLookedInto = "not-looked-into": "look into the file yourself";
+        /// An account without a password.
+        PasswordEmpty = "password-empty": "lock the account: passwd -l";
+        /// A root shell on the console when a boot fails.
+        RescueShell = "rescue-shell": "mask the unit, unless you want it";
+    }
 }
 
 /// Where systemd looks for units, and below `…-generators` for generators; the first that has it counts.
@@ -42,7 +58,7 @@ pub(crate) fn look(tree: &Tree) -> Vec<Warning> {
     warnings
 }
 
-fn warning(code: &'static str, path: &[u8], told: impl Into<String>) -> Warning {
+fn warning(code: WarningCode, path: &[u8], told: impl Into<String>) -> Warning {
     Warning { code, path: format!("/{}", String::from_utf8_lossy(path)), told: told.into() }
 }
 
@@ -53,14 +69,14 @@ fn passwords(tree: &Tree) -> Vec<Warning> {
         if tree.at(path).is_some() && tree.text(path).is_none() {
             let told =
                 "not looked into, since it leads elsewhere or is too long: accounts without a password may be in it";
-            warnings.push(warning("not-looked-into", path, told));
+            warnings.push(warning(WarningCode::NotLookedInto, path, told));
         }
         for line in tree.text(path).unwrap_or_default().split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == b':');
             if let (Some(name), Some(b"")) = (fields.next(), fields.next()) {
                 let name = String::from_utf8_lossy(name).into_owned();
                 warnings.push(warning(
-                    "password-empty",
+                    WarningCode::PasswordEmpty,
                     path,
                     format!("{name} logs in without a password; lock it: passwd -l"),
                 ));
@@ -74,12 +90,16 @@ fn inittab(tree: &Tree) -> Option<Warning> {
     tree.at(b"etc/inittab")?;
     if tree.text(b"etc/inittab").is_none() {
         let told = "not looked into, since it leads elsewhere or is too long: it may open log-ins on consoles";
-        return Some(warning("not-looked-into", b"etc/inittab", told));
+        return Some(warning(WarningCode::NotLookedInto, b"etc/inittab", told));
     }
     let text = String::from_utf8_lossy(tree.text(b"etc/inittab")?);
     let opens = |line: &&str| !line.trim_start().starts_with('#') && INITTAB.iter().any(|word| line.contains(word));
     let line = text.lines().find(opens)?;
-    Some(warning("console-login", b"etc/inittab", format!("opens a log-in or a shell on a console: {}", line.trim())))
+    Some(warning(
+        WarningCode::ConsoleLogin,
+        b"etc/inittab",
+        format!("opens a log-in or a shell on a console: {}", line.trim()),
+    ))
 }
 
 /// A root's units.
@@ -155,7 +175,7 @@ impl Units<'_> {
                         let what =
                             if text.starts_with("debug") { "opens a shell for everybody" } else { "opens a log-in" };
                         let told = format!("{text} is enabled and {what} on a console; mask it");
-                        warnings.push(warning("console-login", &join(&wanting, name), told));
+                        warnings.push(warning(WarningCode::ConsoleLogin, &join(&wanting, name), told));
                     }
                 }
             }
@@ -169,7 +189,7 @@ impl Units<'_> {
         let units = ["serial-getty@.service", "container-getty@.service", "console-getty.service"];
         units.iter().any(|unit| self.unit(unit).is_some()).then(|| {
             warning(
-                "console-login",
+                WarningCode::ConsoleLogin,
                 &generator,
                 "opens log-ins on the consoles that the command line names; mask it, or serial-getty@.service",
             )
@@ -180,14 +200,19 @@ impl Units<'_> {
     fn on_demand(&self) -> Option<Warning> {
         self.unit("systemd-logind.service")?;
         let place = self.unit("autovt@.service").filter(|_| self.unit("getty@.service").is_some())?;
-        Some(warning("console-login", &place, "opens a log-in on every virtual console that is asked for; mask it"))
+        Some(warning(
+            WarningCode::ConsoleLogin,
+            &place,
+            "opens a log-in on every virtual console that is asked for; mask it",
+        ))
     }
 
     fn fallbacks(&self) -> Vec<Warning> {
         let told = "opens a root shell on the console when a boot fails, for who knows root's password; mask it";
         let open = |name: &&str| self.unit(&format!("{name}.target")).is_some();
-        let place =
-            |name: &str| self.unit(&format!("{name}.service")).map(|place| warning("rescue-shell", &place, told));
+        let place = |name: &str| {
+            self.unit(&format!("{name}.service")).map(|place| warning(WarningCode::RescueShell, &place, told))
+        };
         FALLBACKS.iter().filter(|name| open(name)).filter_map(|name| place(name)).collect()
     }
 }
@@ -205,6 +230,7 @@ fn opens_console(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use crate::tree::tests::tree;
 
     const DEBIAN: &[(&str, &str)] = &[
@@ -287,7 +313,8 @@ mod tests {
         tree.insert(b"usr/share/shadow".to_vec(), unread.clone());
         tree.insert(b"etc/passwd".to_vec(), unread);
         let told: Vec<_> = look(&tree).into_iter().map(|warning| (warning.code, warning.path)).collect();
-        let expected = ["/etc/inittab", "/etc/passwd", "/etc/shadow"].map(|path| ("not-looked-into", path.to_owned()));
+        let expected =
+            ["/etc/inittab", "/etc/passwd", "/etc/shadow"].map(|path| (WarningCode::NotLookedInto, path.to_owned()));
         assert_eq!(told, expected);
     }
 
@@ -302,8 +329,8 @@ mod tests {
         let told = |at: usize| (found[at].0, found[at].1.as_str(), found[at].2.split(' ').next().unwrap());
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].2.contains("/sbin/getty 115200"));
-        assert_eq!(told(1), ("password-empty", "/etc/passwd", "guest"));
-        assert_eq!(told(2), ("password-empty", "/etc/shadow", "root"));
+        assert_eq!(told(1), (WarningCode::PasswordEmpty, "/etc/passwd", "guest"));
+        assert_eq!(told(2), (WarningCode::PasswordEmpty, "/etc/shadow", "root"));
     }
 
     #[test]

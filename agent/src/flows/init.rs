@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::grpc::{Replies, Request, Status};
 use latchkey_api::v1::{
     AttachRequest, AuthorizeRequest, AuthorizeResponse, ClusterSettings, DescribeRequest, DescribeResponse, Failed,
@@ -66,14 +67,12 @@ impl Init<Peer> for InitFlow {
                 let event = init_event::Event::Locked(Locked { cluster_id: cluster_id.0.to_vec() });
                 replies.send(&InitEvent { event: Some(event) }).await
             }
-            Some(Verdict::Refused { code, message }) if code == "already-activating" => {
+            Some(Verdict::Refused { code: code @ OfferRefusal::AlreadyActivating, message }) => {
                 Err(Status::failed_precondition(format!("{code}: {message}")))
             }
-            Some(Verdict::Refused { code, message }) if code == "busy" => Err(Status::resource_exhausted(message)),
-            Some(Verdict::Refused { code, message }) => {
-                let failed = Failed { code, message, log_tail: Vec::new(), disk_reset: false };
-                replies.send(&InitEvent { event: Some(init_event::Event::Failed(failed)) }).await
-            }
+            Some(Verdict::Refused { code: OfferRefusal::Busy, message }) => Err(Status::resource_exhausted(message)),
+            Some(Verdict::Refused { code, message }) => failed(&mut replies, code.to_string(), message).await,
+            Some(Verdict::Failed { code, message }) => failed(&mut replies, code, message).await,
             None => Err(Status::unavailable("the node is about to reboot; look at its console")),
         }
     }
@@ -82,6 +81,11 @@ impl Init<Peer> for InitFlow {
         request.context.expect(&[Purpose::Attach])?;
         Err(Status::failed_precondition("this node is still in stage 1; call Init"))
     }
+}
+
+async fn failed(replies: &mut Replies<InitEvent>, code: String, message: String) -> Result<(), Status> {
+    let failed = Failed { code, message, log_tail: Vec::new(), disk_reset: false };
+    replies.send(&InitEvent { event: Some(init_event::Event::Failed(failed)) }).await
 }
 
 impl InitFlow {

@@ -23,6 +23,7 @@ pub(crate) mod ticket;
 mod tries;
 mod watched;
 
+use latchkey_api::OfferRefusal;
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
@@ -96,9 +97,9 @@ impl Node {
         let (answer, verdict) = bounded(1);
         let offer = Offer { source, disk_key, measurement_secret, terms, answer };
         if let Err(TrySendError::Full(offer)) = self.offers.try_send(Box::new(offer)) {
-            let message = "other keys are being tried; offer this one again".into();
+            let message = "other keys are being tried".into();
             // The first and only message of this channel always has room.
-            let _ = offer.answer.try_send(Verdict::Refused { code: "busy".into(), message });
+            let _ = offer.answer.try_send(Verdict::Refused { code: OfferRefusal::Busy, message });
         }
         verdict
     }

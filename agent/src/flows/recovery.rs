@@ -3,6 +3,7 @@
 //! No other secret is asked for: that the key opens the disk and the measurement secret gives the cluster id in the disk's
 //! authenticated token proves that the caller knows the master secret. A wrong key costs one key check and changes nothing.
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, NodeStage, RecoverRequest, RecoverResponse, Recovery};
 use latchkey_channel::Purpose;
@@ -51,13 +52,20 @@ impl Recovery<Peer> for RecoveryFlow {
         let verdict = self.node.offer(Source::Recovery, disk_key, measurement_secret, Terms::Known { epoch: None });
         match verdict.recv().await.ok() {
             Some(Verdict::Accepted { cluster_id }) => Ok(RecoverResponse { cluster_id: cluster_id.0.to_vec() }),
-            Some(Verdict::Refused { code, message }) => Err(match code.as_str() {
-                "busy" => Status::resource_exhausted(message),
-                "already-activating" | "bootstrap-unfinished" => {
+            Some(Verdict::Refused { code, message }) => Err(match code {
+                OfferRefusal::Busy => Status::resource_exhausted(message),
+                OfferRefusal::AlreadyActivating | OfferRefusal::BootstrapUnfinished => {
                     Status::failed_precondition(format!("{code}: {message}"))
                 }
-                _ => Status::invalid_argument(format!("{code}: {message}")),
+                OfferRefusal::WrongFlow
+                | OfferRefusal::OfferGone
+                | OfferRefusal::NoHeader
+                | OfferRefusal::DiskWrongKey
+                | OfferRefusal::DiskTokenMissing
+                | OfferRefusal::DiskTokenForged
+                | OfferRefusal::WrongCluster => Status::invalid_argument(format!("{code}: {message}")),
             }),
+            Some(Verdict::Failed { code, message }) => Err(Status::invalid_argument(format!("{code}: {message}"))),
             None => Err(Status::unavailable("the node is about to reboot; look at its console")),
         }
     }

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{
     ClusterJoin, JoinClient, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, Role as ClusterRole,
@@ -93,15 +94,15 @@ impl Asker {
         let step = if source == Source::Join { "join" } else { "rejoin" };
         let mut log = ReasonLog::default();
         loop {
-            match self.once(service, source, purpose, turn).await {
-                Ok(Some(Verdict::Accepted { .. }) | None) => return,
-                Ok(Some(Verdict::Refused { code, .. })) if code == "already-activating" => return,
-                Ok(Some(Verdict::Refused { code, message })) | Err(Try { code, message }) => {
-                    let line = Try { code, message }.to_string();
-                    if log.is_due(&line, millis(clock::uptime())) {
-                        console::line(step, &format!("no ticket yet: {line}"));
-                    }
-                }
+            let line = match self.once(service, source, purpose, turn).await {
+                Ok(Some(Verdict::Accepted { .. }) | None)
+                | Ok(Some(Verdict::Refused { code: OfferRefusal::AlreadyActivating, .. })) => return,
+                Ok(Some(Verdict::Refused { code, message })) => format!("{code}: {message}; {}", code.remedy()),
+                Ok(Some(Verdict::Failed { code, message })) => format!("{code}: {message}"),
+                Err(failed) => failed.to_string(),
+            };
+            if log.is_due(&line, millis(clock::uptime())) {
+                console::line(step, &format!("no ticket yet: {line}"));
             }
             smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
         }

@@ -3,6 +3,7 @@
 //! Events are recorded as they happen, one JSON object a line, so they carry no secret: a key stays with the driver, which
 //! knows it by the [`OfferId`].
 
+use latchkey_api::OfferRefusal;
 use serde::{Deserialize, Serialize};
 
 /// A SHA-256 digest or PCR value, 64 hex digits in JSON.
@@ -125,8 +126,9 @@ pub enum Event {
     KeyWrong {
         /// Which offer.
         id: OfferId,
-        /// Reason code.
-        code: String,
+        /// Why.
+        #[serde(with = "super::code")]
+        code: OfferRefusal,
     },
     /// PCR 15 was extended; this is what the TPM then read back.
     Extended {
@@ -195,6 +197,7 @@ impl Effect {
             Self::CheckKey(OfferId(id)) => format!("check-key {id}"),
             Self::Answer(OfferId(id), Verdict::Accepted { .. }) => format!("accept {id}"),
             Self::Answer(OfferId(id), Verdict::Refused { code, .. }) => format!("refuse {id} {code}"),
+            Self::Answer(OfferId(id), Verdict::Failed { code, .. }) => format!("refuse {id} {code}"),
             Self::Lock(_) => "lock".into(),
             Self::OpenDisk(permit) if permit.format().is_some() => "format-disk".into(),
             Self::OpenDisk(_) => "open-disk".into(),
@@ -225,8 +228,15 @@ pub enum Verdict {
         /// The cluster.
         cluster_id: Digest,
     },
-    /// Not this one; reason code and sentence.
+    /// Not this one.
     Refused {
+        /// Why.
+        code: OfferRefusal,
+        /// What happened, in one sentence.
+        message: String,
+    },
+    /// Not this one, and none in this boot: something failed.
+    Failed {
         /// Reason code.
         code: String,
         /// One sentence that names the fix.
@@ -246,8 +256,8 @@ pub enum Stop {
     },
     /// A bootstrap that can't be resumed: wipe the header, count the attempt, reboot into a fresh start.
     Reset {
-        /// Reason code.
-        code: String,
+        /// Why.
+        code: OfferRefusal,
         /// Attempts including this one.
         attempts: u8,
     },

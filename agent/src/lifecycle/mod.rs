@@ -19,6 +19,7 @@
 
 pub mod backoff;
 pub mod bootstrap;
+mod code;
 mod event;
 mod node;
 mod replay;

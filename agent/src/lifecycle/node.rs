@@ -1,5 +1,7 @@
 //! Stage 1 as one machine: events in, effects out.
 
+use latchkey_api::OfferRefusal;
+
 use super::MAX_ATTEMPTS;
 use super::event::{Digest, DiskPhase, Effect, Event, Grant, NodeRole, OfferId, Source, Stop, Verdict};
 use super::states::{AuthenticToken, Disk, Keyed, Left, Locked, Measured, Opened, Waiting};
@@ -63,14 +65,14 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
         // The key of such a disk is known to the operator only, and nothing on it is of value yet.
         (State::Measured(_), Event::DiskAbandoned { attempts }) => {
             let attempts = attempts.saturating_add(1);
-            (State::Ended, vec![Effect::End(Stop::Reset { code: "bootstrap-unfinished".into(), attempts })])
+            (State::Ended, vec![Effect::End(Stop::Reset { code: OfferRefusal::BootstrapUnfinished, attempts })])
         }
 
         (State::Waiting(waiting), Event::Offered(grant)) => offered(waiting, grant),
         (State::Waiting(waiting), Event::KeyFits { id, phase, role, cluster_id, epoch, attempts }) => {
             fits(waiting, id, AuthenticToken { phase, role, cluster_id, epoch, attempts })
         }
-        (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, &code),
+        (State::Waiting(waiting), Event::KeyWrong { id, code }) => wrong(waiting, id, code),
         (State::Waiting(mut waiting), Event::FlowFailed { source, code, message }) => {
             waiting.broken.get_or_insert((code, message));
             without(waiting, source)
@@ -115,7 +117,7 @@ fn offered(mut waiting: Waiting, grant: Grant) -> (State, Vec<Effect>) {
         (Disk::Unfinished { .. }, Source::Join, _) => refuse_offer(
             waiting,
             grant.id,
-            "wrong-cluster",
+            OfferRefusal::WrongCluster,
             "the ticket is for another cluster than the one this disk belongs to",
         ),
         (Disk::Existing, Source::Rejoin | Source::Recovery, _) => {
@@ -127,10 +129,12 @@ fn offered(mut waiting: Waiting, grant: Grant) -> (State, Vec<Effect>) {
                 waiting.queue.push(grant);
                 (State::Waiting(waiting), vec![])
             } else {
-                refuse_offer(waiting, grant.id, "busy", "other keys are being tried; offer this one again")
+                refuse_offer(waiting, grant.id, OfferRefusal::Busy, "other keys are being tried")
             }
         }
-        _ => refuse_offer(waiting, grant.id, "wrong-flow", "this node's disk does not wait for such an offer"),
+        _ => {
+            refuse_offer(waiting, grant.id, OfferRefusal::WrongFlow, "this node's disk does not wait for such an offer")
+        }
     }
 }
 
@@ -154,7 +158,8 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
         return (State::Waiting(waiting), vec![]);
     };
     if grant.cluster_id.is_some_and(|id| id != token.cluster_id) {
-        return next_offer(waiting, id, "wrong-cluster", "the secret that came with the key gives another cluster id");
+        let message = "the secret that came with the key gives another cluster id";
+        return next_offer(waiting, id, OfferRefusal::WrongCluster, message);
     }
     if let Some(recorded) = grant.epoch.filter(|recorded| *recorded > token.epoch) {
         let found = token.epoch;
@@ -176,9 +181,10 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
         (DiskPhase::Formatted, NodeRole::First) => {
             let message =
                 "the cluster's first bootstrap never finished; the disk is wiped and waits for `latchkey init`";
-            let mut effects = refusals(&waiting, "bootstrap-unfinished", message);
+            let verdict = Verdict::Refused { code: OfferRefusal::BootstrapUnfinished, message: message.into() };
+            let mut effects = answers(&waiting, &verdict);
             let attempts = token.attempts.saturating_add(1);
-            effects.push(Effect::End(Stop::Reset { code: "bootstrap-unfinished".into(), attempts }));
+            effects.push(Effect::End(Stop::Reset { code: OfferRefusal::BootstrapUnfinished, attempts }));
             (State::Ended, effects)
         }
         (DiskPhase::Formatted, NodeRole::ControlPlane | NodeRole::Worker) => {
@@ -191,16 +197,16 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
     }
 }
 
-fn wrong(waiting: Waiting, id: OfferId, code: &str) -> (State, Vec<Effect>) {
+fn wrong(waiting: Waiting, id: OfferId, code: OfferRefusal) -> (State, Vec<Effect>) {
     if waiting.checking.as_ref().is_none_or(|grant| grant.id != id) {
         return (State::Waiting(waiting), vec![]);
     }
-    next_offer(waiting, id, code, "the key does not open this disk; use the master secret of its cluster")
+    next_offer(waiting, id, code, "the key does not open this disk")
 }
 
 /// Refuses the offer that was being checked and takes the next in the queue.
-fn next_offer(mut waiting: Waiting, id: OfferId, code: &str, message: &str) -> (State, Vec<Effect>) {
-    let mut effects = vec![Effect::Answer(id, Verdict::Refused { code: code.into(), message: message.into() })];
+fn next_offer(mut waiting: Waiting, id: OfferId, code: OfferRefusal, message: &str) -> (State, Vec<Effect>) {
+    let mut effects = vec![Effect::Answer(id, Verdict::Refused { code, message: message.into() })];
     waiting.checking = (!waiting.queue.is_empty()).then(|| waiting.queue.remove(0));
     effects.extend(waiting.checking.iter().map(|grant| Effect::CheckKey(grant.id)));
     (State::Waiting(waiting), effects)
@@ -229,9 +235,10 @@ fn extended(keyed: Keyed, pcr15: Digest) -> (State, Vec<Effect>) {
 
 /// Any failure ends the boot. Whoever waits for an answer gets the reason.
 fn failed(state: &State, code: String, message: String) -> (State, Vec<Effect>) {
-    let refused = |id| Effect::Answer(id, Verdict::Refused { code: code.clone(), message: message.clone() });
+    let verdict = Verdict::Failed { code: code.clone(), message: message.clone() };
+    let refused = |id| Effect::Answer(id, verdict.clone());
     let mut effects = match state {
-        State::Waiting(waiting) => refusals(waiting, &code, &message),
+        State::Waiting(waiting) => answers(waiting, &verdict),
         State::Keyed(keyed) => vec![refused(keyed.grant())],
         State::Locked(locked) => vec![refused(locked.keyed().grant())],
         State::Opened(opened) => vec![refused(opened.keyed().grant())],
@@ -245,13 +252,13 @@ fn refuse_all(waiting: Waiting, code: &str, message: &str) -> (State, Vec<Effect
     failed(&State::Waiting(waiting), code.into(), message.into())
 }
 
-fn refusals(waiting: &Waiting, code: &str, message: &str) -> Vec<Effect> {
-    let verdict = || Verdict::Refused { code: code.into(), message: message.into() };
-    waiting.checking.iter().chain(&waiting.queue).map(|grant| Effect::Answer(grant.id, verdict())).collect()
+/// One verdict for everybody who waits for one.
+fn answers(waiting: &Waiting, verdict: &Verdict) -> Vec<Effect> {
+    waiting.checking.iter().chain(&waiting.queue).map(|grant| Effect::Answer(grant.id, verdict.clone())).collect()
 }
 
-fn refuse_offer(waiting: Waiting, id: OfferId, code: &str, message: &str) -> (State, Vec<Effect>) {
-    let verdict = Verdict::Refused { code: code.into(), message: message.into() };
+fn refuse_offer(waiting: Waiting, id: OfferId, code: OfferRefusal, message: &str) -> (State, Vec<Effect>) {
+    let verdict = Verdict::Refused { code, message: message.into() };
     (State::Waiting(waiting), vec![Effect::Answer(id, verdict)])
 }
 
@@ -259,8 +266,8 @@ fn too_late(id: OfferId) -> Effect {
     Effect::Answer(
         id,
         Verdict::Refused {
-            code: "already-activating".into(),
-            message: "the node already took another offer in this boot; look at its console to see which".into(),
+            code: OfferRefusal::AlreadyActivating,
+            message: "the node already took another offer in this boot".into(),
         },
     )
 }

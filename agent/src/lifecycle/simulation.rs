@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use latchkey_api::OfferRefusal;
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -439,7 +440,7 @@ fn fail(machine: &mut Machine, effect: &Effect) {
     let (code, message) = ("broken".to_owned(), String::new());
     machine.saw(match effect {
         Effect::Start(source) => Event::FlowFailed { source: *source, code, message },
-        Effect::CheckKey(id) => Event::KeyWrong { id: *id, code },
+        Effect::CheckKey(id) => Event::KeyWrong { id: *id, code: OfferRefusal::DiskTokenForged },
         _ => Event::Failed { code, message },
     });
 }
@@ -462,7 +463,7 @@ fn check_key(machine: &mut Machine, id: OfferId) {
     let event = if machine.offers[&id.0].key_of == uuid {
         Event::KeyFits { id, phase, role, cluster_id: CLUSTER, epoch, attempts }
     } else {
-        Event::KeyWrong { id, code: "wrong-key".into() }
+        Event::KeyWrong { id, code: OfferRefusal::DiskWrongKey }
     };
     machine.saw(event);
 }

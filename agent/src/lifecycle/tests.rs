@@ -1,5 +1,7 @@
 //! Single steps of the machine: what it does with one event in one state.
 
+use latchkey_api::OfferRefusal;
+
 use super::*;
 
 const CLUSTER: Digest = Digest([7; 32]);
@@ -13,7 +15,7 @@ fn a_register_that_was_not_zero_is_no_lock() {
     node.handle(Event::Offered(Grant { id: OfferId(0), source: Source::Init, cluster_id: Some(CLUSTER), epoch: None }));
     let effects = node.handle(Event::Extended { pcr15: Digest([1; 32]) });
     assert!(matches!(&effects[..], [
-        Effect::Answer(OfferId(0), Verdict::Refused { .. }),
+        Effect::Answer(OfferId(0), Verdict::Failed { .. }),
         Effect::End(Stop::Refused { code, .. }),
     ] if code == "lock-not-clean"));
 }
@@ -24,7 +26,7 @@ fn a_wrong_recovery_key_is_refused_and_the_node_keeps_listening() {
     node.handle(Event::DiskExisting);
     let push = |id| Grant { id: OfferId(id), source: Source::Recovery, cluster_id: None, epoch: None };
     assert_eq!(node.handle(Event::Offered(push(0))), [Effect::CheckKey(OfferId(0))]);
-    let effects = node.handle(Event::KeyWrong { id: OfferId(0), code: "wrong-key".into() });
+    let effects = node.handle(Event::KeyWrong { id: OfferId(0), code: OfferRefusal::DiskWrongKey });
     assert!(matches!(&effects[..], [Effect::Answer(OfferId(0), Verdict::Refused { .. })]));
     assert!(!node.ended());
     assert_eq!(node.handle(Event::Offered(push(1))), [Effect::CheckKey(OfferId(1))]);
@@ -69,7 +71,7 @@ fn expected() -> Digest {
 }
 
 fn refuses_wrong_cluster(effects: &[Effect]) -> bool {
-    matches!(effects, [Effect::Answer(OfferId(_), Verdict::Refused { code, .. })] if code == "wrong-cluster")
+    matches!(effects, [Effect::Answer(OfferId(_), Verdict::Refused { code: OfferRefusal::WrongCluster, .. })])
 }
 
 #[test]
@@ -106,7 +108,7 @@ fn a_failure_at_any_step_ends_the_boot_and_tells_whoever_waits() {
         let effects = node.handle(failed());
         assert!(
             matches!(&effects[..], [
-            Effect::Answer(OfferId(0), Verdict::Refused { code: told, .. }),
+            Effect::Answer(OfferId(0), Verdict::Failed { code: told, .. }),
             Effect::End(Stop::Refused { code, .. }),
         ] if code == "broken" && told == "broken"),
             "{effects:?}"

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use latchkey_api::OfferRefusal;
 use latchkey_disk::{
     CheckedHeader, Control, Disk, Fresh, KernelRandom, Mapping, MappingName, NewDisk, NodeState, Phase, Probe,
-    ResetMarker, ResetPermit, Role, SegmentMode, TokenKey, UnlockedDisk, probe, reset,
+    ResetMarker, ResetPermit, Role, SegmentMode, TokenKey, UnlockError, UnlockedDisk, probe, reset,
 };
 use latchkey_keys::{ClusterId, Uuid};
 
@@ -94,15 +95,17 @@ impl StateDisk {
 
     /// Tries an offered key on the header copy, and the offered secret on the token's cluster id.
     pub(super) fn check(&mut self, id: lifecycle::OfferId, offer: &Offer) -> lifecycle::Event {
-        let wrong = |code: &str| lifecycle::Event::KeyWrong { id, code: code.into() };
-        let Content::Checked(header) = &self.content else { return wrong("no-header") };
+        let wrong = |code| lifecycle::Event::KeyWrong { id, code };
+        let Content::Checked(header) = &self.content else { return wrong(OfferRefusal::NoHeader) };
         let unlocked = match header.unlock(&offer.disk_key) {
             Ok(unlocked) => unlocked,
-            Err(error) => return wrong(error.code()),
+            Err(UnlockError::WrongKey) => return wrong(OfferRefusal::DiskWrongKey),
+            Err(UnlockError::TokenMissing) => return wrong(OfferRefusal::DiskTokenMissing),
+            Err(UnlockError::TokenForged) => return wrong(OfferRefusal::DiskTokenForged),
         };
         let state = unlocked.state().clone();
         if ClusterId::derive(&offer.measurement_secret, &state.measurement_salt).ok() != Some(state.cluster_id) {
-            return wrong("wrong-cluster");
+            return wrong(OfferRefusal::WrongCluster);
         }
         self.content = Content::Unlocked(Box::new(unlocked));
         lifecycle::Event::KeyFits {

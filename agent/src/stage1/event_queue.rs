@@ -112,6 +112,7 @@ mod tests {
     use std::cell::RefCell;
     use std::fmt::Write as _;
 
+    use latchkey_api::OfferRefusal;
     use latchkey_keys::Secret;
     use proptest::prelude::*;
     use smol::channel::{Receiver, bounded};
@@ -141,10 +142,10 @@ mod tests {
         LOG.with_borrow(|log| replay(log))
     }
 
-    fn refused(verdict: &Receiver<Verdict>) -> String {
+    fn refused(verdict: &Receiver<Verdict>) -> OfferRefusal {
         match verdict.try_recv().unwrap() {
             Verdict::Refused { code, .. } => code,
-            Verdict::Accepted { .. } => panic!("accepted"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -172,12 +173,12 @@ mod tests {
             queue.keep(offer);
             while let Some(effect) = queue.next() {
                 match effect {
-                    Effect::CheckKey(id) => queue.saw(Event::KeyWrong { id, code: "wrong-key".into() }),
+                    Effect::CheckKey(id) => queue.saw(Event::KeyWrong { id, code: OfferRefusal::DiskWrongKey }),
                     Effect::Answer(id, verdict) => queue.answer(id, verdict),
                     other => panic!("{other:?}"),
                 }
             }
-            assert_eq!(refused(&verdict), "wrong-key");
+            assert_eq!(refused(&verdict), OfferRefusal::DiskWrongKey);
             assert!(queue.offers.is_empty());
         }
         assert_eq!(recorded().unwrap().events, 201);
@@ -213,10 +214,10 @@ mod tests {
             }
         }
         assert_eq!(first_verdict.try_recv(), Ok(Verdict::Accepted { cluster_id }));
-        assert_eq!(refused(&second_verdict), "already-activating");
+        assert_eq!(refused(&second_verdict), OfferRefusal::AlreadyActivating);
         let (third, third_verdict) = offer(Source::Recovery);
         queue.turn_away(third);
-        assert_eq!(refused(&third_verdict), "already-activating");
+        assert_eq!(refused(&third_verdict), OfferRefusal::AlreadyActivating);
         assert!(queue.offers.is_empty());
         assert!(recorded().unwrap().ended);
     }
@@ -238,7 +239,7 @@ mod tests {
             (id(), phase, role).prop_map(move |(id, phase, role)| {
                 Event::KeyFits { id, phase, role, cluster_id, epoch: 1, attempts: 0 }
             }),
-            id().prop_map(|id| Event::KeyWrong { id, code: "wrong-key".into() }),
+            id().prop_map(|id| Event::KeyWrong { id, code: OfferRefusal::DiskWrongKey }),
             Just(Event::Extended { pcr15: Digest([1; 32]) }),
             Just(Event::DiskOpened),
             Just(Event::HandedOver),

@@ -96,6 +96,7 @@ impl Machine for RealMachine {
 
 #[cfg(test)]
 mod tests {
+    use latchkey_api::OfferRefusal;
     use latchkey_disk::{Disk, DiskError, KernelRandom, NodeState, Phase, Probe, Role, TokenKey, probe, update_state};
     use latchkey_keys::{ClusterId, Secret};
     use smol::channel::bounded;
@@ -213,10 +214,10 @@ mod tests {
         let mut disk = formatted(&directory);
         let code = |event: Event| match event {
             Event::KeyWrong { code, .. } => code,
-            other => format!("{other:?}"),
+            other => panic!("{other:?}"),
         };
-        assert_eq!(code(disk.check(OfferId(0), &offer(1, 9, known()))), "wrong-cluster");
-        assert_eq!(code(disk.check(OfferId(1), &offer(9, 2, known()))), "disk-wrong-key");
+        assert_eq!(code(disk.check(OfferId(0), &offer(1, 9, known()))), OfferRefusal::WrongCluster);
+        assert_eq!(code(disk.check(OfferId(1), &offer(9, 2, known()))), OfferRefusal::DiskWrongKey);
         let fits = disk.check(OfferId(2), &offer(1, 2, known()));
         assert!(matches!(fits, Event::KeyFits { id: OfferId(2), .. }), "{fits:?}");
     }

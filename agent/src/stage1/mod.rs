@@ -63,7 +63,7 @@ fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
         Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {
             let message = format!("the disk was reset after {attempts} of {} attempts", crate::lifecycle::MAX_ATTEMPTS);
-            Err(Failure { step: "reset", code, message })
+            Err(Failure::new("reset", code.as_str(), &message))
         }
     }
 }

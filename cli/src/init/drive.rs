@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, NodeStage, Succeeded};
+use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease, Outcome, ReleaseCode};
@@ -250,7 +251,7 @@ impl<'a> Drive<'a> {
                 Ok(Some(AdminConfig::NotFetched))
             }
             // Its first bootstrap never finished: it resets its disk and is fresh again.
-            Err(refused) if refused.code.as_deref() == Some("bootstrap-unfinished") => {
+            Err(refused) if refused.known == Some(OfferRefusal::BootstrapUnfinished) => {
                 self.goal = Goal::Init;
                 Err(ConnectError::Lost(refused.trouble().into_error()))
             }
@@ -399,9 +400,9 @@ impl<'a> Drive<'a> {
 
     fn failed(&self, what: &str, failed: &Failed) -> ConnectError {
         self.follower.show_log(&failed.log_tail);
-        let code = printable(failed.code.get(..64).unwrap_or(&failed.code));
-        let failure = CommandError::new(Exit::Node, ErrorCode::FromNode(code.clone()), format!("{what}: {code}"))
-            .because(&failed.message);
+        let code = SentCode::parse(&failed.code).map_or(CommandCode::CallFailed.into(), ErrorCode::from_node);
+        let failure =
+            CommandError::new(Exit::Node, code.clone(), format!("{what}: {}", code.as_str())).because(&failed.message);
         ConnectError::Fatal(failure.fix(if failed.disk_reset {
             "mend the cause; the node resets its disk and restarts, and the same command begins anew"
         } else {

@@ -1,6 +1,7 @@
 //! What an attempt's failure means for the next one.
 
 use latchkey_api::grpc::{Code, Status};
+use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{ReasonCode, Refusal};
 use latchkey_channel::{Blame, ChannelError, PeerReason, Refused};
 use latchkey_reason::Reason;
@@ -98,8 +99,8 @@ fn of_channel_code(code: &'static str) -> ErrorCode {
 #[derive(Debug)]
 pub(crate) struct RefusedCall {
     pub(crate) kind: CallKind,
-    /// The node's own word for it, if it gave one.
-    pub(crate) code: Option<String>,
+    /// The node's own reason, if it gave one that this release knows.
+    pub(crate) known: Option<OfferRefusal>,
     failure: Box<CommandError>,
 }
 
@@ -117,7 +118,7 @@ pub(crate) enum CallKind {
 impl RefusedCall {
     /// It failed on this side.
     pub(crate) fn local(failure: CommandError) -> Self {
-        Self { kind: CallKind::Refused, code: None, failure: Box::new(failure) }
+        Self { kind: CallKind::Refused, known: None, failure: Box::new(failure) }
     }
 
     pub(crate) fn trouble(self) -> ConnectError {
@@ -130,11 +131,12 @@ impl RefusedCall {
 
 /// Reads the status that a call ended with.
 pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
-    let (code, why) = coded(status.message());
+    let (sent, why) = SentCode::of_message(status.message());
+    let known = sent.as_ref().and_then(SentCode::known);
     let (kind, fallback, what, fix) = match status.code() {
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Aborted => {
             let failure = ConnectError::lost(address, CommandCode::ConnectionLost, status.message()).into_error();
-            return RefusedCall { kind: CallKind::Lost, code, failure: Box::new(failure) };
+            return RefusedCall { kind: CallKind::Lost, known, failure: Box::new(failure) };
         }
         Code::FailedPrecondition => {
             let fix = "look at the node's console: it says what the node is doing";
@@ -157,25 +159,8 @@ pub(crate) fn refused_call(address: &Address, status: &Status) -> RefusedCall {
             (CallKind::Refused, CommandCode::CallFailed, "could not do what was asked", fix)
         }
     };
-    let word = code.clone().map_or_else(|| fallback.into(), ErrorCode::FromNode);
-    let fix = match code.as_deref() {
-        Some("disk-wrong-key" | "wrong-cluster") => "use the master secret of the cluster that this disk belongs to",
-        Some("bootstrap-unfinished") => "wait until the node has restarted, and initialise it again",
-        _ => fix,
-    };
+    let word = sent.map_or_else(|| fallback.into(), ErrorCode::from_node);
+    let fix = known.map_or(fix, OfferRefusal::remedy);
     let failure = CommandError::new(Exit::Node, word, format!("the node at {address} {what}")).because(why).fix(fix);
-    RefusedCall { kind, code, failure: Box::new(failure) }
-}
-
-/// `code: sentence`, where the node gives a code.
-fn coded(message: &str) -> (Option<String>, &str) {
-    let word = |text: &str| {
-        (1..=64).contains(&text.len())
-            && text.contains('-')
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
-    };
-    match message.split_once(": ") {
-        Some((code, sentence)) if word(code) => (Some(code.to_owned()), sentence),
-        _ => (None, message),
-    }
+    RefusedCall { kind, known, failure: Box::new(failure) }
 }

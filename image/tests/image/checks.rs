@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
-use latchkey_image::{Built, Image, ImageError, Source};
+use latchkey_image::{Built, Image, ImageError, Source, WarningCode};
 use latchkey_initramfs::elf_sample;
 
 use crate::sample::{Sample, found, run};
@@ -135,7 +135,7 @@ fn a_login_audit_tells_of_directories_and_archives_and_a_finished_root_is_not_lo
     fs::create_dir_all(root.join("etc/systemd/system/getty.target.wants")).unwrap();
     let wanted = root.join("etc/systemd/system/getty.target.wants/serial-getty@ttyS0.service");
     symlink("/usr/lib/systemd/system/serial-getty@.service", wanted).unwrap();
-    let expected = ["console-login", "password-empty"];
+    let expected = [WarningCode::ConsoleLogin, WarningCode::PasswordEmpty];
     let codes = |built: &Built| built.warnings.iter().flatten().map(|warning| warning.code).collect::<Vec<_>>();
     assert_eq!(codes(&build(&sample, &image).unwrap()), expected);
     if packed(&sample, &mut image).is_some() {

@@ -1,5 +1,6 @@
 //! `latchkey recover` against a node whose disk exists.
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::grpc::Code;
 use latchkey_api::v1::{DescribeRequest, NodeStage, RecoverRequest, RecoveryServer};
 use latchkey_channel::Purpose;
@@ -28,8 +29,8 @@ fn request(key: u8, secret: u8) -> RecoverRequest {
 /// A disk that opens with ones and belongs to the cluster of twos.
 fn check(id: OfferId, offer: &Offer) -> Event {
     match (offer.disk_key.expose() == &[1; 32], offer.measurement_secret.expose() == &[2; 32]) {
-        (false, _) => Event::KeyWrong { id, code: "wrong-key".into() },
-        (true, false) => Event::KeyWrong { id, code: "wrong-cluster".into() },
+        (false, _) => Event::KeyWrong { id, code: OfferRefusal::DiskWrongKey },
+        (true, false) => Event::KeyWrong { id, code: OfferRefusal::WrongCluster },
         (true, true) => Event::KeyFits {
             id,
             phase: DiskPhase::Bootstrapped,
@@ -50,7 +51,7 @@ fn a_wrong_key_is_refused_the_node_keeps_listening_and_the_right_one_opens_it() 
             let recovery = caller.recovery();
             let described = recovery.describe(&DescribeRequest {}, PATIENCE).await.unwrap();
             assert_eq!((described.stage(), described.disk_uuid.as_str()), (NodeStage::Existing, DISK));
-            for (request, code) in [(request(9, 2), "wrong-key"), (request(1, 9), "wrong-cluster")] {
+            for (request, code) in [(request(9, 2), "disk-wrong-key"), (request(1, 9), "wrong-cluster")] {
                 let status = recovery.recover(&request, PATIENCE).await.unwrap_err();
                 assert_eq!(status.code(), Code::InvalidArgument);
                 assert!(status.message().starts_with(code), "{status}");

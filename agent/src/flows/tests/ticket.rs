@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::grpc::{Limits, Request, Server, Status};
 use latchkey_api::v1::{
     ControlPlaneFile, Join, JoinRequest, JoinServer, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest,
@@ -128,8 +129,8 @@ fn membership(offer: &Offer) -> &crate::flows::Membership {
     }
 }
 
-fn refused(code: &str) -> Verdict {
-    Verdict::Refused { code: code.into(), message: "the test says so".into() }
+fn refused(code: OfferRefusal) -> Verdict {
+    Verdict::Refused { code, message: "the test says so".into() }
 }
 
 #[test]
@@ -168,7 +169,7 @@ fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
         assert_eq!(service.asked.recv().await.unwrap(), DISK);
         assert_eq!(offer.source, Source::Rejoin);
         assert!(matches!(offer.terms, OfferTerms::Known { epoch: Some(4) }));
-        offer.answer.try_send(refused("already-activating")).unwrap();
+        offer.answer.try_send(refused(OfferRefusal::AlreadyActivating)).unwrap();
         asking.await;
     });
 }
@@ -274,7 +275,7 @@ fn a_ticket_that_is_refused_is_asked_for_again() {
         let service = serve(&machine, listen().await, &key, [Ok(ticket()), Ok(ticket())]);
         let (asker, offers) = asker(&machine, key.hash(), &[&service.address]);
         let _asking = smol::spawn(asker.join());
-        offers.recv().await.unwrap().answer.try_send(refused("wrong-cluster")).unwrap();
+        offers.recv().await.unwrap().answer.try_send(refused(OfferRefusal::WrongCluster)).unwrap();
         assert_eq!(offers.recv().await.unwrap().source, Source::Join);
     });
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use latchkey_api::OfferRefusal;
 use latchkey_api::v1::{InitServer, RecoveryServer, Role as ClusterRole};
 use latchkey_channel::{NoProof, Purpose, SpkiHash, Terms as ChannelTerms};
 use smol::channel::{Receiver, Sender, bounded};
@@ -118,7 +119,7 @@ impl<M: Machine> Driver<M> {
             }
             Effect::CheckKey(id) => match self.queue.offer(id) {
                 Some(offer) => Next::Saw(self.machine.check_key(id, offer)),
-                None => Next::Saw(Event::KeyWrong { id, code: "offer-gone".into() }),
+                None => Next::Saw(Event::KeyWrong { id, code: OfferRefusal::OfferGone }),
             },
             Effect::Answer(id, verdict) => {
                 self.queue.answer(id, verdict);
@@ -265,7 +266,7 @@ impl<M: Machine> Driver<M> {
     fn end(&mut self, stop: Stop) -> Stop {
         if let Stop::Reset { code, attempts } = &stop {
             let running = TIMELINE.begin("reset");
-            if let Err(Failure { code, message, .. }) = self.machine.reset(code, *attempts) {
+            if let Err(Failure { code, message, .. }) = self.machine.reset(code.as_str(), *attempts) {
                 return Stop::Refused { code, message };
             }
             running.done();

@@ -152,7 +152,7 @@ fn whatever_fails_after_an_offer_was_taken_ends_the_boot_tells_the_asker_and_doe
             let (ended, verdict) = boot(&mut machine, prepared(Port::reserve().number(), ""), source);
             let Ended::Stopped(Stop::Refused { code, .. }) = ended else { panic!("{source} {fails:?}: {ended:?}") };
             assert_eq!(code, "fails-in-the-test");
-            assert!(matches!(&verdict, Verdict::Refused { code, .. } if code == "fails-in-the-test"), "{verdict:?}");
+            assert!(matches!(&verdict, Verdict::Failed { code, .. } if code == "fails-in-the-test"), "{verdict:?}");
             let begun: Vec<_> = steps.into_iter().filter(|step| *step <= fails).collect();
             assert_eq!(machine.did, begun, "{source}");
         }
