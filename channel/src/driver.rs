@@ -1,8 +1,8 @@
-//! The handshake over a real transport: this file does the waiting, `handshake` does the deciding.
+//! The handshake over a real transport: this file does the waiting, `handshake` does the deciding. The server's half is in
+//! `accept`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use smol::Timer;
 use smol::future::or;
@@ -10,7 +10,7 @@ use smol::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::error::{ChannelError, Misuse, Step};
 use crate::frame::{self, FrameFault, Slot};
-use crate::handshake::{AwaitHello, Concluded, Reception, Start};
+use crate::handshake::{Concluded, Start};
 use crate::message::{Evidence, Identity, Message};
 use crate::nonce::Nonce;
 use crate::proof::{Attester, ProofFailed, ProofRequest, Terms};
@@ -29,44 +29,31 @@ pub async fn connect<S>(io: S, purpose: Purpose, terms: Terms, time: Duration) -
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let progress = Progress::new();
-    let work = async {
-        let (mut stream, session) = establish(io, Side::Client).await?;
-        let result = drive_client(&mut stream, session, purpose, terms, &progress).await;
-        finish(stream, result).await
-    };
-    within(time, &progress, work).await
+    let (line, session) = Line::establish(io, Side::Client, time).await?;
+    prove(line, session, purpose, terms).await
 }
 
-/// Accepts a client over `io`. The whole handshake may take `time`; `reception` says what is served.
-///
-/// On any error the transport is gone and nothing has been sent but handshake messages.
-pub async fn accept<S>(io: S, reception: &dyn Reception, time: Duration) -> Result<Proven<S>, ChannelError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    let progress = Progress::new();
-    let work = async {
-        let (mut stream, session) = establish(io, Side::Server).await?;
-        let result = drive_server(&mut stream, session, reception, &progress).await;
-        finish(stream, result).await
-    };
-    within(time, &progress, work).await
-}
-
-async fn establish<S>(io: S, side: Side) -> Result<(TlsStream<S>, Session), ChannelError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    tls::establish(io, side, allowance(side)).await.map_err(ChannelError::Tls)
-}
-
-pub(crate) async fn drive_client<S>(
-    stream: &mut TlsStream<S>,
+/// What follows TLS at the client.
+pub(crate) async fn prove<S>(
+    mut line: Line<S>,
     session: Session,
     purpose: Purpose,
     terms: Terms,
-    progress: &Progress,
+) -> Result<Proven<S>, ChannelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match drive_client(&mut line, session, purpose, terms).await {
+        Ok(concluded) => Ok(line.proven(concluded)),
+        Err(error) => Err(line.turn_away(error).await),
+    }
+}
+
+async fn drive_client<S>(
+    line: &mut Line<S>,
+    session: Session,
+    purpose: Purpose,
+    terms: Terms,
 ) -> Result<Concluded, ChannelError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -74,87 +61,119 @@ where
     let attester = Arc::clone(&terms.attester);
     let start = Start::new(session, purpose, terms)?;
 
-    progress.at(Step::Identity);
-    let identity = identity(&attester, start.shows()).await?;
+    let identity = line.within(Step::Identity, identity(&attester, start.shows())).await?;
     let (hello, await_challenge) = start.hello(identity, nonce()?)?;
-    send(stream, &hello).await?;
+    line.send(Step::Greeting, &hello).await?;
 
-    progress.at(Step::Greeting);
-    let challenged = await_challenge.challenged(receive(stream, Slot::Challenge).await?, now())?;
+    let challenge = line.receive(Step::Greeting, Slot::Challenge).await?;
+    let challenged = await_challenge.challenged(challenge, now())?;
 
-    progress.at(Step::Evidence);
-    let evidence = evidence(&attester, challenged.request()).await?;
+    let evidence = line.within(Step::Evidence, evidence(&attester, challenged.request())).await?;
     let (proof, await_verdict) = challenged.proof(evidence)?;
-    send(stream, &proof).await?;
+    line.send(Step::Verdict, &proof).await?;
 
-    progress.at(Step::Verdict);
-    let (verdict, concluded) = await_verdict.concluded(receive(stream, Slot::ServerVerdict).await?, now())?;
-    send(stream, &verdict).await?;
+    let admitted = line.receive(Step::Verdict, Slot::ServerVerdict).await?;
+    let (verdict, concluded) = await_verdict.concluded(admitted, now())?;
+    line.send(Step::Verdict, &verdict).await?;
     Ok(concluded)
 }
 
-async fn drive_server<S>(
-    stream: &mut TlsStream<S>,
-    session: Session,
-    reception: &dyn Reception,
-    progress: &Progress,
-) -> Result<Concluded, ChannelError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    progress.at(Step::Greeting);
-    let hello = receive(stream, Slot::Hello).await?;
-    let greeted = AwaitHello::new(session).greeted(hello, now(), reception)?;
-    let attester = Arc::clone(&greeted.terms().attester);
-
-    progress.at(Step::Identity);
-    let identity = identity(&attester, greeted.shows()).await?;
-    let (challenge, await_proof) = greeted.challenge(identity, nonce()?)?;
-    send(stream, &challenge).await?;
-
-    progress.at(Step::Verdict);
-    let appraised = await_proof.appraised(receive(stream, Slot::Proof).await?, now())?;
-
-    progress.at(Step::Evidence);
-    let evidence = evidence(&attester, appraised.request()).await?;
-    let (admitted, await_verdict) = appraised.admit(evidence)?;
-    send(stream, &admitted).await?;
-
-    progress.at(Step::Verdict);
-    await_verdict.concluded(&receive(stream, Slot::ClientVerdict).await?)
+/// A connection under way: TLS is established, and until a moment the peer is to be proven.
+#[derive(Debug)]
+pub(crate) struct Line<S> {
+    stream: TlsStream<S>,
+    deadline: Deadline,
 }
 
-/// Hands the stream over, or tells the peer why not.
-pub(crate) async fn finish<S>(
-    mut stream: TlsStream<S>,
-    result: Result<Concluded, ChannelError>,
-) -> Result<Proven<S>, ChannelError>
-where
-    S: AsyncRead + AsyncWrite + Unpin,
-{
-    match result {
-        Ok(concluded) => {
-            stream.lift_allowance();
-            Ok(Proven::new(stream, concluded))
-        }
-        Err(error) => {
+impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
+    /// The TLS handshake. `time` is for the whole handshake.
+    pub(crate) async fn establish(io: S, side: Side, time: Duration) -> Result<(Self, Session), ChannelError> {
+        let deadline = Deadline::after(time);
+        let tls = async { tls::establish(io, side, allowance(side)).await.map_err(ChannelError::Tls) };
+        let (stream, session) = deadline.of(Step::Tls, tls).await?;
+        Ok((Self { stream, deadline }, session))
+    }
+
+    /// A connection whose TLS somebody else established.
+    #[cfg(feature = "test-rig")]
+    pub(crate) fn established(stream: TlsStream<S>, time: Duration) -> Self {
+        Self { stream, deadline: Deadline::after(time) }
+    }
+
+    /// Does a step's work, if the deadline allows.
+    pub(crate) async fn within<T>(
+        &self,
+        step: Step,
+        work: impl Future<Output = Result<T, ChannelError>>,
+    ) -> Result<T, ChannelError> {
+        self.deadline.of(step, work).await
+    }
+
+    /// Sends one message, in this step.
+    pub(crate) async fn send(&mut self, step: Step, message: &Message) -> Result<(), ChannelError> {
+        let Self { stream, deadline } = self;
+        let sent = async { frame::send(stream, message).await.map_err(ChannelError::Send) };
+        deadline.of(step, sent).await
+    }
+
+    /// Receives one message, in this step.
+    pub(crate) async fn receive(&mut self, step: Step, slot: Slot) -> Result<Message, ChannelError> {
+        let Self { stream, deadline } = self;
+        deadline.of(step, receive(stream, slot)).await
+    }
+
+    /// The handshake is done.
+    pub(crate) fn proven(mut self, concluded: Concluded) -> Proven<S> {
+        self.stream.lift_allowance();
+        Proven::new(self.stream, concluded)
+    }
+
+    /// Tells the peer why not, where that is worth telling, and hangs up.
+    pub(crate) async fn turn_away(mut self, error: ChannelError) -> ChannelError {
+        if let Some(reply) = error.reply() {
             // Best effort: our own reason for failing matters more than whether the peer hears it.
-            if let Some(reply) = error.reply() {
-                let _ = frame::send(&mut stream, &reply).await;
-                let _ = stream.close().await;
-            }
-            Err(error)
+            let told = async {
+                let _ = frame::send(&mut self.stream, &reply).await;
+                let _ = self.stream.close().await;
+            };
+            or(told, self.deadline.passed()).await;
         }
+        error
+    }
+}
+
+/// When a handshake must have ended; `None` is after the end of the clock.
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    at: Option<Instant>,
+    allowed: Duration,
+}
+
+impl Deadline {
+    fn after(allowed: Duration) -> Self {
+        Self { at: Instant::now().checked_add(allowed), allowed }
+    }
+
+    async fn passed(self) {
+        self.at.map_or_else(Timer::never, Timer::at).await;
+    }
+
+    async fn of<T>(self, step: Step, work: impl Future<Output = Result<T, ChannelError>>) -> Result<T, ChannelError> {
+        let too_late = async {
+            self.passed().await;
+            Err(ChannelError::Deadline { step, allowed: self.allowed })
+        };
+        or(work, too_late).await
     }
 }
 
 /// Asks the attester for an identity, off the executor if that takes long.
-async fn identity(attester: &Arc<dyn Attester>, kind: Kind) -> Result<Identity, ChannelError> {
+pub(crate) async fn identity(attester: &Arc<dyn Attester>, kind: Kind) -> Result<Identity, ChannelError> {
     ask(attester, move |attester| attester.identity(kind)).await
 }
 
 /// Asks the attester for evidence, off the executor if that takes long.
-async fn evidence(attester: &Arc<dyn Attester>, request: &ProofRequest) -> Result<Evidence, ChannelError> {
+pub(crate) async fn evidence(attester: &Arc<dyn Attester>, request: &ProofRequest) -> Result<Evidence, ChannelError> {
     let request = request.clone();
     ask(attester, move |attester| attester.prove(&request)).await
 }
@@ -182,16 +201,12 @@ async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Me
     })
 }
 
-async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> Result<(), ChannelError> {
-    frame::send(stream, message).await.map_err(ChannelError::Send)
-}
-
-fn nonce() -> Result<Nonce, Misuse> {
+pub(crate) fn nonce() -> Result<Nonce, Misuse> {
     Nonce::random().ok_or(Misuse::NoRandomness)
 }
 
 /// Seconds since the Unix epoch; a clock before it is at 0, where no certificate is valid yet.
-fn now() -> u64 {
+pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
@@ -206,36 +221,3 @@ const fn allowance(side: Side) -> u64 {
 
 /// The TLS handshake has about 1 KiB, and each record of up to 16 KiB 22 bytes more.
 const TLS_OVERHEAD: usize = 16 * 1024;
-
-async fn within<T>(
-    time: Duration,
-    progress: &Progress,
-    work: impl Future<Output = Result<T, ChannelError>>,
-) -> Result<T, ChannelError> {
-    let too_late = async {
-        Timer::after(time).await;
-        Err(ChannelError::Deadline { step: progress.step(), allowed: time })
-    };
-    or(work, too_late).await
-}
-
-/// How far a handshake has come, for the error of the one that takes too long.
-pub(crate) struct Progress(AtomicU8);
-
-impl Progress {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU8::new(Step::Tls as u8))
-    }
-
-    fn at(&self, step: Step) {
-        self.0.store(step as u8, Ordering::Relaxed);
-    }
-
-    fn step(&self) -> Step {
-        let now = self.0.load(Ordering::Relaxed);
-        [Step::Tls, Step::Identity, Step::Greeting, Step::Evidence]
-            .into_iter()
-            .find(|step| *step as u8 == now)
-            .unwrap_or(Step::Verdict)
-    }
-}

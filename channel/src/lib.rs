@@ -5,12 +5,13 @@
 //! evidence bound to this very session ([`binding`]): the somebody becomes a machine with a known TPM and image, the
 //! holder of a pinned key, or remains nobody where the purpose allows it ([`Purpose::rule`]).
 //!
-//! What a side shows and demands are its [`Terms`]: a [`Attester`] and an [`Verifier`]. A server gets them from a
-//! [`Reception`], once per connection.
+//! What a side shows and demands are its [`Terms`]: an [`Attester`] and a [`Verifier`]. A server gets them from a
+//! [`Reception`], once per connection, or chooses them between the steps of [`greet`].
 //!
 //! What the channel does *not* do: it keeps no record of who came before, limits no rate, and knows no names. It says
 //! what the peer's machine proved; what follows from that is the caller's policy.
 
+mod accept;
 pub mod binding;
 mod driver;
 mod error;
@@ -25,7 +26,8 @@ mod purpose;
 pub mod rig;
 pub mod tls;
 
-pub use driver::{HANDSHAKE_TIME, accept, connect};
+pub use accept::{Claimed, Greeting, Shown, accept, greet};
+pub use driver::{HANDSHAKE_TIME, connect};
 pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
 pub use handshake::{Concluded, Reception};
 pub use nonce::Nonce;

@@ -5,7 +5,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use smol::io::{AsyncRead, AsyncWrite};
 
-use crate::driver::{self, Progress};
+use crate::driver::{self, HANDSHAKE_TIME, Line};
 use crate::error::ChannelError;
 use crate::frame::{self, FrameFault, Slot};
 use crate::message::Message;
@@ -57,7 +57,7 @@ where
 
 /// The honest rest of the handshake of a client whose TLS is established.
 pub async fn prove_as_client<S>(
-    mut stream: TlsStream<S>,
+    stream: TlsStream<S>,
     session: Session,
     purpose: Purpose,
     terms: Terms,
@@ -65,8 +65,7 @@ pub async fn prove_as_client<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let result = driver::drive_client(&mut stream, session, purpose, terms, &Progress::new()).await;
-    driver::finish(stream, result).await
+    driver::prove(Line::established(stream, HANDSHAKE_TIME), session, purpose, terms).await
 }
 
 /// Sends one message.

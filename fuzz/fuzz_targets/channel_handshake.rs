@@ -40,11 +40,11 @@ fn session() -> Session {
 
 /// A join service, and a node that wants a ticket.
 fn serve(hello: &[u8], proof: &[u8]) -> Option<()> {
-    let reception = |_| Some(WORLD.server.clone());
-    let greeted = AwaitHello::new(session()).greeted(decode(hello).ok()?, NOW, &reception).ok()?;
+    let heard = AwaitHello::new(session()).heard(decode(hello).ok()?).ok()?;
+    let greeted = heard.greeted(WORLD.server.clone(), NOW).ok()?;
     let identity = WORLD.server.attester.identity(greeted.shows()).ok()?;
     let (_, server) = greeted.challenge(identity, Nonce::from_bytes([2; 32])).ok()?;
-    assert!(server.appraised(decode(proof).ok()?, NOW).is_err(), "a node without a TPM is admitted");
+    assert!(server.shown(decode(proof).ok()?).ok()?.appraised(NOW).is_err(), "a node without a TPM is admitted");
     Some(())
 }
 

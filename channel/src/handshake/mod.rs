@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! client                                            server
-//! Start ── hello ─────────────────────────────────▶ AwaitHello
+//! Start ── hello ─────────────────────────────────▶ AwaitHello → Heard
 //! AwaitChallenge ◀───────────────────── challenge ── Greeted
-//! Challenged ── proof ─────────────────────────────▶ AwaitProof
+//! Challenged ── proof ─────────────────────────────▶ AwaitProof → Shown
 //! AwaitVerdict ◀────────────────────────── admitted ── Appraised
 //! Concluded ── admitted ───────────────────────────▶ AwaitVerdict → Concluded
 //! ```
@@ -18,7 +18,9 @@ mod client;
 mod server;
 
 pub use client::{AwaitChallenge, AwaitVerdict as AwaitServerVerdict, Challenged, Start};
-pub use server::{Appraised, AwaitHello, AwaitProof, AwaitVerdict as AwaitClientVerdict, Greeted, Reception};
+pub use server::{
+    Appraised, AwaitHello, AwaitProof, AwaitVerdict as AwaitClientVerdict, Greeted, Heard, Reception, Shown,
+};
 
 use crate::binding::{Binding, Bindings};
 use crate::error::{ChannelError, Misuse, Refused};

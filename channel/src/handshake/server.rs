@@ -1,10 +1,12 @@
 //! The server's states.
 
+use std::sync::Arc;
+
 use super::{Concluded, Part, Pending, asked_for, demands, out_of_turn};
 use crate::binding::{Bindings, Nonces};
 use crate::error::{ChannelError, Refused};
 use crate::frame::Slot;
-use crate::message::{Admitted, Challenge, Demand, Evidence, Identity, Message, VERSION};
+use crate::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, Message, Proof, VERSION};
 use crate::nonce::Nonce;
 use crate::proof::{PeerProof, ProofRequest, Terms};
 use crate::purpose::{Kind, Kinds, Purpose, Side};
@@ -36,20 +38,48 @@ impl AwaitHello {
         Self { session }
     }
 
-    /// Takes the hello. The client's claimed identity is looked at before this side shows its own.
-    pub fn greeted(self, message: Message, now: u64, reception: &dyn Reception) -> Result<Greeted, ChannelError> {
+    /// Takes the hello. Nothing of it is looked at but the version.
+    pub fn heard(self, message: Message) -> Result<Heard, ChannelError> {
         let Message::Hello(hello) = message else {
             return Err(out_of_turn(Slot::Hello, &message));
         };
         if hello.version != VERSION {
             return Err(ChannelError::Version { got: hello.version });
         }
-        let purpose = hello.purpose;
-        let terms = reception.terms(purpose).ok_or(Refused::Purpose { got: purpose })?;
-        let part = Part { purpose, side: Side::Server, terms };
+        Ok(Heard { session: self.session, hello })
+    }
+}
+
+/// The client said hello; the terms for it are due.
+#[derive(Debug)]
+pub struct Heard {
+    session: Session,
+    hello: Box<Hello>,
+}
+
+impl Heard {
+    /// What the client connected for.
+    pub const fn purpose(&self) -> Purpose {
+        self.hello.purpose
+    }
+
+    /// Who it says it is.
+    pub const fn identity(&self) -> &Identity {
+        &self.hello.identity
+    }
+
+    /// There are no terms for its purpose.
+    pub fn not_served(&self) -> ChannelError {
+        Refused::Purpose { got: self.purpose() }.into()
+    }
+
+    /// Looks at the client's claimed identity, before this side shows its own.
+    pub fn greeted(self, terms: Terms, now: u64) -> Result<Greeted, ChannelError> {
+        let Self { session, hello } = self;
+        let part = Part { purpose: hello.purpose, side: Side::Server, terms };
         let shows = shows(&part, hello.accepts)?;
         let (demand, pending) = part.begin_appraisal(&hello.identity, now)?;
-        Ok(Greeted { part, session: self.session, shows, demand, pending, client_nonce: hello.nonce })
+        Ok(Greeted { part, session, shows, demand, pending, client_nonce: hello.nonce })
     }
 }
 
@@ -62,7 +92,7 @@ fn shows(part: &Part, accepted: Kinds) -> Result<Kind, ChannelError> {
     offered.and(accepted).strongest().ok_or_else(|| Refused::NothingInCommon { accepted, offered }.into())
 }
 
-/// The client said hello; the challenge is due.
+/// The client's claim can be proven; the challenge is due.
 #[derive(Debug)]
 pub struct Greeted {
     part: Part,
@@ -105,15 +135,40 @@ pub struct AwaitProof {
 }
 
 impl AwaitProof {
-    /// Appraises the client's evidence.
-    pub fn appraised(self, message: Message, now: u64) -> Result<Appraised, ChannelError> {
+    /// Takes the client's proof. Nothing of it is judged.
+    pub fn shown(self, message: Message) -> Result<Shown, ChannelError> {
         let Message::Proof(proof) = message else {
             return Err(out_of_turn(Slot::Proof, &message));
         };
-        demands(self.shows, &proof.demand)?;
-        let peer = self.pending.conclude(&proof.evidence, &self.bindings.client, now)?;
-        let request = ProofRequest::new(proof.demand, self.bindings.server);
-        Ok(Appraised { part: self.part, request, peer, bindings: self.bindings })
+        let Proof { evidence, demand } = *proof;
+        demands(self.shows, &demand)?;
+        let Self { part, pending, bindings, .. } = self;
+        Ok(Shown { part, pending, bindings, evidence: Arc::new(evidence), demand })
+    }
+}
+
+/// The client has shown its evidence; the verdict is due.
+#[derive(Debug)]
+pub struct Shown {
+    part: Part,
+    pending: Pending,
+    bindings: Bindings,
+    evidence: Arc<Evidence>,
+    demand: Demand,
+}
+
+impl Shown {
+    /// The evidence.
+    pub const fn evidence(&self) -> &Arc<Evidence> {
+        &self.evidence
+    }
+
+    /// Appraises it.
+    pub fn appraised(self, now: u64) -> Result<Appraised, ChannelError> {
+        let Self { part, pending, bindings, evidence, demand } = self;
+        let peer = pending.conclude(&evidence, &bindings.client, now)?;
+        let request = ProofRequest::new(demand, bindings.server);
+        Ok(Appraised { part, request, peer, bindings })
     }
 }
 

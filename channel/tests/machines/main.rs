@@ -130,16 +130,16 @@ fn drive(
         run.said.push(frame::encode(message).unwrap().split_off(4));
         meddle(message, &how[place], foreign.get(place).map(Vec::as_slice))
     };
-    let reception = |_| Some(world.server.clone());
     let start = Start::new(sessions.0, Purpose::Join, world.client.clone()).unwrap();
     let identity = world.node.identity(start.shows()).unwrap();
     let (hello, client) = start.hello(identity, Nonce::from_bytes([nonces.0; 32])).unwrap();
 
     let hello = wire(&hello, run)?;
-    let greeted = match AwaitHello::new(sessions.1).greeted(hello, NOW, &reception) {
-        Ok(greeted) => greeted,
-        Err(error) => return note(&mut run.server, error),
-    };
+    let greeted =
+        match AwaitHello::new(sessions.1).heard(hello).and_then(|heard| heard.greeted(world.server.clone(), NOW)) {
+            Ok(greeted) => greeted,
+            Err(error) => return note(&mut run.server, error),
+        };
     let identity = world.server.attester.identity(greeted.shows()).unwrap();
     let (challenge, server) = greeted.challenge(identity, Nonce::from_bytes([nonces.1; 32])).unwrap();
 
@@ -152,7 +152,7 @@ fn drive(
     let (proof, client) = challenged.proof(evidence).unwrap();
 
     let proof = wire(&proof, run)?;
-    let appraised = match server.appraised(proof, NOW) {
+    let appraised = match server.shown(proof).and_then(|shown| shown.appraised(NOW)) {
         Ok(appraised) => appraised,
         Err(error) => return note(&mut run.server, error),
     };
@@ -209,10 +209,9 @@ fn a_refusal_at_any_place_ends_the_handshake() {
 #[test]
 fn the_proof_of_one_node_is_no_proof_for_another() {
     let world = world();
-    let reception = |_| Some(world.server.clone());
     let start = Start::new(session(7), Purpose::Join, world.client.clone()).unwrap();
     let (hello, _) = start.hello(world.node.identity(Kind::Tpm).unwrap(), Nonce::from_bytes([1; 32])).unwrap();
-    let greeted = AwaitHello::new(session(7)).greeted(hello, NOW, &reception).unwrap();
+    let greeted = AwaitHello::new(session(7)).heard(hello).unwrap().greeted(world.server.clone(), NOW).unwrap();
     let identity = world.server.attester.identity(Kind::Tpm).unwrap();
     let (challenge, server) = greeted.challenge(identity, Nonce::from_bytes([2; 32])).unwrap();
 
@@ -223,7 +222,7 @@ fn the_proof_of_one_node_is_no_proof_for_another() {
     let challenged = client.challenged(challenge, NOW).unwrap();
     let evidence = world.other_node.prove(challenged.request()).expect("some secret comes out");
     let (proof, _) = challenged.proof(evidence).unwrap();
-    assert_eq!(server.appraised(proof, NOW).unwrap_err().code(), "activation-failed");
+    assert_eq!(server.shown(proof).and_then(|shown| shown.appraised(NOW)).unwrap_err().code(), "activation-failed");
 }
 
 proptest! {
@@ -284,8 +283,7 @@ proptest! {
         let (_, client) = start.hello(world.node.identity(Kind::Tpm).unwrap(), Nonce::from_bytes([1; 32])).unwrap();
         let again = frame::decode(&frame::encode(&message).unwrap()[4..]).unwrap();
         prop_assert!(client.challenged(message, NOW).is_err());
-        let reception = |_| Some(world.server.clone());
-        prop_assert!(AwaitHello::new(session(7)).greeted(again, NOW, &reception).is_err());
+            prop_assert!(AwaitHello::new(session(7)).heard(again).and_then(|heard| heard.greeted(world.server.clone(), NOW)).is_err());
     }
 }
 

@@ -3,8 +3,9 @@
 //! The way of a request, in code order:
 //!
 //! 1. `server` takes a connection within rates and places, before anything is spent on it.
-//! 2. `reception` gives the attested channel its terms from the snapshot of the moment: policy, reference values, and the
-//!    node lock that the role demands. Verification holds no lock of ours.
+//! 2. `reception` takes the steps of the attested handshake, with terms from the snapshot of the moment: policy, reference
+//!    values, and the node lock that the purpose demands. What is known of the peer grows with the types of the steps.
+//!    Verification holds no lock of ours.
 //! 3. [`decision`] says who gets which role, name and disk, takes the control-plane lease, and only then admits the
 //!    request to the keys. It is pure: no I/O, no clock.
 //! 4. `keys` fetches the keys that were admitted, from the key service or a file.

@@ -1,116 +1,133 @@
-//! What a connection is met with: terms from the snapshot of its moment, and a note of who it says it is.
+//! How a connection is received. What is known of its peer grows with each step, and each step is a type:
+//! [`Connection`] (an address) → [`Greeted`] (what it wants, who it says it is) → [`Attesting`] (its evidence) →
+//! [`Node`] (proven). A peer that fails leaves a [`ReceptionError`] with what was known by then.
 
+use crate::service::Node;
 use crate::snapshot::Snapshot;
-use latchkey_attestation::{EkDigest, LockExpectation, Policy, References};
-use latchkey_channel::binding::Binding;
-use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_attestation::{EkDigest, LockExpectation};
+use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    Appraisal, AppraisalFailed, Claim, Kinds, PeerProof, PinnedKeyAttester, Purpose, Reception, Refused, Terms,
-    TpmVerifier, Verifier,
+    ChannelError, Kind, Kinds, PeerProof, PinnedKeyAttester, Proven, Purpose, Refused, Terms, TpmVerifier, greet,
 };
 use latchkey_measurements::diagnose::what_differs;
 use latchkey_service_runtime::connections::Shown;
-use std::sync::{Arc, Mutex, PoisonError};
+use smol::net::TcpStream;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// One connection's reception.
-pub(crate) struct HandshakeContext {
+/// A connection with nothing but an address, and what it is met with: a reload never changes that.
+pub(crate) struct Connection {
+    pub(crate) address: SocketAddr,
+    pub(crate) shown: Shown,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) attester: Arc<PinnedKeyAttester>,
-    pub(crate) note: Note,
-    pub(crate) shown: Shown,
 }
 
-/// What a peer says of itself, for the line about its refusal.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Note(Arc<Mutex<Noted>>);
+/// It said hello.
+struct Greeted {
+    connection: Connection,
+    purpose: Purpose,
+    /// Claimed, not proven; `None` if it is no endorsement key.
+    ek: Option<EkDigest>,
+}
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    pub(crate) role: Option<Purpose>,
+/// It has shown its evidence, which is not judged.
+struct Attesting {
+    greeted: Greeted,
+    evidence: Arc<Evidence>,
+}
+
+/// Why a peer was not let in, and what it had shown by then.
+#[derive(Debug)]
+pub(crate) struct ReceptionError {
+    pub(crate) error: Box<ChannelError>,
+    pub(crate) purpose: Option<Purpose>,
     /// Claimed, not proven.
-    pub(crate) ek: Option<EkDigest>,
+    pub(crate) claimed_ek: Option<EkDigest>,
     /// Where its measurements were refused: the event of its log that tells, or why there is none to name.
     pub(crate) event: Option<String>,
 }
 
-impl Note {
-    pub(crate) fn read(&self) -> Noted {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn write(&self, write: impl FnOnce(&mut Noted)) {
-        write(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+impl Connection {
+    /// The attested handshake.
+    pub(crate) async fn receive(
+        self,
+        stream: TcpStream,
+        time: Duration,
+    ) -> Result<(Proven<TcpStream>, Node), ReceptionError> {
+        let greeting = greet(stream, time).await.map_err(ReceptionError::of_nobody)?;
+        let greeted = Greeted { purpose: greeting.purpose(), ek: claimed_ek(greeting.identity()), connection: self };
+        let Some(terms) = greeted.terms() else { return Err(greeted.failed(greeting.refuse().await)) };
+        let claimed = greeting.challenge(terms).await.map_err(|error| greeted.failed(error))?;
+        greeted.connection.shown.claimed();
+        let shown = claimed.evidence().await.map_err(|error| greeted.failed(error))?;
+        let attesting = Attesting { greeted, evidence: Arc::clone(shown.evidence()) };
+        let proven = shown.conclude().await.map_err(|error| attesting.failed(error))?;
+        let node = attesting.proven(&proven)?;
+        Ok((proven, node))
     }
 }
 
-impl Reception for HandshakeContext {
-    fn terms(&self, role: Purpose) -> Option<Terms> {
-        self.note.write(|noted| noted.role = Some(role));
-        let Snapshot { policy, references, cluster, .. } = &*self.snapshot;
-        let lock = match role {
+impl Greeted {
+    /// What its purpose demands of it; `None` if the purpose is not served, or not yet.
+    fn terms(&self) -> Option<Terms> {
+        let Connection { snapshot, attester, .. } = &self.connection;
+        let Snapshot { policy, references, cluster, .. } = &**snapshot;
+        let lock = match self.purpose {
             Purpose::Join | Purpose::Rejoin => LockExpectation::Unlocked,
             // Before there is a cluster nobody can be locked to it.
             Purpose::Report => LockExpectation::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
             Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify => return None,
         };
-        let demands = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
-        let known = Known { policy: Arc::clone(policy), references: Arc::clone(references) };
-        let verifier = Arc::new(Noting { demands, known, note: self.note.clone(), shown: self.shown.clone() });
-        Some(Terms { attester: Arc::clone(&self.attester) as _, verifier })
+        let verifier = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
+        Some(Terms { attester: Arc::clone(attester) as _, verifier: Arc::new(verifier) })
+    }
+
+    fn failed(&self, error: ChannelError) -> ReceptionError {
+        ReceptionError { error: error.into(), purpose: Some(self.purpose), claimed_ek: self.ek, event: None }
     }
 }
 
-/// Demands what `demands` demands; writes down whom it was asked about, and what the log of a refused machine tells.
-struct Noting {
-    demands: TpmVerifier,
-    known: Known,
-    note: Note,
-    shown: Shown,
-}
-
-/// What machines are compared with.
-#[derive(Clone)]
-struct Known {
-    policy: Arc<Policy>,
-    references: Arc<References>,
-}
-
-impl Verifier for Noting {
-    fn accepts(&self) -> Kinds {
-        self.demands.accepts()
+impl Attesting {
+    fn failed(&self, error: ChannelError) -> ReceptionError {
+        let event = self.event(&error);
+        ReceptionError { event, ..self.greeted.failed(error) }
     }
 
-    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
-        if let Identity::Tpm(identity) = claim.identity {
-            let ek = EkDigest::of_public_area(identity.ek_public()).ok();
-            self.note.write(|noted| noted.ek = ek);
-        }
-        let (demand, appraisal) = self.demands.begin(claim)?;
-        self.shown.claimed();
-        Ok((demand, Box::new(Explaining { appraisal, known: self.known.clone(), note: self.note.clone() })))
+    /// Measurements are judged after the TPM's signature: what is refused for them was quoted.
+    fn event(&self, error: &ChannelError) -> Option<String> {
+        let (Evidence::Tpm(evidence), Some(refusal)) = (&*self.evidence, error.refusal()) else { return None };
+        let Snapshot { policy, references, .. } = &*self.greeted.connection.snapshot;
+        what_differs(refusal, (policy, references), evidence.pcrs(), evidence.event_log())
     }
-}
 
-struct Explaining {
-    appraisal: Box<dyn Appraisal>,
-    known: Known,
-    note: Note,
-}
-
-impl Appraisal for Explaining {
-    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Refused> {
-        let Self { appraisal, known, note } = *self;
-        appraisal.conclude(evidence, binding, now).inspect_err(|refused| {
-            let event = known.event(evidence, refused);
-            note.write(|noted| noted.event = event);
+    fn proven(&self, proven: &Proven<TcpStream>) -> Result<Node, ReceptionError> {
+        let PeerProof::Tpm(peer) = proven.peer() else {
+            // The table of purposes lets nodes show nothing else.
+            let refused = Refused::KindNotAccepted { accepted: Kinds::of(&[Kind::Tpm]), got: proven.peer().kind() };
+            return Err(self.failed(refused.into()));
+        };
+        let Connection { address, shown, .. } = &self.greeted.connection;
+        shown.admitted();
+        Ok(Node {
+            address: *address,
+            purpose: proven.purpose(),
+            audit_id: proven.audit_id(),
+            admission: peer.admission().clone(),
         })
     }
 }
 
-impl Known {
-    /// Measurements are judged after the TPM's signature: what is refused for them was quoted.
-    fn event(&self, evidence: &Evidence, refused: &Refused) -> Option<String> {
-        let (Evidence::Tpm(evidence), Refused::Evidence(refusal)) = (evidence, refused) else { return None };
-        what_differs(refusal, (&self.policy, &self.references), evidence.pcrs(), evidence.event_log())
+impl ReceptionError {
+    fn of_nobody(error: ChannelError) -> Self {
+        Self { error: error.into(), purpose: None, claimed_ek: None, event: None }
+    }
+}
+
+fn claimed_ek(identity: &Identity) -> Option<EkDigest> {
+    match identity {
+        Identity::Tpm(identity) => EkDigest::of_public_area(identity.ek_public()).ok(),
+        Identity::PinnedKey(_) | Identity::None => None,
     }
 }

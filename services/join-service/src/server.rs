@@ -5,14 +5,14 @@ use crate::credentials::Credentials;
 use crate::keys::KeySource;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
-use crate::reception::{HandshakeContext, Note};
+use crate::reception::{Connection, ReceptionError};
 use crate::service::{JoinService, Node, Trouble, audit_unhandled};
 use crate::snapshot::Current;
 use crate::store::Store;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
-use latchkey_channel::{ChannelError, PeerProof, PinnedKeyAttester, Proven, accept};
+use latchkey_channel::{ChannelError, PinnedKeyAttester, Proven, Purpose};
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::program::{self, Failure};
@@ -142,19 +142,7 @@ fn grpc_limits(limits: Limits) -> grpc::Limits {
 impl Connections for Shared {
     async fn connection(self: Arc<Self>, visit: Visit, stop: Stop) {
         let Visit { stream, address, shown } = visit;
-        let Some(proven) = self.handshake(stream, address, &shown, &stop).await else { return };
-        let PeerProof::Tpm(peer) = proven.peer() else {
-            // The role table lets nodes show nothing else.
-            tracing::error!(peer = %address, "A peer was admitted without a TPM; hanging up");
-            return;
-        };
-        shown.admitted();
-        let node = Node {
-            address,
-            purpose: proven.purpose(),
-            audit_id: proven.audit_id(),
-            admission: peer.admission().clone(),
-        };
+        let Some((proven, node)) = self.receive(stream, address, shown, &stop).await else { return };
         let _open = self.metrics.admitted();
         if let Err(error) = self.server.serve_until(proven, node, stop.wait()).await
             && !error.is_disconnect()
@@ -165,32 +153,27 @@ impl Connections for Shared {
 }
 
 impl Shared {
-    /// The attested handshake, not beyond a stop. It gets the snapshot of its beginning: a reload never changes it.
-    async fn handshake(
+    /// The attested handshake, not beyond a stop.
+    async fn receive(
         &self,
         stream: TcpStream,
         address: SocketAddr,
-        shown: &Shown,
+        shown: Shown,
         stop: &Stop,
-    ) -> Option<Proven<TcpStream>> {
-        let note = Note::default();
-        let context = HandshakeContext {
-            snapshot: self.current.snapshot(),
-            attester: self.credentials.identity(),
-            note: note.clone(),
-            shown: shown.clone(),
-        };
+    ) -> Option<(Proven<TcpStream>, Node)> {
+        let (snapshot, attester) = (self.current.snapshot(), self.credentials.identity());
+        let connection = Connection { address, shown, snapshot, attester };
         let time = Duration::from_secs(self.limits.handshake_seconds.into());
-        let handshake = async { Some(Box::pin(accept(stream, &context, time)).await) };
+        let received = async { Some(Box::pin(connection.receive(stream, time)).await) };
         let stopped = async {
             stop.wait().await;
             None
         };
-        match handshake.or(stopped).await? {
+        match received.or(stopped).await? {
             Ok(proven) => Some(proven),
             Err(error) => {
-                self.metrics.handshake(&error);
-                self.tell(address, &note, &error);
+                self.metrics.handshake(&error.error);
+                self.tell(address, error);
                 None
             }
         }
@@ -198,16 +181,16 @@ impl Shared {
 
     /// A refusal of evidence is a decision and has its line; its number is bounded by the connection rates. What anybody can
     /// cause without evidence comes at a bounded rate.
-    fn tell(&self, address: SocketAddr, note: &Note, error: &ChannelError) {
-        let noted = note.read();
-        let role = noted.role.map_or("-", |role| role.name());
-        let ek = noted.ek.map_or_else(|| "-".to_owned(), |ek| ek.to_string());
-        if let ChannelError::Refused(refused) = error {
+    fn tell(&self, address: SocketAddr, failed: ReceptionError) {
+        let ReceptionError { error, purpose, claimed_ek, event } = failed;
+        let role = purpose.map_or("-", Purpose::name);
+        let ek = claimed_ek.map_or_else(|| "-".to_owned(), |ek| ek.to_string());
+        if let ChannelError::Refused(refused) = &*error {
             let difference = error.refusal().and_then(|refusal| refusal.difference());
             let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
             tracing::warn!(
                 target: "audit", peer = %address, role, claimed_ek = ek, outcome = "refused", code = refused.code(),
-                told = ?refused.coarse(), component, event = noted.event.unwrap_or_default(), detail = %refused, "Admission"
+                told = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
             );
         } else if let Some(left_out) = self.noise.write_now() {
             tracing::warn!(peer = %address, role, claimed_ek = ek, code = error.code(), %error, left_out, "Handshake failed");
