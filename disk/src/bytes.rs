@@ -1,14 +1,4 @@
-//! Looks into, and writes into, bytes at offsets that were not checked before: out of bounds is `None` or no write.
-
-/// `length` bytes of `bytes` from `at`.
-pub(crate) fn window(bytes: &[u8], at: usize, length: usize) -> Option<&[u8]> {
-    bytes.get(at..at.checked_add(length)?)
-}
-
-/// Exactly `N` bytes of `bytes` from `at`.
-pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    window(bytes, at, N)?.try_into().ok()
-}
+//! Writes into bytes at offsets, and looks whether all are zero.
 
 /// Copies `what` into `bytes` at `at`; callers own both sizes, and a test holds them to it.
 pub(crate) fn place(bytes: &mut [u8], at: usize, what: &[u8]) {

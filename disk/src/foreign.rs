@@ -1,8 +1,8 @@
 //! Names what is on a foreign disk, so that the refusal tells its owner what would have been lost. Only for the message:
 //! a disk that is not blank is refused whether or not it is recognised.
 
-use crate::bytes::window;
 use core::fmt;
+use latchkey_boot_formats::slice_at;
 
 /// What a foreign disk seems to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const SIGNATURES: &[(usize, &[u8], Foreign)] = &[
 pub(crate) fn recognise(region: &[u8]) -> Foreign {
     SIGNATURES
         .iter()
-        .find(|(at, signature, _)| window(region, *at, signature.len()) == Some(signature))
+        .find(|(at, signature, _)| slice_at(region, *at, signature.len()) == Some(signature))
         .map_or(Foreign::Unknown, |&(_, _, foreign)| foreign)
 }
 

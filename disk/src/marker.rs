@@ -6,10 +6,10 @@
 //!
 //! It is one sector of 512 bytes, the largest unit every disk writes at once, so it is there or it is not.
 
-use crate::bytes::{array, is_zero, place, window};
+use crate::bytes::{is_zero, place};
 use core::fmt;
 use core::str::FromStr;
-use ring::digest::{SHA256, digest};
+use latchkey_boot_formats::{array_at, sha256, slice_at};
 
 /// Bytes of the marker.
 pub(crate) const SECTOR: usize = 512;
@@ -97,7 +97,7 @@ pub(crate) enum Reading {
 
 impl Marker {
     pub(crate) fn read(region: &[u8]) -> Reading {
-        match window(region, 0, SECTOR) {
+        match slice_at(region, 0, SECTOR) {
             Some(sector) if sector.starts_with(&MAGIC) => {
                 Self::parse(sector).map_or(Reading::Damaged, Reading::Present)
             }
@@ -107,22 +107,22 @@ impl Marker {
 
     fn parse(sector: &[u8]) -> Option<Self> {
         let (content, checksum) = sector.split_at_checked(AT_CHECKSUM)?;
-        let padding = window(content, AT_PADDING, AT_CHECKSUM - AT_PADDING)?;
-        let version = u32::from_be_bytes(array(content, AT_VERSION)?);
-        if digest(&SHA256, content).as_ref() != checksum || version != VERSION || !is_zero(padding) {
+        let padding = slice_at(content, AT_PADDING, AT_CHECKSUM - AT_PADDING)?;
+        let version = u32::from_be_bytes(array_at(content, AT_VERSION)?);
+        if sha256(&[content]) != checksum || version != VERSION || !is_zero(padding) {
             return None;
         }
-        let step = match u32::from_be_bytes(array(content, AT_STEP)?) {
+        let step = match u32::from_be_bytes(array_at(content, AT_STEP)?) {
             1 => Step::Formatting,
             2 => Step::Resetting,
             3 => Step::Reset,
             _ => return None,
         };
-        let reason = window(content, AT_REASON, ResetReason::MAX)?;
+        let reason = slice_at(content, AT_REASON, ResetReason::MAX)?;
         let end = reason.iter().position(|&byte| byte == 0).unwrap_or(reason.len());
         let (reason, rest) = reason.split_at_checked(end)?;
         let reason = core::str::from_utf8(reason).ok()?.parse().ok()?;
-        let attempts = u32::from_be_bytes(array(content, AT_ATTEMPTS)?);
+        let attempts = u32::from_be_bytes(array_at(content, AT_ATTEMPTS)?);
         is_zero(rest).then_some(Self { step, reset: ResetMarker { attempts, reason } })
     }
 
@@ -133,8 +133,8 @@ impl Marker {
         place(&mut sector, AT_STEP, &(self.step as u32).to_be_bytes());
         place(&mut sector, AT_ATTEMPTS, &self.reset.attempts.to_be_bytes());
         place(&mut sector, AT_REASON, self.reset.reason.0.as_bytes());
-        let checksum = digest(&SHA256, sector.split_at(AT_CHECKSUM).0);
-        place(&mut sector, AT_CHECKSUM, checksum.as_ref());
+        let checksum = sha256(&[sector.split_at(AT_CHECKSUM).0]);
+        place(&mut sector, AT_CHECKSUM, &checksum);
         sector
     }
 }
@@ -173,7 +173,7 @@ mod tests {
             let mut sector = MAGIC.to_vec();
             sector.extend(bytes);
             if fix && sector.len() >= SECTOR {
-                let sum = digest(&SHA256, &sector[..AT_CHECKSUM]);
+                let sum = sha256(&[&sector[..AT_CHECKSUM]]);
                 sector[AT_CHECKSUM..SECTOR].copy_from_slice(sum.as_ref());
             }
             let _ = Marker::read(&sector);

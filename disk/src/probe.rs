@@ -1,7 +1,7 @@
 //! Looks at a device once and says what it is. Nothing with a byte of somebody's in its first or last MiB is called fresh.
 
 use crate::block::BlockDevice;
-use crate::bytes::{is_zero, window};
+use crate::bytes::is_zero;
 use crate::error::{DiskError, io};
 use crate::foreign::{self, Foreign};
 use crate::luks2::{
@@ -12,6 +12,7 @@ use crate::marker::{Marker, Reading, ResetMarker, Step};
 use crate::random::Random;
 use crate::reset::ResetPermit;
 use core::fmt;
+use latchkey_boot_formats::slice_at;
 use latchkey_keys::{Secret, Uuid};
 
 /// What is read from the beginning, and looked at at the end: room for every header of the closed list, and for the
@@ -141,7 +142,7 @@ fn beginning(device: &impl BlockDevice) -> Result<Vec<u8>, DiskError> {
 /// Whether either copy's magic is in a place where the specification allows it.
 fn has_luks_magic(region: &[u8]) -> bool {
     let magic_at = |offset: u64, magic: [u8; 6]| {
-        usize::try_from(offset).is_ok_and(|offset| window(region, offset, 6) == Some(&magic[..]))
+        usize::try_from(offset).is_ok_and(|offset| slice_at(region, offset, 6) == Some(&magic[..]))
     };
     magic_at(0, MAGIC_PRIMARY) || HEADER_SIZES.iter().any(|&offset| magic_at(offset, MAGIC_SECONDARY))
 }

@@ -8,9 +8,10 @@
 //! Source: the kernel's `drivers/md/dm-integrity.c`, `struct superblock` (6.1 to 6.12). Little-endian.
 
 use crate::block::BlockDevice;
-use crate::bytes::{array, is_zero, window};
+use crate::bytes::is_zero;
 use crate::error::{DiskError, io};
 use core::fmt;
+use latchkey_boot_formats::{array_at, slice_at};
 
 /// `SB_SECTORS`: the superblock owns this many bytes, of which the kernel uses the first 64.
 pub(crate) const SUPERBLOCK: usize = 4096;
@@ -98,18 +99,18 @@ pub(crate) fn read_expecting(device: &impl BlockDevice, offset: u64, recorded: G
 
 /// `room`: bytes of the device from the superblock on.
 fn parse(bytes: &[u8], room: u64) -> Result<Geometry, SuperblockRefusal> {
-    let magic = array(bytes, 0).map_or(0, u64::from_be_bytes);
+    let magic = array_at(bytes, 0).map_or(0, u64::from_be_bytes);
     expect(Field::Magic, u64::from_be_bytes(MAGIC), magic)?;
     expect(Field::Version, VERSION, byte(bytes, AT_VERSION))?;
     expect(Field::Interleave, LOG2_INTERLEAVE, byte(bytes, AT_INTERLEAVE))?;
-    expect(Field::TagSize, TAG.into(), array(bytes, AT_TAG).map_or(0, u16::from_le_bytes).into())?;
-    expect(Field::Flags, FLAGS, array(bytes, AT_FLAGS).map_or(0, u32::from_le_bytes).into())?;
+    expect(Field::TagSize, TAG.into(), array_at(bytes, AT_TAG).map_or(0, u16::from_le_bytes).into())?;
+    expect(Field::Flags, FLAGS, array_at(bytes, AT_FLAGS).map_or(0, u32::from_le_bytes).into())?;
     expect(Field::SectorSize, LOG2_UNITS_PER_SECTOR, byte(bytes, AT_UNITS))?;
     expect(Field::Bitmap, LOG2_SECTORS_PER_BITMAP_BIT, byte(bytes, AT_BITMAP))?;
-    let rest = window(bytes, AT_REST, SUPERBLOCK - AT_REST).is_some_and(is_zero);
+    let rest = slice_at(bytes, AT_REST, SUPERBLOCK - AT_REST).is_some_and(is_zero);
     expect(Field::Rest, 0, u64::from(!rest))?;
-    let journal_sections = array(bytes, AT_JOURNAL_SECTIONS).map_or(0, u32::from_le_bytes);
-    let data_sectors = array(bytes, AT_DATA_SECTORS).map_or(0, u64::from_le_bytes);
+    let journal_sections = array_at(bytes, AT_JOURNAL_SECTIONS).map_or(0, u32::from_le_bytes);
+    let data_sectors = array_at(bytes, AT_DATA_SECTORS).map_or(0, u64::from_le_bytes);
     let geometry = Geometry { data_sectors, journal_sections };
     let most = room / UNIT;
     let wrong = |field, expected, got| Err(SuperblockRefusal { field, expected, got });

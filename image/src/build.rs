@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{Image as ReferenceImage, PlatformProfile};
+use latchkey_boot_formats::Guid;
+use latchkey_boot_formats::partition_type::{ESP, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
 use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 
 use crate::error::{ImageError, at};
-use crate::gpt::{Content, Disk, ESP, Guid, Partition, ROOT_VERITY_X86_64, ROOT_X86_64, STATE};
+use crate::gpt::{Content, Disk, Partition};
 use crate::identity::Identity;
 use crate::image::Image;
 use crate::login_audit::Warning;
@@ -292,7 +294,7 @@ impl Job<'_> {
 
     fn layout<'b>(&self, boot: &'b [u8], root: &'b Hashed) -> Disk<'b> {
         let (first, last) = halves(root.tree.root_hash);
-        let id = |purpose| Guid(self.identity.uuid(purpose));
+        let id = |purpose| Guid::from_text_order(self.identity.uuid(purpose));
         let partition = |label, kind, id, content| Partition { label, kind, id, content };
         Disk {
             id: id("disk"),
@@ -380,7 +382,7 @@ fn halves(root_hash: [u8; 32]) -> (Guid, Guid) {
     let (mut first, mut last) = ([0; 16], [0; 16]);
     first.copy_from_slice(root_hash.split_at(16).0);
     last.copy_from_slice(root_hash.split_at(16).1);
-    (Guid(first), Guid(last))
+    (Guid::from_text_order(first), Guid::from_text_order(last))
 }
 
 fn convert(raw: &Path, qcow2: &Path) -> Result<(), ImageError> {

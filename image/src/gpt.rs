@@ -13,6 +13,7 @@ use gpt::disk::LogicalBlockSize;
 use gpt::mbr::ProtectiveMBR;
 use gpt::partition_types::{OperatingSystem, Type};
 use gpt::{DiskDevice, GptConfig};
+use latchkey_boot_formats::Guid;
 use uuid::Uuid;
 
 /// Bytes of a logical block, as QEMU's disks and most real ones have them.
@@ -24,19 +25,6 @@ const TABLE_SECTORS: u64 = 32;
 const ALIGNMENT: u64 = 2048;
 /// 36 UTF-16 units
 const MAX_LABEL: usize = 36;
-
-/// A GUID, given as the 16 bytes of its text form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Guid(pub [u8; 16]);
-
-/// The type of a Latchkey state partition: 8f1d5a2e-6c37-4b0e-9a54-1ce07ad3926b.
-pub const STATE: Guid = Guid(0x8f1d_5a2e_6c37_4b0e_9a54_1ce0_7ad3_926b_u128.to_be_bytes());
-/// The type "EFI System Partition" (UEFI specification, table 5.7): c12a7328-f81f-11d2-ba4b-00a0c93ec93b.
-pub const ESP: Guid = Guid(0xc12a_7328_f81f_11d2_ba4b_00a0_c93e_c93b_u128.to_be_bytes());
-/// The type "Linux root (x86-64)" of the Discoverable Partitions Specification: 4f68bce3-e8cd-4db1-96e7-fbcaf984b709.
-pub const ROOT_X86_64: Guid = Guid(0x4f68_bce3_e8cd_4db1_96e7_fbca_f984_b709_u128.to_be_bytes());
-/// The type "Linux root verity (x86-64)" of the same: 2c7357ed-ebd2-46d9-aec1-23d437ec2bf5.
-pub const ROOT_VERITY_X86_64: Guid = Guid(0x2c73_57ed_ebd2_46d9_aec1_23d4_37ec_2bf5_u128.to_be_bytes());
 
 /// What a partition holds.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +137,7 @@ impl Disk<'_> {
         let mbr = ProtectiveMBR::with_lb_size(u32::try_from(sectors - 1).unwrap_or(u32::MAX));
         mbr.overwrite_lba0(out).map_err(|error| io::Error::other(error.to_string()))?;
         let config = GptConfig::new().writable(true).logical_block_size(LogicalBlockSize::Lb512);
-        let mut disk = config.create_from_device(out, Some(Uuid::from_bytes(self.id.0)))?;
+        let mut disk = config.create_from_device(out, Some(Uuid::from_bytes(self.id.text_order())))?;
         disk.update_partitions(table)?;
         disk.write_inplace()?;
         Ok(())
@@ -183,8 +171,8 @@ impl Disk<'_> {
                 return Err(GptError::LongLabel(partition.label.into()));
             }
             Ok(gpt::partition::Partition {
-                part_type_guid: Type { guid: Uuid::from_bytes(partition.kind.0), os: OperatingSystem::None },
-                part_guid: Uuid::from_bytes(partition.id.0),
+                part_type_guid: Type { guid: Uuid::from_bytes(partition.kind.text_order()), os: OperatingSystem::None },
+                part_guid: Uuid::from_bytes(partition.id.text_order()),
                 first_lba,
                 last_lba,
                 flags: 0,
@@ -199,14 +187,15 @@ impl Disk<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchkey_boot_formats::partition_type::STATE;
 
     fn partition<'a>(label: &'a str, content: Content<'a>) -> Partition<'a> {
-        Partition { label, kind: STATE, id: Guid([7; 16]), content }
+        Partition { label, kind: STATE, id: Guid::from_text_order([7; 16]), content }
     }
 
     fn written(partitions: Vec<Partition<'_>>) -> Result<Vec<u8>, GptError> {
         let mut file = io::Cursor::new(Vec::new());
-        let size = Disk { id: Guid([1; 16]), partitions }.write(&mut file)?;
+        let size = Disk { id: Guid::from_text_order([1; 16]), partitions }.write(&mut file)?;
         let bytes = file.into_inner();
         assert_eq!(u64::try_from(bytes.len()).unwrap(), size);
         Ok(bytes)

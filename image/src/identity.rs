@@ -38,7 +38,7 @@ impl Identity<'_> {
 
 /// A UUID as text.
 pub(crate) fn uuid_text(uuid: [u8; 16]) -> String {
-    uuid::Uuid::from_bytes(uuid).to_string()
+    latchkey_boot_formats::Guid::from_text_order(uuid).to_string()
 }
 
 #[cfg(test)]

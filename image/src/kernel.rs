@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use latchkey_boot_formats::u16_at;
 use latchkey_measurements::pe::{self, Machine};
 
 /// `kernel_version`: "if set to a nonzero value, contains a pointer to a NUL-terminated human-readable kernel version
@@ -48,7 +49,7 @@ impl std::error::Error for KernelError {}
 pub(crate) fn release(kernel: &[u8]) -> Result<&str, KernelError> {
     let (at, magic) = MAGIC;
     let header = kernel.get(at..).filter(|rest| rest.starts_with(magic));
-    let pointer = header.and_then(|_| kernel.get(VERSION_POINTER..)?.first_chunk()).copied().map(u16::from_le_bytes);
+    let pointer = header.and_then(|_| u16_at(kernel, VERSION_POINTER));
     let text = pointer.filter(|pointer| *pointer != 0).and_then(|pointer| kernel.get(usize::from(pointer) + 0x200..));
     text.and_then(first_word).ok_or(KernelError::NoRelease)
 }

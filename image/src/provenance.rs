@@ -99,7 +99,7 @@ impl Record {
 
     /// Something that the configuration asks for. What is too long for a manifest stands there by its hash.
     pub(crate) fn option(&mut self, name: &str, value: &str) {
-        let digest = || ring::digest::digest(&SHA256, value.as_bytes());
+        let digest = || latchkey_boot_formats::sha256(&[value.as_bytes()]);
         let value =
             if value.len() > MAX_OPTION { format!("sha256:{}", hex::encode(digest())) } else { value.to_owned() };
         self.0.options.insert(name.to_owned(), value);

@@ -224,7 +224,7 @@ fn write(bytes: &mut [u8], offset: usize, value: &[u8]) {
 
 /// Reads at an offset that `Image::parse` found inside the headers.
 fn read_u32(bytes: &[u8], offset: usize) -> u32 {
-    bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().map_or(0, u32::from_le_bytes)
+    latchkey_boot_formats::u32_at(bytes, offset).unwrap_or_default()
 }
 
 #[cfg(test)]

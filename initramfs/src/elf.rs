@@ -150,8 +150,7 @@ fn content<'a>(bytes: &'a [u8], section: &[u8]) -> Result<&'a [u8], ElfError> {
 pub(crate) fn slice(bytes: &[u8], offset: u64, length: u64) -> Result<&[u8], ElfError> {
     let start = usize::try_from(offset).map_err(|_| ElfError::OutOfBounds)?;
     let length = usize::try_from(length).map_err(|_| ElfError::OutOfBounds)?;
-    let end = start.checked_add(length).ok_or(ElfError::OutOfBounds)?;
-    bytes.get(start..end).ok_or(ElfError::OutOfBounds)
+    latchkey_boot_formats::slice_at(bytes, start, length).ok_or(ElfError::OutOfBounds)
 }
 
 fn string_at(table: &[u8], offset: u32) -> Result<&[u8], ElfError> {
@@ -162,7 +161,7 @@ fn string_at(table: &[u8], offset: u32) -> Result<&[u8], ElfError> {
 }
 
 fn field<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], ElfError> {
-    bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().ok_or(ElfError::Truncated)
+    latchkey_boot_formats::array_at(bytes, offset).ok_or(ElfError::Truncated)
 }
 
 pub(crate) fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, ElfError> {

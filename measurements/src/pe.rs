@@ -281,7 +281,7 @@ fn at(base: usize, offset: usize) -> Result<usize, PeError> {
 }
 
 fn array_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<[u8; N], PeError> {
-    bytes.get(offset..).and_then(<[u8]>::first_chunk).copied().ok_or(PeError::Truncated)
+    latchkey_boot_formats::array_at(bytes, offset).ok_or(PeError::Truncated)
 }
 
 fn u16_at(bytes: &[u8], offset: usize) -> Result<u16, PeError> {

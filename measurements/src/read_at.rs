@@ -1,35 +1,12 @@
-//! Bytes that threads can read at any place: a file, a disk, memory, or a file that lies in pieces on a disk.
+//! Parts of bytes that threads can read at any place, and a file that lies in pieces on a disk.
 //!
 //! What is hashed is read in small pieces, each hash on its own: fresh memory for a whole image costs more than reading it
 //! twice. Whoever changes a file meanwhile gets a prediction that fits neither state, as with any reader.
 
-use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
-/// Bytes that threads can read at any place.
-pub trait ReadAt: Sync {
-    /// How many there are.
-    ///
-    /// # Errors
-    /// The operating system's.
-    fn size(&self) -> io::Result<u64>;
-
-    /// Fills the buffer with those from `offset` on.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] when there are not enough; the operating system's.
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-
-    /// All of them in memory.
-    ///
-    /// # Errors
-    /// As [`Self::read_exact_at`].
-    fn to_vec(&self) -> io::Result<Vec<u8>> {
-        read_range(self, 0..self.size()?)
-    }
-}
+use latchkey_boot_formats::ReadAt;
 
 /// The bytes of a range. Nothing is allocated for what is not there.
 ///
@@ -43,51 +20,6 @@ pub(crate) fn read_range<R: ReadAt + ?Sized>(source: &R, range: Range<u64>) -> i
     let mut bytes = vec![0; length];
     source.read_exact_at(&mut bytes, range.start)?;
     Ok(bytes)
-}
-
-impl ReadAt for File {
-    fn size(&self) -> io::Result<u64> {
-        // Of disks, too.
-        let mut file = self;
-        file.seek(SeekFrom::End(0))
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        FileExt::read_exact_at(self, buffer, offset)
-    }
-}
-
-impl ReadAt for [u8] {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.len() as u64)
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let start = usize::try_from(offset).ok();
-        let bytes = start.and_then(|start| self.get(start..start.checked_add(buffer.len())?));
-        buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-}
-
-impl ReadAt for Vec<u8> {
-    fn size(&self) -> io::Result<u64> {
-        self.as_slice().size()
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.as_slice().read_exact_at(buffer, offset)
-    }
-}
-
-impl<R: ReadAt + ?Sized> ReadAt for &R {
-    fn size(&self) -> io::Result<u64> {
-        (**self).size()
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        (**self).read_exact_at(buffer, offset)
-    }
 }
 
 /// A file that lies in pieces on a disk: runs of bytes, one after the other.

@@ -5,12 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use latchkey_boot_formats::ReadAt;
 use latchkey_image::Uki as UkiParts;
 use latchkey_measurements::disk_image::{BootImage, ImageError, Influence};
 use latchkey_measurements::pe::Image;
 use latchkey_measurements::predict::variables::VariableStore;
 use latchkey_measurements::predict::{MachineType, PHASES, PredictError, Prediction, Uki};
-use latchkey_measurements::read_at::ReadAt;
 use tempfile::TempDir;
 
 const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
@@ -276,14 +276,17 @@ fn what_is_no_disk_is_refused_with_the_reason() {
     let whole = fs::read(disk(&directory, &uki(b"i"), &["-F"], 70, &[])).unwrap();
     assert_eq!(
         open(&whole[..1 << 20]),
-        ImageError::BadPartitionTable("the EFI system partition lies outside the disk")
+        ImageError::BadPartitionTable(
+            "the header is wrong in its usable range, which ends behind the disk: the disk or image is cut short"
+                .into()
+        )
     );
     let mut table = whole.clone();
     table[1024 + 33] ^= 1;
-    assert_eq!(open(&table), ImageError::BadPartitionTable("its checksum differs"));
+    assert_eq!(open(&table), ImageError::BadPartitionTable("the checksum of the entries does not match".into()));
     let mut header = whole.clone();
     header[512 + 80] ^= 1;
-    assert_eq!(open(&header), ImageError::BadPartitionTable("the checksum of its header differs"));
+    assert_eq!(open(&header), ImageError::BadPartitionTable("the checksum of the header does not match".into()));
 }
 
 #[test]

@@ -10,7 +10,6 @@
 #![doc = include_str!("../KEYS.md")]
 
 mod error;
-mod guid;
 mod keys;
 mod network;
 mod render;
@@ -25,7 +24,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::{ConfigCode, ConfigError, reason_codes};
-pub use guid::Guid;
 pub use keys::{KEYS, Key, table};
 pub use network::{Endpoint, Host, Interface, MAX_NAME_SERVERS, NetworkSetup, StaticNetwork, is_dns_name, is_unicast};
 pub use root::{RootVerity, Writable};

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Component, PathBuf};
 use std::time::Duration;
 
-use super::Guid;
+use latchkey_boot_formats::Guid;
 
 pub(super) type Parsed<T> = Result<T, &'static str>;
 

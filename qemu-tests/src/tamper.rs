@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use latchkey_boot_formats::{Guid, gpt, partition_type};
 use latchkey_image::Uki;
 use latchkey_measurements::pe;
 
@@ -13,8 +14,6 @@ use crate::run::Run;
 
 /// What the firmware starts from a disk that it knows nothing about.
 pub const LOADER: &str = "EFI/BOOT/BOOTX64.EFI";
-/// The type "EFI System Partition" (UEFI specification 2.10, table 5.7).
-const ESP: &str = "C12A7328-F81F-11D2-BA4B-00A0C93EC93B";
 
 /// A disk image (raw) that may be changed.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ impl TamperedDisk {
 
     /// Writes a file of the boot partition; directories appear by themselves.
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), HarnessError> {
-        let (start, _) = self.partition(ESP)?;
+        let (start, _) = self.partition(partition_type::ESP)?;
         let volume = format!("{}@@{start}", self.path.display());
         let source = self.path.with_extension("part");
         std::fs::write(&source, content).map_err(io_error("write", &source))?;
@@ -59,7 +58,7 @@ impl TamperedDisk {
     }
 
     /// Flips a bit of the partition of this type, `offset` bytes into it.
-    pub fn flip(&self, kind: &str, offset: u64) -> Result<(), HarnessError> {
+    pub fn flip(&self, kind: Guid, offset: u64) -> Result<(), HarnessError> {
         let (start, length) = self.partition(kind)?;
         if offset >= length {
             return Err(HarnessError::Unusable(format!("the partition has {length} bytes, none at {offset}")));
@@ -70,7 +69,7 @@ impl TamperedDisk {
     }
 
     /// Where this content is in the partition of this type.
-    pub fn find(&self, kind: &str, content: &[u8]) -> Result<u64, HarnessError> {
+    pub fn find(&self, kind: Guid, content: &[u8]) -> Result<u64, HarnessError> {
         let (start, length) = self.partition(kind)?;
         let unusable = |why: &str| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
         let mut bytes = vec![0; usize::try_from(length).map_err(|_| unusable("too large"))?];
@@ -80,17 +79,13 @@ impl TamperedDisk {
     }
 
     /// Where the partition of this type begins, and its length.
-    fn partition(&self, kind: &str) -> Result<(u64, u64), HarnessError> {
+    fn partition(&self, kind: Guid) -> Result<(u64, u64), HarnessError> {
         let unusable = |why: String| HarnessError::Unusable(format!("{}: {why}", self.path.display()));
-        let disk = gpt::GptConfig::new().open(&self.path).map_err(|error| unusable(error.to_string()))?;
-        let size = *disk.logical_block_size();
-        let of_kind = |entry: &&gpt::partition::Partition| {
-            entry.part_type_guid.guid.hyphenated().to_string().eq_ignore_ascii_case(kind)
-        };
-        let entry = disk.partitions().values().find(of_kind);
-        let entry = entry.ok_or_else(|| unusable(format!("no partition of type {kind}")))?;
-        let place = entry.bytes_start(size).and_then(|start| Ok((start, entry.bytes_len(size)?)));
-        place.map_err(|error| unusable(error.to_string()))
+        let size = latchkey_boot_formats::ReadAt::size(&self.file).map_err(io_error("read", &self.path))?;
+        let table = gpt::read(&self.file, size, 512).map_err(|error| unusable(error.to_string()))?;
+        let partition = table.partitions.iter().find(|partition| partition.kind == kind);
+        let partition = partition.ok_or_else(|| unusable(format!("no partition of type {kind}")))?;
+        partition.extent(512).ok_or_else(|| unusable("more bytes than a disk has".to_owned()))
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use latchkey_boot_formats::{Guid, partition_type};
 use latchkey_image::gpt;
 use latchkey_qemu_tests::bootimage::BootImage;
 use latchkey_qemu_tests::hardware::Disk;
@@ -146,12 +147,13 @@ fn the_operating_system_starts_from_a_labelled_partition() {
     let then = "echo OS root is $(cut -d' ' -f1-3 /proc/mounts | grep ' / ')\npoweroff -f";
     let root = RootFs::operating_system(agent, then).unwrap();
     let squashfs = std::fs::read(root.build(&run, "root.img").unwrap()).unwrap();
-    let partition = |label, kind, id, content| gpt::Partition { label, kind, id: gpt::Guid([id; 16]), content };
+    let partition =
+        |label, kind, id, content| gpt::Partition { label, kind, id: Guid::from_text_order([id; 16]), content };
     let partitions = vec![
-        partition("latchkey-root", gpt::ROOT_X86_64, 1, gpt::Content::Bytes(&squashfs)),
-        partition("latchkey-state", gpt::STATE, 2, gpt::Content::Empty(8 << 20)),
+        partition("latchkey-root", partition_type::ROOT_X86_64, 1, gpt::Content::Bytes(&squashfs)),
+        partition("latchkey-state", partition_type::STATE, 2, gpt::Content::Empty(8 << 20)),
     ];
-    let disk = run.partitioned_disk("disk.img", &gpt::Disk { id: gpt::Guid([9; 16]), partitions }).unwrap();
+    let disk = run.partitioned_disk("disk.img", &gpt::Disk { id: Guid::from_text_order([9; 16]), partitions }).unwrap();
     let addition = "for i in 1 2; do echo PROBE part $i $(cat /sys/block/vda/vda$i/uevent) size $(cat /sys/block/vda/vda$i/size); done
 mount -t squashfs -o ro /dev/vda1 /newroot || poweroff -f
 for moved in proc sys dev; do mount --move /$moved /newroot/$moved; done

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use latchkey_boot_formats::partition_type::{ROOT_VERITY_X86_64 as ROOT_VERITY, ROOT_X86_64 as ROOT};
 use latchkey_measurements::predict::{MachineType, StubVersion, Uki};
 use latchkey_qemu_tests::bootimage;
 use latchkey_qemu_tests::cluster::Services;
@@ -12,9 +13,6 @@ use latchkey_qemu_tests::hardware::{Boot, Disk};
 use latchkey_qemu_tests::tamper::{LOADER, Parts, TamperedDisk, addon, with_section};
 use latchkey_qemu_tests::vm::Vm;
 
-/// Types of the Discoverable Partitions Specification.
-const ROOT: &str = "4f68bce3-e8cd-4db1-96e7-fbcaf984b709";
-const ROOT_VERITY: &str = "2c7357ed-ebd2-46d9-aec1-23d437ec2bf5";
 /// Another loader, which Debian has beside the boot stub.
 const SYSTEMD_BOOT: &str = "systemd-bootx64.efi";
 

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use latchkey_api::OfferRefusal;
 use proptest::prelude::*;
-use sha2::{Digest as _, Sha256};
 
 use super::*;
 
@@ -318,9 +317,9 @@ impl Simulation {
             Effect::Answer(..) => {}
             Effect::Lock(order) => {
                 let zero = machine.pcr15.map_or([0; 32], |value| value.0);
-                let value = Sha256::new().chain_update(zero).chain_update(Sha256::digest(order.event())).finalize();
-                machine.pcr15 = Some(Digest(value.into()));
-                machine.saw(Event::Extended { pcr15: Digest(value.into()) });
+                let value = Digest(latchkey_tpm::wire::extended(&zero, order.event()));
+                machine.pcr15 = Some(value);
+                machine.saw(Event::Extended { pcr15: value });
             }
             Effect::OpenDisk(permit) => open(machine, &permit),
             Effect::HandOver(_) => machine.saw(Event::HandedOver),

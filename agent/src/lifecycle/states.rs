@@ -2,7 +2,7 @@
 
 #![expect(clippy::unused_self, reason = "a transition consumes the state it leaves")]
 
-use sha2::{Digest as _, Sha256};
+use latchkey_tpm::wire::extended;
 
 use super::event::{Digest, DiskPhase, Grant, NodeRole, OfferId, Source};
 
@@ -164,7 +164,7 @@ impl LockOrder {
     /// What PCR 15 must read afterwards: `SHA256(0³² ‖ SHA256(cluster id))`. Anything else means that the register was not
     /// zero before, and that somebody else's code ran first.
     pub fn expected(&self) -> Digest {
-        Digest(Sha256::new().chain_update([0; 32]).chain_update(Sha256::digest(self.event())).finalize().into())
+        Digest(extended(&[0; 32], self.event()))
     }
 }
 

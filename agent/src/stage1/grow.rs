@@ -36,9 +36,9 @@ fn planned(state: &BlockDevice, disk: &Path) -> io::Result<Result<Growth, &'stat
     if state.read_only {
         return Ok(Err("it can not be written"));
     }
-    let mut table = File::open(disk)?;
+    let table = File::open(disk)?;
     let bytes = Disk::open_shared(disk)?.size()?;
-    let growth = match plan_growth(&mut table, bytes, state.sector, number) {
+    let growth = match plan_growth(&table, bytes, state.sector, number) {
         Ok(growth) if growth.begin == begin => growth,
         Ok(_) => return Ok(Err("the kernel knows another table than the disk has")),
         Err(why) => return Ok(Err(why)),

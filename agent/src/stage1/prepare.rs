@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use latchkey_channel::{Attester, TpmAttester};
 use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
 use latchkey_tpm::wire::EkTemplate;
-use sha2::{Digest as _, Sha256};
 
 use super::disk::StateDisk;
 use super::machine::RealMachine;
@@ -147,7 +146,7 @@ fn name_from(tpm: &AttestingTpm) -> String {
 
 /// What policies, records and the command line call a TPM by: SHA-256 of its endorsement key's `TPMT_PUBLIC`.
 fn ek_digest(tpm: &AttestingTpm) -> [u8; 32] {
-    Sha256::digest(tpm.ek_public().marshal()).into()
+    latchkey_boot_formats::sha256(&[&tpm.ek_public().marshal()])
 }
 
 /// A log that is missing or too long is no reason to stop: it only explains.

@@ -3,9 +3,10 @@
 use super::ioctl::flag;
 use super::table::Table;
 use crate::block::DeviceNumber;
-use crate::bytes::{array, place, window};
+use crate::bytes::place;
 use core::fmt;
 use core::str::FromStr;
+use latchkey_boot_formats::{array_at, slice_at};
 use zeroize::Zeroizing;
 
 /// `sizeof(struct dm_ioctl)`.
@@ -123,7 +124,7 @@ impl Request {
     }
 
     pub(super) fn device(&self) -> DeviceNumber {
-        let dev = array(&self.0, AT_DEVICE).map_or(0, u64::from_ne_bytes);
+        let dev = array_at(&self.0, AT_DEVICE).map_or(0, u64::from_ne_bytes);
         // The kernel's `huge_encode_dev`: twelve bits of major between eight low and all higher bits of minor.
         let low = |bits: u64| u32::try_from(bits & u64::from(u32::MAX)).unwrap_or_default();
         DeviceNumber { major: low(dev >> 8 & 0xfff), minor: low(dev & 0xff | dev >> 12 & 0xfff_ff00) }
@@ -143,7 +144,7 @@ impl Request {
             return None;
         }
         let start = usize::try_from(self.u32_at(AT_DATA_START)).ok()?;
-        let kind = text(window(&self.0, start.checked_add(24)?, 16)?)?;
+        let kind = text(slice_at(&self.0, start.checked_add(24)?, 16)?)?;
         Some((kind, text(self.0.get(start.checked_add(TARGET)?..)?)?))
     }
 
@@ -163,7 +164,7 @@ impl Request {
     }
 
     fn u32_at(&self, at: usize) -> u32 {
-        array(&self.0, at).map_or(0, u32::from_ne_bytes)
+        array_at(&self.0, at).map_or(0, u32::from_ne_bytes)
     }
 }
 

@@ -3,7 +3,8 @@
 //! Source: LUKS2 On-Disk Format Specification 1.1, section 2.1. All integers are big-endian.
 
 use super::HeaderRefusal as Refusal;
-use crate::bytes::{array, is_zero, place, window};
+use crate::bytes::{is_zero, place};
+use latchkey_boot_formats::{array_at, slice_at};
 use latchkey_keys::Uuid;
 use ring::digest::{Context, SHA256};
 
@@ -115,11 +116,11 @@ pub(crate) fn newest(region: &[u8]) -> Result<Binary<'_>, Refusal> {
 
 fn parse(region: &[u8], place: Place, offset: u64) -> Result<Binary<'_>, Refusal> {
     let offset_in_region = usize::try_from(offset).map_err(|_| Refusal::Truncated)?;
-    let head = window(region, offset_in_region, BINARY).ok_or(Refusal::Truncated)?;
-    if array::<6>(head, 0) != Some(place.magic()) {
+    let head = slice_at(region, offset_in_region, BINARY).ok_or(Refusal::Truncated)?;
+    if array_at::<6>(head, 0) != Some(place.magic()) {
         return Err(Refusal::Magic);
     }
-    match array(head, AT_VERSION).map(u16::from_be_bytes) {
+    match array_at(head, AT_VERSION).map(u16::from_be_bytes) {
         Some(VERSION) => {}
         Some(1) => return Err(Refusal::Luks1),
         _ => return Err(Refusal::Version),
@@ -135,12 +136,12 @@ fn parse(region: &[u8], place: Place, offset: u64) -> Result<Binary<'_>, Refusal
         return Err(Refusal::ChecksumAlgorithm);
     }
     let length = usize::try_from(header_size).map_err(|_| Refusal::Truncated)?;
-    let whole = window(region, offset_in_region, length).ok_or(Refusal::Truncated)?;
-    if array(head, AT_CHECKSUM) != Some(checksum(whole)) {
+    let whole = slice_at(region, offset_in_region, length).ok_or(Refusal::Truncated)?;
+    if array_at(head, AT_CHECKSUM) != Some(checksum(whole)) {
         return Err(Refusal::Checksum);
     }
     let paddings = [(AT_PADDING, AT_CHECKSUM), (AT_CHECKSUM_REST, BINARY)];
-    if !paddings.iter().all(|&(from, to)| window(head, from, to - from).is_some_and(is_zero)) {
+    if !paddings.iter().all(|&(from, to)| slice_at(head, from, to - from).is_some_and(is_zero)) {
         return Err(Refusal::BinaryPadding);
     }
     let sequence_id = integer(head, AT_SEQUENCE_ID);
@@ -154,7 +155,7 @@ fn parse(region: &[u8], place: Place, offset: u64) -> Result<Binary<'_>, Refusal
         label: text(head, AT_LABEL, LABEL).ok_or(Refusal::Label)?,
         subsystem: text(head, AT_SUBSYSTEM, SUBSYSTEM).ok_or(Refusal::Subsystem)?,
         uuid: text(head, AT_UUID, UUID).and_then(|text| text.parse().ok()).ok_or(Refusal::Uuid)?,
-        json_area: window(whole, BINARY, length - BINARY).ok_or(Refusal::Truncated)?,
+        json_area: slice_at(whole, BINARY, length - BINARY).ok_or(Refusal::Truncated)?,
     })
 }
 
@@ -197,12 +198,12 @@ pub(crate) fn checksum(copy: &[u8]) -> [u8; 32] {
 }
 
 fn integer(head: &[u8], at: usize) -> u64 {
-    array(head, at).map_or(0, u64::from_be_bytes)
+    array_at(head, at).map_or(0, u64::from_be_bytes)
 }
 
 /// A text field: ended by NUL, and nothing hidden behind it.
 fn text(head: &[u8], at: usize, length: usize) -> Option<&str> {
-    let field = window(head, at, length)?;
+    let field = slice_at(head, at, length)?;
     let end = field.iter().position(|&byte| byte == 0)?;
     let (text, rest) = field.split_at_checked(end)?;
     is_zero(rest).then(|| core::str::from_utf8(text).ok()).flatten()

@@ -7,11 +7,11 @@ use super::volume::Volume;
 use super::{
     HeaderRefusal as Refusal, NodeState, Phase, SECTOR, SegmentMode, TokenKey, UnlockError, UnlockedDisk, VolumeKey,
 };
-use crate::bytes::window;
 use crate::kdf::merge;
 use crate::reset::ResetPermit;
 use crate::xts;
 use core::fmt;
+use latchkey_boot_formats::slice_at;
 use latchkey_keys::{Secret, Uuid};
 use zeroize::Zeroizing;
 
@@ -54,7 +54,7 @@ impl UncheckedHeader {
         }
         let (sequence_id, place) = (binary.sequence_id, binary.place);
         let at = usize::try_from(volume.area_offset).map_err(|_| Refusal::Truncated)?;
-        let key_material = window(&self.region, at, volume.mode.split()).ok_or(Refusal::Truncated)?.to_vec();
+        let key_material = slice_at(&self.region, at, volume.mode.split()).ok_or(Refusal::Truncated)?.to_vec();
         Ok(CheckedHeader { volume, claimed, sequence_id, place, key_material, device_size: self.device_size })
     }
 }

@@ -4,10 +4,10 @@
 //! sbsign does the same, but puts the time of day into each signature, so that no two are equal. This one carries none,
 //! which the format leaves open and firmware does not look at; RSA with PKCS #1 v1.5 padding is deterministic.
 
+use latchkey_boot_formats::sha256;
 use latchkey_keys::SecretVec;
 use latchkey_measurements::pe::Image;
 use latchkey_measurements::predict::authenticode;
-use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use rustls_pki_types::pem::PemObject;
@@ -25,7 +25,7 @@ pub struct Signer {
 
 impl std::fmt::Debug for Signer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Signer({:?})", hex::encode(digest(&SHA256, &self.certificate)))
+        write!(f, "Signer({:?})", hex::encode(sha256(&[&self.certificate])))
     }
 }
 
@@ -79,17 +79,17 @@ impl Signer {
 
     /// `ContentInfo` with the `SignedData` over an image's hash.
     fn signed_data(&self, image: &[u8]) -> Result<Vec<u8>, SecureBootError> {
-        let sha256 = algorithm(SHA_256);
-        let digest_info = element(SEQUENCE, &[&sha256, &element(OCTET_STRING, &[image])]);
+        let hash_algorithm = algorithm(SHA_256);
+        let digest_info = element(SEQUENCE, &[&hash_algorithm, &element(OCTET_STRING, &[image])]);
         let indirect = [image_data(), digest_info].concat();
         let content = element(CONTEXT_0, &[&element(SEQUENCE, &[&indirect])]);
         let content = element(SEQUENCE, &[&element(OID, &[SPC_INDIRECT_DATA]), &content]);
 
         // Of the content, without its tag and length.
-        let content_hash = digest(&SHA256, &indirect);
+        let content_hash = sha256(&[&indirect]);
         let attributes = [
             attribute(CONTENT_TYPE, &element(OID, &[SPC_INDIRECT_DATA])),
-            attribute(MESSAGE_DIGEST, &element(OCTET_STRING, &[content_hash.as_ref()])),
+            attribute(MESSAGE_DIGEST, &element(OCTET_STRING, &[&content_hash])),
         ]
         .concat();
         // "A separate encoding of the signedAttrs field is performed for message digest calculation" (RFC 5652, section
@@ -106,14 +106,14 @@ impl Signer {
             &[
                 VERSION_1,
                 &element(SEQUENCE, &[names.issuer, names.serial]),
-                &sha256,
+                &hash_algorithm,
                 &element(CONTEXT_0, &[&attributes]),
                 &algorithm(RSA_ENCRYPTION),
                 &element(OCTET_STRING, &[&signature]),
             ],
         );
         let certificates = element(CONTEXT_0, &[&self.certificate]);
-        let parts = [VERSION_1, &element(SET, &[&sha256]), &content, &certificates, &element(SET, &[&signer])];
+        let parts = [VERSION_1, &element(SET, &[&hash_algorithm]), &content, &certificates, &element(SET, &[&signer])];
         let data = element(SEQUENCE, &parts);
         Ok(element(SEQUENCE, &[&element(OID, &[SIGNED_DATA]), &element(CONTEXT_0, &[&data])]))
     }

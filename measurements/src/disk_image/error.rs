@@ -14,7 +14,7 @@ pub enum ImageError {
     NotAnImage,
     /// The partition table contradicts itself.
     #[error("the partition table: {0}")]
-    BadPartitionTable(&'static str),
+    BadPartitionTable(String),
     /// There is no EFI system partition.
     #[error("the disk has no EFI system partition")]
     NoEsp,

@@ -16,10 +16,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use latchkey_boot_formats::ReadAt;
+
 pub use error::ImageError;
 pub use esp::{Influence, OtherFile};
 
-use crate::read_at::{Pieces, ReadAt};
+use crate::read_at::Pieces;
 
 /// What is booted.
 #[derive(Debug)]
@@ -59,7 +61,7 @@ impl<R: ReadAt> BootImage<R> {
             let uki = Pieces::new(file, std::iter::once(0..size));
             return Ok(Self { uki, others: Vec::new(), from_disk: false });
         }
-        let (start, size) = gpt::esp(&window)?;
+        let (start, size) = gpt::esp(&file, size)?;
         let (ranges, others) = esp::read(&Window { file: &file, start, size })?;
         let ranges: Vec<_> = ranges.into_iter().map(|range| range.start + start..range.end + start).collect();
         Ok(Self { uki: Pieces::new(file, ranges), others, from_disk: true })
@@ -98,10 +100,7 @@ impl<R: ReadAt + ?Sized> Window<'_, R> {
     /// Fills the buffer with the bytes from `offset` on.
     fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
         let position = self.position(offset, buffer.len())?;
-        self.file.read_exact_at(buffer, position).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => ImageError::Truncated,
-            _ => unreadable(error),
-        })
+        self.file.read_exact_at(buffer, position).map_err(unreadable)
     }
 
     /// Where in the file these bytes are.
@@ -113,8 +112,11 @@ impl<R: ReadAt + ?Sized> Window<'_, R> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unreadable(error: std::io::Error) -> ImageError {
-    ImageError::Unreadable(error.to_string())
+fn unreadable(error: io::Error) -> ImageError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ImageError::Truncated,
+        _ => ImageError::Unreadable(error.to_string()),
+    }
 }
 
 /// The first bytes of a qcow2 file.

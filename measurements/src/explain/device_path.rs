@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 
-use super::fields::Fields;
-use super::guid::Guid;
+use latchkey_boot_formats::Cursor;
+
+use super::guid::Named;
 use super::text::Text;
 
 /// The path in the words of UEFI 2.10, section 10.6.1.6, as far as they are about where images come from; `None` when it
 /// is malformed or longer than any real one.
 pub fn describe(path: &[u8]) -> Option<String> {
-    let mut fields = Fields::new(path);
+    let mut fields = Cursor::new(path);
     let mut words: Vec<String> = Vec::new();
     while !fields.is_empty() {
         let (kind, subtype, length) = (fields.u8()?, fields.u8()?, fields.u16()?);
@@ -27,7 +28,7 @@ pub fn describe(path: &[u8]) -> Option<String> {
 }
 
 fn node(kind: u8, subtype: u8, body: &[u8]) -> Option<String> {
-    let mut fields = Fields::new(body);
+    let mut fields = Cursor::new(body);
     Some(match (kind, subtype) {
         (1, 1) => {
             let (function, device) = (fields.u8()?, fields.u8()?);
@@ -49,24 +50,24 @@ fn node(kind: u8, subtype: u8, body: &[u8]) -> Option<String> {
         (4, 1) => hard_drive(&mut fields)?,
         (4, 3) => vendor_media(&mut fields)?,
         (4, 4) => Text::utf16(body)?.to_string(),
-        (4, 6) => format!("FvFile({})", Guid(fields.array()?)),
-        (4, 7) => format!("Fv({})", Guid(fields.array()?)),
+        (4, 6) => format!("FvFile({})", Named(fields.guid()?)),
+        (4, 7) => format!("Fv({})", Named(fields.guid()?)),
         _ => return None,
     })
 }
 
 /// `HARDDRIVE_DEVICE_PATH`: partition number, start, size, signature, format, kind of signature.
-fn hard_drive(fields: &mut Fields<'_>) -> Option<String> {
+fn hard_drive(fields: &mut Cursor<'_>) -> Option<String> {
     let (number, _start, _size) = (fields.u32()?, fields.u64()?, fields.u64()?);
-    let signature = Guid(fields.array()?);
+    let signature = Named(fields.guid()?);
     let (format, _kind) = (fields.u8()?, fields.u8()?);
     Some(if format == 2 { format!("HD({number},GPT,{signature})") } else { format!("HD({number})") })
 }
 
 /// QEMU's `-kernel` images and the stub's kernels in memory come from vendor media.
-fn vendor_media(fields: &mut Fields<'_>) -> Option<String> {
-    let mut words = format!("VenMedia({})", Guid(fields.array()?));
-    if let Some(inner) = fields.rest_if_any().and_then(Text::utf16) {
+fn vendor_media(fields: &mut Cursor<'_>) -> Option<String> {
+    let mut words = format!("VenMedia({})", Named(fields.guid()?));
+    if let Some(inner) = fields.take(fields.remaining()).and_then(Text::utf16) {
         write!(words, " {inner}").ok()?;
     }
     Some(words)

@@ -1,12 +1,13 @@
 //! Firmware volumes and the tables that firmware hands over.
 
-use super::fields::Fields;
-use super::guid::Guid;
+use latchkey_boot_formats::Cursor;
+
+use super::guid::Named;
 use super::text::Text;
 
 /// `UEFI_PLATFORM_FIRMWARE_BLOB` (PFP 1.05, section 10.2).
 pub(super) fn blob(data: &[u8]) -> Option<String> {
-    let mut fields = Fields::new(data);
+    let mut fields = Cursor::new(data);
     let (base, length) = (fields.u64()?, fields.u64()?);
     fields.is_empty().then(|| format!("firmware at {base:#x}, {length:#x} bytes"))
 }
@@ -19,11 +20,11 @@ pub(super) fn blob2(data: &[u8]) -> Option<String> {
 
 /// `UEFI_HANDOFF_TABLE_POINTERS` (PFP 1.05, section 10.2).
 pub(super) fn tables(data: &[u8]) -> Option<String> {
-    let mut fields = Fields::new(data);
+    let mut fields = Cursor::new(data);
     let count = fields.u64()?;
     let mut names = Vec::new();
     for _ in 0..count.min(MAX_SHOWN) {
-        let (name, _address) = (Guid(fields.array()?), fields.u64()?);
+        let (name, _address) = (Named(fields.guid()?), fields.u64()?);
         names.push(name.to_string());
     }
     Some(format!("{count} tables: {}", names.join(", ")))

@@ -4,18 +4,18 @@
 //! and long texts cut.
 
 pub mod device_path;
-pub(crate) mod fields;
-mod firmware;
+pub(crate) mod firmware;
 mod gpt;
-pub(crate) mod guid;
+mod guid;
 pub mod text;
 pub mod variable;
+
+use latchkey_boot_formats::{Cursor, Guid};
 
 use crate::bank::Bank;
 use crate::check;
 use crate::event::{Event, EventType};
-use fields::Fields;
-use guid::Guid;
+use guid::Named;
 use text::Text;
 use variable::Variable;
 
@@ -96,7 +96,7 @@ fn separator(event: &Event<'_>) -> Option<String> {
 fn crtm_version(data: &[u8]) -> Option<String> {
     match (Text::parse(data), <[u8; 16]>::try_from(data)) {
         (Some(text), _) => Some(format!("firmware version {text}")),
-        (None, Ok(guid)) => Some(format!("firmware version {}", Guid(guid))),
+        (None, Ok(guid)) => Some(format!("firmware version {}", Named(Guid::from_disk_order(guid)))),
         (None, Err(_)) => None,
     }
 }
@@ -117,7 +117,7 @@ fn ipl(event: &Event<'_>) -> Option<String> {
 
 /// `TCG_PCClientTaggedEvent` (PFP 1.05, section 10.4): an id, a size, and here text by the kernel or systemd-stub.
 pub(crate) fn tagged_text(data: &[u8]) -> Option<(u32, Text)> {
-    let mut fields = Fields::new(data);
+    let mut fields = Cursor::new(data);
     let id = fields.u32()?;
     let size = usize::try_from(fields.u32()?).ok()?;
     let text = fields.take(size).filter(|_| fields.is_empty()).and_then(Text::parse)?;
@@ -139,7 +139,7 @@ fn tagged(data: &[u8]) -> Option<String> {
 
 /// `UEFI_IMAGE_LOAD_EVENT` (PFP 1.05, section 10.2).
 fn image_load(data: &[u8]) -> Option<String> {
-    let mut fields = Fields::new(data);
+    let mut fields = Cursor::new(data);
     let (_location, length, _link_time) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let size = usize::try_from(fields.u64()?).ok()?;
     let path = fields.take(size)?;

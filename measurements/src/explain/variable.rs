@@ -1,7 +1,9 @@
 //! UEFI variables: Secure Boot's state and keys, boot options, and which key admitted an image.
 
-use super::fields::Fields;
-use super::guid::Guid;
+use latchkey_boot_formats::firmware_guid::GLOBAL_VARIABLE;
+use latchkey_boot_formats::{Cursor, Guid};
+
+use super::guid::Named;
 use super::text::Text;
 use crate::event::EventType;
 
@@ -20,8 +22,8 @@ impl<'a> Variable<'a> {
     ///
     /// shim before 15.3 logs a few bytes more than the structure has; they belong to no field and say nothing.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
-        let mut fields = Fields::new(data);
-        let vendor = Guid(fields.array()?);
+        let mut fields = Cursor::new(data);
+        let vendor = fields.guid()?;
         let characters = usize::try_from(fields.u64()?).ok()?;
         let length = usize::try_from(fields.u64()?).ok()?;
         let name = Text::utf16(fields.take(characters.checked_mul(2)?)?)?;
@@ -31,7 +33,7 @@ impl<'a> Variable<'a> {
 
     /// Secure Boot as this variable states it; `None` when it is another variable.
     pub fn secure_boot(&self) -> Option<bool> {
-        let is_it = self.vendor == Guid::GLOBAL_VARIABLE && self.name.raw() == "SecureBoot";
+        let is_it = self.vendor == GLOBAL_VARIABLE && self.name.raw() == "SecureBoot";
         is_it.then_some(self.value == [1])
     }
 
@@ -40,6 +42,7 @@ impl<'a> Variable<'a> {
             return format!("Secure Boot is {}", if enabled { "enabled" } else { "disabled" });
         }
         let Self { vendor, name, value } = self;
+        let vendor = Named(*vendor);
         let length = value.len();
         if kind == EventType::EFI_VARIABLE_AUTHORITY {
             return format!("admitted by {vendor} {name}, {length} bytes");
@@ -58,7 +61,7 @@ impl<'a> Variable<'a> {
         if number.len() != 4 || !number.chars().all(|c| c.is_ascii_hexdigit()) {
             return None;
         }
-        let mut fields = Fields::new(self.value);
+        let mut fields = Cursor::new(self.value);
         let (_attributes, path_length) = (fields.u32()?, fields.u16()?);
         let mut units = Vec::new();
         loop {
@@ -86,7 +89,7 @@ impl<'a> Variable<'a> {
         if !["PK", "KEK", "db", "dbx", "dbt", "dbr"].contains(&self.name.raw()) || self.value.is_empty() {
             return None;
         }
-        let mut fields = Fields::new(self.value);
+        let mut fields = Cursor::new(self.value);
         let mut count = 0_usize;
         while !fields.is_empty() {
             let _kind = fields.take(16)?;

@@ -3,7 +3,8 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use super::bytes::{Guid, guid, u32_at};
+use latchkey_boot_formats::{Guid, u32_at};
+
 use super::chain::{self, Chain, PAGE};
 use super::error::LaunchError;
 use super::metadata::{self, Section, SectionKind};
@@ -143,7 +144,7 @@ fn last_entry(bytes: &[u8]) -> Option<(&[u8], Guid)> {
     let (rest, name) = bytes.split_last_chunk::<16>()?;
     let (rest, length) = rest.split_last_chunk::<2>()?;
     let data = usize::from(u16::from_le_bytes(*length)).checked_sub(ENTRY_TAIL)?;
-    Some((rest.get(rest.len().checked_sub(data)?..)?, *name))
+    Some((rest.get(rest.len().checked_sub(data)?..)?, Guid::from_disk_order(*name)))
 }
 
 fn entry<'a>(entries: &[(Guid, &'a [u8])], name: Guid) -> Option<&'a [u8]> {
@@ -169,7 +170,7 @@ const ENTRY_TAIL: usize = 18;
 /// OVMF has six.
 const MAX_ENTRIES: usize = 64;
 
-const TABLE_FOOTER: Guid = guid(0x96b5_82de, 0x1fb2, 0x45f7, 0xbaea_a366_c55a_082d);
-const SEV_METADATA: Guid = guid(0xdc88_6566, 0x984a, 0x4798, 0xa75e_5585_a7bf_67cc);
-const SEV_ES_RESET: Guid = guid(0x00f7_71de, 0x1a7e, 0x4fcb, 0x890e_68c7_7e2f_b44e);
-const SEV_HASH_TABLE: Guid = guid(0x7255_371f, 0x3a3b, 0x4b04, 0x927b_1da6_efa8_d454);
+const TABLE_FOOTER: Guid = Guid::from_u128(0x96b5_82de_1fb2_45f7_baea_a366_c55a_082d);
+const SEV_METADATA: Guid = Guid::from_u128(0xdc88_6566_984a_4798_a75e_5585_a7bf_67cc);
+const SEV_ES_RESET: Guid = Guid::from_u128(0x00f7_71de_1a7e_4fcb_890e_68c7_7e2f_b44e);
+const SEV_HASH_TABLE: Guid = Guid::from_u128(0x7255_371f_3a3b_4b04_927b_1da6_efa8_d454);

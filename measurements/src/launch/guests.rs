@@ -7,7 +7,6 @@ use std::thread;
 
 use latchkey_attestation::Digest;
 use latchkey_attestation::reference::{LaunchDigest, SnpLaunch};
-use ring::digest::{SHA256, digest};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -120,7 +119,7 @@ impl Guests {
         let mut firmware_sha256 = Digest::ZERO;
         // Neither hash needs the other.
         let firmware = thread::scope(|scope| {
-            scope.spawn(|| firmware_sha256.0.copy_from_slice(digest(&SHA256, file).as_ref()));
+            scope.spawn(|| firmware_sha256.0 = latchkey_boot_formats::sha256(&[file]));
             Firmware::parse(file)
         })?;
         Ok(Self { firmware, firmware_sha256, vcpus, cpu, features })

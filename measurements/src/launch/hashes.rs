@@ -2,9 +2,8 @@
 //! firmware boots nothing else.
 
 use latchkey_attestation::Digest;
-use ring::digest::{SHA256, digest};
+use latchkey_boot_formats::{Guid, sha256};
 
-use super::bytes::{Guid, guid};
 use super::chain::PAGE;
 use super::error::LaunchError;
 use super::firmware::Firmware;
@@ -25,7 +24,7 @@ impl KernelHashes {
     /// # Errors
     /// [`LaunchError::CommandLineNul`]: no command line can have a NUL.
     pub fn of(kernel: &[u8], initrd: &[u8], command_line: &str) -> Result<Self, LaunchError> {
-        Self::of_digest(Digest(sha256(kernel)), initrd, command_line)
+        Self::of_digest(Digest(sha256(&[kernel])), initrd, command_line)
     }
 
     /// The same with a kernel whose digest is known.
@@ -37,8 +36,11 @@ impl KernelHashes {
             return Err(LaunchError::CommandLineNul);
         }
         // QEMU hashes the terminating NUL too.
-        let command_line = [command_line.as_bytes(), b"\0"].concat();
-        Ok(Self { kernel: kernel.0, initrd: sha256(initrd), command_line: sha256(&command_line) })
+        Ok(Self {
+            kernel: kernel.0,
+            initrd: sha256(&[initrd]),
+            command_line: sha256(&[command_line.as_bytes(), b"\0"]),
+        })
     }
 
     /// The table that QEMU writes (`build_kernel_loader_hashes`): a header with its length, then for each part GUID,
@@ -52,10 +54,10 @@ impl KernelHashes {
             }
             at += bytes.len();
         };
-        put(&TABLE_HEADER);
+        put(&TABLE_HEADER.disk_order());
         put(&168_u16.to_le_bytes());
         for (name, digest) in [(COMMAND_LINE, &self.command_line), (INITRD, &self.initrd), (KERNEL, &self.kernel)] {
-            put(&name);
+            put(&name.disk_order());
             put(&50_u16.to_le_bytes());
             put(digest);
         }
@@ -91,17 +93,11 @@ impl Table {
     }
 }
 
-fn sha256(bytes: &[u8]) -> [u8; 32] {
-    let mut value = [0; 32];
-    value.copy_from_slice(digest(&SHA256, bytes).as_ref());
-    value
-}
-
 /// Header of 18 bytes, three entries of 50, and padding up to a multiple of 16.
 const TABLE_PADDED: usize = 176;
 
 // The GUIDs of edk2's `OvmfPkg/AmdSev/BlobVerifierLibSevHashes` and QEMU's `target/i386/sev.c`.
-const TABLE_HEADER: Guid = guid(0x9438_d606, 0x4f22, 0x4cc9, 0xb479_a793_d411_fd21);
-const COMMAND_LINE: Guid = guid(0x97d0_2dd8, 0xbd20, 0x4c94, 0xaa78_e771_4d36_ab2a);
-const INITRD: Guid = guid(0x44ba_f731, 0x3a2f, 0x4bd7, 0x9af1_41e2_9169_781d);
-const KERNEL: Guid = guid(0x4de7_9437, 0xabd2, 0x427f, 0xb835_d5b1_72d2_045b);
+const TABLE_HEADER: Guid = Guid::from_u128(0x9438_d606_4f22_4cc9_b479_a793_d411_fd21);
+const COMMAND_LINE: Guid = Guid::from_u128(0x97d0_2dd8_bd20_4c94_aa78_e771_4d36_ab2a);
+const INITRD: Guid = Guid::from_u128(0x44ba_f731_3a2f_4bd7_9af1_41e2_9169_781d);
+const KERNEL: Guid = Guid::from_u128(0x4de7_9437_abd2_427f_b835_d5b1_72d2_045b);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::bytes::u32_at;
+use latchkey_boot_formats::u32_at;
+
 use super::chain::PAGE;
 use super::error::LaunchError;
 

@@ -11,7 +11,6 @@
 //!
 //! Specification: AMD 56860, "SEV Secure Nested Paging Firmware ABI Specification", `SNP_LAUNCH_UPDATE`.
 
-mod bytes;
 mod chain;
 mod cpu;
 mod error;

@@ -4,11 +4,10 @@
 //! measures nothing. What is refused here is what could not boot anyway, so that it is found out before.
 
 use latchkey_attestation::Digest;
+use latchkey_boot_formats::{Cursor, Guid, firmware_guid};
 
 use super::PredictError;
 use super::der::{CONTEXT_0, Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET};
-use crate::explain::fields::Fields;
-use crate::explain::guid::Guid;
 
 /// The entry of `db` (`EFI_SIGNATURE_DATA`: owner, certificate) by which an image with these signatures is admitted.
 ///
@@ -25,8 +24,8 @@ pub(super) fn admitting<'a>(
     let db = entries(db).ok_or(PredictError::BadSignatureDatabase("db"))?;
     let dbx = entries(dbx).ok_or(PredictError::BadSignatureDatabase("dbx"))?;
     let forbids = |entry: &Entry<'_>, certificate: &[u8]| match entry.kind {
-        Guid::CERT_SHA256 => entry.signed == image.as_bytes(),
-        Guid::CERT_X509 => entry.signed == certificate,
+        firmware_guid::CERT_SHA256 => entry.signed == image.as_bytes(),
+        firmware_guid::CERT_X509 => entry.signed == certificate,
         _ => false,
     };
     for signature in signatures.iter().filter_map(|signature| Signature::parse(signature)) {
@@ -37,7 +36,7 @@ pub(super) fn admitting<'a>(
             return Err(PredictError::Forbidden);
         }
         // The firmware takes the first that verifies, in the order of the database.
-        let admits = |entry: &&Entry<'_>| entry.kind == Guid::CERT_X509 && signature.leads_to(entry.signed);
+        let admits = |entry: &&Entry<'_>| entry.kind == firmware_guid::CERT_X509 && signature.leads_to(entry.signed);
         if let Some(entry) = db.iter().find(admits) {
             return Ok(entry.whole);
         }
@@ -56,10 +55,10 @@ struct Entry<'a> {
 
 /// The entries of `EFI_SIGNATURE_LIST`s (UEFI 2.10, section 32.4.1).
 fn entries(database: &[u8]) -> Option<Vec<Entry<'_>>> {
-    let mut fields = Fields::new(database);
+    let mut fields = Cursor::new(database);
     let mut entries = Vec::new();
     while !fields.is_empty() {
-        let kind = Guid(fields.array()?);
+        let kind = fields.guid()?;
         let list = usize::try_from(fields.u32()?).ok()?;
         let header = usize::try_from(fields.u32()?).ok()?;
         let each = usize::try_from(fields.u32()?).ok().filter(|&size| size > OWNER)?;
@@ -77,7 +76,7 @@ fn entries(database: &[u8]) -> Option<Vec<Entry<'_>>> {
 
 /// The PKCS#7 signatures in an attribute certificate table (`WIN_CERTIFICATE`s, each on a multiple of eight bytes).
 fn signatures(table: &[u8]) -> Vec<&[u8]> {
-    let mut fields = Fields::new(table);
+    let mut fields = Cursor::new(table);
     let mut found = Vec::new();
     while found.len() < MAX_SIGNATURES {
         let (Some(length), Some(_revision), Some(kind)) = (fields.u32(), fields.u16(), fields.u16()) else { break };
@@ -86,8 +85,7 @@ fn signatures(table: &[u8]) -> Vec<&[u8]> {
         if kind == PKCS_SIGNED_DATA {
             found.push(content);
         }
-        let used = table.len() - fields.remaining();
-        let _ = fields.take((used.next_multiple_of(8) - used).min(fields.remaining()));
+        fields.align(8);
     }
     found
 }

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 
+use latchkey_boot_formats::ReadAt;
+
 use super::sha256::{Sha256, update_by_turns};
-use crate::read_at::ReadAt;
 
 /// What is hashed: parts of a file and bytes from memory, one after the other.
 #[derive(Default)]

@@ -49,11 +49,7 @@ impl Sha256 {
 
 /// SHA-256 of `parts`, one after the other.
 pub(super) fn sha256(parts: &[&[u8]]) -> Digest {
-    let mut context = Context::new(&SHA256);
-    for part in parts {
-        context.update(part);
-    }
-    Sha256::Context(context).finish()
+    Digest(latchkey_boot_formats::sha256(parts))
 }
 
 /// Each message goes on with its bytes.

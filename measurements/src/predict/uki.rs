@@ -5,12 +5,13 @@ use std::ops::Range;
 use std::thread;
 
 use latchkey_attestation::Digest;
+use latchkey_boot_formats::ReadAt;
 
 use super::pass::{Message, hashes};
 use super::sha256::{Sha256, sha256};
 use super::{PredictError, StubVersion, authenticode, cpio, stub};
 use crate::pe::{Headers, PeError};
-use crate::read_at::{ReadAt, read_range};
+use crate::read_at::read_range;
 
 /// A unified kernel image, every measured byte of it hashed.
 ///

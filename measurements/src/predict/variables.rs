@@ -1,8 +1,7 @@
 //! The variables in a firmware's flash, from an `OVMF_VARS….fd` file: an authenticated variable store (EDK II,
 //! `MdeModulePkg/Include/Guid/VariableFormat.h`) in a firmware volume (PI 1.8, volume 3, section 3.2.1).
 
-use crate::explain::fields::Fields;
-use crate::explain::guid::Guid;
+use latchkey_boot_formats::{Cursor, Guid, firmware_guid};
 
 /// OVMF's are 528 KiB; other firmware has up to a few MiB.
 pub const MAX_STORE: usize = 16 * 1024 * 1024;
@@ -58,10 +57,10 @@ impl<'a> VariableStore<'a> {
             return Err(VariableError::TooLarge);
         }
         let store = store(file)?;
-        let mut fields = Fields::new(store);
+        let mut fields = Cursor::new(store);
         let mut variables = Vec::new();
         loop {
-            let at = store.len() - fields.remaining();
+            let at = fields.offset();
             // Erased flash is all ones. A store that is full to the end ends without.
             match fields.peek::<2>() {
                 None | Some([0xff, 0xff]) => break,
@@ -72,9 +71,8 @@ impl<'a> VariableStore<'a> {
                 return Err(VariableError::TooMany);
             }
             variables.push(StoredVariable::take(&mut fields).ok_or(VariableError::Truncated("a variable"))?);
-            let used = store.len() - fields.remaining();
             // "HEADER_ALIGNMENT 4"
-            let _ = fields.take((used.next_multiple_of(4) - used).min(fields.remaining()));
+            fields.align(4);
         }
         variables.retain(|variable| matches!(variable.state, ADDED | IN_REPLACEMENT));
         Ok(Self { variables })
@@ -100,8 +98,9 @@ impl<'a> VariableStore<'a> {
     /// Whether firmware that has Secure Boot turns it on with these variables: a platform key is enrolled, and the
     /// operator has not switched it off in the firmware's menu (EDK II, `AuthVariableLib`).
     pub fn secure_boot(&self) -> bool {
-        let enrolled = matches!(self.value(Guid::GLOBAL_VARIABLE, "PK"), Ok(Some(_)));
-        let switched_off = matches!(self.value(Guid::SECURE_BOOT_ENABLE, "SecureBootEnable"), Ok(Some([0, ..])));
+        let enrolled = matches!(self.value(firmware_guid::GLOBAL_VARIABLE, "PK"), Ok(Some(_)));
+        let switched_off =
+            matches!(self.value(firmware_guid::SECURE_BOOT_ENABLE, "SecureBootEnable"), Ok(Some([0, ..])));
         enrolled && !switched_off
     }
 
@@ -118,25 +117,25 @@ impl<'a> VariableStore<'a> {
 
 /// The variables' area: behind the headers of the volume and of the store.
 fn store(file: &[u8]) -> Result<&[u8], VariableError> {
-    let mut fields = Fields::new(file);
+    let mut fields = Cursor::new(file);
     let truncated = VariableError::Truncated("its headers");
     // EFI_FIRMWARE_VOLUME_HEADER: a zero vector, the kind of volume, its length, signature, attributes, header length.
     let _zero = fields.take(16).ok_or(truncated)?;
-    let kind = fields.array().map(Guid).ok_or(truncated)?;
+    let kind = fields.guid().ok_or(truncated)?;
     let _length = fields.u64().ok_or(truncated)?;
     let signature = fields.array().ok_or(truncated)?;
     let _attributes = fields.u32().ok_or(truncated)?;
     let header = usize::from(fields.u16().ok_or(truncated)?);
-    if kind != Guid::VARIABLE_VOLUME || signature != *b"_FVH" {
+    if kind != firmware_guid::VARIABLE_VOLUME || signature != *b"_FVH" {
         return Err(VariableError::NoVolume);
     }
-    let mut fields = Fields::new(file.get(header..).ok_or(truncated)?);
+    let mut fields = Cursor::new(file.get(header..).ok_or(truncated)?);
     // VARIABLE_STORE_HEADER: the kind of store, its size with this header, format, state, reserved.
-    let kind = fields.array().map(Guid).ok_or(truncated)?;
+    let kind = fields.guid().ok_or(truncated)?;
     let size = usize::try_from(fields.u32().ok_or(truncated)?).map_err(|_| truncated)?;
     let format_and_state = fields.array().ok_or(truncated)?;
     let _reserved = fields.take(STORE_HEADER - 22).ok_or(truncated)?;
-    if kind != Guid::AUTHENTICATED_VARIABLES || format_and_state != [FORMATTED, HEALTHY] {
+    if kind != firmware_guid::AUTHENTICATED_VARIABLES || format_and_state != [FORMATTED, HEALTHY] {
         return Err(VariableError::NoStore);
     }
     size.checked_sub(STORE_HEADER).and_then(|size| fields.take(size)).ok_or(truncated)
@@ -144,7 +143,7 @@ fn store(file: &[u8]) -> Result<&[u8], VariableError> {
 
 impl<'a> StoredVariable<'a> {
     /// `AUTHENTICATED_VARIABLE_HEADER`, name and value.
-    fn take(fields: &mut Fields<'a>) -> Option<Self> {
+    fn take(fields: &mut Cursor<'a>) -> Option<Self> {
         let _start = fields.u16()?;
         let state = fields.u8()?;
         let _reserved = fields.u8()?;
@@ -152,7 +151,7 @@ impl<'a> StoredVariable<'a> {
         let _ = fields.take(4 + 8 + 16 + 4)?;
         let name = usize::try_from(fields.u32()?).ok()?;
         let value = usize::try_from(fields.u32()?).ok()?;
-        let vendor = Guid(fields.array()?);
+        let vendor = fields.guid()?;
         Some(Self { vendor, name: fields.take(name)?, value: fields.take(value)?, state })
     }
 }

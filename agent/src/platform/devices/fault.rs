@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::gpt::GptFault;
+use latchkey_boot_formats::gpt::GptError;
 
 /// A disk was not found, or too many were.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub enum DeviceFault {
         /// The disk.
         disk: String,
         /// What is wrong with it.
-        fault: GptFault,
+        fault: GptError,
     },
 }
 

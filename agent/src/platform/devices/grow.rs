@@ -10,10 +10,8 @@
 //! Space behind the last partition of a sound table belongs to nobody. What lies there is not looked at, and the last MiB
 //! of what is taken is zeroed, since a state disk is fresh only if its end is blank.
 
-use std::io::{Read, Seek, SeekFrom};
-
-use super::gpt::{self, GptFault, Raw, crc32};
-use super::{Partition, STATE_PARTITION_TYPE};
+use latchkey_boot_formats::gpt::{self, GptError, Header, Partition, RawTable};
+use latchkey_boot_formats::{ReadAt, crc32, partition_type};
 
 const MIB: u64 = 1 << 20;
 /// Less is not worth a changed table. It is also more than a backup table and a MiB: what is left of the old backup copy
@@ -56,13 +54,13 @@ pub enum Step {
 
 /// Plans the growth of partition `number` on a disk of this many bytes and sectors of this size, or says why it stays as
 /// it is.
-pub fn plan(disk: &mut (impl Read + Seek), bytes: u64, sector: u32, number: u32) -> Result<Growth, &'static str> {
+pub fn plan(disk: &(impl ReadAt + ?Sized), bytes: u64, sector: u32, number: u32) -> Result<Growth, &'static str> {
     if !matches!(sector, 512 | 1024 | 2048 | 4096) {
         return Err("the size of the disk's sectors is unknown");
     }
     let last = (bytes / u64::from(sector)).checked_sub(1).ok_or("the disk is empty")?;
-    let raw = gpt::read_primary(disk, last, sector).map_err(|fault| match fault {
-        GptFault::Absent => "the disk has no partition table",
+    let raw = gpt::read_primary(disk, bytes, sector).map_err(|error| match error {
+        GptError::Absent => "the disk has no partition table",
         _ => "the first copy of the partition table is damaged",
     })?;
     let layout = Layout::of(&raw, last, sector, number)?;
@@ -89,9 +87,10 @@ struct Layout {
 const USUAL: u64 = 2;
 
 impl Layout {
-    fn of(raw: &Raw, last: u64, sector: u32, number: u32) -> Result<Self, &'static str> {
+    fn of(raw: &RawTable, last: u64, sector: u32, number: u32) -> Result<Self, &'static str> {
         let state = raw.partitions.iter().find(|partition| partition.number == number);
-        let state = state.filter(|state| state.kind == STATE_PARTITION_TYPE).ok_or("it is no state partition")?.clone();
+        let state =
+            state.filter(|state| state.kind == partition_type::STATE).ok_or("it is no state partition")?.clone();
         let others = || raw.partitions.iter().filter(|partition| partition.number != number);
         if others().any(|other| other.last >= state.first) {
             return Err("it is not the last partition");
@@ -117,7 +116,7 @@ impl Layout {
         Ok(Self { sector, last, array, state, end, spare })
     }
 
-    fn growth(&self, raw: &Raw, mbr: &[u8], old_backup: Option<(u64, u64)>) -> Growth {
+    fn growth(&self, raw: &RawTable, mbr: &[u8], old_backup: Option<(u64, u64)>) -> Growth {
         let entries = self.entries(raw);
         let at = |sector: u64| sector * self.sector;
         let write = |sector: u64, bytes: Vec<u8>| Step::Write { at: at(sector), bytes };
@@ -148,7 +147,7 @@ impl Layout {
     }
 
     /// All entries as they were, but for the partition's last sector (UEFI 2.10 section 5.3.3, `EndingLBA`).
-    fn entries(&self, raw: &Raw) -> Vec<u8> {
+    fn entries(&self, raw: &RawTable) -> Vec<u8> {
         let mut entries = raw.entries.clone();
         let index = self.state.number as usize - 1;
         let entry = entries.chunks_exact_mut(raw.header.entry_size as usize).nth(index);
@@ -159,7 +158,7 @@ impl Layout {
     }
 
     /// A header's sector as it was, but for places, ends and checksums (section 5.3.2).
-    fn header(&self, raw: &Raw, entries: &[u8], own: u64, other: u64, place: u64) -> Vec<u8> {
+    fn header(&self, raw: &RawTable, entries: &[u8], own: u64, other: u64, place: u64) -> Vec<u8> {
         let mut sector = raw.header_sector.clone();
         let first_usable =
             if own == 1 { raw.header.first_usable.max(place + self.array) } else { raw.header.first_usable };
@@ -184,14 +183,14 @@ impl Layout {
 }
 
 /// Header and entries of the backup copy, if that lies in the space that is taken, and is one.
-fn old_backup(disk: &mut (impl Read + Seek), raw: &Raw, layout: &Layout) -> Option<(u64, u64)> {
+fn old_backup(disk: &(impl ReadAt + ?Sized), raw: &RawTable, layout: &Layout) -> Option<(u64, u64)> {
     let taken = layout.state.last + 1..layout.last - layout.array;
     let header = Some(raw.header.other).filter(|header| taken.contains(header))?;
     let sector = read_sector(disk, header, u32::try_from(layout.sector).ok()?)?;
-    let entries = u64::from_le_bytes(sector.get(72..80)?.try_into().ok()?);
-    let whole = sector.starts_with(b"EFI PART") && sector.get(24..32)? == header.to_le_bytes();
+    let there = Header::unchecked(&sector).filter(|there| there.own == header)?;
+    let entries = there.entries_at;
     let inside = taken.contains(&entries) && entries.checked_add(layout.array)? <= header;
-    (whole && inside).then_some((header, entries))
+    (sector.starts_with(&Header::SIGNATURE) && inside).then_some((header, entries))
 }
 
 /// The protective MBR with the disk's new size, if it is one: section 5.2.3, `SizeInLBA` is "the size of the disk minus
@@ -203,10 +202,9 @@ fn protective(mbr: &[u8], last: u64) -> Option<Vec<u8>> {
     is_one.then_some(mbr)
 }
 
-fn read_sector(disk: &mut (impl Read + Seek), at: u64, sector: u32) -> Option<Vec<u8>> {
+fn read_sector(disk: &(impl ReadAt + ?Sized), at: u64, sector: u32) -> Option<Vec<u8>> {
     let mut bytes = vec![0; sector as usize];
-    disk.seek(SeekFrom::Start(at.checked_mul(sector.into())?)).ok()?;
-    disk.read_exact(&mut bytes).ok()?;
+    disk.read_exact_at(&mut bytes, at.checked_mul(sector.into())?).ok()?;
     Some(bytes)
 }
 

@@ -3,14 +3,14 @@
 //! The model is that of the state disk's tests: a disk writes sectors whole or not at all; what was written before the
 //! last flush is there, and of what was written since any subset may be.
 
-use std::io::{self, Cursor};
+use std::io;
 
+use latchkey_boot_formats::gpt::{Copy, Table};
+use latchkey_boot_formats::gpt_sample::{self, entry};
+use latchkey_boot_formats::{Guid, gpt};
 use latchkey_disk::{BlockDevice, Probe, probe};
 
 use super::*;
-use crate::platform::devices::gpt::tests::{entry, image_of};
-use crate::platform::devices::{Copy, Table, read_gpt};
-use latchkey_node_config::Guid;
 
 const SECTOR: usize = 512;
 const MIB_SECTORS: usize = 2048;
@@ -21,9 +21,10 @@ const STATE: (u32, usize) = (2, 2 * MIB_SECTORS);
 /// An image of 7 MiB with 4 MiB of state, as it is built.
 fn built() -> Vec<u8> {
     let first = STATE.1 as u64;
-    let mut image = image_of(
+    let mut image = gpt_sample::disk(
+        SECTOR,
         7 * MIB_SECTORS,
-        &[entry(ESP, 2048, 4095, "esp"), entry(STATE_PARTITION_TYPE, first, first + 4 * 2048 - 1, "state")],
+        &[entry(ESP, 2048, 4095, "esp"), entry(partition_type::STATE, first, first + 4 * 2048 - 1, "state")],
     );
     image[2048 * SECTOR..4096 * SECTOR].fill(0x5a);
     protective_mbr(&mut image, 7 * MIB_SECTORS - 1);
@@ -45,7 +46,7 @@ fn on_a_disk_of(mib: usize) -> Vec<u8> {
 }
 
 fn planned(disk: &[u8]) -> Result<Growth, &'static str> {
-    plan(&mut Cursor::new(disk), disk.len() as u64, 512, STATE.0)
+    plan(disk, disk.len() as u64, 512, STATE.0)
 }
 
 fn apply(disk: &mut [u8], steps: &[Step]) {
@@ -69,7 +70,7 @@ fn sectors(step: &Step) -> Vec<(usize, Vec<u8>)> {
 }
 
 fn read(disk: &[u8]) -> Table {
-    read_gpt(&mut Cursor::new(disk), disk.len() as u64, 512).unwrap()
+    gpt::read(disk, disk.len() as u64, 512).unwrap()
 }
 
 /// The state partition's bytes, as a device of their own.
@@ -153,11 +154,11 @@ fn what_may_be_somebodys_or_is_damaged_stays_as_it_is() {
     assert_eq!(refused(&on_a_disk_of(8)), "there is no room behind it");
     assert!(planned(&on_a_disk_of(9)).is_ok());
     let grown = |entries: &[Vec<u8>]| {
-        let mut disk = image_of(7 * MIB_SECTORS, entries);
+        let mut disk = gpt_sample::disk(SECTOR, 7 * MIB_SECTORS, entries);
         disk.resize(20 << 20, 0);
         disk
     };
-    let state = |first, last| entry(STATE_PARTITION_TYPE, first, last, "state");
+    let state = |first, last| entry(partition_type::STATE, first, last, "state");
     let behind = grown(&[entry(ESP, 8192, 9000, "other"), state(4096, 8191)]);
     assert_eq!(refused(&behind), "it is not the last partition");
     let overlapped = grown(&[entry(ESP, 2048, 5000, "other"), state(4096, 8191)]);
@@ -173,10 +174,7 @@ fn what_may_be_somebodys_or_is_damaged_stays_as_it_is() {
     }
     assert_eq!(refused(&vec![0; 20 << 20]), "the disk has no partition table");
     assert_eq!(refused(&[]), "the disk is empty");
-    assert_eq!(
-        plan(&mut Cursor::new(built()), 7 << 20, 0, 2).unwrap_err(),
-        "the size of the disk's sectors is unknown"
-    );
+    assert_eq!(plan(&built(), 7 << 20, 0, 2).unwrap_err(), "the size of the disk's sectors is unknown");
 }
 
 #[test]
@@ -239,35 +237,14 @@ fn a_disk_that_grows_again_while_its_table_is_at_the_other_place_keeps_it_readab
 
 #[test]
 fn sectors_of_4096_bytes_are_no_other_disk() {
-    let small = image_of_4096(7 << 20);
+    let small = gpt_sample::disk(4096, 7 << 8, &[entry(partition_type::STATE, 512, 6 * 256 - 1, "state")]);
     let mut disk = small;
     disk.resize(20 << 20, 0xa5);
-    let growth = plan(&mut Cursor::new(&disk), 20 << 20, 4096, 1).unwrap();
+    let growth = plan(&disk, 20 << 20, 4096, 1).unwrap();
     assert_eq!((growth.begin, growth.length), (2 << 20, 17 << 20));
     apply(&mut disk, &growth.steps);
-    let table = read_gpt(&mut Cursor::new(&disk), 20 << 20, 4096).unwrap();
+    let table = gpt::read(&disk, 20 << 20, 4096).unwrap();
     assert_eq!((table.copy, table.partitions[0].last), (Copy::Primary, 19 * 256 - 1));
-}
-
-/// A disk with sectors of 4096 bytes: one state partition from 2 MiB to 6 MiB.
-fn image_of_4096(size: usize) -> Vec<u8> {
-    let mut image = vec![0; size];
-    let last = size / 4096 - 1;
-    let entries = [entry(STATE_PARTITION_TYPE, 512, 6 * 256 - 1, "state"), vec![0; 127 * 128]].concat();
-    for (own, other, place) in [(1, last, 2), (last, 1, last - 4)] {
-        let mut header = b"EFI PART\x00\x00\x01\x00\x5c\x00\x00\x00\0\0\0\0\0\0\0\0".to_vec();
-        for field in [own, other, 6, last - 5] {
-            header.extend_from_slice(&(field as u64).to_le_bytes());
-        }
-        header.extend_from_slice(&[9; 16]);
-        header.extend_from_slice(&(place as u64).to_le_bytes());
-        header.extend([128, 128, crc32(&entries)].into_iter().flat_map(u32::to_le_bytes));
-        let crc = crc32(&header);
-        header[16..20].copy_from_slice(&crc.to_le_bytes());
-        image[own * 4096..own * 4096 + 92].copy_from_slice(&header);
-        image[place * 4096..place * 4096 + entries.len()].copy_from_slice(&entries);
-    }
-    image
 }
 
 proptest::proptest! {
@@ -286,11 +263,7 @@ proptest::proptest! {
             let number = if number % 2 == 0 { number } else { number % 40_000 };
             disk[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        let crc = crc32(&disk[2 * SECTOR..34 * SECTOR]);
-        disk[SECTOR + 88..SECTOR + 92].copy_from_slice(&crc.to_le_bytes());
-        disk[SECTOR + 16..SECTOR + 20].fill(0);
-        let crc = crc32(&disk[SECTOR..SECTOR + 92]);
-        disk[SECTOR + 16..SECTOR + 20].copy_from_slice(&crc.to_le_bytes());
+        let _ = gpt_sample::seal(&mut disk, SECTOR, 1);
         if let Ok(growth) = planned(&disk) {
             let table = read(&disk);
             for (at, _) in growth.steps.iter().flat_map(sectors) {

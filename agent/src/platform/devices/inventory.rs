@@ -5,7 +5,9 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::{DeviceFault, gpt};
+use latchkey_boot_formats::gpt;
+
+use super::DeviceFault;
 
 /// Files of sysfs have at most a page.
 const MAX_ATTRIBUTE: u64 = 4096;
@@ -104,7 +106,7 @@ impl Inventory {
         for disk in self.devices.iter().filter(|device| device.kind == Kind::Disk && self.has_partitions(device)) {
             match self.table(disk) {
                 Ok(table) => found.extend(self.matching(disk, &table, &wanted)),
-                Err(gpt::GptFault::Absent) => {}
+                Err(gpt::GptError::Absent) => {}
                 Err(fault) => damage = damage.or(Some(DeviceFault::Table { disk: disk.name.clone(), fault })),
             }
         }
@@ -116,9 +118,9 @@ impl Inventory {
         self.devices.iter().any(|device| matches!(&device.kind, Kind::Partition { disk: of, .. } if *of == disk.name))
     }
 
-    fn table(&self, disk: &BlockDevice) -> Result<gpt::Table, gpt::GptFault> {
-        let mut file = fs::File::open(self.root.join("dev").join(&disk.name)).map_err(gpt::GptFault::Io)?;
-        gpt::read(&mut file, disk.bytes, disk.sector)
+    fn table(&self, disk: &BlockDevice) -> Result<gpt::Table, gpt::GptError> {
+        let file = fs::File::open(self.root.join("dev").join(&disk.name)).map_err(gpt::GptError::Io)?;
+        gpt::read(&file, disk.bytes, disk.sector)
     }
 
     fn matching<'a>(

@@ -4,7 +4,7 @@
 //! not tell, the type of a partition, is read from the GPT itself. [`find`] waits for a device with the kernel's own
 //! announcements (uevents), never by asking again and again.
 //!
-//! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type [`STATE_PARTITION_TYPE`], it is
+//! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type [`STATE`](latchkey_boot_formats::partition_type::STATE), it is
 //! the state disk. If there is none, the one writable whole disk that has no partitions and does not hold the root of
 //! the operating system is. Two candidates of the same kind refuse (`state-disk-ambiguous`): formatting the wrong disk can
 //! not be undone. Devices of the kernel's own making (RAM disks, loops, device-mapper), optical drives, removable and
@@ -12,7 +12,6 @@
 //! has appeared for [`SETTLE`].
 
 mod fault;
-mod gpt;
 mod grow;
 mod inventory;
 mod select;
@@ -22,17 +21,12 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub use fault::DeviceFault;
-pub use gpt::{Copy, GptFault, Partition, Table, read as read_gpt};
 pub use grow::{Growth, Step, plan as plan_growth};
 pub use inventory::{BlockDevice, Inventory, Kind};
 
-use latchkey_node_config::{DiskSelector, Guid, StateDisk};
+use latchkey_boot_formats::Guid;
+use latchkey_node_config::{DiskSelector, StateDisk};
 use select::Choice;
-
-/// The type of a Latchkey state partition.
-pub const STATE_PARTITION_TYPE: Guid = Guid::from_text_order([
-    0x8f, 0x1d, 0x5a, 0x2e, 0x6c, 0x37, 0x4b, 0x0e, 0x9a, 0x54, 0x1c, 0xe0, 0x7a, 0xd3, 0x92, 0x6b,
-]);
 
 /// How long no block device must have appeared before `auto` chooses.
 pub const SETTLE: Duration = Duration::from_millis(250);

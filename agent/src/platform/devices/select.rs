@@ -1,7 +1,9 @@
 //! Which of the devices is meant: pure, on an inventory.
 
-use super::{BlockDevice, DeviceFault, Inventory, Kind, STATE_PARTITION_TYPE, Wanted};
+use latchkey_boot_formats::partition_type;
 use latchkey_node_config::DiskSelector;
+
+use super::{BlockDevice, DeviceFault, Inventory, Kind, Wanted};
 
 /// What an inventory has for a wish.
 #[derive(Debug)]
@@ -56,7 +58,7 @@ fn among_tables(found: &[&BlockDevice], damage: Option<DeviceFault>) -> Choice {
 fn auto(inventory: &Inventory, taken: &[BlockDevice]) -> Choice {
     let is_taken = |device: &BlockDevice| taken.iter().any(|taken| taken.name == device.name);
     let holds_taken = |disk: &BlockDevice| taken.iter().any(|taken| taken.disk() == disk.name);
-    let (typed, damage) = inventory.partitions(|entry| entry.kind == STATE_PARTITION_TYPE);
+    let (typed, damage) = inventory.partitions(|entry| entry.kind == partition_type::STATE);
     // A system that was started from a stick may keep its state there, but no other stick is a candidate.
     let fixed = |device: &BlockDevice| !device.removable || taken.iter().any(|taken| taken.disk() == device.disk());
     let state = |device: &&BlockDevice| !device.read_only && fixed(device) && !is_taken(device);

@@ -4,9 +4,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::gpt::tests::{SECTORS, entry, image_with};
+use latchkey_boot_formats::gpt_sample::{disk, entry};
+use latchkey_boot_formats::partition_type::STATE;
+
 use super::select::{Choice, choose, settle};
 use super::*;
+
+const SECTORS: usize = 2048;
 
 /// A root with the files of sysfs and devtmpfs that are looked at.
 struct Machine(PathBuf);
@@ -78,14 +82,14 @@ fn blank() -> Vec<u8> {
 }
 
 fn with_state() -> Vec<u8> {
-    image_with(&[entry(Guid::from_text_order([1; 16]), 40, 47, "esp"), entry(STATE_PARTITION_TYPE, 48, 99, "state")])
+    disk(512, SECTORS, &[entry(Guid::from_text_order([1; 16]), 40, 47, "esp"), entry(STATE, 48, 99, "state")])
 }
 
 #[test]
 fn the_only_disk_without_partitions_is_the_state_disk() {
     let machine = Machine::new()
         .disk("vda", &blank())
-        .disk("vdb", &image_with(&[entry(Guid::from_text_order([1; 16]), 40, 47, "esp")]))
+        .disk("vdb", &disk(512, SECTORS, &[entry(Guid::from_text_order([1; 16]), 40, 47, "esp")]))
         .partition("vdb", 1, "esp", 40);
     assert_eq!(machine.auto(), Ok("vda".into()));
     assert_eq!(Machine::new().auto(), Err("device-missing"));
@@ -170,10 +174,10 @@ fn the_disk_of_the_root_is_no_candidate_but_its_state_partition_is() {
     let whole = machine(&with_state());
     assert_eq!(whole.find(&Wanted::AutoState(&taken(&whole))), Ok("vda2".into()));
     // An attacker calls the root itself a state partition.
-    let kind = STATE_PARTITION_TYPE;
-    let disguised = machine(&image_with(&[entry(kind, 40, 47, "root"), entry(kind, 48, 99, "state")]));
+    let kind = STATE;
+    let disguised = machine(&disk(512, SECTORS, &[entry(kind, 40, 47, "root"), entry(kind, 48, 99, "state")]));
     assert_eq!(disguised.find(&Wanted::AutoState(&taken(&disguised))), Ok("vda2".into()));
-    let only = machine(&image_with(&[entry(kind, 40, 47, "root")]));
+    let only = machine(&disk(512, SECTORS, &[entry(kind, 40, 47, "root")]));
     assert_eq!(only.find(&Wanted::AutoState(&taken(&only))), Ok("vdb".into()));
 }
 
@@ -206,7 +210,7 @@ fn selectors_find_by_name_label_and_type() {
     let find = |selector| machine.find(&Wanted::Selected(&selector));
     assert_eq!(find(DiskSelector::Device("vda".into())), Ok("vda".into()));
     assert_eq!(find(DiskSelector::PartLabel("state".into())), Ok("vda2".into()));
-    assert_eq!(find(DiskSelector::PartType(STATE_PARTITION_TYPE)), Ok("vda2".into()));
+    assert_eq!(find(DiskSelector::PartType(STATE)), Ok("vda2".into()));
     let by_id = |id| machine.find(&Wanted::Partition(id, "the root"));
     assert_eq!(by_id(Guid::from_text_order([48; 16])), Ok("vda2".into()));
     assert_eq!(by_id(Guid::from_text_order([49; 16])), Err("device-missing"));
@@ -218,7 +222,7 @@ fn selectors_find_by_name_label_and_type() {
 #[test]
 fn a_partition_must_lie_where_the_table_says() {
     let machine = Machine::new().disk("vda", &with_state()).partition("vda", 2, "state", 56);
-    assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::PartType(STATE_PARTITION_TYPE))), Err("device-missing"));
+    assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::PartType(STATE))), Err("device-missing"));
 }
 
 #[test]

@@ -23,15 +23,14 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
+use latchkey_boot_formats::{Guid, sha256};
 use latchkey_disk::{Control, DeviceNumber, Mapping, MappingName, OnCorruption, VerityRoot};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-use sha2::{Digest as _, Sha256};
 
 use super::Fault;
 use super::devices::{self, BlockDevice, DeviceFault, Wanted};
 use super::mounts::{self, NEW_ROOT};
 use super::pid1::Pid1;
-use latchkey_node_config::Guid;
 use latchkey_node_config::{Config, RootVerity, Writable};
 
 pub use fault::RootFault;
@@ -183,8 +182,8 @@ fn check_top(hashes: &File, root: &RootVerity) -> Result<(), RootFault> {
     let mut top = [0; BLOCK];
     hashes.read_exact_at(&mut top, TREE_BEGIN * BLOCK as u64).map_err(|source| RootFault::Unreadable { source })?;
     // Format 1: "the salt is prepended" (the kernel's admin-guide/device-mapper/verity.rst).
-    let found = Sha256::new().chain_update(&root.salt).chain_update(top).finalize();
-    if *found == root.root_hash { Ok(()) } else { Err(RootFault::Tree { found: found.into() }) }
+    let found = sha256(&[&root.salt, &top]);
+    if found == root.root_hash { Ok(()) } else { Err(RootFault::Tree { found }) }
 }
 
 /// Reads the beginning of the program that takes over, as the kernel will: the way there and its first block are whole.

@@ -1,6 +1,6 @@
 //! Directories: short names, and long ones in front of them.
 
-use crate::explain::fields::Fields;
+use latchkey_boot_formats::Cursor;
 
 /// A file or directory.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ enum Record {
 
 impl Record {
     fn parse(record: &[u8]) -> Option<Self> {
-        let mut fields = Fields::new(record);
+        let mut fields = Cursor::new(record);
         let name: [u8; 11] = fields.array()?;
         let attributes = fields.u8()?;
         if attributes & 0x3f == LONG_NAME {

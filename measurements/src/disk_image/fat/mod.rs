@@ -7,8 +7,9 @@ mod directory;
 
 use std::ops::Range;
 
+use latchkey_boot_formats::Cursor;
+
 use super::{ImageError, ReadAt, Window, fitting};
-use crate::explain::fields::Fields;
 pub(super) use directory::Entry;
 
 /// A file system: its geometry, and its table in memory.
@@ -147,7 +148,7 @@ struct BootSector {
 
 impl BootSector {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let mut fields = Fields::new(bytes);
+        let mut fields = Cursor::new(bytes);
         let _jump_and_name = fields.take(11)?;
         let sector = u64::from(fields.u16()?);
         let cluster = u64::from(fields.u8()?);

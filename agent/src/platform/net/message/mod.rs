@@ -101,7 +101,7 @@ fn attributes(body: &[u8], from: usize) -> Result<Vec<(u16, &[u8])>, MalformedMe
 }
 
 fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], MalformedMessage> {
-    bytes.get(at..at + N).and_then(|slice| slice.try_into().ok()).ok_or(MalformedMessage("its end"))
+    latchkey_boot_formats::array_at(bytes, at).ok_or(MalformedMessage("its end"))
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MalformedMessage> {

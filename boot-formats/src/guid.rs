@@ -1,24 +1,35 @@
-//! Globally unique identifiers as GPT has them.
+//! Globally unique identifiers, as UEFI and its partition tables have them.
 
 use std::fmt;
 
-/// A GUID, kept in the order it is written as text.
+/// A GUID, kept in the order it is written as text. In files and on disks its first three groups are little-endian:
+/// [`Self::from_disk_order`] and [`Self::disk_order`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Guid([u8; 16]);
 
 impl Guid {
+    /// From its 32 hex digits as they are written: `0xc12a_7328_f81f_…` is `c12a7328-f81f-…`.
+    pub const fn from_u128(digits: u128) -> Self {
+        Self(digits.to_be_bytes())
+    }
+
     /// From the bytes in text order.
     pub const fn from_text_order(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// From the bytes on disk: the first three groups are little-endian (UEFI 2.10 appendix A).
-    pub fn from_disk_order(b: [u8; 16]) -> Self {
+    /// From the bytes in files and on disks (UEFI 2.10, appendix A).
+    pub const fn from_disk_order(b: [u8; 16]) -> Self {
         Self([b[3], b[2], b[1], b[0], b[5], b[4], b[7], b[6], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]])
     }
 
-    /// The bytes on disk.
-    pub fn disk_order(self) -> [u8; 16] {
+    /// The bytes in text order.
+    pub const fn text_order(self) -> [u8; 16] {
+        self.0
+    }
+
+    /// The bytes in files and on disks.
+    pub const fn disk_order(self) -> [u8; 16] {
         // The same exchange of bytes leads back.
         Self::from_disk_order(self.0).0
     }
@@ -53,6 +64,7 @@ impl fmt::Display for Guid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::partition_type::ESP;
 
     #[test]
     fn text_and_disk_order_are_those_of_uefi() {
@@ -61,7 +73,9 @@ mod tests {
         let guid = Guid::from_disk_order(disk);
         assert_eq!(guid.to_string(), "c12a7328-f81f-11d2-ba4b-00a0c93ec93b");
         assert_eq!(Guid::parse("C12A7328-F81F-11D2-BA4B-00A0C93EC93B"), Some(guid));
+        assert_eq!(guid, ESP);
         assert_eq!(guid.disk_order(), disk);
+        assert_eq!(Guid::from_text_order(guid.text_order()), guid);
     }
 
     #[test]
