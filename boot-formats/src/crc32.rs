@@ -15,15 +15,15 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 /// What four bits become.
 const TABLE: [u32; 16] = {
     let mut table = [0; 16];
-    let mut index = 0;
+    let mut index: u8 = 0;
     while index < 16 {
-        let mut crc = index as u32;
+        let mut crc = u32::from_le_bytes([index, 0, 0, 0]);
         let mut bit = 0;
         while bit < 4 {
             crc = if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
             bit += 1;
         }
-        table[index] = crc;
+        table[index as usize] = crc;
         index += 1;
     }
     table

@@ -120,7 +120,7 @@ impl fmt::Display for LaunchError {
             Self::NotPages { size } => write!(f, "a firmware of {size} bytes, which are not whole pages of 4096"),
             Self::NoTable => f.write_str("no OVMF: there is no table of GUIDs before the reset vector"),
             Self::Malformed(what) => write!(f, "the firmware's {what} is malformed"),
-            Self::EntryTwice(name) => write!(f, "the firmware's table has the entry {} twice", name),
+            Self::EntryTwice(name) => write!(f, "the firmware's table has the entry {name} twice"),
             Self::NoSevMetadata => f.write_str("the firmware has no SEV metadata: it does not start as an SNP guest"),
             Self::NoResetAddress => f.write_str("the firmware does not say where its other processors begin"),
             Self::MetadataVersion(version) => write!(f, "SEV metadata of version {version}, expected 1"),
