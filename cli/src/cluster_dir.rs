@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Denials, DiskRelease, DiskState, Enrolment, Malformed, NodeName, NodeRecord, Outcome,
+    ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, DiskState, Enrolment, NodeName, NodeRecord, Outcome,
     PendingRecord, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError, check_not_denied,
 };
 use latchkey_keys::{KeyVersion, Uuid};
@@ -364,7 +364,7 @@ fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Re
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn unusable(error: StoreError) -> CommandError {
-    if let StoreError::Malformed { path, fault: Malformed::Attestation(refusal) } = &error {
+    if let StoreError::Malformed { path, fault: ContentError::Attestation(refusal) } = &error {
         return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
     }
     let code = match &error {

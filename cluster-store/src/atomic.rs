@@ -1,6 +1,6 @@
 //! Files that are replaced as a whole.
 
-use crate::error::{Malformed, StoreError};
+use crate::error::{ContentError, StoreError};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -24,12 +24,12 @@ pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, StoreError> {
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(StoreError::io("read", path))?;
     if !file.metadata().map_err(StoreError::io("read", path))?.is_file() {
-        return Err(StoreError::malformed(path)(Malformed::NotRegular));
+        return Err(StoreError::malformed(path)(ContentError::NotRegular));
     }
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(StoreError::io("read", path))?;
     if bytes.len() > limit {
-        return Err(StoreError::malformed(path)(Malformed::TooLarge(limit)));
+        return Err(StoreError::malformed(path)(ContentError::TooLarge(limit)));
     }
     Ok(bytes)
 }

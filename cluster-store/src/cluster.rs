@@ -1,6 +1,6 @@
 //! `cluster.json`: what a cluster is.
 
-use crate::error::Malformed;
+use crate::error::ContentError;
 use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
@@ -39,19 +39,19 @@ impl ClusterFile {
         Self { version: VERSION, name: name.into(), cluster_id, measurement_salt, key_version, created_at }
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
-        let file: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        let file: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         file.check()?;
         Ok(file)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Malformed> {
+    pub(crate) fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
-            return Err(Malformed::Version(self.version));
+            return Err(ContentError::Version(self.version));
         }
         let named = (1..=128).contains(&self.name.chars().count()) && !self.name.chars().any(char::is_control);
-        let rule = |sentence: &str| Err(Malformed::Rule(sentence.to_owned()));
+        let rule = |sentence: &str| Err(ContentError::Rule(sentence.to_owned()));
         match (named, self.key_version) {
             (false, _) => rule("`name` must have 1 to 128 printable characters"),
             (_, 0) => rule("`key_version` must be 1 or more: versions of a master secret begin at 1"),
@@ -61,13 +61,13 @@ impl ClusterFile {
 }
 
 /// Only the version is read first, so that a newer file is refused as newer and not as full of unknown fields.
-pub(crate) fn check_version(json: &[u8]) -> Result<(), Malformed> {
+pub(crate) fn check_version(json: &[u8]) -> Result<(), ContentError> {
     #[derive(Deserialize)]
     struct VersionOnly {
         version: u64,
     }
-    let VersionOnly { version } = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
-    if version == VERSION { Ok(()) } else { Err(Malformed::Version(version)) }
+    let VersionOnly { version } = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
+    if version == VERSION { Ok(()) } else { Err(ContentError::Version(version)) }
 }
 
 mod hex_32 {

@@ -69,7 +69,7 @@ fn strings_of<'a>(text: &'a str, field: &str) -> impl Iterator<Item = &'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Malformed;
+    use crate::error::ContentError;
     use std::fs;
 
     const EK: &str = "abababababababababababababababababababababababababababababababab";
@@ -79,7 +79,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(file);
         fs::write(&path, content).unwrap();
-        DamagedRecord::look(&StoreError::malformed(&path)(Malformed::NotRegular))
+        DamagedRecord::look(&StoreError::malformed(&path)(ContentError::NotRegular))
     }
 
     #[test]

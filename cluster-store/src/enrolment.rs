@@ -11,7 +11,7 @@
 //! `role` is `control-plane`, `worker`, `hold` (the machine waits for `latchkey node admit`) or `refuse`.
 
 use crate::cluster::{VERSION, check_version};
-use crate::error::Malformed;
+use crate::error::ContentError;
 use crate::name::NodeName;
 use crate::record::Role;
 use latchkey_attestation::EkDigest;
@@ -141,10 +141,10 @@ impl Enrolment {
     /// Reads the file's JSON.
     ///
     /// # Errors
-    /// [`Malformed`].
-    pub fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
-        let rules: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        let rules: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         rules.check()?;
         Ok(rules)
     }
@@ -154,18 +154,18 @@ impl Enrolment {
         Decided { pinned: self.pinned.iter().find(|rule| rule.ek_sha256 == *ek), default: self.default }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Malformed> {
+    pub(crate) fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
-            return Err(Malformed::Version(self.version));
+            return Err(ContentError::Version(self.version));
         }
         let eks: BTreeSet<_> = self.pinned.iter().map(|rule| rule.ek_sha256).collect();
         let names: Vec<_> = self.pinned.iter().filter_map(|rule| rule.name.as_ref()).collect();
         let distinct: BTreeSet<_> = names.iter().collect();
         if eks.len() != self.pinned.len() {
-            return Err(Malformed::Rule("`pinned` has two rules for one TPM; join them into one".to_owned()));
+            return Err(ContentError::Rule("`pinned` has two rules for one TPM; join them into one".to_owned()));
         }
         if distinct.len() != names.len() {
-            return Err(Malformed::Rule("`pinned` gives one name to two TPMs".to_owned()));
+            return Err(ContentError::Rule("`pinned` gives one name to two TPMs".to_owned()));
         }
         Ok(())
     }

@@ -2,14 +2,14 @@
 
 use latchkey_attestation::Refusal;
 use latchkey_keys::FileFault;
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The crate's public error: which file, and what is wrong with it.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The operating system refuses.
+    #[error("Cannot {action} {}: {source}", path.display())]
     Io {
         /// What was being done, e.g. `read`.
         action: &'static str,
@@ -19,13 +19,15 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The file's content.
+    #[error("{}: {fault}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        fault: Malformed,
+        fault: ContentError,
     },
     /// A file that must be new is there already.
+    #[error("{} exists already and is left as it is", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -33,21 +35,28 @@ pub enum StoreError {
 }
 
 /// What is wrong with a file's content.
-#[derive(Debug)]
-pub enum Malformed {
+#[derive(Debug, thiserror::Error)]
+pub enum ContentError {
     /// A directory, a pipe, a device.
+    #[error("not a regular file")]
     NotRegular,
     /// Larger than any sensible one; the limit in bytes.
+    #[error("larger than {0} bytes")]
     TooLarge(usize),
     /// Not JSON of the closed schema; line, column and field.
+    #[error("{0}")]
     Syntax(serde_json::Error),
     /// Another version than 1.
+    #[error("`version` is {0}; this program knows version 1")]
     Version(u64),
     /// A file that may hold a secret, and that others can read, or worse.
+    #[error("{0}")]
     Secret(FileFault),
     /// A rule between fields is broken.
+    #[error("{0}")]
     Rule(String),
     /// Policy or reference values, in the words of the attestation crate.
+    #[error("{0}")]
     Attestation(Box<Refusal>),
 }
 
@@ -57,7 +66,7 @@ impl StoreError {
         move |source| Self::Io { action, path, source }
     }
 
-    pub(crate) fn malformed(path: &Path) -> impl FnOnce(Malformed) -> Self {
+    pub(crate) fn malformed(path: &Path) -> impl FnOnce(ContentError) -> Self {
         let path = path.to_owned();
         move |fault| Self::Malformed { path, fault }
     }
@@ -75,35 +84,7 @@ impl StoreError {
     }
 }
 
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { action, path, source } => write!(f, "Cannot {action} {}: {source}", path.display()),
-            Self::Malformed { path, fault } => write!(f, "{}: {fault}", path.display()),
-            Self::Exists { path } => write!(f, "{} exists already and is left as it is", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}
-
-impl fmt::Display for Malformed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotRegular => f.write_str("not a regular file"),
-            Self::TooLarge(limit) => write!(f, "larger than {limit} bytes"),
-            Self::Syntax(error) => error.fmt(f),
-            Self::Version(got) => write!(f, "`version` is {got}; this program knows version 1"),
-            Self::Secret(fault) => fault.fmt(f),
-            Self::Rule(sentence) => f.write_str(sentence),
-            Self::Attestation(refusal) => refusal.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Malformed {}
-
-impl From<Refusal> for Malformed {
+impl From<Refusal> for ContentError {
     fn from(refusal: Refusal) -> Self {
         Self::Attestation(Box::new(refusal))
     }

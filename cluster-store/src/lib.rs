@@ -38,11 +38,16 @@ pub use cluster::ClusterFile;
 pub use damaged::DamagedRecord;
 pub use denials::Denials;
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
-pub use error::{Malformed, StoreError};
-pub use name::{BadName, NodeName};
+pub use error::{ContentError, StoreError};
+pub use name::{NodeName, NodeNameError};
 pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
 pub use store::{ClusterStore, MAX_PAYLOAD, Part};
 pub use writer::Writer;
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<ReleaseCode>()
+}

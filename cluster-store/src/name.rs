@@ -22,9 +22,9 @@ impl NodeName {
 }
 
 impl FromStr for NodeName {
-    type Err = BadName;
+    type Err = NodeNameError;
 
-    fn from_str(text: &str) -> Result<Self, BadName> {
+    fn from_str(text: &str) -> Result<Self, NodeNameError> {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let label = |label: &str| {
             (1..=MAX_LABEL).contains(&label.len())
@@ -32,14 +32,18 @@ impl FromStr for NodeName {
                 && !label.starts_with('-')
                 && !label.ends_with('-')
         };
-        if text.len() <= MAX_NAME && text.split('.').all(label) { Ok(Self(text.to_owned())) } else { Err(BadName) }
+        if text.len() <= MAX_NAME && text.split('.').all(label) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(NodeNameError)
+        }
     }
 }
 
 impl TryFrom<String> for NodeName {
-    type Error = BadName;
+    type Error = NodeNameError;
 
-    fn try_from(text: String) -> Result<Self, BadName> {
+    fn try_from(text: String) -> Result<Self, NodeNameError> {
         text.parse()
     }
 }
@@ -57,18 +61,9 @@ impl fmt::Display for NodeName {
 }
 
 /// Not a [`NodeName`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadName;
-
-impl fmt::Display for BadName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "not a node name: expected lower-case letters, digits, `-` and dots, at most 253 characters (RFC 1123)",
-        )
-    }
-}
-
-impl std::error::Error for BadName {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a node name: expected lower-case letters, digits, `-` and dots, at most 253 characters (RFC 1123)")]
+pub struct NodeNameError;
 
 #[cfg(test)]
 mod tests {
@@ -80,7 +75,7 @@ mod tests {
             assert!(good.parse::<NodeName>().is_ok(), "{good}");
         }
         for bad in ["", ".", "a.", "-a", "a-", "A", "a_b", "a b", "a/b", "..", &"a".repeat(64), &["a"; 130].join(".")] {
-            assert_eq!(bad.parse::<NodeName>(), Err(BadName), "{bad}");
+            assert_eq!(bad.parse::<NodeName>(), Err(NodeNameError), "{bad}");
         }
     }
 }

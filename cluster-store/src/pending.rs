@@ -5,7 +5,7 @@
 
 use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::{VERSION, check_version};
-use crate::error::{Malformed, StoreError};
+use crate::error::{ContentError, StoreError};
 use crate::record::Role;
 use crate::store::{ClusterStore, optional};
 use crate::writer::Writer;
@@ -62,9 +62,9 @@ impl PendingRecord {
         }
     }
 
-    fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
-        serde_json::from_slice(json).map_err(Malformed::Syntax)
+        serde_json::from_slice(json).map_err(ContentError::Syntax)
     }
 }
 
@@ -99,7 +99,7 @@ impl ClusterStore {
         if record.ek_sha256 == *ek {
             return Ok(Some(record));
         }
-        Err(StoreError::malformed(&path)(Malformed::Rule("it is of another TPM than its name says".to_owned())))
+        Err(StoreError::malformed(&path)(ContentError::Rule("it is of another TPM than its name says".to_owned())))
     }
 }
 

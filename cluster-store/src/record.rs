@@ -1,7 +1,7 @@
 //! `nodes/EK-DIGEST.json`: what is known of one TPM.
 
 use crate::cluster::{VERSION, check_version};
-use crate::error::Malformed;
+use crate::error::ContentError;
 use crate::name::NodeName;
 use latchkey_attestation::EkDigest;
 use latchkey_keys::Uuid;
@@ -198,18 +198,18 @@ impl NodeRecord {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
-        let record: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        let record: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         record.check()?;
         Ok(record)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Malformed> {
+    pub(crate) fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
-            return Err(Malformed::Version(self.version));
+            return Err(ContentError::Version(self.version));
         }
-        let rule = |sentence: String| Err(Malformed::Rule(sentence));
+        let rule = |sentence: String| Err(ContentError::Rule(sentence));
         if self.disks.is_empty() || self.disks.len() > MAX_DISKS {
             return rule(format!("`disks` must list 1 to {MAX_DISKS} disks, and has {}", self.disks.len()));
         }

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::cluster::{VERSION, check_version};
-use crate::error::Malformed;
+use crate::error::ContentError;
 use latchkey_attestation::reference::{ManifestName, Revision};
 use latchkey_attestation::{AuthenticManifest, Digest, References, Refusal};
 use serde::{Deserialize, Serialize};
@@ -36,18 +36,18 @@ impl Revisions {
         Self { version: VERSION, manifests: BTreeMap::new() }
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, Malformed> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
-        let revisions: Self = serde_json::from_slice(json).map_err(Malformed::Syntax)?;
+        let revisions: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         revisions.check()?;
         Ok(revisions)
     }
 
-    fn check(&self) -> Result<(), Malformed> {
+    fn check(&self) -> Result<(), ContentError> {
         if self.manifests.len() <= MAX_EDITIONS {
             return Ok(());
         }
-        Err(Malformed::Rule(format!("more than {MAX_EDITIONS} manifests are remembered; remove those long gone")))
+        Err(ContentError::Rule(format!("more than {MAX_EDITIONS} manifests are remembered; remove those long gone")))
     }
 
     /// Whether the manifest is no older than the revision that is remembered.
@@ -68,7 +68,7 @@ impl Revisions {
     }
 
     /// Remembers the manifest if it is newer; whether it was.
-    pub(crate) fn accept(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<bool, Malformed> {
+    pub(crate) fn accept(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<bool, ContentError> {
         self.check_follows(manifest)?;
         let Revision { serial, sha256 } = manifest.revision();
         let name = manifest.values().name();
@@ -81,7 +81,7 @@ impl Revisions {
     }
 
     /// Remembers the manifest, whatever was remembered of its name.
-    pub(crate) fn replace(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), Malformed> {
+    pub(crate) fn replace(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), ContentError> {
         let Revision { serial, sha256 } = manifest.revision();
         self.manifests.insert(manifest.values().name().clone(), Accepted { serial, sha256, at: now });
         self.check()

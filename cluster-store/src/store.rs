@@ -4,7 +4,7 @@ use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::ClusterFile;
 use crate::denials::DENIED;
 use crate::enrolment::Enrolment;
-use crate::error::{Malformed, StoreError};
+use crate::error::{ContentError, StoreError};
 use crate::pair::signature_of;
 use crate::record::{NodeRecord, Recorded};
 use crate::writer::{self, Writer, check_file_name};
@@ -147,8 +147,8 @@ impl ClusterStore {
         match latchkey_keys::read_private_file(&path, MAX_PAYLOAD) {
             Ok(payload) => Ok(payload),
             Err(error) if error.is_absent() => Ok(SecretVec::from_slice(&[])),
-            Err(KeyError::File(error)) => Err(StoreError::malformed(&path)(Malformed::Secret(error.fault))),
-            Err(error) => Err(StoreError::malformed(&path)(Malformed::Rule(error.to_string()))),
+            Err(KeyError::File(error)) => Err(StoreError::malformed(&path)(ContentError::Secret(error.fault))),
+            Err(error) => Err(StoreError::malformed(&path)(ContentError::Rule(error.to_string()))),
         }
     }
 

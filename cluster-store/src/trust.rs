@@ -1,7 +1,7 @@
 //! Whom to admit: the policy, the reference manifests, and which revisions of these were accepted.
 
 use crate::atomic::{self, Existing};
-use crate::error::{Malformed, StoreError};
+use crate::error::{ContentError, StoreError};
 use crate::pair;
 use crate::revisions::Revisions;
 use crate::store::{ClusterStore, MAX_CONFIG, POLICY, REFERENCE, REVISIONS, optional};
@@ -123,7 +123,7 @@ impl ClusterStore {
             Err(error) => return Err(StoreError::io("list", &directory)(error)),
         }
         if paths.len() > MAX_MANIFESTS {
-            let fault = Malformed::Rule(format!("more than {MAX_MANIFESTS} reference manifests"));
+            let fault = ContentError::Rule(format!("more than {MAX_MANIFESTS} reference manifests"));
             return Err(StoreError::malformed(&directory)(fault));
         }
         paths.sort();

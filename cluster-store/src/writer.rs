@@ -2,7 +2,7 @@
 
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
-use crate::error::{Malformed, StoreError};
+use crate::error::{ContentError, StoreError};
 use crate::record::{Moved, NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
 use latchkey_attestation::EkDigest;
@@ -150,9 +150,9 @@ pub(crate) fn give_to_owner_of(directory: &Path, file: &File) {
 }
 
 /// A record read from a file must be the one the file's name says.
-pub(crate) fn check_file_name(name: &str, record: &NodeRecord) -> Result<(), Malformed> {
+pub(crate) fn check_file_name(name: &str, record: &NodeRecord) -> Result<(), ContentError> {
     if name.strip_suffix(".json") == Some(record.ek_sha256.to_string().as_str()) {
         return Ok(());
     }
-    Err(Malformed::Rule(format!("the record is of EK {}, not of the one in the file's name", record.ek_sha256)))
+    Err(ContentError::Rule(format!("the record is of EK {}, not of the one in the file's name", record.ek_sha256)))
 }

@@ -4,7 +4,7 @@
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{AuthenticManifest, Digest, EkDigest, Policy, ReasonCode, ReferenceValues, References};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, Enrolment, MAX_PAYLOAD, MAX_PENDING, Malformed, NodeRecord, Part, PendingRecord,
+    ClusterFile, ClusterStore, ContentError, Enrolment, MAX_PAYLOAD, MAX_PENDING, NodeRecord, Part, PendingRecord,
     ReleaseError, Role, StoreError,
 };
 use latchkey_keys::ClusterId;
@@ -65,11 +65,11 @@ fn what_is_no_regular_file_is_refused_before_it_is_read() {
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let reader = directory.clone();
     let read = in_time("a pipe in the place of a file", move || reader.enrolment());
-    assert!(matches!(read, Err(StoreError::Malformed { fault: Malformed::NotRegular, .. })), "{read:?}");
+    assert!(matches!(read, Err(StoreError::Malformed { fault: ContentError::NotRegular, .. })), "{read:?}");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     let read = directory.enrolment();
-    assert!(matches!(read, Err(StoreError::Malformed { fault: Malformed::NotRegular, .. })), "{read:?}");
+    assert!(matches!(read, Err(StoreError::Malformed { fault: ContentError::NotRegular, .. })), "{read:?}");
 }
 
 #[test]
@@ -118,16 +118,16 @@ fn a_record_under_another_tpms_name_is_refused() {
 
 #[test]
 fn what_is_wrong_with_a_file_is_said_with_its_name() {
-    type Fault = fn(&Malformed) -> bool;
+    type Fault = fn(&ContentError) -> bool;
     let (files, directory) = directory();
     let json = serde_json::to_string(&cluster()).unwrap();
     let table: [(String, Fault); 6] = [
-        (json.replace("\"version\":1", "\"version\":2"), |fault| matches!(fault, Malformed::Version(2))),
-        (json.replace("\"name\"", "\"debug\":1,\"name\""), |fault| matches!(fault, Malformed::Syntax(_))),
-        (json.replace("\"demo\"", "\"\""), |fault| matches!(fault, Malformed::Rule(_))),
-        (json.replace(&"5a".repeat(32), "5a"), |fault| matches!(fault, Malformed::Syntax(_))),
-        (json.replace("\"key_version\":1", "\"key_version\":0"), |fault| matches!(fault, Malformed::Rule(_))),
-        (" ".repeat(1024 * 1024 + 1), |fault| matches!(fault, Malformed::TooLarge(_))),
+        (json.replace("\"version\":1", "\"version\":2"), |fault| matches!(fault, ContentError::Version(2))),
+        (json.replace("\"name\"", "\"debug\":1,\"name\""), |fault| matches!(fault, ContentError::Syntax(_))),
+        (json.replace("\"demo\"", "\"\""), |fault| matches!(fault, ContentError::Rule(_))),
+        (json.replace(&"5a".repeat(32), "5a"), |fault| matches!(fault, ContentError::Syntax(_))),
+        (json.replace("\"key_version\":1", "\"key_version\":0"), |fault| matches!(fault, ContentError::Rule(_))),
+        (" ".repeat(1024 * 1024 + 1), |fault| matches!(fault, ContentError::TooLarge(_))),
     ];
     for (text, expected) in table {
         fs::write(files.path().join("cluster.json"), &text).unwrap();
@@ -169,8 +169,8 @@ fn rules_that_contradict_themselves_are_refused() {
     for rule in &mut rules.pinned {
         rule.name = Some("cp-1".parse().unwrap());
     }
-    assert!(matches!(parse(&rules), Err(Malformed::Rule(_))));
-    assert!(matches!(parse(&Enrolment::workers_and([ek(1), ek(1)])), Err(Malformed::Rule(_))));
+    assert!(matches!(parse(&rules), Err(ContentError::Rule(_))));
+    assert!(matches!(parse(&Enrolment::workers_and([ek(1), ek(1)])), Err(ContentError::Rule(_))));
     assert!(parse(&Enrolment::workers_and([])).is_ok());
     assert!(Enrolment::parse(br#"{"version": 1, "pinned": []}"#).is_err(), "there is no default for the default rule");
 }
@@ -246,7 +246,7 @@ fn references(manifests: &[AuthenticManifest]) -> References {
 
 fn code(error: &StoreError) -> Option<ReasonCode> {
     match error {
-        StoreError::Malformed { fault: Malformed::Attestation(refusal), .. } => Some(refusal.code()),
+        StoreError::Malformed { fault: ContentError::Attestation(refusal), .. } => Some(refusal.code()),
         _ => None,
     }
 }

@@ -1,10 +1,9 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_connection_limits::Rate;
-use latchkey_service_runtime::config::{self, ConfigFault, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFileError, check_loopback, check_range, check_schema};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -123,7 +122,7 @@ impl Limits {
         }
     }
 
-    fn check(&self) -> Result<(), ConfigFault> {
+    fn check(&self) -> Result<(), ConfigFileError> {
         let rates = (1, 10_000_000);
         check_range("limits.connections", self.connections, (1, 100_000))?;
         check_range("limits.connections_per_address", self.connections_per_address, (1, 100_000))?;
@@ -140,11 +139,13 @@ impl Limits {
 }
 
 /// Why a configuration is refused. The operator's fault, all of them.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
-    File(ConfigFault),
+    #[error("{0}")]
+    File(#[from] ConfigFileError),
     /// Both sources of keys, or none.
+    #[error("name exactly one of `key_service` and `master_secret_file`; there are {got}")]
     KeySources {
         /// How many are named.
         got: usize,
@@ -180,25 +181,6 @@ impl Config {
         }
     }
 }
-
-impl From<ConfigFault> for ConfigError {
-    fn from(fault: ConfigFault) -> Self {
-        Self::File(fault)
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(fault) => fault.fmt(f),
-            Self::KeySources { got } => {
-                write!(f, "name exactly one of `key_service` and `master_secret_file`; there are {got}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {

@@ -6,20 +6,20 @@ use crate::keys::KeySource;
 use crate::watch::Look;
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_keys::MasterSecret;
-use latchkey_service_runtime::program::Failure;
+use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// Reads and checks the configuration, and what it names outside the cluster directory.
-pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource), Failure> {
-    let config = Config::load(file).map_err(Failure::unusable)?;
-    let identity = identity::load(&config.identity_key).map_err(Failure::unusable)?;
+pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource), ProgramError> {
+    let config = Config::load(file).map_err(ProgramError::unusable)?;
+    let identity = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
     let keys = match (&config.key_service, &config.master_secret_file) {
-        (Some(service), _) => KeySource::remote(service).map_err(Failure::unusable)?,
-        (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(Failure::unusable)?),
-        (None, None) => return Err(Failure::unusable("there is no source of keys")),
+        (Some(service), _) => KeySource::remote(service).map_err(ProgramError::unusable)?,
+        (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(ProgramError::unusable)?),
+        (None, None) => return Err(ProgramError::unusable("there is no source of keys")),
     };
     Ok((config, identity, keys))
 }

@@ -1,47 +1,76 @@
 //! The key that the service proves itself with.
 
-use latchkey_channel::PinnedKeyAttester;
-use latchkey_keys::read_private_file;
+use latchkey_channel::{PinnedKeyAttester, UnusableKey};
+use latchkey_keys::{KeyError, read_private_file};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::PemObject;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 const MAX_KEY_FILE: usize = 16 * 1024;
 
+/// Why there is no key to prove the service with. The operator's fault, or the file system's.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The file is unsafe or unreadable.
+    #[error("{0}")]
+    File(KeyError),
+    /// What it holds is no P-256 key in PKCS#8.
+    #[error("{}: {source}", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the key.
+        source: UnusableKey,
+    },
+    /// A new key cannot be written, or there is one already.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// The kernel gives no random numbers.
+    #[error("the kernel gives no random numbers")]
+    NoRandomness,
+}
+
 /// Reads the key: PKCS#8, PEM or DER, in a file that only the service's user or root can read.
 ///
 /// # Errors
-/// A sentence that names the file and what to do.
-pub fn load(path: &Path) -> Result<PinnedKeyAttester, String> {
-    let file = read_private_file(path, MAX_KEY_FILE).map_err(|error| error.to_string())?;
-    let loaded = match PrivatePkcs8KeyDer::from_pem_slice(file.expose()) {
-        Ok(der) => PinnedKeyAttester::from_pkcs8(der.secret_pkcs8_der()),
-        Err(_) => PinnedKeyAttester::from_pkcs8(file.expose()),
-    };
-    loaded.map_err(|error| format!("{}: {error}", path.display()))
+/// [`IdentityError`].
+pub fn load(path: &Path) -> Result<PinnedKeyAttester, IdentityError> {
+    let file = read_private_file(path, MAX_KEY_FILE).map_err(IdentityError::File)?;
+    match PrivatePkcs8KeyDer::from_pem_slice(file.expose()) {
+        Ok(der) => attester(path, der.secret_pkcs8_der()),
+        Err(_) => attester(path, file.expose()),
+    }
+}
+
+fn attester(path: &Path, pkcs8: &[u8]) -> Result<PinnedKeyAttester, IdentityError> {
+    PinnedKeyAttester::from_pkcs8(pkcs8).map_err(|source| IdentityError::Unusable { path: path.to_owned(), source })
 }
 
 /// Writes a new key as PEM, mode 0600, durable when this returns; an existing file is left as it is.
 ///
 /// # Errors
-/// A sentence that names the file and what went wrong.
-pub fn create(path: &Path) -> Result<PinnedKeyAttester, String> {
+/// [`IdentityError`].
+pub fn create(path: &Path) -> Result<PinnedKeyAttester, IdentityError> {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-    let der = der.map_err(|_| "the kernel gives no random numbers".to_owned())?;
-    let named = |error: &dyn std::fmt::Display| format!("Cannot write {}: {error}", path.display());
+    let der = der.map_err(|_| IdentityError::NoRandomness)?;
     let pem = pem(der.as_ref());
     let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).and_then(|mut file| {
         file.write_all(pem.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|error| named(&error))?;
-    PinnedKeyAttester::from_pkcs8(der.as_ref()).map_err(|error| named(&error))
+    written.map_err(|source| IdentityError::Write { path: path.to_owned(), source })?;
+    attester(path, der.as_ref())
 }
 
 /// What a node's command line has to say.
@@ -80,7 +109,7 @@ mod tests {
         let hash = create(&path).unwrap().hash();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
         assert_eq!(load(&path).unwrap().hash(), hash);
-        assert!(create(&path).unwrap_err().contains("exists"));
+        assert!(create(&path).unwrap_err().to_string().contains("exists"));
         assert_eq!(load(&path).unwrap().hash(), hash);
     }
 
@@ -90,7 +119,7 @@ mod tests {
         let path = directory.path().join("identity.key");
         create(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(load(&path).unwrap_err().contains("chmod"));
+        assert!(load(&path).unwrap_err().to_string().contains("chmod"));
     }
 
     #[test]

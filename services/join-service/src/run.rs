@@ -7,7 +7,7 @@ use crate::server::{self, Prepared};
 use crate::snapshot::Current;
 use latchkey_cluster_store::{ClusterStore, RoleRule};
 use latchkey_service_runtime::log::{self, LogFormat};
-use latchkey_service_runtime::program::{self, Command, Failure, print};
+use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -54,29 +54,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
         Ok(Command::With(file, _)) => key_hash(&file),
         Ok(Command::Do(_, file)) => identity::create(&file)
-            .map_err(Failure::unusable)
+            .map_err(ProgramError::unusable)
             .and_then(|key| print(&format!("{}\n", identity::command_line(&key)))),
         Ok(Command::Serve(file, format)) => serve(&file, format),
-        Err(sentence) => Err(Failure::unusable(sentence)),
+        Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
     program::exit(NAME, outcome)
 }
 
-fn key_hash(file: &Path) -> Result<(), Failure> {
-    let config = Config::load(file).map_err(Failure::unusable)?;
-    let key = identity::load(&config.identity_key).map_err(Failure::unusable)?;
+fn key_hash(file: &Path) -> Result<(), ProgramError> {
+    let config = Config::load(file).map_err(ProgramError::unusable)?;
+    let key = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
     print(&format!("{}\n", identity::command_line(&key)))
 }
 
 /// Reads and checks everything that the service needs from files.
-fn load(file: &Path) -> Result<(Config, Prepared), Failure> {
+fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let (config, identity, keys) = credentials::load(file)?;
-    let directory = ClusterStore::open(&config.cluster_directory).map_err(Failure::unusable)?;
-    let current = Current::load(directory).map_err(Failure::unusable)?;
+    let directory = ClusterStore::open(&config.cluster_directory).map_err(ProgramError::unusable)?;
+    let current = Current::load(directory).map_err(ProgramError::unusable)?;
     Ok((config, Prepared { identity, keys, current }))
 }
 
-fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
+fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
     program::forbid_dumps()?;
     log::to_stderr(format);
     let (config, prepared) = load(file)?;

@@ -15,7 +15,7 @@ use latchkey_api::v1::JoinServer;
 use latchkey_channel::{ChannelError, PinnedKeyAttester, Proven, Purpose};
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
-use latchkey_service_runtime::program::{self, Failure};
+use latchkey_service_runtime::program::{self, ProgramError};
 use latchkey_service_runtime::reload::Reloads;
 use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
 use latchkey_service_runtime::signals::SignalStream;
@@ -60,10 +60,10 @@ pub(crate) struct Opened {
 impl Prepared {
     /// Reads the records, tidies up after crashes, and remembers the manifests that are going to be in force. Waits for other
     /// programs that write, so signals must still end the process.
-    pub(crate) fn open(self) -> Result<Opened, Failure> {
+    pub(crate) fn open(self) -> Result<Opened, ProgramError> {
         let Self { identity, keys, current } = self;
-        let store = Store::open(current.directory().clone()).map_err(Failure::running)?;
-        current.remember().map_err(Failure::unusable)?;
+        let store = Store::open(current.directory().clone()).map_err(ProgramError::running)?;
+        current.remember().map_err(ProgramError::unusable)?;
         Ok(Opened { identity, keys: Arc::new(keys), current: Arc::new(current), store })
     }
 }
@@ -80,7 +80,7 @@ struct Shared {
 
 /// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
 /// a signal says reload.
-pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), Failure> {
+pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), ProgramError> {
     let Opened { identity, keys, current, store } = opened;
     let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
     program::allow_open_files(limits.connections)?;
@@ -117,13 +117,13 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), F
     let grace = Duration::from_secs(limits.shutdown_seconds.into());
     let carrier = Carrier { table, signals, reloads, threads: limits.thread_count(), grace };
     smol::block_on(async {
-        let bound = Bound::open(listen, admin_listen).await.map_err(Failure::running)?;
+        let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
         // Dropped, and so ended, with this function.
         let directory = current.directory().clone();
         let _following = smol::spawn(watch::follow_configuration(current, looks.clone()));
         let _watching = smol::spawn(watch::follow_records(store, directory, looks));
         bound.say_ready()?;
-        bound.serve(shared, pages, carrier).await.map_err(Failure::running)
+        bound.serve(shared, pages, carrier).await.map_err(ProgramError::running)
     })
 }
 

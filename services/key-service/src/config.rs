@@ -2,11 +2,10 @@
 
 use latchkey_connection_limits::Rate;
 use latchkey_keys::KeyClass;
-use latchkey_service_runtime::config::{self, ConfigFault, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFileError, check_loopback, check_range, check_schema};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -128,7 +127,7 @@ impl Limits {
         }
     }
 
-    fn check(&self) -> Result<(), ConfigFault> {
+    fn check(&self) -> Result<(), ConfigFileError> {
         check_range("limits.connections", self.connections, (1, 10_000))?;
         check_range("limits.connections_per_address", self.connections_per_address, (1, 10_000))?;
         check_range("limits.first_byte_seconds", self.first_byte_seconds, (1, 60))?;
@@ -138,21 +137,17 @@ impl Limits {
 }
 
 /// Why a configuration is refused. The operator's fault, all of them.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
-    File(ConfigFault),
+    #[error("{0}")]
+    File(#[from] ConfigFileError),
     /// Two rules for one name: which one counts would depend on their order.
+    #[error("`callers` has two rules for {name}; join them into one")]
     CallerTwice {
         /// The name.
         name: CallerName,
     },
-}
-
-impl From<ConfigFault> for ConfigError {
-    fn from(fault: ConfigFault) -> Self {
-        Self::File(fault)
-    }
 }
 
 impl Config {
@@ -189,17 +184,6 @@ impl Config {
         }
     }
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(fault) => fault.fmt(f),
-            Self::CallerTwice { name } => write!(f, "`callers` has two rules for {name}; join them into one"),
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {

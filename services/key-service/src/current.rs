@@ -6,7 +6,7 @@ use crate::decision::{Asked, Decision, Gate};
 use crate::tls;
 use futures_rustls::TlsAcceptor;
 use latchkey_keys::MasterSecret;
-use latchkey_service_runtime::program::Failure;
+use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -21,10 +21,10 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Reads and checks everything that the service needs from files.
-    pub(crate) fn load(file: &Path) -> Result<Self, Failure> {
-        let config = Config::load(file).map_err(Failure::unusable)?;
-        let master = MasterSecret::load(&config.master_secret).map_err(Failure::unusable)?;
-        let acceptor = tls::acceptor(&config.tls).map_err(Failure::unusable)?;
+    pub(crate) fn load(file: &Path) -> Result<Self, ProgramError> {
+        let config = Config::load(file).map_err(ProgramError::unusable)?;
+        let master = MasterSecret::load(&config.master_secret).map_err(ProgramError::unusable)?;
+        let acceptor = tls::acceptor(&config.tls).map_err(ProgramError::unusable)?;
         Ok(Self { config, master, acceptor })
     }
 }

@@ -4,8 +4,8 @@ use crate::callers::Caller;
 use crate::config::CallerRule;
 use latchkey_connection_limits::{Rate, TokenBucket};
 use latchkey_keys::{DerivedKey, IdError, KeyClass, KeyError, KeyId, KeyLength, KeyRelease, KeyVersion, MasterSecret};
+use latchkey_reason::reason_codes;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::time::Duration;
 
 /// What callers without a rule share: enough to learn why they are refused, too little to flood the log.
@@ -28,75 +28,73 @@ pub struct Decision {
     /// The id in its canonical form, if it was looked at and is one. The peer's own text never gets into a log.
     pub key_id: Option<KeyId>,
     /// The key, or why there is none.
-    pub outcome: Result<DerivedKey, Refusal>,
+    pub outcome: Result<DerivedKey, KeyRefusal>,
 }
 
-/// Why no key is given. Codes are stable; sentences name the fix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Too many calls from this caller. The caller's fault.
-    RateLimited,
-    /// The certificate is good, but no rule speaks of its names.
-    UnknownCaller,
-    /// The certificate is good, but several rules speak of its names.
-    AmbiguousCaller,
-    /// Not a key id.
-    BadKeyId(IdError),
-    /// Not a length a key can have.
-    BadLength(u32),
-    /// The caller's rule does not contain this class.
-    ClassDenied(KeyClass),
-    /// The master secret has no such version.
-    UnknownVersion(KeyError),
-    /// The derivation failed. This service's fault.
-    Internal,
-}
-
-impl Refusal {
-    /// One of each kind, for counters and documentation.
-    pub const CODES: [&str; 8] = [
-        "rate-limited",
-        "unknown-caller",
-        "ambiguous-caller",
-        "bad-key-id",
-        "bad-length",
-        "class-denied",
-        "unknown-version",
-        "internal",
-    ];
-
-    /// The stable code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::RateLimited => "rate-limited",
-            Self::UnknownCaller => "unknown-caller",
-            Self::AmbiguousCaller => "ambiguous-caller",
-            Self::BadKeyId(_) => "bad-key-id",
-            Self::BadLength(_) => "bad-length",
-            Self::ClassDenied(_) => "class-denied",
-            Self::UnknownVersion(_) => "unknown-version",
-            Self::Internal => "internal",
-        }
+reason_codes! {
+    /// Why the key service gives no key: in its audit line, its metrics, and what the caller is told.
+    pub enum KeyRefusalCode {
+        /// Too many calls from this caller.
+        RateLimited = "rate-limited": "slow down, and try again with growing pauses";
+        /// The certificate is good, but no rule speaks of its names.
+        UnknownCaller = "unknown-caller":
+            "add one of the certificate's subject alternative names to `callers` of the key service";
+        /// The certificate is good, but several rules speak of its names.
+        AmbiguousCaller = "ambiguous-caller": "leave one of the certificate's names in `callers` of the key service";
+        /// What was asked for is no key id.
+        BadKeyId = "bad-key-id": "run versions of the two services that go together";
+        /// It is no length that a key can have.
+        BadLength = "bad-length": "ask for 16 to 64 bytes";
+        /// The caller's rule does not have this class of keys.
+        ClassDenied = "class-denied": "add the class to the caller's rule in `callers` of the key service, if it should have it";
+        /// The master secret has no such version.
+        UnknownVersion = "unknown-version": "give the key service the master secret that has this version";
+        /// The derivation failed.
+        Internal = "internal": "report it, with the key service's log";
     }
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Why no key is given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyRefusal {
+    /// Too many calls from this caller. The caller's fault.
+    #[error("too many requests from this caller")]
+    RateLimited,
+    /// The certificate is good, but no rule speaks of its names.
+    #[error("no rule names this certificate")]
+    UnknownCaller,
+    /// The certificate is good, but several rules speak of its names.
+    #[error("several rules name this certificate")]
+    AmbiguousCaller,
+    /// Not a key id.
+    #[error("{0}")]
+    BadKeyId(IdError),
+    /// Not a length a key can have.
+    #[error("{}", KeyError::KeyLength { got: *.0 })]
+    BadLength(u32),
+    /// The caller's rule does not contain this class.
+    #[error("this caller may not have `{0}` keys")]
+    ClassDenied(KeyClass),
+    /// The master secret has no such version.
+    #[error("{0}")]
+    UnknownVersion(KeyError),
+    /// The derivation failed. This service's fault.
+    #[error("the derivation failed")]
+    Internal,
+}
+
+impl KeyRefusal {
+    /// The stable code.
+    pub const fn code(&self) -> KeyRefusalCode {
         match self {
-            Self::RateLimited => f.write_str("Too many requests from this caller: slow down and retry with back-off"),
-            Self::UnknownCaller => f.write_str(
-                "No rule names this certificate: add one of its subject alternative names to `callers` of the key service",
-            ),
-            Self::AmbiguousCaller => f.write_str(
-                "Several rules name this certificate: leave one of its names in `callers` of the key service",
-            ),
-            Self::BadKeyId(error) => error.fmt(f),
-            Self::BadLength(got) => KeyError::KeyLength { got: *got }.fmt(f),
-            Self::ClassDenied(class) => {
-                write!(f, "This caller may not have `{class}` keys: add the class to its rule in `callers` if it should")
-            }
-            Self::UnknownVersion(error) => error.fmt(f),
-            Self::Internal => f.write_str("The derivation failed: see the key service's log"),
+            Self::RateLimited => KeyRefusalCode::RateLimited,
+            Self::UnknownCaller => KeyRefusalCode::UnknownCaller,
+            Self::AmbiguousCaller => KeyRefusalCode::AmbiguousCaller,
+            Self::BadKeyId(_) => KeyRefusalCode::BadKeyId,
+            Self::BadLength(_) => KeyRefusalCode::BadLength,
+            Self::ClassDenied(_) => KeyRefusalCode::ClassDenied,
+            Self::UnknownVersion(_) => KeyRefusalCode::UnknownVersion,
+            Self::Internal => KeyRefusalCode::Internal,
         }
     }
 }
@@ -152,30 +150,30 @@ impl Gate {
         asked: Asked<'_>,
         now: Duration,
         seen: &mut Option<KeyId>,
-    ) -> Result<DerivedKey, Refusal> {
+    ) -> Result<DerivedKey, KeyRefusal> {
         let classes = self.admit(caller, now)?;
-        let key_id: KeyId = asked.key_id.parse().map_err(Refusal::BadKeyId)?;
+        let key_id: KeyId = asked.key_id.parse().map_err(KeyRefusal::BadKeyId)?;
         *seen = Some(key_id);
-        let length = KeyLength::new(asked.length).map_err(|_| Refusal::BadLength(asked.length))?;
+        let length = KeyLength::new(asked.length).map_err(|_| KeyRefusal::BadLength(asked.length))?;
         if !classes.contains(&key_id.class()) {
-            return Err(Refusal::ClassDenied(key_id.class()));
+            return Err(KeyRefusal::ClassDenied(key_id.class()));
         }
         let permitted = Permitted { key_id, version: KeyVersion::new(asked.version) };
         self.master.derive(&permitted, length).map_err(|error| match error {
-            KeyError::UnknownVersion { .. } => Refusal::UnknownVersion(error),
-            _ => Refusal::Internal,
+            KeyError::UnknownVersion { .. } => KeyRefusal::UnknownVersion(error),
+            _ => KeyRefusal::Internal,
         })
     }
 
-    fn admit(&mut self, caller: Caller, now: Duration) -> Result<&BTreeSet<KeyClass>, Refusal> {
+    fn admit(&mut self, caller: Caller, now: Duration) -> Result<&BTreeSet<KeyClass>, KeyRefusal> {
         let mut known = match caller {
-            Caller::Known(index) => self.callers.get_mut(index).ok_or(Refusal::UnknownCaller),
-            Caller::Stranger => Err(Refusal::UnknownCaller),
-            Caller::Ambiguous => Err(Refusal::AmbiguousCaller),
+            Caller::Known(index) => self.callers.get_mut(index).ok_or(KeyRefusal::UnknownCaller),
+            Caller::Stranger => Err(KeyRefusal::UnknownCaller),
+            Caller::Ambiguous => Err(KeyRefusal::AmbiguousCaller),
         };
         let bucket = known.as_mut().map_or(&mut self.strangers, |(_, bucket)| bucket);
         if bucket.take(now).is_err() {
-            return Err(Refusal::RateLimited);
+            return Err(KeyRefusal::RateLimited);
         }
         known.map(|(classes, _)| &*classes)
     }
@@ -201,7 +199,7 @@ mod tests {
         Gate::new(MasterSecret::random().unwrap(), &rules)
     }
 
-    fn ask(gate: &mut Gate, caller: Caller, key_id: &str, length: u32) -> Result<DerivedKey, Refusal> {
+    fn ask(gate: &mut Gate, caller: Caller, key_id: &str, length: u32) -> Result<DerivedKey, KeyRefusal> {
         gate.handle(caller, Asked { key_id, length, version: 0 }, Duration::ZERO).outcome
     }
 
@@ -219,28 +217,28 @@ mod tests {
     fn a_class_outside_the_rule_is_denied() {
         let mut gate = gate();
         let refusal = ask(&mut gate, DISKS_ONLY, "measurement-secret", 32).unwrap_err();
-        assert_eq!(refusal, Refusal::ClassDenied(KeyClass::MeasurementSecret));
+        assert_eq!(refusal, KeyRefusal::ClassDenied(KeyClass::MeasurementSecret));
         assert!(ask(&mut gate, DISKS_ONLY, DISK, 32).is_ok());
-        assert_eq!(ask(&mut gate, POWERLESS, DISK, 32), Err(Refusal::ClassDenied(KeyClass::StateDisk)));
+        assert_eq!(ask(&mut gate, POWERLESS, DISK, 32), Err(KeyRefusal::ClassDenied(KeyClass::StateDisk)));
     }
 
     #[test]
     fn who_has_no_rule_gets_nothing_whatever_the_question() {
         for question in [DISK, "measurement-secret", "", "nonsense"] {
             let mut gate = gate();
-            assert_eq!(ask(&mut gate, Caller::Stranger, question, 32), Err(Refusal::UnknownCaller));
-            assert_eq!(ask(&mut gate, Caller::Ambiguous, question, 32), Err(Refusal::AmbiguousCaller));
-            assert_eq!(ask(&mut gate, Caller::Known(99), question, 32), Err(Refusal::UnknownCaller));
+            assert_eq!(ask(&mut gate, Caller::Stranger, question, 32), Err(KeyRefusal::UnknownCaller));
+            assert_eq!(ask(&mut gate, Caller::Ambiguous, question, 32), Err(KeyRefusal::AmbiguousCaller));
+            assert_eq!(ask(&mut gate, Caller::Known(99), question, 32), Err(KeyRefusal::UnknownCaller));
         }
     }
 
     #[test]
     fn an_empty_or_unknown_id_and_an_absurd_length_are_refused() {
         let mut gate = gate();
-        assert_eq!(ask(&mut gate, JOIN, "", 32), Err(Refusal::BadKeyId(IdError::Empty)));
-        assert_eq!(ask(&mut gate, JOIN, "ca_emergency_ssh", 32), Err(Refusal::BadKeyId(IdError::UnknownClass)));
+        assert_eq!(ask(&mut gate, JOIN, "", 32), Err(KeyRefusal::BadKeyId(IdError::Empty)));
+        assert_eq!(ask(&mut gate, JOIN, "ca_emergency_ssh", 32), Err(KeyRefusal::BadKeyId(IdError::UnknownClass)));
         for length in [0, 15, 65, u32::MAX] {
-            assert_eq!(ask(&mut gate, JOIN, DISK, length), Err(Refusal::BadLength(length)));
+            assert_eq!(ask(&mut gate, JOIN, DISK, length), Err(KeyRefusal::BadLength(length)));
         }
     }
 
@@ -248,7 +246,7 @@ mod tests {
     fn a_version_that_is_gone_is_refused() {
         let asked = Asked { key_id: DISK, length: 32, version: 7 };
         let refusal = gate().handle(JOIN, asked, Duration::ZERO).outcome.unwrap_err();
-        assert_eq!(refusal.code(), "unknown-version");
+        assert_eq!(refusal.code(), KeyRefusalCode::UnknownVersion);
     }
 
     #[test]
@@ -256,7 +254,7 @@ mod tests {
         let mut gate = gate();
         assert!(ask(&mut gate, DISKS_ONLY, DISK, 32).is_ok());
         assert!(ask(&mut gate, DISKS_ONLY, "", 32).is_err(), "a bad question costs as much as a good one");
-        assert_eq!(ask(&mut gate, DISKS_ONLY, DISK, 32), Err(Refusal::RateLimited));
+        assert_eq!(ask(&mut gate, DISKS_ONLY, DISK, 32), Err(KeyRefusal::RateLimited));
         assert!(ask(&mut gate, JOIN, DISK, 32).is_ok());
         let asked = Asked { key_id: DISK, length: 32, version: 0 };
         assert!(gate.handle(DISKS_ONLY, asked, Duration::from_secs(1)).outcome.is_ok());
@@ -266,9 +264,9 @@ mod tests {
     fn strangers_share_one_bucket() {
         let mut gate = gate();
         for _ in 0..STRANGERS.burst {
-            assert_eq!(ask(&mut gate, Caller::Stranger, DISK, 32), Err(Refusal::UnknownCaller));
+            assert_eq!(ask(&mut gate, Caller::Stranger, DISK, 32), Err(KeyRefusal::UnknownCaller));
         }
-        assert_eq!(ask(&mut gate, Caller::Ambiguous, DISK, 32), Err(Refusal::RateLimited));
+        assert_eq!(ask(&mut gate, Caller::Ambiguous, DISK, 32), Err(KeyRefusal::RateLimited));
     }
 
     #[test]
@@ -279,21 +277,6 @@ mod tests {
         assert_eq!(decision(&mut gate, "evil\nline").key_id, None);
         let upper = "state-disk/F81D4FAE-7DEC-11D0-A765-00A0C91E6BF6";
         assert_eq!(decision(&mut gate, upper).key_id.unwrap().to_string(), DISK);
-    }
-
-    #[test]
-    fn every_code_is_in_the_list_of_codes() {
-        let all = [
-            Refusal::RateLimited,
-            Refusal::UnknownCaller,
-            Refusal::AmbiguousCaller,
-            Refusal::BadKeyId(IdError::Empty),
-            Refusal::BadLength(0),
-            Refusal::ClassDenied(KeyClass::StateDisk),
-            Refusal::UnknownVersion(KeyError::Random),
-            Refusal::Internal,
-        ];
-        assert_eq!(all.map(|refusal| refusal.code()), Refusal::CODES);
     }
 
     proptest! {

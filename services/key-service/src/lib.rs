@@ -22,3 +22,8 @@ mod service;
 mod tls;
 
 pub use run::run;
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<decision::KeyRefusalCode>()
+}

@@ -1,6 +1,7 @@
 //! Counters for Prometheus (text format 0.0.4). Labels are closed lists: no names, ids or addresses.
 
-use crate::decision::Refusal;
+use crate::decision::{KeyRefusal, KeyRefusalCode};
+use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,7 +20,7 @@ const TURNED: [&str; 2] = ["handshake-failed", "handshake-timeout"];
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     granted: AtomicU64,
-    refused: [AtomicU64; Refusal::CODES.len()],
+    refused: [AtomicU64; KeyRefusalCode::ALL.len()],
     deciding_nanoseconds: AtomicU64,
     connections: AtomicU64,
     open: AtomicU64,
@@ -28,9 +29,8 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Counts one call: `None` is a granted one.
-    pub(crate) fn call(&self, refusal: Option<&Refusal>, took: Duration) {
-        let code = refusal.map(Refusal::code);
-        let slot = Refusal::CODES.iter().position(|known| Some(*known) == code);
+    pub(crate) fn call(&self, refusal: Option<&KeyRefusal>, took: Duration) {
+        let slot = refusal.map(|refusal| refusal.code() as usize);
         slot.and_then(|index| self.refused.get(index)).unwrap_or(&self.granted).fetch_add(1, Relaxed);
         self.deciding_nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
@@ -59,7 +59,7 @@ impl Metrics {
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         page.family("requests_total", "counter", "GetDataKey calls by outcome");
         page.line("requests_total", "{outcome=\"granted\"}", self.granted.load(Relaxed));
-        for (code, counter) in Refusal::CODES.iter().zip(&self.refused) {
+        for (code, counter) in KeyRefusalCode::ALL.iter().zip(&self.refused) {
             page.line("requests_total", &format!("{{outcome=\"{code}\"}}"), counter.load(Relaxed));
         }
         page.family("decision_duration_seconds", "summary", "Time spent deciding and deriving");
@@ -95,8 +95,8 @@ mod tests {
     fn outcomes_are_counted_apart() {
         let metrics = Metrics::default();
         metrics.call(None, Duration::from_millis(1));
-        metrics.call(Some(&Refusal::RateLimited), Duration::from_millis(1));
-        metrics.call(Some(&Refusal::RateLimited), Duration::ZERO);
+        metrics.call(Some(&KeyRefusal::RateLimited), Duration::from_millis(1));
+        metrics.call(Some(&KeyRefusal::RateLimited), Duration::ZERO);
         metrics.turned_away(Turned::HandshakeFailed);
         drop(metrics.connected());
         let page = metrics.render().into_text();

@@ -4,7 +4,7 @@ use crate::config::CallerRule;
 use crate::current::Prepared;
 use crate::server;
 use latchkey_service_runtime::log::{self, LogFormat};
-use latchkey_service_runtime::program::{self, Command, Failure, print};
+use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,12 +44,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::With(file, _) | Command::Do(_, file)) => {
             Prepared::load(&file).and_then(|prepared| print(&describe(&prepared)))
         }
-        Err(sentence) => Err(Failure::unusable(sentence)),
+        Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
     program::exit(NAME, outcome)
 }
 
-fn serve(file: &Path, format: LogFormat) -> Result<(), Failure> {
+fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
     program::forbid_dumps()?;
     log::to_stderr(format);
     server::serve(file, Prepared::load(file)?)?;

@@ -12,7 +12,7 @@ use latchkey_api::v1::KeysServer;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::log_limiter::LogLimiter;
-use latchkey_service_runtime::program::{self, Failure};
+use latchkey_service_runtime::program::{self, ProgramError};
 use latchkey_service_runtime::reload::Reloads;
 use latchkey_service_runtime::serve::{Bound, Carrier, Connections, Stop, Visit};
 use latchkey_service_runtime::signals::SignalStream;
@@ -45,7 +45,7 @@ struct Shared {
 
 /// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
 /// a signal says reload.
-pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), Failure> {
+pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), ProgramError> {
     let (listen, admin_listen, limits) = (prepared.config.listen, prepared.config.admin_listen, prepared.config.limits);
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
@@ -67,9 +67,9 @@ pub(crate) fn serve(file: &Path, prepared: Prepared) -> Result<(), Failure> {
     // Deriving a key takes microseconds: one thread is enough.
     let carrier = Carrier { table, signals, reloads, threads: 1, grace };
     smol::block_on(async {
-        let bound = Bound::open(listen, admin_listen).await.map_err(Failure::running)?;
+        let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
         bound.say_ready()?;
-        bound.serve(shared, Arc::new(pages), carrier).await.map_err(Failure::running)
+        bound.serve(shared, Arc::new(pages), carrier).await.map_err(ProgramError::running)
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::callers::{Caller, CallerName};
 use crate::config::CallerRule;
 use crate::current::Current;
-use crate::decision::{Asked, Decision, Refusal};
+use crate::decision::{Asked, Decision, KeyRefusal};
 use crate::metrics::Metrics;
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{GetDataKeyRequest, GetDataKeyResponse, Keys};
@@ -75,7 +75,7 @@ impl KeyService {
     /// One line per call; calls above their rate are told about in fewer lines, which say how many they stand for.
     fn audit(&self, request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &Decision) {
         let line = match decision.outcome {
-            Err(Refusal::RateLimited) => self.noise.write_now(),
+            Err(KeyRefusal::RateLimited) => self.noise.write_now(),
             _ => Some(0),
         };
         if let Some(left_out) = line {
@@ -136,20 +136,21 @@ fn write_audit_line(request_id: &str, peer: &Peer, asked: Asked<'_>, decision: &
         ),
         Err(refusal) => tracing::warn!(
             target: "audit", request_id, caller = label, peer = %address, class, key_id, length, version,
-            outcome = refusal.code(), left_out, "Data key request"
+            outcome = refusal.code().as_str(), left_out, "Data key request"
         ),
     }
 }
 
-fn status(refusal: &Refusal, request_id: &str) -> Status {
-    let message = format!("{refusal} [{}, request {request_id}]", refusal.code());
+fn status(refusal: &KeyRefusal, request_id: &str) -> Status {
+    let code = refusal.code();
+    let message = format!("{refusal}: {} [{code}, request {request_id}]", code.remedy());
     match refusal {
-        Refusal::RateLimited => Status::resource_exhausted(message),
-        Refusal::UnknownCaller | Refusal::AmbiguousCaller | Refusal::ClassDenied(_) => {
+        KeyRefusal::RateLimited => Status::resource_exhausted(message),
+        KeyRefusal::UnknownCaller | KeyRefusal::AmbiguousCaller | KeyRefusal::ClassDenied(_) => {
             Status::permission_denied(message)
         }
-        Refusal::BadKeyId(_) | Refusal::BadLength(_) => Status::invalid_argument(message),
-        Refusal::UnknownVersion(_) => Status::not_found(message),
-        Refusal::Internal => Status::internal(message),
+        KeyRefusal::BadKeyId(_) | KeyRefusal::BadLength(_) => Status::invalid_argument(message),
+        KeyRefusal::UnknownVersion(_) => Status::not_found(message),
+        KeyRefusal::Internal => Status::internal(message),
     }
 }

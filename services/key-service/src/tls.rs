@@ -4,25 +4,27 @@ use crate::callers::CallerName;
 use crate::config::TlsFiles;
 use futures_rustls::TlsAcceptor;
 use latchkey_service_runtime::pem::{
-    PemFault, authorities, certificates, check_authorities, check_identity, private_key,
+    PemError, authorities, certificates, check_authorities, check_identity, private_key,
 };
 use rustls::pki_types::UnixTime;
 use rustls::server::{NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ServerConfig, ServerConnection};
-use std::fmt;
 use std::sync::Arc;
 
 /// gRPC needs HTTP/2, and ALPN keeps any other protocol's bytes away from it.
 const ALPN: &[u8] = b"h2";
 
 /// Why the TLS files are refused. The operator's fault, all of them.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     /// A file is unsafe, unreadable or holds nothing usable.
-    File(PemFault),
+    #[error("{0}")]
+    File(#[from] PemError),
     /// The client authorities make no verifier.
+    #[error("`tls.client_ca` cannot be used: {0}")]
     Verifier(VerifierBuilderError),
     /// Certificate and key do not belong together, or are of a kind that TLS 1.3 cannot use.
+    #[error("`tls.certificate` and `tls.private_key` cannot be used: {0}")]
     Identity(rustls::Error),
 }
 
@@ -59,22 +61,4 @@ pub(crate) fn peer_names(connection: &ServerConnection) -> Vec<CallerName> {
     let dns = certificate.valid_dns_names().map(|name| CallerName::Dns(name.to_ascii_lowercase()));
     let uris = certificate.valid_uri_names().map(|name| CallerName::Uri(name.to_owned()));
     dns.chain(uris).collect()
-}
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(fault) => fault.fmt(f),
-            Self::Verifier(error) => write!(f, "`tls.client_ca` cannot be used: {error}"),
-            Self::Identity(error) => write!(f, "`tls.certificate` and `tls.private_key` cannot be used: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for TlsError {}
-
-impl From<PemFault> for TlsError {
-    fn from(fault: PemFault) -> Self {
-        Self::File(fault)
-    }
 }

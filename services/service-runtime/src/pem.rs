@@ -15,11 +15,13 @@ const P521: &[u8] = &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x23];
 pub const MAX_KEY_FILE: usize = 64 * 1024;
 
 /// Why a file is refused. The operator's fault, all of them.
-#[derive(Debug)]
-pub enum PemFault {
+#[derive(Debug, thiserror::Error)]
+pub enum PemError {
     /// The private key's file is unsafe or unreadable.
+    #[error("{0}")]
     KeyFile(KeyError),
     /// The file cannot be read or holds nothing usable.
+    #[error("{}: {fault}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
@@ -31,8 +33,8 @@ pub enum PemFault {
 /// All certificates of a file, at least one.
 ///
 /// # Errors
-/// [`PemFault::Content`].
-pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PemFault> {
+/// [`PemError::Content`].
+pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Ok(found) if found.is_empty() => Err(content(path, &"no certificate in PEM form")),
@@ -44,8 +46,8 @@ pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PemFaul
 /// The authorities in a file.
 ///
 /// # Errors
-/// [`PemFault::Content`].
-pub fn authorities(path: &Path) -> Result<Arc<RootCertStore>, PemFault> {
+/// [`PemError::Content`].
+pub fn authorities(path: &Path) -> Result<Arc<RootCertStore>, PemError> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(path)? {
         store.add(certificate).map_err(|error| content(path, &error))?;
@@ -56,9 +58,9 @@ pub fn authorities(path: &Path) -> Result<Arc<RootCertStore>, PemFault> {
 /// The private key (PKCS#8, SEC1 or PKCS#1) in a file that only the service's user or root can read.
 ///
 /// # Errors
-/// [`PemFault`].
-pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PemFault> {
-    let text = read_private_file(path, MAX_KEY_FILE).map_err(PemFault::KeyFile)?;
+/// [`PemError`].
+pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PemError> {
+    let text = read_private_file(path, MAX_KEY_FILE).map_err(PemError::KeyFile)?;
     PrivateKeyDer::from_pem_slice(text.expose()).map_err(|_| content(path, &"no private key in PEM form"))
 }
 
@@ -67,14 +69,14 @@ pub fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PemFault> {
 /// is trusted, the peers decide.
 ///
 /// # Errors
-/// [`PemFault::Content`], which says what is wrong.
+/// [`PemError::Content`], which says what is wrong.
 pub fn check_identity(
     path: &Path,
     chain: &[CertificateDer<'_>],
     key: &PrivateKeyDer<'_>,
     usage: webpki::KeyUsage,
     now: UnixTime,
-) -> Result<(), PemFault> {
+) -> Result<(), PemError> {
     if has_p521(key.secret_der()) {
         return Err(content(path, &format!("its private key is on the curve P-521; {CURVES}")));
     }
@@ -93,8 +95,8 @@ pub fn check_identity(
 /// program does not have.
 ///
 /// # Errors
-/// [`PemFault::Content`], which says what is wrong.
-pub fn check_authorities(path: &Path, now: UnixTime) -> Result<(), PemFault> {
+/// [`PemError::Content`], which says what is wrong.
+pub fn check_authorities(path: &Path, now: UnixTime) -> Result<(), PemError> {
     for certificate in certificates(path)? {
         let certificate = webpki::EndEntityCert::try_from(&certificate).map_err(|error| content(path, &error))?;
         if has_p521(&certificate.subject_public_key_info()) {
@@ -145,17 +147,6 @@ fn unusable(error: &webpki::Error) -> String {
     }
 }
 
-fn content(path: &Path, fault: &dyn fmt::Display) -> PemFault {
-    PemFault::Content { path: path.to_owned(), fault: fault.to_string() }
+fn content(path: &Path, fault: &dyn fmt::Display) -> PemError {
+    PemError::Content { path: path.to_owned(), fault: fault.to_string() }
 }
-
-impl fmt::Display for PemFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::KeyFile(error) => error.fmt(f),
-            Self::Content { path, fault } => write!(f, "{}: {fault}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for PemFault {}

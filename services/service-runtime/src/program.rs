@@ -3,7 +3,6 @@
 use crate::log::LogFormat;
 use std::error::Error;
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -85,14 +84,15 @@ fn once<T>(place: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
 }
 
 /// Why the program ends otherwise than asked.
-#[derive(Debug)]
-pub struct Failure {
+#[derive(Debug, thiserror::Error)]
+#[error("{}", sentence.as_deref().unwrap_or("nobody listens"))]
+pub struct ProgramError {
     code: u8,
     /// `None` when there is nobody to say it to.
     sentence: Option<String>,
 }
 
-impl Failure {
+impl ProgramError {
     /// Wrong arguments or an unusable configuration: exit code 2.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub fn unusable(why: impl ToString) -> Self {
@@ -105,17 +105,11 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.sentence.as_deref().unwrap_or("nobody listens"))
-    }
-}
-
 /// The exit code of an outcome; a failure is said on stderr.
-pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
+pub fn exit(program: &str, outcome: Result<(), ProgramError>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, sentence }) => {
+        Err(ProgramError { code, sentence }) => {
             if let Some(sentence) = sentence {
                 // Without stderr there is nobody to tell; the exit code remains.
                 drop(writeln!(io::stderr(), "{program}: {sentence}"));
@@ -130,11 +124,11 @@ pub fn exit(program: &str, outcome: Result<(), Failure>) -> ExitCode {
 /// # Errors
 /// When stdout is full. When nobody reads it any more (`| head`), an error that says nothing, with the exit code by which a
 /// shell tells of SIGPIPE.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub fn print(text: &str) -> Result<(), ProgramError> {
     let mut stdout = io::stdout();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure { code: READER_GONE, sentence: None },
-        _ => Failure { code: 1, sentence: Some(format!("cannot write to standard output: {error}")) },
+        io::ErrorKind::BrokenPipe => ProgramError { code: READER_GONE, sentence: None },
+        _ => ProgramError { code: 1, sentence: Some(format!("cannot write to standard output: {error}")) },
     })
 }
 
@@ -142,16 +136,16 @@ pub fn print(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn forbid_dumps() -> Result<(), Failure> {
+pub fn forbid_dumps() -> Result<(), ProgramError> {
     let behavior = rustix::process::DumpableBehavior::NotDumpable;
-    rustix::process::set_dumpable_behavior(behavior).map_err(Failure::running)
+    rustix::process::set_dumpable_behavior(behavior).map_err(ProgramError::running)
 }
 
 /// Lets the process have `connections` open and what it needs besides: a login shell and systemd allow 1024 files.
 ///
 /// # Errors
 /// When the system does not allow as many.
-pub fn allow_open_files(connections: u32) -> Result<(), Failure> {
+pub fn allow_open_files(connections: u32) -> Result<(), ProgramError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let needed = u64::from(connections) + OTHER_FILES;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
@@ -159,12 +153,12 @@ pub fn allow_open_files(connections: u32) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {
-        return Err(Failure::unusable(format!(
+        return Err(ProgramError::unusable(format!(
             "`limits.connections` is {connections}, which needs {needed} open files, and the system allows {maximum}: \
              lower it, or raise LimitNOFILE"
         )));
     }
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(Failure::running)
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), maximum }).map_err(ProgramError::running)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::admin::{self, ACCEPT_PAUSE, Admin, is_transient};
 use crate::connections::{ConnectionTable, Seat, Shown, TurnedAway};
-use crate::program::{self, Failure};
+use crate::program::{self, ProgramError};
 use crate::reload::Reloads;
 use crate::signals::{Asked, SignalStream};
 use smol::channel::{Receiver, Sender};
@@ -83,9 +83,9 @@ impl Bound {
     ///
     /// # Errors
     /// When stdout is closed.
-    pub fn say_ready(&self) -> Result<(), Failure> {
-        let listen = self.service.local_addr().map_err(Failure::running)?;
-        let admin = self.admin.local_addr().map_err(Failure::running)?;
+    pub fn say_ready(&self) -> Result<(), ProgramError> {
+        let listen = self.service.local_addr().map_err(ProgramError::running)?;
+        let admin = self.admin.local_addr().map_err(ProgramError::running)?;
         tracing::info!(address = %listen, %admin, version = env!("CARGO_PKG_VERSION"), "Serving");
         program::print(&format!("READY listen={listen} admin={admin}\n"))
     }

@@ -1,6 +1,6 @@
 //! What a service is asked by signals.
 
-use crate::program::Failure;
+use crate::program::ProgramError;
 use async_signal::{Signal, Signals};
 use smol::stream::StreamExt;
 
@@ -22,8 +22,8 @@ impl SignalStream {
     ///
     /// # Errors
     /// When the handlers cannot be installed.
-    pub fn catch() -> Result<Self, Failure> {
-        Signals::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self).map_err(Failure::running)
+    pub fn catch() -> Result<Self, ProgramError> {
+        Signals::new([Signal::Term, Signal::Int, Signal::Hup]).map(Self).map_err(ProgramError::running)
     }
 
     /// The next one. When signals cannot be told any more, that is a stop: nobody could ask for one later.

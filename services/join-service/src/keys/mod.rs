@@ -6,7 +6,7 @@ use crate::config::KeyServiceConfig;
 use crate::decision::{Admitted, Refusal};
 use latchkey_cluster_store::{ClusterFile, DiskRelease};
 use latchkey_keys::{ClusterId, KeyId, KeyVersion, MasterSecret, Secret, Uuid};
-use latchkey_service_runtime::pem::PemFault;
+use latchkey_service_runtime::pem::PemError;
 use remote::Remote;
 
 /// Where keys come from.
@@ -67,7 +67,7 @@ impl KeySource {
     ///
     /// # Errors
     /// Unusable TLS files.
-    pub fn remote(config: &KeyServiceConfig) -> Result<Self, PemFault> {
+    pub fn remote(config: &KeyServiceConfig) -> Result<Self, PemError> {
         Remote::new(config).map(|remote| Self(Source::Remote(Box::new(remote))))
     }
 

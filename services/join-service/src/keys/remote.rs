@@ -6,7 +6,7 @@ use futures_rustls::TlsConnector;
 use latchkey_api::grpc::{Channel, Code, Limits, Status};
 use latchkey_api::v1::{GetDataKeyRequest, KeysClient};
 use latchkey_keys::{KeyId, KeyLength, Secret};
-use latchkey_service_runtime::pem::{PemFault, authorities, certificates, private_key};
+use latchkey_service_runtime::pem::{PemError, authorities, certificates, private_key};
 use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
@@ -34,8 +34,8 @@ struct Connection {
 }
 
 impl Remote {
-    pub(super) fn new(config: &KeyServiceConfig) -> Result<Self, PemFault> {
-        let unusable = |path: &std::path::Path, fault: &dyn fmt::Display| PemFault::Content {
+    pub(super) fn new(config: &KeyServiceConfig) -> Result<Self, PemError> {
+        let unusable = |path: &std::path::Path, fault: &dyn fmt::Display| PemError::Content {
             path: path.to_owned(),
             fault: fault.to_string(),
         };
@@ -73,7 +73,7 @@ impl Remote {
             let fresh = self.connection(Some(connection.number)).await?;
             answer = fresh.client.get_data_key(request, WITHIN).await;
         }
-        let mut answer = answer.map_err(|status| fault(&status))?;
+        let mut answer = answer.map_err(|status| key_error(&status))?;
         let version = answer.version;
         let key = Secret::from_slice(&answer.take_data_key());
         match key {
@@ -119,7 +119,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-fn fault(status: &Status) -> KeyError {
+fn key_error(status: &Status) -> KeyError {
     match status.code() {
         Code::Unavailable | Code::DeadlineExceeded | Code::ResourceExhausted | Code::Cancelled | Code::Internal => {
             KeyError::Unavailable(status.to_string())
