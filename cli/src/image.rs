@@ -1,19 +1,20 @@
 //! `latchkey image build`, an operating system image from its parts, and `latchkey image units`, some of these.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use latchkey_attestation::reference::PlatformProfile;
 use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, Warning, WarningCode};
 use latchkey_initramfs::source_date_epoch;
 use latchkey_reason::Reason;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::output::{Output, Table, Tone, pairs, printable};
+use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 /// As large as the reader of configurations takes.
 const MAX_CONFIG: usize = 1024 * 1024;
@@ -32,14 +33,17 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         }
         Progress::Done(part) => {
             let seconds = since.elapsed().as_secs_f64();
-            let told = format!("{:<12}  {:>10}  {seconds:6.1} s", part.what, size(part.size));
-            output.say(Tone::Good, "built", &told);
+            let line = format!("{:<12}  {:>10}  {seconds:6.1} s", part.what, size(part.size));
+            output.say(Tone::Good, "built", &line);
         }
     });
     let built = built.map_err(|error| failure(&error))?;
     let took = format!("in {:.1} s, at {}", begun.elapsed().as_secs_f64(), built.disk.display());
     output.say(Tone::Good, "finished", &took);
-    output.result(&in_json(&built), &in_words(&built, output))
+    for Warning { path, told, .. } in built.warnings.iter().flatten() {
+        output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {told}")));
+    }
+    output.report(&BuildReport::of(&built))
 }
 
 /// `latchkey image units`: what an image's systemd needs, in a directory.
@@ -56,8 +60,20 @@ pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         )
         .fix("add \"systemd\", as in `latchkey image build --help`"));
     };
-    let told = format!("{count} files, links and directories in {}", out.display());
-    output.result(&json!({"directory": out, "count": count}), &told)
+    output.report(&UnitsReport { directory: out, count })
+}
+
+/// The files for an image's systemd were written.
+#[derive(Serialize)]
+struct UnitsReport<'a> {
+    directory: &'a Path,
+    count: usize,
+}
+
+impl Report for UnitsReport<'_> {
+    fn text(&self, _: Style) -> String {
+        format!("{} files, links and directories in {}", self.count, self.directory.display())
+    }
 }
 
 fn configured(arguments: &Arguments) -> Result<Image, CommandError> {
@@ -91,83 +107,118 @@ fn words(part: &str) -> &'static str {
     }
 }
 
-fn in_words(built: &Built, output: &Output) -> String {
-    let mut table = Table::new(&["PART", "SIZE", "SHA-256", "FILE"]);
-    for part in &built.parts {
-        let file = part.file.clone().unwrap_or_default();
-        table.row([part.what.to_owned(), size(part.size), hex::encode(part.sha256), file]);
+/// An image was built.
+#[derive(Serialize)]
+struct BuildReport<'a> {
+    root_hash: String,
+    command_line: &'a str,
+    kernel: &'a str,
+    disk: &'a Path,
+    qcow2: Option<&'a PathBuf>,
+    uki: &'a Path,
+    manifest: Option<&'a PathBuf>,
+    signature: Option<&'a PathBuf>,
+    variables: Option<&'a PathBuf>,
+    root_examined: bool,
+    warnings: Vec<RootWarning<'a>>,
+    machines: &'a [PlatformProfile],
+    parts: Vec<PartRow<'a>>,
+}
+
+/// What opens a way into the root.
+#[derive(Serialize)]
+struct RootWarning<'a> {
+    code: &'static str,
+    path: &'a str,
+    what: &'a str,
+}
+
+/// Something that was made.
+#[derive(Serialize)]
+struct PartRow<'a> {
+    what: &'static str,
+    file: Option<&'a str>,
+    size: u64,
+    sha256: String,
+}
+
+impl<'a> BuildReport<'a> {
+    fn of(built: &'a Built) -> Self {
+        let warning = |Warning { code, path, told }: &'a Warning| RootWarning { code: code.as_str(), path, what: told };
+        let part = |Part { what, file, size, sha256 }: &'a Part| PartRow {
+            what,
+            file: file.as_deref(),
+            size: *size,
+            sha256: hex::encode(sha256),
+        };
+        Self {
+            root_hash: hex::encode(built.root_hash),
+            command_line: &built.command_line,
+            kernel: &built.kernel_release,
+            disk: &built.disk,
+            qcow2: built.qcow2.as_ref(),
+            uki: &built.uki,
+            manifest: built.manifest.as_ref(),
+            signature: built.signature.as_ref(),
+            variables: built.variables.as_ref(),
+            root_examined: built.warnings.is_some(),
+            warnings: built.warnings.iter().flatten().map(warning).collect(),
+            machines: &built.machines,
+            parts: built.parts.iter().map(part).collect(),
+        }
     }
-    for Warning { path, told, .. } in built.warnings.iter().flatten() {
-        output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {told}")));
+
+    /// What was found in the root, in one line.
+    fn login_audit(&self) -> String {
+        if !self.root_examined {
+            return "not looked into: it is a finished file system".to_owned();
+        }
+        if self.warnings.is_empty() {
+            return "no log-in or shell on a console, no account without a password was found".to_owned();
+        }
+        let ways_in = self.warnings.iter().filter(|warning| warning.code != WarningCode::NotLookedInto.as_str());
+        match ways_in.count() {
+            0 => "not wholly looked into: see the warnings".to_owned(),
+            1 => "1 way in was found: see the warnings".to_owned(),
+            many => format!("{many} ways in were found: see the warnings"),
+        }
     }
-    let mut facts = vec![
-        ("root hash", output.paint(Tone::Strong, &hex::encode(built.root_hash))),
-        ("command line", built.command_line.clone()),
-        ("kernel", built.kernel_release.clone()),
-        ("root", login_audit(built)),
-    ];
-    if built.manifest.is_none() {
-        facts
-            .push(("manifest", "none, since \"machines\" is empty: no verifier can admit this image by it".to_owned()));
-    } else if built.signature.is_none() {
-        facts.push((
-            "manifest",
-            "not signed: `latchkey reference sign` does it, on a machine that has the key".to_owned(),
-        ));
+}
+
+impl Report for BuildReport<'_> {
+    fn text(&self, style: Style) -> String {
+        let mut table = Table::new(&["PART", "SIZE", "SHA-256", "FILE"]);
+        for part in &self.parts {
+            let file = part.file.unwrap_or_default().to_owned();
+            table.row([part.what.to_owned(), size(part.size), part.sha256.clone(), file]);
+        }
+        let mut facts = vec![
+            ("root hash", style.paint(Tone::Strong, &self.root_hash)),
+            ("command line", self.command_line.to_owned()),
+            ("kernel", self.kernel.to_owned()),
+            ("root", self.login_audit()),
+        ];
+        let manifest = match (self.manifest, self.signature) {
+            (None, _) => Some("none, since \"machines\" is empty: no verifier can admit this image by it"),
+            (Some(_), None) => Some("not signed: `latchkey reference sign` does it, on a machine that has the key"),
+            (Some(_), Some(_)) => None,
+        };
+        facts.extend(manifest.map(|sentence| ("manifest", sentence.to_owned())));
+        format!("{table}\n{}{}", launches(self.machines), pairs(&facts))
     }
-    format!("{table}\n{}{}", launches(built), pairs(&facts))
 }
 
 /// What SEV-SNP guests will report, where the manifest says it.
-fn launches(built: &Built) -> String {
+fn launches(machines: &[PlatformProfile]) -> String {
     let mut table = Table::new(&["MACHINE", "SEV-SNP GUEST", "LAUNCH DIGEST, SHA-384"]);
     let mut any = false;
-    for machine in &built.machines {
+    for machine in machines {
         for launch in machine.snp_launch() {
             table.row([machine.name().to_owned(), launch.to_string(), launch.digest.to_string()]);
             any = true;
         }
     }
     if any { format!("{table}\n") } else { String::new() }
-}
-
-/// What was found in the root, in one line.
-fn login_audit(built: &Built) -> String {
-    match built.warnings.as_deref() {
-        None => "not looked into: it is a finished file system".to_owned(),
-        Some([]) => "no log-in or shell on a console, no account without a password was found".to_owned(),
-        Some(all) => match all.iter().filter(|warning| warning.code != WarningCode::NotLookedInto).count() {
-            0 => "not wholly looked into: see the warnings".to_owned(),
-            1 => "1 way in was found: see the warnings".to_owned(),
-            many => format!("{many} ways in were found: see the warnings"),
-        },
-    }
-}
-
-fn in_json(built: &Built) -> Value {
-    json!({
-        "root_hash": hex::encode(built.root_hash),
-        "command_line": built.command_line,
-        "kernel": built.kernel_release,
-        "disk": built.disk,
-        "qcow2": built.qcow2,
-        "uki": built.uki,
-        "manifest": built.manifest,
-        "signature": built.signature,
-        "variables": built.variables,
-        "root_examined": built.warnings.is_some(),
-        "warnings": built.warnings.iter().flatten().map(warning_in_json).collect::<Vec<_>>(),
-        "machines": built.machines,
-        "parts": built.parts.iter().map(part_in_json).collect::<Vec<_>>(),
-    })
-}
-
-fn warning_in_json(warning: &Warning) -> Value {
-    json!({"code": warning.code.as_str(), "path": warning.path, "what": warning.told})
-}
-
-fn part_in_json(part: &Part) -> Value {
-    json!({"what": part.what, "file": part.file, "size": part.size, "sha256": hex::encode(part.sha256)})
 }
 
 /// Bytes for people: three digits that mean something.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use latchkey_keys::Secret;
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::json;
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::arguments::Arguments;
@@ -12,7 +12,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::{Output, Tone};
+use crate::output::{Output, Report, Style, Tone};
 
 /// bcrypt's cost: some 50 ms for each try on a small machine, within what nodes accept. The secret has 256 bits, so the
 /// hash need not be dearer.
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     write(path, &secret)?;
     output.say(Tone::Good, "written", &format!("init secret to {}", path.display()));
     output.say(Tone::Plain, "metadata", "the node's init_secret_hash is printed next");
-    let printed = output.result(&json!({"file": path.display().to_string(), "hash": hash}), &format!("{hash}\n"));
+    let printed = output.report(&InitSecretReport { file: path.display().to_string(), hash });
     if matches!(printed, Ok(Exit::Done)) {
         return printed;
     }
@@ -35,6 +35,20 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         Ok(()) => failure.because(format!("without its hash the secret is of no use: {shown} was removed")),
         Err(error) => failure.because(format!("without its hash the secret is of no use; remove {shown}: {error}")),
     })
+}
+
+/// An init secret was made.
+#[derive(Serialize)]
+struct InitSecretReport {
+    file: String,
+    /// For the node's instance metadata.
+    hash: String,
+}
+
+impl Report for InitSecretReport {
+    fn text(&self, _: Style) -> String {
+        format!("{}\n", self.hash)
+    }
 }
 
 /// A secret of 64 characters and its hash.

@@ -3,9 +3,9 @@
 //! In the order of a run:
 //!
 //! 1. [`spec`] is one table of all commands and flags; arguments are read by it, `--help` is printed from it.
-//! 2. The command's own module (`init`, `recover`, `verify`, …) does the work.
+//! 2. The command's own module (`init`, `recover`, `verify`, …) does the work, and computes a typed [`output::Report`].
 //! 3. [`node`] reaches nodes: every connection is attested before a byte of a request is sent.
-//! 4. [`output`] is the only place that prints: for humans, as JSON, or nearly nothing.
+//! 4. [`output`] is the only module that prints: reports for humans, as JSON, or nearly nothing. The report says how the run ends.
 //! 5. An [`error`] says what went wrong, because of what, and how to mend it; its kind is the exit code.
 //!
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.

@@ -8,7 +8,7 @@ use latchkey_attestation::reference::{Description, Image, ManifestName, Origin, 
 use latchkey_attestation::{Component, Digest, ImageVersion, LockExpectation, Policy, ReasonCode, ReferenceValues};
 use latchkey_channel::Purpose;
 use latchkey_measurements::manifest::logged_events;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::codes::{CommandCode, ErrorCode};
@@ -16,8 +16,8 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::node::{self, Address, ConnectError, Evidence, Patience, Seen};
-use crate::output::{Output, Table, Tone};
-use crate::policy::{Draft, manifest_name, rule_json};
+use crate::output::{Output, Report, Style, Table, Tone};
+use crate::policy::{Draft, manifest_name};
 use crate::trust::{Trust, load_policy, now};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
@@ -33,7 +33,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         draft.write(&[(job.name.clone(), job.version)], &Signers::TrustLocalFile, path)?;
         output.say(Tone::Good, "policy", &format!("written to {}", path.display()));
     }
-    show(&values, output)
+    output.report(&RecordReport { manifest: values })
 }
 
 struct Job {
@@ -47,7 +47,7 @@ struct Job {
 
 /// What decides which TPMs and registers are meant.
 enum Basis {
-    Existing(Value),
+    Existing(Policy),
     New(Draft),
 }
 
@@ -61,7 +61,7 @@ impl Job {
                     let what = format!("--{flag} and --policy exclude each other: the policy says it all");
                     return Err(CommandError::usage(what));
                 }
-                Basis::Existing(serde_json::from_slice(&load_policy(path)?.0).unwrap_or_default())
+                Basis::Existing(load_policy(path)?.1)
             }
         };
         let mut outputs = ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag));
@@ -132,17 +132,10 @@ impl Job {
 
     /// The policy that the values are recorded for, naming their manifest alone.
     fn policy(&self) -> Result<Policy, CommandError> {
-        let text = match &self.basis {
-            Basis::New(draft) => draft.text(&[(self.name.clone(), self.version)], &Signers::TrustLocalFile)?,
-            Basis::Existing(policy) => {
-                let mut policy = policy.clone();
-                let rule = rule_json(&self.name, self.version, &Signers::TrustLocalFile);
-                policy["references"] = json!([rule]);
-                policy.to_string()
-            }
-        };
-        let refused = |refusal| CommandError::refused(Exit::Usage, "such a policy cannot be used", &refusal);
-        Policy::from_json(text.as_bytes()).map_err(refused)
+        match &self.basis {
+            Basis::New(draft) => draft.policy(&[(self.name.clone(), self.version)], &Signers::TrustLocalFile),
+            Basis::Existing(policy) => Ok(policy.clone().for_local_manifest(self.name.clone(), self.version)),
+        }
     }
 
     /// Reference values that no machine has: nobody can be admitted before there are true ones.
@@ -157,16 +150,23 @@ impl Job {
     }
 }
 
-fn show(values: &ReferenceValues, output: &Output) -> Result<Exit, CommandError> {
-    let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
-    for machine in values.images().iter().flat_map(Image::machines) {
-        for (index, reference) in machine.pcrs() {
-            let rule = if reference.rule == Rule::Enforce { "enforce" } else { "warn" };
-            let described = Component::of(*index).describe().to_owned();
-            table.row([index.to_string(), rule.to_owned(), reference.value.to_string(), described]);
+/// The reference values of one boot.
+#[derive(Serialize)]
+struct RecordReport {
+    manifest: ReferenceValues,
+}
+
+impl Report for RecordReport {
+    fn text(&self, style: Style) -> String {
+        let mut table = Table::new(&["PCR", "RULE", "VALUE", "WHAT IS MEASURED"]);
+        for machine in self.manifest.images().iter().flat_map(Image::machines) {
+            for (index, reference) in machine.pcrs() {
+                let rule = if reference.rule == Rule::Enforce { "enforce" } else { "warn" };
+                let described = Component::of(*index).describe().to_owned();
+                table.row([index.to_string(), rule.to_owned(), reference.value.to_string(), described]);
+            }
         }
+        let vouched = "This boot is now what you vouch for: nothing proved that it is the image you want.\n";
+        format!("{table}\n{}", style.paint(Tone::Warning, vouched))
     }
-    let vouched = "This boot is now what you vouch for: nothing proved that it is the image you want.\n";
-    let json = json!({"manifest": values});
-    output.result(&json, &format!("{table}\n{}", output.paint(Tone::Warning, vouched)))
 }

@@ -8,7 +8,7 @@ use latchkey_attestation::LockExpectation;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
@@ -17,7 +17,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
-use crate::output::{Output, Tone, pairs};
+use crate::output::{Output, Report, Style, Tone, pairs};
 use crate::trust::Trust;
 use crate::verify::proven_in_words;
 use crate::which_machine;
@@ -36,17 +36,30 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(recovery.attempt(output));
-    let (name, ek, disk) = node::block_on(patience.repeat(output, attempt))?;
-    let cluster_id = recovery.cluster.cluster_id;
-    let text = pairs(&[
-        ("node", name.clone()),
-        ("TPM", ek.to_string()),
-        ("disk", disk.to_string()),
-        ("cluster id", cluster_id.to_string()),
-        ("recovered", output.paint(Tone::Good, "yes: the node is locked and opens its disk")),
-    ]);
-    let json = json!({"node": name, "ek_sha256": ek, "disk_uuid": disk, "cluster_id": cluster_id});
-    output.result(&json, &format!("\n{text}"))
+    let report = node::block_on(patience.repeat(output, attempt))?;
+    output.report(&report)
+}
+
+/// A node has the key of its disk.
+#[derive(Serialize)]
+struct RecoveryReport {
+    node: String,
+    ek_sha256: EkDigest,
+    disk_uuid: Uuid,
+    cluster_id: ClusterId,
+}
+
+impl Report for RecoveryReport {
+    fn text(&self, style: Style) -> String {
+        let text = pairs(&[
+            ("node", self.node.clone()),
+            ("TPM", self.ek_sha256.to_string()),
+            ("disk", self.disk_uuid.to_string()),
+            ("cluster id", self.cluster_id.to_string()),
+            ("recovered", style.paint(Tone::Good, "yes: the node is locked and opens its disk")),
+        ]);
+        format!("\n{text}")
+    }
 }
 
 struct Recovery {
@@ -60,7 +73,7 @@ struct Recovery {
 }
 
 impl Recovery {
-    async fn attempt(&self, output: &Output) -> Result<(String, EkDigest, Uuid), ConnectError> {
+    async fn attempt(&self, output: &Output) -> Result<RecoveryReport, ConnectError> {
         let address = &self.address;
         output.waiting(&format!("connecting to {address}"));
         let node = node::connect(address, Purpose::Recover, &self.trust, LockExpectation::Unlocked, None).await?;
@@ -82,7 +95,8 @@ impl Recovery {
                     .because(format!("it is of cluster {cluster}, and the directory of {}", self.cluster.cluster_id)),
             ));
         }
-        Ok((described.node_name, ek, described.disk))
+        let (node, disk_uuid) = (described.node_name, described.disk);
+        Ok(RecoveryReport { node, ek_sha256: ek, disk_uuid, cluster_id: cluster })
     }
 
     /// That a machine is admitted says what it runs, not which one it is: whoever clones a disk into another admitted machine and

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use latchkey_cluster_store::{DiskRelease, ReleaseCode};
 use latchkey_keys::{KeyVersion, MasterSecret, Uuid};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
@@ -14,32 +14,56 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::{Output, Tone};
+use crate::output::{Output, Report, Style, Tone};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
     MasterSecret::random()?.write_new(path)?;
-    let shown = path.display();
-    let human = format!(
-        "master secret written to {shown}\nKeep a copy in a safe directory: no disk of its cluster can be recovered without it.\n"
-    );
-    output.result(&json!({"file": shown.to_string(), "version": 1}), &human)
+    output.report(&NewSecretReport { file: path.display().to_string(), version: KeyVersion::FIRST })
+}
+
+/// A master secret was made.
+#[derive(Serialize)]
+struct NewSecretReport {
+    file: String,
+    version: KeyVersion,
+}
+
+impl Report for NewSecretReport {
+    fn text(&self, _: Style) -> String {
+        let keep = "Keep a copy in a safe place: no disk of its cluster can be recovered without it.";
+        format!("master secret written to {}\n{keep}\n", self.file)
+    }
 }
 
 /// Adds a version to a master secret's file.
 pub(crate) fn rotate(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("FILE is missing"))?;
     let before = MasterSecret::load(path)?;
-    let earlier: Vec<u32> = before.versions().map(latchkey_keys::KeyVersion::number).collect();
+    let earlier_versions = before.versions().collect();
     let rotated = before.rotated()?;
     rotated.replace(path)?;
-    let (shown, version) = (path.display(), rotated.current());
-    let human = format!(
-        "version {version} of the master secret is current in {shown}\n\
-         Give the new file to the key service, or to the join service that has one, and keep a copy: the disks of nodes that join\n\
-         from now on need it. Disks from before keep their version.\n"
-    );
-    output.result(&json!({"file": shown.to_string(), "version": version, "earlier_versions": earlier}), &human)
+    let (file, version) = (path.display().to_string(), rotated.current());
+    output.report(&RotationReport { file, version, earlier_versions })
+}
+
+/// A master secret has a version more.
+#[derive(Serialize)]
+struct RotationReport {
+    file: String,
+    version: KeyVersion,
+    earlier_versions: Vec<KeyVersion>,
+}
+
+impl Report for RotationReport {
+    fn text(&self, _: Style) -> String {
+        let Self { file, version, .. } = self;
+        format!(
+            "version {version} of the master secret is current in {file}\n\
+             Give the new file to the key service, or to the join service that has one, and keep a copy: the disks of nodes that join\n\
+             from now on need it. Disks from before keep their version.\n"
+        )
+    }
 }
 
 /// Writes the key of one disk, because the operator says so: no machine is asked to prove anything.
@@ -74,8 +98,20 @@ pub(crate) fn disk_key(arguments: &Arguments, output: &Output) -> Result<Exit, C
     let key = master.derive_32(&DiskRelease::on_operators_word(disk, version))?;
     let Some(path) = out else { return output.bytes(key.expose()) };
     files::write_new(path, key.expose(), Readers::OwnerOnly)?;
-    let shown = path.display();
     output.say(Tone::Warning, "warning", "whoever has this file reads the disk: destroy it when you are done");
-    let json = json!({"file": shown.to_string(), "disk_uuid": disk, "key_version": version});
-    output.result(&json, &format!("key of the disk {disk} written to {shown}\n"))
+    output.report(&DiskKeyReport { file: path.display().to_string(), disk_uuid: disk, key_version: version })
+}
+
+/// The key of a disk was written.
+#[derive(Serialize)]
+struct DiskKeyReport {
+    file: String,
+    disk_uuid: Uuid,
+    key_version: KeyVersion,
+}
+
+impl Report for DiskKeyReport {
+    fn text(&self, _: Style) -> String {
+        format!("key of the disk {} written to {}\n", self.disk_uuid, self.file)
+    }
 }

@@ -1,13 +1,15 @@
 //! `latchkey status`: a cluster's nodes, from its directory.
 
-use serde_json::json;
+use latchkey_cluster_store::NodeRecord;
+use latchkey_keys::ClusterId;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::nodes::state;
-use crate::output::{Output, Table, Tone, pairs, printable};
+use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
@@ -16,21 +18,38 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     for sentence in &wrong {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
-    let mut table = Table::new(&["NAME", "ROLE", "STATE", "EPOCH", "DISK", "TPM"]);
-    for node in &nodes {
-        let disk = node.disks.iter().max_by_key(|disk| disk.epoch);
-        table.row([
-            node.name.to_string(),
-            node.role.name().to_owned(),
-            state(node),
-            node.epoch().to_string(),
-            disk.map(|disk| disk.uuid.to_string()).unwrap_or_default(),
-            node.ek_sha256.to_string(),
-        ]);
+    output.report(&StatusReport {
+        cluster: cluster.name,
+        cluster_id: cluster.cluster_id,
+        nodes,
+        unreadable_records: wrong,
+    })
+}
+
+/// A cluster and its nodes.
+#[derive(Serialize)]
+struct StatusReport {
+    cluster: String,
+    cluster_id: ClusterId,
+    nodes: Vec<NodeRecord>,
+    unreadable_records: Vec<String>,
+}
+
+impl Report for StatusReport {
+    fn text(&self, _: Style) -> String {
+        let mut table = Table::new(&["NAME", "ROLE", "STATE", "EPOCH", "DISK", "TPM"]);
+        for node in &self.nodes {
+            let disk = node.disks.iter().max_by_key(|disk| disk.epoch);
+            table.row([
+                node.name.to_string(),
+                node.role.name().to_owned(),
+                state(node),
+                node.epoch().to_string(),
+                disk.map(|disk| disk.uuid.to_string()).unwrap_or_default(),
+                node.ek_sha256.to_string(),
+            ]);
+        }
+        let head = pairs(&[("cluster", printable(&self.cluster)), ("cluster id", self.cluster_id.to_string())]);
+        format!("{head}\n{table}")
     }
-    let head = pairs(&[("cluster", printable(&cluster.name)), ("cluster id", cluster.cluster_id.to_string())]);
-    let json = json!({
-        "cluster": cluster.name, "cluster_id": cluster.cluster_id, "nodes": nodes, "unreadable_records": wrong,
-    });
-    output.result(&json, &format!("{head}\n{table}"))
 }

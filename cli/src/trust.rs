@@ -8,6 +8,7 @@ use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, ReferenceValues, References, Refusal};
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::diagnose::what_differs;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
@@ -27,6 +28,16 @@ pub(crate) struct Trust {
     pub(crate) remembers: bool,
 }
 
+/// What becomes of a revision that is older than one that was accepted before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Rollback {
+    /// It is refused: a cluster's directory remembers.
+    Refused,
+    /// Nobody would notice.
+    Unnoticed,
+}
+
 /// A manifest as it was found.
 pub(crate) struct Found {
     pub(crate) name: String,
@@ -44,6 +55,11 @@ impl Trust {
             return Err(CommandError::usage("--reference FILE is missing: measurements of admitted images"));
         }
         Self::with(policy_file, policy, &references)
+    }
+
+    /// What an older revision would meet.
+    pub(crate) fn rollback(&self) -> Rollback {
+        if self.remembers { Rollback::Refused } else { Rollback::Unnoticed }
     }
 
     /// What a refused machine's own log tells, for the causes of its refusal.

@@ -7,11 +7,11 @@ use latchkey_attestation::record::OfflineFinding;
 use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, Warning};
 use latchkey_attestation::{
-    Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
+    Admission, Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
@@ -19,9 +19,9 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::node::{self, Address, Evidence, Patience};
-use crate::output::{Output, Table, Tone, pairs};
+use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs};
 use crate::reference::authority_in_words;
-use crate::trust::{Trust, now};
+use crate::trust::{Rollback, Trust, now};
 use crate::which_machine::{self, Meant};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -75,24 +75,55 @@ fn live(
     let admission = connected?.admission;
     let ek = admission.ek_digest();
     let recorded = named_machine(arguments, trust, cluster.is_some(), ek, output)?;
-    let subject =
-        recorded.as_ref().map_or_else(|| address.to_string(), |name| format!("{address}, on record as {name}"));
-    let claims = Claims {
-        subject,
-        ek: format!("{ek} ({})", admission.ek_template()),
-        trust: admission.trust(),
-        image: admission.image(),
-        pcrs: admission.pcrs(),
-        warnings: admission.warnings(),
-        resets: (admission.reset_count(), admission.restart_count()),
-        firmware: admission.firmware_version(),
-        cluster,
-    };
-    let text = claims.text("admitted", trust, output);
-    let rollback = if trust.remembers { "refused" } else { "unnoticed" };
-    let json = json!({"node": address.to_string(), "verdict": "admitted", "claims": admission, "rollback": rollback,
-        "on_record_as": recorded});
-    output.result(&json, &text)
+    output.report(&LiveReport {
+        node: address.to_string(),
+        verdict: Verdict::Admitted,
+        claims: &admission,
+        rollback: trust.rollback(),
+        on_record_as: recorded,
+        beside: Beside { trust, cluster },
+    })
+}
+
+/// What claims are shown beside.
+#[derive(Clone, Copy)]
+struct Beside<'a> {
+    trust: &'a Trust,
+    /// The cluster that the node was demanded to be locked to.
+    cluster: Option<ClusterId>,
+}
+
+/// What a node that answers proves.
+#[derive(Serialize)]
+struct LiveReport<'a> {
+    node: String,
+    verdict: Verdict,
+    claims: &'a Admission,
+    rollback: Rollback,
+    on_record_as: Option<String>,
+    #[serde(skip)]
+    beside: Beside<'a>,
+}
+
+impl Report for LiveReport<'_> {
+    fn text(&self, style: Style) -> String {
+        let (node, admission) = (&self.node, self.claims);
+        let claims = Claims {
+            subject: self
+                .on_record_as
+                .as_ref()
+                .map_or_else(|| node.clone(), |name| format!("{node}, on record as {name}")),
+            ek: format!("{} ({})", admission.ek_digest(), admission.ek_template()),
+            tpm_trust: admission.trust(),
+            image: admission.image(),
+            pcrs: admission.pcrs(),
+            warnings: admission.warnings(),
+            resets: (admission.reset_count(), admission.restart_count()),
+            firmware: admission.firmware_version(),
+            beside: self.beside,
+        };
+        claims.text("admitted", style)
+    }
 }
 
 /// Holds the machine against the one that is meant; its name, where a cluster's directory has it on record. A lock says which
@@ -151,73 +182,81 @@ fn kept(
     if let Some(expected) = which_machine::digest(arguments, "ek")? {
         which_machine::expect("--ek", expected, finding.claimed_ek_sha256)?;
     }
-    output.result(
-        &json!({
-            "evidence": shown.to_string(), "verdict": "consistent", "claims": finding,
-            "rollback": if trust.remembers { "refused" } else { "unnoticed" },
-        }),
-        &offline_text(&finding, &shown.to_string(), cluster, trust, output),
-    )
+    output.report(&KeptReport {
+        evidence: shown.to_string(),
+        verdict: Verdict::Consistent,
+        claims: &finding,
+        rollback: trust.rollback(),
+        beside: Beside { trust, cluster },
+    })
 }
 
-fn offline_text(
-    finding: &OfflineFinding,
-    file: &str,
-    cluster: Option<ClusterId>,
-    trust: &Trust,
-    output: &Output,
-) -> String {
-    let claims = Claims {
-        subject: format!("{file}, recorded at {} by {}", finding.recorded_at, finding.recorded_by),
-        ek: format!("{} ({})", finding.claimed_ek_sha256, finding.ek_template),
-        trust: &finding.trust,
-        image: &finding.image,
-        pcrs: &finding.pcrs,
-        warnings: &finding.warnings,
-        resets: (finding.reset_count, finding.restart_count),
-        firmware: finding.firmware_version,
-        cluster,
-    };
-    let mut text = claims.text("consistent with the policy", trust, output);
-    text.push_str("\nNot proven, because nobody answered:\n");
-    for unproven in finding.unproven {
-        text.push_str("  ");
-        text.push_str(unproven.describe());
-        text.push('\n');
+/// What kept evidence shows.
+#[derive(Serialize)]
+struct KeptReport<'a> {
+    evidence: String,
+    verdict: Verdict,
+    claims: &'a OfflineFinding,
+    rollback: Rollback,
+    #[serde(skip)]
+    beside: Beside<'a>,
+}
+
+impl Report for KeptReport<'_> {
+    fn text(&self, style: Style) -> String {
+        let finding = self.claims;
+        let claims = Claims {
+            subject: format!("{}, recorded at {} by {}", self.evidence, finding.recorded_at, finding.recorded_by),
+            ek: format!("{} ({})", finding.claimed_ek_sha256, finding.ek_template),
+            tpm_trust: &finding.trust,
+            image: &finding.image,
+            pcrs: &finding.pcrs,
+            warnings: &finding.warnings,
+            resets: (finding.reset_count, finding.restart_count),
+            firmware: finding.firmware_version,
+            beside: self.beside,
+        };
+        let mut text = claims.text("consistent with the policy", style);
+        text.push_str("\nNot proven, because nobody answered:\n");
+        for unproven in finding.unproven {
+            text.push_str("  ");
+            text.push_str(unproven.describe());
+            text.push('\n');
+        }
+        text
     }
-    text
 }
 
 /// What is proven, for the table.
 struct Claims<'a> {
     subject: String,
     ek: String,
-    trust: &'a EkTrust,
+    tpm_trust: &'a EkTrust,
     image: &'a AdmittedImage,
     pcrs: &'a PcrValues,
     warnings: &'a [Warning],
     resets: (u32, u32),
     firmware: u64,
-    cluster: Option<ClusterId>,
+    beside: Beside<'a>,
 }
 
 impl Claims<'_> {
-    fn text(&self, verdict: &str, trust: &Trust, output: &Output) -> String {
+    fn text(&self, verdict: &str, style: Style) -> String {
         let (resets, restarts) = self.resets;
         let head = pairs(&[
             ("node", crate::output::printable(&self.subject)),
-            ("verdict", output.paint(Tone::Good, verdict)),
+            ("verdict", style.paint(Tone::Good, verdict)),
             ("image", image_in_words(self.image)),
-            ("vouched by", vouched_in_words(self.image, trust)),
-            ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.trust))),
+            ("vouched by", vouched_in_words(self.image, self.beside.trust)),
+            ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.tpm_trust))),
             ("lock", self.lock_in_words()),
             ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
         ]);
-        format!("{head}\n{}", self.registers(trust))
+        format!("{head}\n{}", self.registers())
     }
 
     fn lock_in_words(&self) -> String {
-        match (self.cluster, self.pcrs.value(Policy::LOCK_PCR)) {
+        match (self.beside.cluster, self.pcrs.value(Policy::LOCK_PCR)) {
             (Some(cluster), _) => format!("locked to cluster {cluster}"),
             (None, Some(value)) if value != Digest::ZERO => {
                 format!("locked; --locked CLUSTER_ID tells whether to yours\nPCR 15 {value}")
@@ -226,23 +265,23 @@ impl Claims<'_> {
         }
     }
 
-    fn registers(&self, trust: &Trust) -> Table {
+    fn registers(&self) -> Table {
         let mut table = Table::new(&["PCR", "AS EXPECTED", "VALUE", "WHAT IS MEASURED"]);
         for (index, value) in self.pcrs.iter() {
             let described = Component::of(index).describe().to_owned();
-            table.row([index.to_string(), self.comparison(index, trust).to_owned(), value.to_string(), described]);
+            table.row([index.to_string(), self.comparison(index).to_owned(), value.to_string(), described]);
         }
         table
     }
 
-    fn comparison(&self, index: u8, trust: &Trust) -> &'static str {
+    fn comparison(&self, index: u8) -> &'static str {
         if index == Policy::LOCK_PCR {
-            return if self.cluster.is_some() { "yes" } else { "-" };
+            return if self.beside.cluster.is_some() { "yes" } else { "-" };
         }
         if self.warnings.iter().any(|warning| warning.pcr == index) {
             return "no (warning)";
         }
-        let manifest = trust.references.manifest(&self.image.manifest);
+        let manifest = self.beside.trust.references.manifest(&self.image.manifest);
         let images = manifest.into_iter().flat_map(|manifest| manifest.values().images());
         let same = images.filter(|image| image.name() == self.image.name && image.version() == self.image.version);
         let mut machines = same.filter_map(|image| image.machine(&self.image.machine));
@@ -279,7 +318,7 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
 }
 
 /// Proven claims for a line of progress.
-pub(crate) fn proven_in_words(admission: &latchkey_attestation::Admission) -> String {
+pub(crate) fn proven_in_words(admission: &Admission) -> String {
     let warnings: Vec<String> = admission.warnings().iter().map(|warning| warning.pcr.to_string()).collect();
     let mut text = format!(
         "image {}\nTPM {}, {}",

@@ -78,6 +78,24 @@ impl Policy {
         self.enforce
     }
 
+    /// The PCRs that may differ with a warning.
+    pub fn warned(&self) -> PcrSet {
+        self.warn
+    }
+
+    /// How it trusts TPMs, rule by rule, for whoever explains it.
+    pub fn trusted_by(&self) -> impl Iterator<Item = TrustedBy> {
+        self.trust.iter().map(|rule| match rule {
+            TrustRule::PinnedEk(pinned) => TrustedBy::PinnedEks(pinned.len()),
+            TrustRule::EkChain(chain) => TrustedBy::Authorities(chain.root_digests.len()),
+        })
+    }
+
+    /// How many endorsement keys it denies.
+    pub fn denied_count(&self) -> usize {
+        self.denied.len()
+    }
+
     /// The one endorsement key that this policy trusts, if it trusts no authority and pins only one: then who is admitted is also
     /// which machine it is.
     pub fn only_ek(&self) -> Option<EkDigest> {
@@ -97,10 +115,26 @@ impl Policy {
         &self.templates
     }
 
+    /// The same policy for one other manifest, whose file is trusted as it is.
+    #[must_use]
+    pub fn for_local_manifest(self, manifest: ManifestName, minimum_version: ImageVersion) -> Self {
+        let rule = ReferenceRule { manifest, minimum_version, signers: Signers::TrustLocalFile };
+        Self { references: vec![rule], ..self }
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
     }
+}
+
+/// What a rule of trust lists, and how many of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrustedBy {
+    /// Endorsement keys, by their digests.
+    PinnedEks(usize),
+    /// Authorities that certify endorsement keys.
+    Authorities(usize),
 }
 
 /// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.

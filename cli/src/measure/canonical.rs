@@ -6,8 +6,8 @@ use latchkey_attestation::parse::PcrSet;
 use latchkey_measurements::cel::{self, CelLog, Form};
 use latchkey_measurements::source::Source;
 use latchkey_measurements::{Bank, Replay};
-use serde_json::json;
 
+use super::report::LogReport;
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -24,8 +24,8 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
     let (pcrs, bank) = (super::pcrs(arguments)?, bank(arguments, &log)?);
     let earlier = arguments.path("firmware-log").map(firmware).transpose()?;
     if earlier.is_none() && log.form() == Form::Sequence {
-        let told = "the registers are as if nothing had been measured before; --firmware-log goes on from there";
-        output.say(Tone::Faint, "note", told);
+        let note = "the registers are as if nothing had been measured before; --firmware-log goes on from there";
+        output.say(Tone::Faint, "note", note);
     }
     let report = earlier.map_or_else(|| log.report(), |earlier| log.report_after(&earlier));
     let report = match bank {
@@ -33,15 +33,11 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
         None => report,
     };
     let report = if pcrs == PcrSet::all() { report } else { report.only_pcrs(pcrs) };
-    let mut json = json!(report);
-    let mut text = super::human(&report, output);
-    if let Some(reference) = arguments.path("reference-log") {
+    let differences = arguments.path("reference-log").map(|reference| {
         let trusted = parse(reference, &super::read(reference)?)?;
-        let (told, value) = super::told(&cel::explain_differences(&trusted, &log, pcrs), output);
-        json["differences"] = value;
-        text.push_str(&told);
-    }
-    output.result(&json, &text)
+        Ok::<_, CommandError>(cel::explain_differences(&trusted, &log, pcrs))
+    });
+    output.report(&LogReport { differences: differences.transpose()?, ..LogReport::of(report) })
 }
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, CommandError> {

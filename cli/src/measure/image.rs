@@ -1,20 +1,24 @@
 //! `latchkey measure image`: what machines will measure when they boot an image.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use latchkey_attestation::parse::Component;
+use latchkey_attestation::parse::{Component, Digest};
+use latchkey_attestation::reference::SnpLaunch;
 use latchkey_measurements::disk_image::{BootImage, ImageError, Influence};
-use latchkey_measurements::predict::{Machine, MachineType, PredictError, Prediction, StubVersion, Uki, Whole};
-use serde_json::{Map, Value, json};
+use latchkey_measurements::predict::{
+    Machine, MachineType, Phase, PredictError, PredictedEvent, Prediction, StubVersion, Uki, Whole,
+};
+use serde::Serialize;
 
-use super::launch::{self, Asked};
+use super::launch::{self, Asked, LaunchReport};
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::output::{Output, Table, Tone, pairs};
+use crate::output::{Output, Report, Style, Table, Tone, pairs};
 
 pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = Path::new(arguments.operand(0).unwrap_or_default());
@@ -32,45 +36,130 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         Some(named) => named,
         None => vec![usual(uki.stub())?],
     };
-    let warnings = warnings(&image, output);
-    let mut told = pairs(&[
-        ("boot stub", format!("systemd-stub {}", uki.stub().number())),
-        ("command line", uki.command_line().to_owned()),
-        ("Authenticode", uki.authenticode().to_string()),
-    ]);
+    let other_files = other_files(&image, output);
     let mut predicted = Vec::new();
     for machine in &machines {
         let prediction = uki.predict(machine).map_err(|error| unpredictable(path, &error))?;
-        let launches = machine.launches(file).map_err(|error| unpredictable(path, &error))?;
-        told.push_str(&human(&prediction));
-        let mut json = as_json(&prediction);
-        if !launches.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = write!(
-                told,
-                "\nas an SEV-SNP guest of QEMU of the type {}\n{}",
-                machine.name,
-                launch::table(&launches)
-            );
-            json["snp_launch"] = json!(launches);
-        }
-        predicted.push(json);
+        let snp_launch = machine.launches(file).map_err(|error| unpredictable(path, &error))?;
+        predicted.push(MachineRow::of(&prediction, snp_launch));
     }
-    let mut json = json!({
-        "image": {
-            "from_disk": image.from_disk,
-            "stub": uki.stub().number(),
-            "command_line": uki.command_line(),
-            "authenticode": uki.authenticode(),
+    output.report(&ImageReport {
+        image: ImageFacts {
+            from_disk: image.from_disk,
+            stub: uki.stub().number(),
+            command_line: uki.command_line(),
+            authenticode: uki.authenticode(),
         },
-        "other_files": warnings,
-        "machines": predicted,
-    });
-    if let Some(launches) = launches {
-        told.push_str(&launches.text);
-        json["snp_launch"] = launches.json;
+        other_files,
+        machines: predicted,
+        snp_launch: launches,
+    })
+}
+
+/// What machines will measure when they boot an image.
+#[derive(Serialize)]
+struct ImageReport<'a> {
+    image: ImageFacts<'a>,
+    /// Every other file of the boot partition, and what it could do.
+    other_files: BTreeMap<String, Option<&'static str>>,
+    machines: Vec<MachineRow>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snp_launch: Option<LaunchReport>,
+}
+
+/// The image itself.
+#[derive(Serialize)]
+struct ImageFacts<'a> {
+    from_disk: bool,
+    stub: u16,
+    command_line: &'a str,
+    authenticode: Digest,
+}
+
+/// What one type of machine will measure.
+#[derive(Serialize)]
+struct MachineRow {
+    machine: String,
+    pcrs: BTreeMap<u8, Digest>,
+    phases: Vec<PhaseRow>,
+    events: Vec<EventRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    snp_launch: Vec<SnpLaunch>,
+}
+
+/// PCR 11 after one of systemd's phases.
+#[derive(Serialize)]
+struct PhaseRow {
+    phase: String,
+    pcr_11: Digest,
+    #[serde(skip)]
+    name: String,
+}
+
+/// One measurement.
+#[derive(Serialize)]
+struct EventRow {
+    pcr: u8,
+    #[serde(rename = "type")]
+    kind: String,
+    what: String,
+    digest: Digest,
+    /// Hexadecimal; absent where only a digest of something larger is known.
+    data: Option<String>,
+}
+
+impl MachineRow {
+    fn of(prediction: &Prediction, snp_launch: Vec<SnpLaunch>) -> Self {
+        let phase =
+            |(phase, pcr_11): (Phase, Digest)| PhaseRow { phase: phase.path(), pcr_11, name: phase.to_string() };
+        let event = |event: &PredictedEvent| EventRow {
+            pcr: event.pcr,
+            kind: event.kind.to_string(),
+            what: event.what.clone(),
+            digest: event.digest,
+            data: event.data.as_ref().map(hex::encode),
+        };
+        Self {
+            machine: prediction.machine.clone(),
+            pcrs: prediction.pcrs(),
+            phases: prediction.phases().into_iter().map(phase).collect(),
+            events: prediction.events.iter().map(event).collect(),
+            snp_launch,
+        }
     }
-    output.result(&json, &told)
+
+    fn text(&self) -> String {
+        let mut table = Table::new(&["PCR", "SHA-256", "WHAT IS MEASURED INTO IT"]);
+        for (&pcr, &value) in &self.pcrs {
+            let what = if value == Digest::ZERO { "nothing" } else { Component::of(pcr).describe() };
+            table.row([pcr.to_string(), value.to_string(), what.to_owned()]);
+            if pcr == 11 {
+                for PhaseRow { pcr_11, name, .. } in &self.phases {
+                    table.row([String::new(), pcr_11.to_string(), format!("after systemd's phase {name}")]);
+                }
+            }
+        }
+        let mut text = format!("\non {}\n{table}", self.machine);
+        if !self.snp_launch.is_empty() {
+            let launches = launch::table(&self.snp_launch);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\nas an SEV-SNP guest of QEMU of the type {}\n{launches}", self.machine);
+        }
+        text
+    }
+}
+
+impl Report for ImageReport<'_> {
+    fn text(&self, _: Style) -> String {
+        let mut text = pairs(&[
+            ("boot stub", format!("systemd-stub {}", self.image.stub)),
+            ("command line", self.image.command_line.to_owned()),
+            ("Authenticode", self.image.authenticode.to_string()),
+        ]);
+        text.extend(self.machines.iter().map(MachineRow::text));
+        text.extend(self.snp_launch.iter().map(LaunchReport::text));
+        text
+    }
 }
 
 /// What is booted from the file; refused when something beside it would be measured too.
@@ -146,9 +235,9 @@ fn usual(stub: StubVersion) -> Result<Machine, CommandError> {
     machine(MachineType::of_suite(stub))
 }
 
-/// Says which other programs lie on the boot partition; all other files in JSON.
-fn warnings(image: &BootImage, output: &Output) -> Value {
-    let mut files = Map::new();
+/// All other files of the boot partition; says which of them are programs.
+fn other_files(image: &BootImage, output: &Output) -> BTreeMap<String, Option<&'static str>> {
+    let mut files = BTreeMap::new();
     for file in &image.others {
         let what = match file.influence {
             Influence::Bootable(what) | Influence::Measured(what) => Some(what),
@@ -161,41 +250,7 @@ fn warnings(image: &BootImage, output: &Output) -> Value {
                 &format!("the boot partition has {}: {what}, which could be booted instead", file.path),
             );
         }
-        files.insert(file.path.clone(), json!(what));
+        files.insert(file.path.clone(), what);
     }
-    Value::Object(files)
-}
-
-fn human(prediction: &Prediction) -> String {
-    let mut table = Table::new(&["PCR", "SHA-256", "WHAT IS MEASURED INTO IT"]);
-    for (pcr, value) in prediction.pcrs() {
-        let what = if value == latchkey_attestation::Digest::ZERO { "nothing" } else { Component::of(pcr).describe() };
-        table.row([pcr.to_string(), value.to_string(), what.to_owned()]);
-        if pcr == 11 {
-            for (phase, value) in prediction.phases() {
-                table.row([String::new(), value.to_string(), format!("after systemd's phase {phase}")]);
-            }
-        }
-    }
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(text, "\non {}\n{table}", prediction.machine);
-    text
-}
-
-fn as_json(prediction: &Prediction) -> Value {
-    let phases = prediction.phases().into_iter().map(|(phase, value)| json!({"phase": phase.path(), "pcr_11": value}));
-    let events = prediction.events.iter().map(|event| {
-        let data = event.data.as_ref().map(hex::encode);
-        json!({
-            "pcr": event.pcr, "type": event.kind.to_string(), "what": event.what, "digest": event.digest, "data": data,
-        })
-    });
-    let pcrs: Map<_, _> = prediction.pcrs().into_iter().map(|(pcr, value)| (pcr.to_string(), json!(value))).collect();
-    json!({
-        "machine": prediction.machine,
-        "pcrs": pcrs,
-        "phases": phases.collect::<Vec<_>>(),
-        "events": events.collect::<Vec<_>>(),
-    })
+    files
 }

@@ -1,6 +1,5 @@
 //! `latchkey measure image --snp-firmware`: what an SEV-SNP guest with this firmware will report as its launch digest.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use latchkey_attestation::Digest;
@@ -8,7 +7,7 @@ use latchkey_attestation::reference::SnpLaunch;
 use latchkey_measurements::launch::{
     CpuName, Firmware, GuestFeatures, Guests, KernelHashes, LaunchError, SnpGuest, Vmm,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
@@ -17,10 +16,28 @@ use crate::exit::Exit;
 use crate::files;
 use crate::output::Table;
 
-/// The digests: text, and their part of the JSON.
-pub(super) struct Told {
-    pub(super) text: String,
-    pub(super) json: Value,
+/// What SEV-SNP guests with this firmware will report.
+#[derive(Serialize)]
+pub(super) struct LaunchReport {
+    vmm: String,
+    vcpu_signature: String,
+    append: String,
+    takes_kernel_hashes: bool,
+    digests: Vec<SnpLaunch>,
+    #[serde(skip)]
+    firmware: String,
+    #[serde(skip)]
+    cpu: CpuName,
+    #[serde(skip)]
+    features: GuestFeatures,
+}
+
+impl LaunchReport {
+    pub(super) fn text(&self) -> String {
+        let Self { firmware, cpu, features, digests, .. } = self;
+        let table = table(digests);
+        format!("\nas an SEV-SNP guest of QEMU, firmware {firmware}, {cpu}, features {features}\n{table}")
+    }
 }
 
 /// What `--snp-firmware` asks for, its firmware read.
@@ -81,7 +98,7 @@ impl<'a> Asked<'a> {
 }
 
 /// The digests. `uki` is that of what a direct boot has as its kernel: known where one was asked about.
-pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<Told, CommandError> {
+pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<LaunchReport, CommandError> {
     let Measured { path, guests, append, direct_boot } = measured;
     let predicted = |direct_boot| guests.launches(direct_boot).map_err(|error| unusable(path, &error));
     let mut launches = predicted(None)?;
@@ -89,21 +106,17 @@ pub(super) fn launches(measured: &Measured<'_>, uki: Option<Digest>) -> Result<T
         let hashes = KernelHashes::of_digest(uki, &[], append).map_err(|error| unusable(path, &error))?;
         launches.extend(predicted(Some(&hashes))?);
     }
-    let takes_kernel_hashes = guests.firmware().takes_kernel_hashes();
-    let (cpu, features) = (guests.cpu(), guests.features());
-    let mut text = String::new();
-    // Writing to a string cannot fail.
-    let _ = write!(
-        text,
-        "\nas an SEV-SNP guest of QEMU, firmware {}, {cpu}, features {features}\n{}",
-        path.display(),
-        table(&launches)
-    );
-    let json = json!({
-        "vmm": Vmm::Qemu.to_string(), "vcpu_signature": cpu.signature().to_string(), "append": append,
-        "takes_kernel_hashes": takes_kernel_hashes, "digests": launches,
-    });
-    Ok(Told { text, json })
+    let (cpu, features) = (guests.cpu().clone(), guests.features());
+    Ok(LaunchReport {
+        vmm: Vmm::Qemu.to_string(),
+        vcpu_signature: cpu.signature().to_string(),
+        append: (*append).to_owned(),
+        takes_kernel_hashes: guests.firmware().takes_kernel_hashes(),
+        digests: launches,
+        firmware: path.display().to_string(),
+        cpu,
+        features,
+    })
 }
 
 /// One row for each guest.

@@ -1,14 +1,16 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
+use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{Denials, NodeName, ReleaseCode, RoleRule};
-use serde_json::json;
+use latchkey_keys::Uuid;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, Tone, pairs, printable};
+use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.
 pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -28,20 +30,41 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     }
     let held = directory.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
     directory.admit(ek, role, name.clone())?;
-    let asks = held.as_ref().map(|one| printable(&one.asks_for_name));
-    let named = name.as_ref().map(|name| name.as_str().to_owned());
-    let shown = named.clone().or_else(|| record.map(|record| record.name.to_string()));
-    let role_name = role.role().map_or("-", latchkey_cluster_store::Role::name);
-    let text = pairs(&[
-        ("admitted", output.paint(Tone::Good, &ek.to_string())),
-        ("role", role_name.to_owned()),
-        (
-            "name",
-            shown.unwrap_or_else(|| asks.clone().map_or("as it asks".to_owned(), |asks| format!("as it asks: {asks}"))),
-        ),
-    ]);
-    let json = json!({"ek_sha256": ek, "role": role_name, "name": named, "was_waiting": held.is_some(), "asked_for_name": asks});
-    output.result(&json, &text)
+    output.report(&AdmitReport {
+        ek_sha256: ek,
+        role: role.role().map_or("-", latchkey_cluster_store::Role::name),
+        was_waiting: held.is_some(),
+        asked_for_name: held.map(|one| printable(&one.asks_for_name)),
+        on_record_as: record.map(|record| record.name),
+        name,
+    })
+}
+
+/// A machine is let in.
+#[derive(Serialize)]
+struct AdmitReport {
+    ek_sha256: EkDigest,
+    role: &'static str,
+    name: Option<NodeName>,
+    was_waiting: bool,
+    asked_for_name: Option<String>,
+    #[serde(skip)]
+    on_record_as: Option<NodeName>,
+}
+
+impl Report for AdmitReport {
+    fn text(&self, style: Style) -> String {
+        let name = match (self.name.as_ref().or(self.on_record_as.as_ref()), &self.asked_for_name) {
+            (Some(name), _) => name.to_string(),
+            (None, Some(asked)) => format!("as it asks: {asked}"),
+            (None, None) => "as it asks".to_owned(),
+        };
+        pairs(&[
+            ("admitted", style.paint(Tone::Good, &self.ek_sha256.to_string())),
+            ("role", self.role.to_owned()),
+            ("name", name),
+        ])
+    }
 }
 
 /// Shuts a machine out: a file of its own, which no mistake in another one undoes.
@@ -49,14 +72,26 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let (ek, record) = super::machine(arguments, &directory)?;
     directory.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
-    let name = record.map(|record| record.name.to_string());
-    let whom = name.clone().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
-    let text = format!(
-        "{} {whom}\nIt gets no key from now on. If it is running, it keeps its open disk until it restarts. This names one\n\
-         endorsement key: if the policy allows several of a TPM, deny each.\n",
-        output.paint(Tone::Bad, "denied")
-    );
-    output.result(&json!({"ek_sha256": ek, "name": name, "denied": true}), &text)
+    output.report(&DenyReport { ek_sha256: ek, name: record.map(|record| record.name), denied: true })
+}
+
+/// A machine is shut out.
+#[derive(Serialize)]
+struct DenyReport {
+    ek_sha256: EkDigest,
+    name: Option<NodeName>,
+    denied: bool,
+}
+
+impl Report for DenyReport {
+    fn text(&self, style: Style) -> String {
+        let (ek, denied) = (&self.ek_sha256, style.paint(Tone::Bad, "denied"));
+        let whom = self.name.as_ref().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
+        format!(
+            "{denied} {whom}\nIt gets no key from now on. If it is running, it keeps its open disk until it restarts. This names one\n\
+             endorsement key: if the policy allows several of a TPM, deny each.\n"
+        )
+    }
 }
 
 /// Takes a denial back.
@@ -71,8 +106,20 @@ pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         );
         return Err(failure.fix("see `latchkey node list`; a policy may deny it, too"));
     }
-    let text = format!("{ek} is not denied any more; the other rules decide about it\n");
-    output.result(&json!({"ek_sha256": ek, "denied": false}), &text)
+    output.report(&AllowReport { ek_sha256: ek, denied: false })
+}
+
+/// A denial was taken back.
+#[derive(Serialize)]
+struct AllowReport {
+    ek_sha256: EkDigest,
+    denied: bool,
+}
+
+impl Report for AllowReport {
+    fn text(&self, _: Style) -> String {
+        format!("{} is not denied any more; the other rules decide about it\n", self.ek_sha256)
+    }
 }
 
 /// Forgets a machine.
@@ -85,18 +132,31 @@ pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, Com
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is on record of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
-    let name = record.as_ref().map(|record| record.name.to_string());
-    let disks: Vec<String> =
-        record.iter().flat_map(|record| record.disks.iter()).map(|disk| disk.uuid.to_string()).collect();
-    let then = if denied {
-        "It is still denied."
-    } else {
-        "It may join anew with an empty disk, if the rules let it in: to shut it out, use `latchkey node deny`."
-    };
-    let text = format!(
-        "removed {}\nNobody gets the keys of its disks from the join service or from `latchkey recover` any more:\n{}\n{then}\n",
-        name.clone().unwrap_or_else(|| ek.to_string()),
-        disks.iter().map(|disk| format!("  {disk}")).collect::<Vec<_>>().join("\n"),
-    );
-    output.result(&json!({"ek_sha256": ek, "name": name, "disks": disks, "denied": denied}), &text)
+    let disks = record.iter().flat_map(|record| record.disks.iter()).map(|disk| disk.uuid).collect();
+    output.report(&RemoveReport { ek_sha256: ek, name: record.map(|record| record.name), disks, denied })
+}
+
+/// A machine was forgotten.
+#[derive(Serialize)]
+struct RemoveReport {
+    ek_sha256: EkDigest,
+    name: Option<NodeName>,
+    disks: Vec<Uuid>,
+    /// Whether it stays shut out.
+    denied: bool,
+}
+
+impl Report for RemoveReport {
+    fn text(&self, _: Style) -> String {
+        let then = if self.denied {
+            "It is still denied."
+        } else {
+            "It may join anew with an empty disk, if the rules let it in: to shut it out, use `latchkey node deny`."
+        };
+        format!(
+            "removed {}\nNobody gets the keys of its disks from the join service or from `latchkey recover` any more:\n{}\n{then}\n",
+            self.name.as_ref().map_or_else(|| self.ek_sha256.to_string(), NodeName::to_string),
+            self.disks.iter().map(|disk| format!("  {disk}")).collect::<Vec<_>>().join("\n"),
+        )
+    }
 }

@@ -1,14 +1,15 @@
 //! `latchkey node list`, `latchkey node show`.
 
+use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, Table, Tone, pairs, printable};
+use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
@@ -17,23 +18,37 @@ pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     for sentence in wrong.iter().chain(denied.unreadable()) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
-    let mut table = Table::new(&["NAME", "ROLE", "STATE", "TPM"]);
-    for node in &nodes {
-        let state = if denied.has(&node.ek_sha256) { "denied".to_owned() } else { state(node) };
-        table.row([node.name.to_string(), node.role.name().to_owned(), state, node.ek_sha256.to_string()]);
+    let denied = denied.iter().copied().collect();
+    output.report(&ListReport { nodes, held, denied, unreadable_records: wrong })
+}
+
+/// The machines of a cluster.
+#[derive(Serialize)]
+struct ListReport {
+    nodes: Vec<NodeRecord>,
+    held: Vec<PendingRecord>,
+    denied: Vec<EkDigest>,
+    unreadable_records: Vec<String>,
+}
+
+impl Report for ListReport {
+    fn text(&self, _: Style) -> String {
+        let denied = |ek: &EkDigest| self.denied.contains(ek);
+        let mut table = Table::new(&["NAME", "ROLE", "STATE", "TPM"]);
+        for node in &self.nodes {
+            let state = if denied(&node.ek_sha256) { "denied".to_owned() } else { state(node) };
+            table.row([node.name.to_string(), node.role.name().to_owned(), state, node.ek_sha256.to_string()]);
+        }
+        for one in self.held.iter().filter(|one| !denied(&one.ek_sha256)) {
+            let asked = format!("({})", printable(&one.asks_for_name));
+            table.row([asked, "-".to_owned(), "held".to_owned(), one.ek_sha256.to_string()]);
+        }
+        for ek in self.denied.iter().filter(|ek| self.nodes.iter().all(|node| node.ek_sha256 != **ek)) {
+            table.row(["-".to_owned(), "-".to_owned(), "denied".to_owned(), ek.to_string()]);
+        }
+        let note = "A name in brackets is what a machine asks for: `latchkey node admit` lets it in, by its TPM.\n";
+        format!("{table}{}", if self.held.is_empty() { "" } else { note })
     }
-    for one in held.iter().filter(|one| !denied.has(&one.ek_sha256)) {
-        let asked = format!("({})", printable(&one.asks_for_name));
-        table.row([asked, "-".to_owned(), "held".to_owned(), one.ek_sha256.to_string()]);
-    }
-    let others: Vec<_> = denied.iter().filter(|ek| nodes.iter().all(|node| node.ek_sha256 != **ek)).collect();
-    for ek in &others {
-        table.row(["-".to_owned(), "-".to_owned(), "denied".to_owned(), ek.to_string()]);
-    }
-    let denied: Vec<_> = denied.iter().collect();
-    let json = json!({"nodes": nodes, "held": held, "denied": denied, "unreadable_records": wrong});
-    let note = "A name in brackets is what a machine asks for: `latchkey node admit` lets it in, by its TPM.\n";
-    output.result(&json, &format!("{table}{}", if held.is_empty() { "" } else { note }))
 }
 
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -47,21 +62,30 @@ pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
-    let mut lines = vec![("TPM", ek.to_string())];
-    if let Some(record) = &record {
-        lines.extend(described(record));
+    output.report(&ShowReport { ek_sha256: ek, record, held, denied, denial_reason: reason })
+}
+
+/// What is known of one machine.
+#[derive(Serialize)]
+struct ShowReport {
+    ek_sha256: EkDigest,
+    record: Option<NodeRecord>,
+    held: Option<PendingRecord>,
+    denied: bool,
+    denial_reason: String,
+}
+
+impl Report for ShowReport {
+    fn text(&self, _: Style) -> String {
+        let mut lines = vec![("TPM", self.ek_sha256.to_string())];
+        lines.extend(self.record.iter().flat_map(described));
+        lines.extend(self.held.iter().flat_map(waiting));
+        if self.denied {
+            let reason = printable(&self.denial_reason);
+            lines.push(("denied", if reason.is_empty() { "yes".to_owned() } else { format!("yes: {reason}") }));
+        }
+        pairs(&lines)
     }
-    if let Some(held) = &held {
-        lines.extend(waiting(held));
-    }
-    if denied {
-        lines.push((
-            "denied",
-            if reason.is_empty() { "yes".to_owned() } else { format!("yes: {}", printable(&reason)) },
-        ));
-    }
-    let json = json!({"ek_sha256": ek, "record": record, "held": held, "denied": denied, "denial_reason": reason});
-    output.result(&json, &pairs(&lines))
 }
 
 fn described(record: &NodeRecord) -> Vec<(&'static str, String)> {

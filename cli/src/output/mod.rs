@@ -1,4 +1,4 @@
-//! The only place that prints.
+//! The only module that prints.
 //!
 //! | | standard output | standard error |
 //! |---|---|---|
@@ -9,6 +9,7 @@
 //! Colours and moving lines appear only where standard error, or output, is a terminal, and not if `NO_COLOR` is set.
 
 mod live;
+mod report;
 mod style;
 mod table;
 
@@ -17,15 +18,14 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 pub(crate) use crate::printable::printable;
 use live::Live;
-use style::Style;
-pub(crate) use style::Tone;
+use report::{ErrorReport, Progress, document, line};
+pub(crate) use report::{Report, Verdict};
+pub(crate) use style::{Style, Tone};
 pub(crate) use table::{Table, pairs};
 
 /// How to print.
@@ -66,7 +66,7 @@ impl Output {
     pub(crate) fn say(&self, tone: Tone, word: &str, text: &str) {
         match self.format {
             _ if self.quiet => {}
-            Format::Json => event(&json!({"event": word, "text": text})),
+            Format::Json => event(&Progress::said(word, text)),
             Format::Human => {
                 let mut lines = text.lines();
                 let first = lines.next().unwrap_or_default();
@@ -87,7 +87,7 @@ impl Output {
             _ if self.quiet => {}
             Format::Json => {
                 let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-                event(&json!({"event": "step", "step": step, "detail": detail, "elapsed_ms": elapsed_ms}));
+                event(&Progress::step(&step, &detail, elapsed_ms));
             }
             Format::Human => {
                 let time = self.style.paint(Tone::Faint, &format!("{:>8.1} s", elapsed.as_secs_f64()));
@@ -102,19 +102,24 @@ impl Output {
             _ if self.quiet => {}
             Format::Json => {
                 if self.live().is_new(text) {
-                    event(&json!({"event": "waiting", "text": text}));
+                    event(&Progress::said("waiting", text));
                 }
             }
             Format::Human => Live::wait(&self.live, text, self.style, WORD),
         }
     }
 
-    /// Prints the result: `json` for programs, `human` for people. Says how the run ends if nothing else is amiss.
-    pub(crate) fn result(&self, json: &Value, human: &str) -> Result<Exit, CommandError> {
-        match self.format {
-            Format::Json => self.text(&document(json)),
-            Format::Human => self.text(human),
-        }
+    /// Prints what a command found or did, and says how the run ends: as the report says, or, where that is well, as printing
+    /// it did.
+    pub(crate) fn report(&self, report: &impl Report) -> Result<Exit, CommandError> {
+        let printed = match self.format {
+            Format::Json => self.text(&document(report)?)?,
+            Format::Human => self.text(&report.text(self.result_style))?,
+        };
+        Ok(match report.exit() {
+            Exit::Done => printed,
+            verdict => verdict,
+        })
     }
 
     /// Prints text as it is to standard output.
@@ -139,11 +144,6 @@ impl Output {
         }
     }
 
-    /// Paints a part of a result.
-    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
-        self.result_style.paint(tone, text)
-    }
-
     /// Text to standard error for somebody who did not ask for it.
     pub(crate) fn explain(&self, text: &str) {
         self.live().print(text);
@@ -152,7 +152,10 @@ impl Output {
     /// Prints a failure, and says how the run ends.
     pub(crate) fn failed(&self, failure: &CommandError) -> Exit {
         self.live().clear();
-        let document = || print(document(&json!({"error": failure_json(failure)})).as_bytes());
+        let document = || match document(&ErrorReport::of(failure)) {
+            Ok(text) => print(text.as_bytes()),
+            Err(error) => Err(io::Error::other(error.what)),
+        };
         // A document that has no room on standard output becomes text on standard error; one that nobody reads does not.
         let said = self.format == Format::Json
             && document().map_or_else(|error| error.kind() == io::ErrorKind::BrokenPipe, |()| true);
@@ -180,41 +183,9 @@ fn print(bytes: &[u8]) -> io::Result<()> {
 }
 
 /// One line for a program that follows the progress.
-fn event(event: &Value) {
+fn event(progress: &Progress<'_>) {
     // Progress that nobody can read is no reason to stop.
-    let _ = writeln!(io::stderr().lock(), "{}", versioned(event));
-}
-
-/// The document that is a command's whole output for a program.
-fn document(value: &Value) -> String {
-    format!("{:#}\n", versioned(value))
-}
-
-/// With the version of the form of all that is printed for programs. It grows when something that was there is gone or means
-/// something else; what is new is no other version.
-fn versioned(value: &Value) -> Value {
-    let mut value = value.clone();
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("schema".to_owned(), json!(SCHEMA));
-    }
-    value
-}
-
-/// See [`versioned`].
-const SCHEMA: u32 = 1;
-
-fn failure_json(failure: &CommandError) -> Value {
-    let mut json = json!({
-        "code": failure.code.as_str(),
-        "message": failure.what,
-        "because": failure.because,
-        "fix": failure.remedy(),
-        "exit_code": failure.exit as u8,
-    });
-    if let Some(refusal) = &failure.refusal {
-        json["refusal"] = json!(refusal);
-    }
-    json
+    let _ = writeln!(io::stderr().lock(), "{}", line(progress));
 }
 
 /// Room for the first word of a line.

@@ -11,13 +11,18 @@ pub(crate) enum Tone {
     Faint,
 }
 
+/// Whether a text is coloured.
 #[derive(Clone, Copy)]
-pub(super) struct Style {
+pub(crate) struct Style {
     pub(super) coloured: bool,
 }
 
 impl Style {
-    pub(super) fn paint(self, tone: Tone, text: &str) -> String {
+    /// Without colours.
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self { coloured: false };
+
+    pub(crate) fn paint(self, tone: Tone, text: &str) -> String {
         // ECMA-48, section 8.3.117 (SGR).
         let code = match tone {
             _ if !self.coloured => return text.to_owned(),

@@ -2,22 +2,25 @@
 
 use std::path::Path;
 
-use latchkey_attestation::policy::{ReferenceRule, Signers};
-use latchkey_attestation::reference::{Image, PlatformProfile, Rule, SignerKey};
+use latchkey_attestation::policy::{EkTemplates, ReferenceRule, TrustedBy};
+use latchkey_attestation::reference::{
+    Authority, Image, ManifestName, PlatformProfile, Revocation, Rule, SignerKey, SnpLaunch, Source,
+};
 use latchkey_attestation::validate::Comparison;
 use latchkey_attestation::{
-    AuthenticManifest, Component, LockExpectation, Policy, ReasonCode, RecordedEvidence, Refusal,
+    AuthenticManifest, Component, Digest, ImageVersion, LockExpectation, PcrSet, Policy, ReasonCode, RecordedEvidence,
+    ReferenceValues, Refusal,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::snp::Claimed;
+use super::snp::{Claimed, ClaimedReport};
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::output::{Output, Table, Tone, pairs};
+use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::{authority_in_words, launches, window};
-use crate::trust::{Trust, now};
+use crate::trust::{Rollback, Trust, now};
 
 /// As large as the reader of recordings takes.
 const MAX_RECORDING: usize = 512 * 1024;
@@ -29,52 +32,175 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     if evidence.is_none() && arguments.has("as-recorded") {
         return Err(CommandError::usage("--as-recorded goes with --evidence FILE"));
     }
-    let file: Value = serde_json::from_slice(&trust.policy_file).unwrap_or_default();
-    let mut text = format!("{}\n{}\n{}", head(&file, &trust, output), manifests(&trust), images(&trust, output));
-    let mut json = json!({
-        "trusts": trust_rules(&file), "pcrs": file.pointer("/pcrs"), "ek_templates": trust.policy.ek_templates(),
-        "manifests": manifests_json(&trust),
-        "images": images_json(&trust), "rollback": if trust.remembers { "refused" } else { "unnoticed" },
-    });
-    if let Some(asked) = evidence {
-        let verdict = asked.verdict(&trust);
-        let compared = trust.policy.compare(asked.recording.pcrs(), &trust.references, asked.at);
-        let event = verdict.as_ref().err().and_then(|refusal| asked.event(&trust, refusal));
-        text.push_str(&asked.text(&compared, verdict.as_ref().err(), event.as_deref(), output));
-        json["evidence"] = asked.json(&compared, verdict.as_ref().err(), event.as_deref());
-    }
-    if let Some(claimed) = claimed {
-        let (told, report) = claimed.told(&trust, output);
-        text.push_str(&told);
-        json["snp_report"] = report;
-    }
-    output.result(&json, &text)
+    let evidence = evidence.map(|asked| asked.report(&trust));
+    let snp_report = claimed.map(|claimed| claimed.report(&trust));
+    output.report(&CheckReport::of(&trust, evidence, snp_report))
 }
 
-fn head(file: &Value, trust: &Trust, output: &Output) -> String {
-    let pcrs = |list: &str| {
-        let list = file.pointer(list).and_then(Value::as_array).cloned().unwrap_or_default();
-        list.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    };
-    let rollback = if trust.remembers {
-        "revisions older than those in the cluster's directory are refused"
-    } else {
-        "older revisions would not be noticed: no --cluster remembers what was accepted"
-    };
-    pairs(&[
-        ("policy", output.paint(Tone::Good, "valid")),
-        ("trusts", trust_rules(file).join("\n")),
-        ("identity", identity_in_words(&trust.policy)),
-        ("enforces", format!("PCR {}", pcrs("/pcrs/enforce"))),
-        ("warns", format!("PCR {}", pcrs("/pcrs/warn"))),
-        ("lock", "PCR 15: zero before a node joins, its cluster's value afterwards".to_owned()),
-        ("rollback", rollback.to_owned()),
-    ])
+/// Whom a policy admits.
+#[derive(Serialize)]
+struct CheckReport<'a> {
+    trusts: Vec<String>,
+    pcrs: Registers,
+    ek_templates: &'a EkTemplates,
+    manifests: Vec<ManifestRow<'a>>,
+    images: Vec<ImageRow<'a>>,
+    rollback: Rollback,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<EvidenceReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snp_report: Option<ClaimedReport>,
+}
+
+/// The registers that a policy rules.
+#[derive(Serialize)]
+struct Registers {
+    enforce: PcrSet,
+    warn: PcrSet,
+}
+
+/// A manifest that the policy names.
+#[derive(Serialize)]
+struct ManifestRow<'a> {
+    manifest: &'a ManifestName,
+    serial: u64,
+    sha256: Digest,
+    /// Who may sign it; nobody for one that is trusted as a local file.
+    signers: &'a [SignerKey],
+    authority: &'a Authority,
+    minimum_version: ImageVersion,
+    revoked: &'a [Revocation],
+    #[serde(skip)]
+    values: &'a ReferenceValues,
+}
+
+/// One machine type of one image.
+#[derive(Serialize)]
+struct ImageRow<'a> {
+    manifest: &'a ManifestName,
+    serial: u64,
+    image: &'a str,
+    version: ImageVersion,
+    machine: &'a str,
+    source: Source,
+    not_before: Option<u64>,
+    not_after: Option<u64>,
+    enforced: PcrSet,
+    snp_launch: &'a [SnpLaunch],
+    admitted: bool,
+    why: String,
+    #[serde(skip)]
+    listed: (&'a Image, &'a PlatformProfile),
+}
+
+impl<'a> CheckReport<'a> {
+    fn of(trust: &'a Trust, evidence: Option<EvidenceReport>, snp_report: Option<ClaimedReport>) -> Self {
+        let policy = &trust.policy;
+        let manifest = |(rule, manifest): (&'a ReferenceRule, &'a AuthenticManifest)| ManifestRow {
+            manifest: &rule.manifest,
+            serial: manifest.values().serial(),
+            sha256: manifest.sha256(),
+            signers: rule.signers.keys(),
+            authority: manifest.authority(),
+            minimum_version: rule.minimum_version,
+            revoked: manifest.values().revoked(),
+            values: manifest.values(),
+        };
+        Self {
+            trusts: trust_rules(policy),
+            pcrs: Registers { enforce: policy.enforced(), warn: policy.warned() },
+            ek_templates: policy.ek_templates(),
+            manifests: named(trust).map(manifest).collect(),
+            images: rows(trust).map(|row| ImageRow::of(policy, row)).collect(),
+            rollback: trust.rollback(),
+            evidence,
+            snp_report,
+        }
+    }
+
+    fn head(&self, style: Style) -> String {
+        let rollback = match self.rollback {
+            Rollback::Refused => "revisions older than those in the cluster's directory are refused",
+            Rollback::Unnoticed => "older revisions would not be noticed: no --cluster remembers what was accepted",
+        };
+        pairs(&[
+            ("policy", style.paint(Tone::Good, "valid")),
+            ("trusts", self.trusts.join("\n")),
+            ("identity", identity_in_words(self.ek_templates)),
+            ("enforces", format!("PCR {}", indices(self.pcrs.enforce.iter()))),
+            ("warns", format!("PCR {}", indices(self.pcrs.warn.iter()))),
+            ("lock", "PCR 15: zero before a node joins, its cluster's value afterwards".to_owned()),
+            ("rollback", rollback.to_owned()),
+        ])
+    }
+
+    fn manifests(&self) -> Table {
+        let mut table = Table::new(&["MANIFEST", "SERIAL", "MUST BE SIGNED BY", "SIGNED BY", "MINIMUM VERSION"]);
+        for row in &self.manifests {
+            let keys = row.signers.iter().map(|key| key.id().to_string()).collect::<Vec<_>>().join(", ");
+            let demanded = if row.signers.is_empty() { "nobody".to_owned() } else { keys };
+            let (name, serial) = (row.manifest.to_string(), row.serial.to_string());
+            table.row([name, serial, demanded, authority_in_words(row.authority), row.minimum_version.to_string()]);
+        }
+        table
+    }
+
+    fn images(&self, style: Style) -> String {
+        let mut table =
+            Table::new(&["MANIFEST", "IMAGE", "MACHINE", "SOURCE", "ENFORCED", "WARNED", "WINDOW", "ADMITTED"]);
+        for row in &self.images {
+            let (image, profile) = row.listed;
+            table.row([
+                row.manifest.to_string(),
+                image.label(),
+                row.machine.to_owned(),
+                row.source.as_str().to_owned(),
+                ruled(profile, Rule::Enforce),
+                ruled(profile, Rule::Warn),
+                window(image),
+                row.why.clone(),
+            ]);
+        }
+        let nobody = self.images.iter().all(|row| !row.admitted);
+        let warning = if nobody { style.paint(Tone::Warning, "\nNo image is admitted now.\n") } else { String::new() };
+        let launches = launches(self.manifests.iter().flat_map(|row| row.values.images()));
+        format!("{table}{warning}{launches}")
+    }
+}
+
+impl<'a> ImageRow<'a> {
+    fn of(policy: &Policy, row: Row<'a>) -> Self {
+        let (rule, manifest, image, machine) = row;
+        let verdict = admissible(rule, manifest, image);
+        Self {
+            manifest: &rule.manifest,
+            serial: manifest.values().serial(),
+            image: image.name(),
+            version: image.version(),
+            machine: machine.name(),
+            source: image.source(),
+            not_before: image.not_before(),
+            not_after: image.not_after(),
+            enforced: machine.enforced().union(policy.enforced()),
+            snp_launch: machine.snp_launch(),
+            admitted: verdict.is_ok(),
+            why: verdict.err().unwrap_or_else(|| "yes".to_owned()),
+            listed: (image, machine),
+        }
+    }
+}
+
+impl Report for CheckReport<'_> {
+    fn text(&self, style: Style) -> String {
+        let mut text = format!("{}\n{}\n{}", self.head(style), self.manifests(), self.images(style));
+        text.extend(self.evidence.iter().map(|evidence| evidence.text(style)));
+        text.extend(self.snp_report.iter().map(|claimed| claimed.text(style)));
+        text
+    }
 }
 
 /// Which endorsement key stands for a TPM.
-fn identity_in_words(policy: &Policy) -> String {
-    let templates = policy.ek_templates();
+fn identity_in_words(templates: &EkTemplates) -> String {
     let several = "a TPM may have one identity for each: to deny one, deny all of its digests (`latchkey tpm ek`)";
     if templates.is_ambiguous() { format!("EK {templates}; {several}") } else { format!("EK {templates}") }
 }
@@ -83,86 +209,24 @@ fn named(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManif
     trust.policy.references().iter().filter_map(|rule| Some((rule, trust.references.manifest(&rule.manifest)?)))
 }
 
-fn manifests(trust: &Trust) -> Table {
-    let mut table = Table::new(&["MANIFEST", "SERIAL", "MUST BE SIGNED BY", "SIGNED BY", "MINIMUM VERSION"]);
-    for (rule, manifest) in named(trust) {
-        let keys = |keys: &[SignerKey]| keys.iter().map(|key| key.id().to_string()).collect::<Vec<_>>().join(", ");
-        let demanded = match &rule.signers {
-            Signers::Keys(list) => keys(list),
-            Signers::TrustLocalFile => "nobody".to_owned(),
-        };
-        let (name, serial) = (rule.manifest.to_string(), manifest.values().serial().to_string());
-        let signed_by = authority_in_words(manifest.authority());
-        table.row([name, serial, demanded, signed_by, rule.minimum_version.to_string()]);
-    }
-    table
-}
-
-fn manifests_json(trust: &Trust) -> Vec<Value> {
-    let manifest = |(rule, manifest): (&ReferenceRule, &AuthenticManifest)| {
-        json!({
-            "manifest": rule.manifest, "serial": manifest.values().serial(), "sha256": manifest.sha256(),
-            "signers": rule.signers.keys(), "authority": manifest.authority(),
-            "minimum_version": rule.minimum_version, "revoked": manifest.values().revoked(),
-        })
-    };
-    named(trust).map(manifest).collect()
-}
+/// A machine type of an image of a manifest that a rule names.
+type Row<'a> = (&'a ReferenceRule, &'a AuthenticManifest, &'a Image, &'a PlatformProfile);
 
 /// One row for each machine type of each image.
-fn rows(trust: &Trust) -> impl Iterator<Item = (&ReferenceRule, &AuthenticManifest, &Image, &PlatformProfile)> {
+fn rows(trust: &Trust) -> impl Iterator<Item = Row<'_>> {
     named(trust).flat_map(|(rule, manifest)| {
         let images = manifest.values().images().iter();
         images.flat_map(move |image| image.machines().iter().map(move |machine| (rule, manifest, image, machine)))
     })
 }
 
-fn images(trust: &Trust, output: &Output) -> String {
-    let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "SOURCE", "ENFORCED", "WARNED", "WINDOW", "ADMITTED"]);
-    for (rule, manifest, image, machine) in rows(trust) {
-        table.row([
-            rule.manifest.to_string(),
-            image.label(),
-            machine.name().to_owned(),
-            image.source().as_str().to_owned(),
-            indices(machine, Rule::Enforce),
-            indices(machine, Rule::Warn),
-            window(image),
-            in_words(&admissible(rule, manifest, image)),
-        ]);
-    }
-    let nobody = rows(trust).all(|(rule, manifest, image, _)| admissible(rule, manifest, image).is_err());
-    let warning = if nobody { output.paint(Tone::Warning, "\nNo image is admitted now.\n") } else { String::new() };
-    let launches = launches(named(trust).flat_map(|(_, manifest)| manifest.values().images()));
-    format!("{table}{warning}{launches}")
-}
-
-fn images_json(trust: &Trust) -> Vec<Value> {
-    let image = |(rule, manifest, image, machine): (&ReferenceRule, &AuthenticManifest, &Image, &PlatformProfile)| {
-        let verdict = admissible(rule, manifest, image);
-        json!({
-            "manifest": rule.manifest, "serial": manifest.values().serial(), "image": image.name(),
-            "version": image.version(), "machine": machine.name(), "source": image.source(),
-            "not_before": image.not_before(), "not_after": image.not_after(),
-            "enforced": machine.enforced().union(trust.policy.enforced()),
-            "snp_launch": machine.snp_launch(), "admitted": verdict.is_ok(), "why": in_words(&verdict),
-        })
+fn trust_rules(policy: &Policy) -> Vec<String> {
+    let rule = |rule| match rule {
+        TrustedBy::PinnedEks(count) => plural(count, "TPM, by its endorsement key", "TPMs, by their endorsement keys"),
+        TrustedBy::Authorities(count) => format!("TPMs certified by {}", plural(count, "authority", "authorities")),
     };
-    rows(trust).map(image).collect()
-}
-
-fn trust_rules(policy: &Value) -> Vec<String> {
-    let count = |rule: &Value, field: &str| rule.get(field).and_then(Value::as_array).map_or(0, Vec::len);
-    let mut rules: Vec<String> = Vec::new();
-    for rule in policy.get("ak_trust").and_then(Value::as_array).into_iter().flatten() {
-        rules.push(match rule.get("kind").and_then(Value::as_str) {
-            Some("pinned-ek") => {
-                plural(count(rule, "ek_sha256"), "TPM, by its endorsement key", "TPMs, by their endorsement keys")
-            }
-            _ => format!("TPMs certified by {}", plural(count(rule, "roots"), "authority", "authorities")),
-        });
-    }
-    let denied = count(policy, "denied_ek_sha256");
+    let mut rules: Vec<String> = policy.trusted_by().map(rule).collect();
+    let denied = policy.denied_count();
     if denied > 0 {
         rules.push(format!("but not {}", plural(denied, "TPM that is denied", "TPMs that are denied")));
     }
@@ -185,14 +249,15 @@ fn admissible(rule: &ReferenceRule, manifest: &AuthenticManifest, image: &Image)
     })
 }
 
-fn in_words(verdict: &Result<(), String>) -> String {
-    verdict.as_ref().map_or_else(String::clone, |()| "yes".to_owned())
+fn indices(pcrs: impl Iterator<Item = u8>) -> String {
+    pcrs.map(|index| index.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn indices(machine: &PlatformProfile, rule: Rule) -> String {
+/// The registers of a machine type with this rule.
+fn ruled(machine: &PlatformProfile, rule: Rule) -> String {
     let chosen = machine.pcrs().iter().filter(|(_, reference)| reference.rule == rule);
-    let list: Vec<String> = chosen.map(|(index, _)| index.to_string()).collect();
-    if list.is_empty() { "-".to_owned() } else { list.join(" ") }
+    let list = indices(chosen.map(|(index, _)| *index));
+    if list.is_empty() { "-".to_owned() } else { list }
 }
 
 /// Kept evidence, and the time it is judged by.
@@ -221,38 +286,60 @@ impl Asked {
         trust.event(refusal, self.recording.pcrs(), self.recording.unverified_event_log())
     }
 
-    fn text(&self, compared: &[Comparison], refusal: Option<&Refusal>, event: Option<&str>, output: &Output) -> String {
-        let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "THE EVIDENCE"]);
-        for comparison in compared {
-            let image = &comparison.image;
-            table.row([
-                image.manifest.to_string(),
-                format!("{} {}", image.name, image.version),
-                image.machine.clone(),
-                why(comparison),
-            ]);
+    fn report(self, trust: &Trust) -> EvidenceReport {
+        let refusal = self.verdict(trust).err();
+        let event = refusal.as_ref().and_then(|refusal| self.event(trust, refusal));
+        let compared = trust.policy.compare(self.recording.pcrs(), &trust.references, self.at);
+        let row =
+            |comparison: Comparison| ComparedImage { passes: comparison.passes(), why: why(&comparison), comparison };
+        EvidenceReport {
+            file: self.file,
+            recorded_at: self.recording.recorded_at(),
+            judged_at: self.at,
+            verdict: if refusal.is_none() { Verdict::Consistent } else { Verdict::Refused },
+            refusal,
+            event,
+            images: compared.into_iter().map(row).collect(),
         }
-        let verdict = match refusal {
-            None => output.paint(Tone::Good, "would be admitted, if the node answered live"),
-            Some(refusal) => output.paint(Tone::Bad, &crate::output::printable(&refusal.to_string())),
-        };
-        let verdict = event.map_or(verdict.clone(), |event| format!("{verdict}\n{}", crate::output::printable(event)));
-        let head = pairs(&[("evidence", crate::output::printable(&self.file)), ("verdict", verdict)]);
-        format!("\n{head}\n{table}")
     }
+}
 
-    fn json(&self, compared: &[Comparison], refusal: Option<&Refusal>, event: Option<&str>) -> Value {
-        let passes = |comparison: &Comparison| {
-            let mut json = json!(comparison);
-            json["passes"] = comparison.passes().into();
-            json["why"] = why(comparison).into();
-            json
+/// How kept evidence stands beside a policy.
+#[derive(Serialize)]
+struct EvidenceReport {
+    file: String,
+    recorded_at: u64,
+    judged_at: u64,
+    verdict: Verdict,
+    refusal: Option<Refusal>,
+    /// The event of the machine's own log that differs.
+    event: Option<String>,
+    images: Vec<ComparedImage>,
+}
+
+/// How it stands beside one machine type of one image.
+#[derive(Serialize)]
+struct ComparedImage {
+    #[serde(flatten)]
+    comparison: Comparison,
+    passes: bool,
+    why: String,
+}
+
+impl EvidenceReport {
+    fn text(&self, style: Style) -> String {
+        let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "THE EVIDENCE"]);
+        for ComparedImage { comparison: Comparison { image, .. }, why, .. } in &self.images {
+            let name = format!("{} {}", image.name, image.version);
+            table.row([image.manifest.to_string(), name, image.machine.clone(), why.clone()]);
+        }
+        let mut verdict = match &self.refusal {
+            None => style.paint(Tone::Good, "would be admitted, if the node answered live"),
+            Some(refusal) => style.paint(Tone::Bad, &printable(&refusal.to_string())),
         };
-        json!({
-            "file": self.file, "recorded_at": self.recording.recorded_at(), "judged_at": self.at,
-            "verdict": if refusal.is_none() { "consistent" } else { "refused" }, "refusal": refusal, "event": event,
-            "images": compared.iter().map(passes).collect::<Vec<_>>(),
-        })
+        verdict.extend(self.event.iter().map(|event| format!("\n{}", printable(event))));
+        let head = pairs(&[("evidence", printable(&self.file)), ("verdict", verdict)]);
+        format!("\n{head}\n{table}")
     }
 }
 

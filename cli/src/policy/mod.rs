@@ -5,4 +5,4 @@ mod new;
 mod snp;
 
 pub(crate) use check::run as check;
-pub(crate) use new::{Draft, manifest_name, rule_json, run as new};
+pub(crate) use new::{Draft, manifest_name, run as new};

@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use latchkey_attestation::policy::Signers;
-use latchkey_attestation::reference::ManifestName;
+use latchkey_attestation::policy::{AkAlgorithm, Signers};
+use latchkey_attestation::reference::{ManifestName, SignerKey};
 use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
 use latchkey_tpm::wire::EkTemplate;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::Output;
+use crate::output::{Output, Report, Style};
 use crate::reference::signer_key;
 
 /// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
@@ -31,9 +31,21 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let draft = Draft::from_arguments(arguments)?;
     let rules: Vec<_> = manifests.iter().map(|name| (name.clone(), minimum)).collect();
     draft.write(&rules, &signers(arguments)?, path)?;
-    let names: Vec<&str> = manifests.iter().map(ManifestName::as_str).collect();
-    let human = format!("policy written to {}; it admits images of {}\n", path.display(), names.join(", "));
-    output.result(&json!({"file": path.display().to_string(), "manifests": names}), &human)
+    output.report(&NewPolicyReport { file: path.display().to_string(), manifests })
+}
+
+/// A policy was written.
+#[derive(Serialize)]
+struct NewPolicyReport {
+    file: String,
+    manifests: Vec<ManifestName>,
+}
+
+impl Report for NewPolicyReport {
+    fn text(&self, _: Style) -> String {
+        let names: Vec<&str> = self.manifests.iter().map(ManifestName::as_str).collect();
+        format!("policy written to {}; it admits images of {}\n", self.file, names.join(", "))
+    }
 }
 
 /// Whose word the manifests must be: `--signer`, or `--unsigned`, and nothing by default.
@@ -53,7 +65,7 @@ fn signers(arguments: &Arguments) -> Result<Signers, CommandError> {
 /// A policy in the making: all but the manifests.
 pub(crate) struct Draft {
     ek_templates: Vec<&'static str>,
-    ak_trust: Vec<Value>,
+    ak_trust: Vec<TrustRuleFile>,
     enforce: PcrSet,
     warn: PcrSet,
 }
@@ -66,12 +78,12 @@ impl Draft {
         let mut ak_trust = Vec::new();
         let pins = arguments.texts("ek-pin")?.into_iter().map(pin).collect::<Result<Vec<_>, _>>()?;
         if !pins.is_empty() {
-            ak_trust.push(json!({"kind": "pinned-ek", "ek_sha256": pins}));
+            ak_trust.push(TrustRuleFile::PinnedEk { ek_sha256: pins });
         }
         let roots = certificates(&arguments.paths("ek-root"))?;
         let intermediates = certificates(&arguments.paths("ek-intermediate"))?;
         if !roots.is_empty() {
-            ak_trust.push(json!({"kind": "ek-chain", "roots": roots, "intermediates": intermediates}));
+            ak_trust.push(TrustRuleFile::EkChain { roots, intermediates });
         } else if !intermediates.is_empty() {
             return Err(CommandError::usage("--ek-intermediate needs an --ek-root that it leads to"));
         }
@@ -89,28 +101,41 @@ impl Draft {
         Ok(Self { ek_templates, ak_trust, enforce, warn })
     }
 
-    /// The policy as text, with these manifests and their minimum versions, all of the same signers; checked by reading it.
-    pub(crate) fn text(
+    /// The policy with these manifests and their minimum versions, all of the same signers.
+    pub(crate) fn policy(
         &self,
         manifests: &[(ManifestName, ImageVersion)],
         signers: &Signers,
-    ) -> Result<String, CommandError> {
-        let rules: Vec<Value> =
-            manifests.iter().map(|(manifest, minimum)| rule_json(manifest, *minimum, signers)).collect();
-        let policy = json!({
-            "version": 3,
-            "ek_templates": self.ek_templates,
-            "ak_trust": self.ak_trust,
-            "denied_ek_sha256": [],
-            "ak_algorithms": ["ecdsa-p256-sha256"],
-            "pcrs": {"enforce": self.enforce, "warn": self.warn},
-            "lock": "pcr-15",
-            "references": rules,
-        });
-        let text = format!("{policy:#}\n");
-        Policy::from_json(text.as_bytes())
+    ) -> Result<Policy, CommandError> {
+        self.text(manifests, signers).map(|(_, policy)| policy)
+    }
+
+    /// Its file, checked by reading it.
+    fn text(
+        &self,
+        manifests: &[(ManifestName, ImageVersion)],
+        signers: &Signers,
+    ) -> Result<(String, Policy), CommandError> {
+        let rule = |(manifest, minimum_version): &(ManifestName, ImageVersion)| ReferenceRuleFile {
+            manifest: manifest.clone(),
+            minimum_version: *minimum_version,
+            signers: SignersFile::from(signers),
+        };
+        let file = PolicyFile {
+            version: 3,
+            ek_templates: &self.ek_templates,
+            ak_trust: &self.ak_trust,
+            denied_ek_sha256: [],
+            ak_algorithms: [AkAlgorithm::EcdsaP256Sha256],
+            pcrs: RegisterRules { enforce: self.enforce, warn: self.warn },
+            lock: "pcr-15",
+            references: manifests.iter().map(rule).collect(),
+        };
+        let text = serde_json::to_string_pretty(&file)
+            .map_err(|error| CommandError::usage("such a policy cannot be written").because(error.to_string()))?;
+        let policy = Policy::from_json(text.as_bytes())
             .map_err(|refusal| CommandError::refused(Exit::Usage, "such a policy cannot be used", &refusal))?;
-        Ok(text)
+        Ok((format!("{text}\n"), policy))
     }
 
     pub(crate) fn write(
@@ -119,16 +144,56 @@ impl Draft {
         signers: &Signers,
         path: &Path,
     ) -> Result<(), CommandError> {
-        files::write_new(path, self.text(manifests, signers)?.as_bytes(), Readers::Anyone)
+        files::write_new(path, self.text(manifests, signers)?.0.as_bytes(), Readers::Anyone)
     }
 }
 
-/// One manifest's rule, as a policy has it.
-pub(crate) fn rule_json(manifest: &ManifestName, minimum: ImageVersion, signers: &Signers) -> Value {
-    match signers {
-        Signers::Keys(keys) => json!({"manifest": manifest, "minimum_version": minimum, "signers": keys}),
-        Signers::TrustLocalFile => {
-            json!({"manifest": manifest, "minimum_version": minimum, "unsigned": "trust-local-file"})
+/// A policy's file: what `latchkey_attestation::policy` reads.
+#[derive(Serialize)]
+struct PolicyFile<'a> {
+    version: u32,
+    ek_templates: &'a [&'static str],
+    ak_trust: &'a [TrustRuleFile],
+    denied_ek_sha256: [EkDigest; 0],
+    ak_algorithms: [AkAlgorithm; 1],
+    pcrs: RegisterRules,
+    lock: &'static str,
+    references: Vec<ReferenceRuleFile>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+enum TrustRuleFile {
+    PinnedEk { ek_sha256: Vec<EkDigest> },
+    EkChain { roots: Vec<String>, intermediates: Vec<String> },
+}
+
+#[derive(Serialize)]
+struct RegisterRules {
+    enforce: PcrSet,
+    warn: PcrSet,
+}
+
+#[derive(Serialize)]
+struct ReferenceRuleFile {
+    manifest: ManifestName,
+    minimum_version: ImageVersion,
+    #[serde(flatten)]
+    signers: SignersFile,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum SignersFile {
+    Signers(Vec<SignerKey>),
+    Unsigned(&'static str),
+}
+
+impl From<&Signers> for SignersFile {
+    fn from(signers: &Signers) -> Self {
+        match signers {
+            Signers::Keys(keys) => Self::Signers(keys.clone()),
+            Signers::TrustLocalFile => Self::Unsigned("trust-local-file"),
         }
     }
 }

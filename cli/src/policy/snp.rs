@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::parse::UnverifiedSnpReport;
+use latchkey_attestation::parse::{LaunchDigest, UnverifiedSnpReport};
 use latchkey_attestation::validate::{Covered, RecognisedLaunch};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::output::{Output, Table, Tone, pairs, printable};
+use crate::output::{Style, Table, Tone, pairs, printable};
 use crate::trust::{Trust, now};
 
 /// A report that nobody verified.
@@ -27,36 +27,69 @@ impl Claimed {
         Ok(Self { file, report })
     }
 
-    /// Text, and its part of the JSON.
-    pub(super) fn told(&self, trust: &Trust, output: &Output) -> (String, Value) {
-        let found = trust.policy.recognise_launch(self.report.claimed_measurement(), &trust.references, now());
-        (self.text(&found, output), self.json(&found))
+    /// Which launch of the manifests it claims.
+    pub(super) fn report(&self, trust: &Trust) -> ClaimedReport {
+        let report = &self.report;
+        let found = trust.policy.recognise_launch(report.claimed_measurement(), &trust.references, now());
+        let (recognised, refusal) = match found {
+            Ok(found) => (Some(found), None),
+            Err(refusal) => (None, Some(refusal)),
+        };
+        ClaimedReport {
+            file: self.file.clone(),
+            verified: false,
+            verdict: NOT_VERIFIED,
+            version: report.version(),
+            claimed_measurement: report.claimed_measurement(),
+            claimed_vmpl: report.claimed_vmpl(),
+            claims_debug: report.claims_debug(),
+            recognised,
+            refusal,
+        }
     }
+}
 
-    fn text(&self, found: &Result<RecognisedLaunch, Refusal>, output: &Output) -> String {
-        let Self { file, report } = self;
-        let mut claims =
-            format!("launch digest {}\nasked for at VMPL {}", report.claimed_measurement(), report.claimed_vmpl());
-        if report.claims_debug() {
+/// What a report says of itself, beside the manifests.
+#[derive(Serialize)]
+pub(super) struct ClaimedReport {
+    file: String,
+    verified: bool,
+    verdict: &'static str,
+    version: u32,
+    claimed_measurement: LaunchDigest,
+    claimed_vmpl: u32,
+    claims_debug: bool,
+    recognised: Option<RecognisedLaunch>,
+    refusal: Option<Refusal>,
+}
+
+impl ClaimedReport {
+    pub(super) fn text(&self, style: Style) -> String {
+        let mut claims = format!("launch digest {}\nasked for at VMPL {}", self.claimed_measurement, self.claimed_vmpl);
+        if self.claims_debug {
             claims.push_str("\nits host may debug it: read and write its memory");
         }
-        let beside = match found {
-            Ok(RecognisedLaunch { covers: Covered::Image, .. }) => {
+        let beside = match (&self.recognised, &self.refusal) {
+            (Some(RecognisedLaunch { covers: Covered::Image, .. }), _) => {
                 "the launch digest of an image that may run".to_owned()
             }
-            Ok(RecognisedLaunch { covers: Covered::Firmware, .. }) => {
+            (Some(RecognisedLaunch { covers: Covered::Firmware, .. }), _) => {
                 "the launch digest of a firmware alone: it says nothing about the image".to_owned()
             }
-            Err(refusal) => output.paint(Tone::Bad, &printable(&refusal.to_string())),
+            (None, refusal) => {
+                let refusal = refusal.as_ref().map(ToString::to_string).unwrap_or_default();
+                style.paint(Tone::Bad, &printable(&refusal))
+            }
         };
         let head = pairs(&[
-            ("snp report", printable(file)),
-            ("verdict", output.paint(Tone::Warning, NOT_VERIFIED)),
+            ("snp report", printable(&self.file)),
+            ("verdict", style.paint(Tone::Warning, self.verdict)),
             ("claims", claims),
             ("which is", beside),
         ]);
+        let Some(recognised) = &self.recognised else { return format!("\n{head}") };
         let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "SEV-SNP GUEST"]);
-        for known in found.iter().flat_map(|found| &found.launches) {
+        for known in &recognised.launches {
             let image = &known.image;
             table.row([
                 image.manifest.to_string(),
@@ -65,16 +98,7 @@ impl Claimed {
                 known.launch.to_string(),
             ]);
         }
-        if found.is_ok() { format!("\n{head}\n{table}") } else { format!("\n{head}") }
-    }
-
-    fn json(&self, found: &Result<RecognisedLaunch, Refusal>) -> Value {
-        let report = &self.report;
-        json!({
-            "file": self.file, "verified": false, "verdict": NOT_VERIFIED, "version": report.version(),
-            "claimed_measurement": report.claimed_measurement(), "claimed_vmpl": report.claimed_vmpl(),
-            "claims_debug": report.claims_debug(), "recognised": found.as_ref().ok(), "refusal": found.as_ref().err(),
-        })
+        format!("\n{head}\n{table}")
     }
 }
 

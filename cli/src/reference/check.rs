@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use latchkey_attestation::reference::{Artefact, Image, PlatformProfile, Reference, Rule, Signature, format_rfc3339};
-use latchkey_attestation::{ManifestFile, ReferenceValues};
-use serde_json::json;
+use latchkey_attestation::reference::{
+    Artefact, Authority, Image, PlatformProfile, Reference, Rule, Signature, format_rfc3339,
+};
+use latchkey_attestation::{Digest, ManifestFile, ReferenceValues};
+use serde::Serialize;
 
 use super::{authority_in_words, signer_key};
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::output::{Output, Table, Tone, pairs};
+use crate::output::{Output, Report, Style, Table, Tone, pairs};
 use crate::trust::signature_beside;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -26,16 +28,28 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let manifest = checked.map_err(|refusal| {
         CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal)
     })?;
-    let values = manifest.values();
-    let head = pairs(&[
-        ("manifest", format!("{}, serial {}", values.name(), values.serial())),
-        ("signed by", output.paint(Tone::Good, &authority_in_words(manifest.authority()))),
-        ("SHA-256", manifest.sha256().to_string()),
-    ]);
-    let json = json!({
-        "authority": manifest.authority(), "sha256": manifest.sha256(), "manifest": values,
-    });
-    output.result(&json, &format!("{head}\n{}{}", table(values), provenance(values)))
+    let (authority, sha256) = (manifest.authority(), manifest.sha256());
+    output.report(&CheckReport { authority, sha256, manifest: manifest.values() })
+}
+
+/// A manifest and who vouches for it.
+#[derive(Serialize)]
+struct CheckReport<'a> {
+    authority: &'a Authority,
+    sha256: Digest,
+    manifest: &'a ReferenceValues,
+}
+
+impl Report for CheckReport<'_> {
+    fn text(&self, style: Style) -> String {
+        let values = self.manifest;
+        let head = pairs(&[
+            ("manifest", format!("{}, serial {}", values.name(), values.serial())),
+            ("signed by", style.paint(Tone::Good, &authority_in_words(self.authority))),
+            ("SHA-256", self.sha256.to_string()),
+        ]);
+        format!("{head}\n{}{}", table(values), provenance(values))
+    }
 }
 
 /// Images and machine types, and what is revoked.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use latchkey_attestation::reference::{Image, Revocation, parse_rfc3339};
 use latchkey_attestation::{ImageVersion, ReferenceValues, Refusal};
-use serde_json::json;
+use serde::Serialize;
 
 use super::{Revision, publish};
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Report, Style, Tone};
 use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
@@ -82,12 +82,22 @@ fn finish(
     output: &Output,
 ) -> Result<Exit, CommandError> {
     publish(next, base, arguments, output)?;
-    let json = json!({
-        "file": arguments.required_path("out")?.display().to_string(),
-        "signed": arguments.has("key"),
-        "manifest": next,
-    });
-    output.result(&json, &super::check::table(next))
+    let file = arguments.required_path("out")?.display().to_string();
+    output.report(&RevisionReport { file, signed: arguments.has("key"), manifest: next })
+}
+
+/// A revision was written.
+#[derive(Serialize)]
+struct RevisionReport<'a> {
+    file: String,
+    signed: bool,
+    manifest: &'a ReferenceValues,
+}
+
+impl Report for RevisionReport<'_> {
+    fn text(&self, _: Style) -> String {
+        super::check::table(self.manifest)
+    }
 }
 
 /// `--serial`, or the next one.

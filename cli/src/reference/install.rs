@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use latchkey_attestation::ReferenceValues;
+use latchkey_attestation::reference::{Authority, ManifestName};
+use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, InstallOptions};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::output::{Output, Tone};
+use crate::output::{Output, Report, Style, Tone};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("MANIFEST is missing"))?;
@@ -21,6 +23,23 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     super::warn_of_serial(revision.values(), output);
     let (name, serial, file) = (revision.values().name(), revision.values().serial(), file.display().to_string());
     output.say(Tone::Good, "installed", &format!("serial {serial} of {name} in {file}"));
-    let json = json!({"manifest": name, "serial": serial, "file": file, "authority": revision.authority()});
-    output.result(&json, &super::check::table(revision.values()))
+    let (authority, values) = (revision.authority(), revision.values());
+    output.report(&InstallReport { manifest: name, serial, file, authority, values })
+}
+
+/// A revision is in force.
+#[derive(Serialize)]
+struct InstallReport<'a> {
+    manifest: &'a ManifestName,
+    serial: u64,
+    file: String,
+    authority: &'a Authority,
+    #[serde(skip)]
+    values: &'a ReferenceValues,
+}
+
+impl Report for InstallReport<'_> {
+    fn text(&self, _: Style) -> String {
+        super::check::table(self.values)
+    }
 }

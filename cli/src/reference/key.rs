@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
+use latchkey_attestation::reference::{KeyId, ManifestName, SignerKey};
 use latchkey_cluster_store::signature_of;
 use latchkey_keys::SecretVec;
 use latchkey_measurements::signing::{MAX_KEY_FILE, SigningError, SigningKey, public_key_file};
-use serde_json::json;
+use serde::Serialize;
 
 use super::parse;
 use crate::arguments::Arguments;
@@ -14,7 +15,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::{Output, Tone};
+use crate::output::{Output, Report, Style, Tone};
 
 /// minisign's `PASSWORDMAXBYTES`.
 const MAX_PASSWORD: usize = 1024;
@@ -41,11 +42,29 @@ pub(crate) fn new_key(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     };
     output.say(tone, "secret key", &format!("{}, {kind}", path.display()));
     output.say(Tone::Good, "public key", &format!("{}, for policies; it is printed next", public.display()));
-    let json = json!({
-        "secret_key_file": path.display().to_string(), "public_key_file": public.display().to_string(),
-        "encrypted": password.is_some(), "public_key": key.public(), "key_id": key.public().id(),
-    });
-    output.result(&json, &format!("{}\n", key.public()))
+    output.report(&NewKeyReport {
+        secret_key_file: path.display().to_string(),
+        public_key_file: public.display().to_string(),
+        encrypted: password.is_some(),
+        public_key: key.public(),
+        key_id: key.public().id(),
+    })
+}
+
+/// A signing key was made.
+#[derive(Serialize)]
+struct NewKeyReport {
+    secret_key_file: String,
+    public_key_file: String,
+    encrypted: bool,
+    public_key: SignerKey,
+    key_id: KeyId,
+}
+
+impl Report for NewKeyReport {
+    fn text(&self, _: Style) -> String {
+        format!("{}\n", self.public_key)
+    }
 }
 
 pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -62,22 +81,39 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
         .map_err(|error| CommandError::local(CommandCode::SigningFailed, error.to_string()))?;
     let beside = signature_of(path);
     files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
-    let shown = beside.display().to_string();
-    let json = json!({
-        "manifest": values.name(), "serial": values.serial(), "signature_file": shown, "signer": key.public(),
-        "content": values,
-    });
-    // What was signed is shown by whoever signed it, not only by whoever made it.
-    let text = format!(
-        "{}\n{} serial {} signed by key {} in {shown}\ncheck it with: minisign -Vm {} -P {}\n",
-        super::check::table(&values),
-        values.name(),
-        values.serial(),
-        key.public().id(),
-        path.display(),
-        key.public()
-    );
-    output.result(&json, &text)
+    output.report(&SignReport {
+        manifest: values.name(),
+        serial: values.serial(),
+        signature_file: beside.display().to_string(),
+        signer: key.public(),
+        content: &values,
+        file: path,
+    })
+}
+
+/// A manifest was signed.
+#[derive(Serialize)]
+struct SignReport<'a> {
+    manifest: &'a ManifestName,
+    serial: u64,
+    signature_file: String,
+    signer: SignerKey,
+    content: &'a ReferenceValues,
+    #[serde(skip)]
+    file: &'a Path,
+}
+
+impl Report for SignReport<'_> {
+    /// What was signed is shown by whoever signed it, not only by whoever made it.
+    fn text(&self, _: Style) -> String {
+        let Self { manifest, serial, signature_file, signer, content, file } = self;
+        format!(
+            "{}\n{manifest} serial {serial} signed by key {} in {signature_file}\ncheck it with: minisign -Vm {} -P {signer}\n",
+            super::check::table(content),
+            signer.id(),
+            file.display(),
+        )
+    }
 }
 
 /// The key of `--key`, opened with `--password` if it must be.

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::help::GLOBAL;
 use super::table::COMMANDS;
 use super::{Arguments, Command, Flag, Operand};
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::output::Output;
+use crate::output::{Output, Report, Style};
 
 pub(super) const COMPLETIONS: Command = Command {
     path: &["completions"],
@@ -30,7 +30,20 @@ fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
         "fish" => fish(),
         other => return Err(CommandError::usage(format!("{other} is no shell of these: bash, zsh, fish"))),
     };
-    output.result(&json!({"shell": shell, "script": script}), &script)
+    output.report(&CompletionsReport { shell, script })
+}
+
+/// What a shell reads.
+#[derive(Serialize)]
+struct CompletionsReport<'a> {
+    shell: &'a str,
+    script: String,
+}
+
+impl Report for CompletionsReport<'_> {
+    fn text(&self, _: Style) -> String {
+        self.script.clone()
+    }
 }
 
 /// The first words of commands, each once.

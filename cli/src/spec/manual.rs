@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::help::{GLOBAL, described, label, usage};
 use super::table::COMMANDS;
@@ -10,7 +10,7 @@ use super::{Arguments, Command, Flag, Need, Operand};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::output::Output;
+use crate::output::{Output, Report, Style};
 
 pub(super) const MANUAL: Command = Command {
     path: &["manual"],
@@ -41,16 +41,40 @@ fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
         }
         std::fs::create_dir_all(directory).map_err(|error| files::unwritable(directory, &error))?;
         let pages = COMMANDS.iter().map(|command| (file_name(&command.name()), page(command)));
-        let mut written = Vec::new();
+        let mut files = Vec::new();
         for (name, text) in pages.chain([(file_name(""), overview())]) {
             files::replace(&directory.join(&name), text.as_bytes(), Readers::Anyone)?;
-            written.push(name);
+            files.push(name);
         }
-        let human = format!("{} pages written to {}\n", written.len(), directory.display());
-        return output.result(&json!({"directory": directory.display().to_string(), "files": written}), &human);
+        return output.report(&PagesReport { directory: directory.display().to_string(), files });
     }
-    let text = if named.is_empty() { overview() } else { page(find(&named)?) };
-    output.result(&json!({"page": text}), &text)
+    let page = if named.is_empty() { overview() } else { page(find(&named)?) };
+    output.report(&PageReport { page })
+}
+
+/// All pages were written.
+#[derive(Serialize)]
+struct PagesReport {
+    directory: String,
+    files: Vec<String>,
+}
+
+impl Report for PagesReport {
+    fn text(&self, _: Style) -> String {
+        format!("{} pages written to {}\n", self.files.len(), self.directory)
+    }
+}
+
+/// One page.
+#[derive(Serialize)]
+struct PageReport {
+    page: String,
+}
+
+impl Report for PageReport {
+    fn text(&self, _: Style) -> String {
+        self.page.clone()
+    }
 }
 
 fn find(named: &[&str]) -> Result<&'static Command, CommandError> {
