@@ -20,6 +20,7 @@
 mod codes;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
+pub mod firmware;
 pub mod parse;
 pub mod policy;
 pub mod record;
@@ -28,8 +29,9 @@ pub mod refusal;
 pub mod validate;
 pub mod verify;
 
+pub use firmware::MeasuredFirmware;
 pub use parse::{AttesterIdentity, Component, Digest, ImageVersion, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
-pub use policy::Policy;
+pub use policy::{FirmwareChange, Policy};
 pub use record::{OfflineFinding, RecordedEvidence, Unproven};
 pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References, SignerKey};
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};

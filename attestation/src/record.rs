@@ -122,7 +122,7 @@ impl RecordedEvidence {
         let Claimed { ek, trust, ak } = check_identity(policy, &self.identity, now)?;
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
         let facts = check_quote(&ak, quote, signature, &self.pcrs, policy.selection(), self.binding.as_bytes())?;
-        let Match { image, warnings } = match_image(policy, &self.pcrs, references, now)?;
+        let Match { image, warnings, .. } = match_image(policy, &self.pcrs, references, now)?;
         let locked = lock.check(&self.pcrs)?;
         let QuoteFacts { clock, firmware_version } = facts;
         Ok(OfflineFinding {

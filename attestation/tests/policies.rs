@@ -5,7 +5,7 @@
 mod support;
 
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
-use latchkey_attestation::{AuthenticManifest, EkDigest, Policy, ReferenceValues, References};
+use latchkey_attestation::{AuthenticManifest, EkDigest, LockExpectation, Policy, ReferenceValues, References};
 use serde_json::{Value, json};
 use support::{image_json, pinned, policy, policy_json, reference_json, reference_values};
 
@@ -43,6 +43,48 @@ fn with(json: &Value, pointer: &str, new: Option<Value>) -> Value {
 fn the_sample_policy_is_accepted() {
     let policy = load(&sample()).unwrap();
     assert_eq!(policy.selection().iter().collect::<Vec<_>>(), [0, 4, 7, 9, 11, 12, 13, 15]);
+}
+
+#[test]
+fn firmware_that_a_manifest_does_not_know_is_held_against_the_record_by_what_the_policy_says() {
+    // Without a word about it: what is warned about, as far as it is the firmware's.
+    let policy = load(&with(&sample(), "/pcrs/warn", Some(json!([0, 2, 5])))).unwrap();
+    let rule = policy.firmware_change();
+    assert_eq!((rule.warned().iter().collect::<Vec<_>>(), rule.refused().is_empty()), (vec![0, 2], true));
+    let policy = load(&with(&sample(), "/firmware_change", Some(json!({"warn": [1], "refuse": [2, 3]})))).unwrap();
+    let rule = policy.firmware_change();
+    assert_eq!(rule.warned().iter().chain(rule.refused().iter()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(policy.selection().iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 7, 9, 11, 12, 13, 15], "they are quoted");
+    // The manifest has a value for PCR 0 and none for the others.
+    let mut tpm = support::booted(1);
+    tpm.set_pcr(2, [2; 32]);
+    let text = json!({"warn": [0, 1], "refuse": [2]});
+    let policy =
+        load(&with(&policy_json(pinned(&[support::digest_of(&tpm)])), "/firmware_change", Some(text))).unwrap();
+    let references = support::references(&policy, &[image_json(1)]);
+    let verified = support::verified(&policy, &tpm).unwrap();
+    let admission = policy.validate(&verified, &references, LockExpectation::Unlocked, support::NOW).unwrap();
+    let values = policy.firmware_of(&admission);
+    assert_eq!(values.set().iter().collect::<Vec<_>>(), [1, 2], "the manifest decides on PCR 0");
+    assert_eq!(values.value(2).unwrap().to_string(), support::value(2));
+}
+
+#[test]
+fn a_rule_about_firmware_that_contradicts_itself_is_refused() {
+    for bad in [
+        json!({"warn": [2], "refuse": [2]}),
+        json!({"warn": [5], "refuse": []}),
+        json!({"warn": [], "refuse": [16]}),
+        json!({"warn": []}),
+        json!({"warn": [], "refuse": [], "ignore": [1]}),
+        json!("refuse"),
+    ] {
+        let refusal = load(&with(&sample(), "/firmware_change", Some(bad.clone()))).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed, "{bad}");
+    }
+    let enforced = with(&sample(), "/pcrs/enforce", Some(json!([2, 11])));
+    let refusal = load(&with(&enforced, "/firmware_change", Some(json!({"warn": [], "refuse": [2]})))).unwrap_err();
+    assert!(refusal.detail().contains("a manifest decides"), "{refusal}");
 }
 
 #[test]

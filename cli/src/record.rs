@@ -87,9 +87,8 @@ impl Job {
         let seen = patience.repeat(output, || Box::pin(self.observe(&nothing))).await?;
         output.say(Tone::Good, "proven", &format!("TPM {} at {}", seen.verified.ek_digest(), self.address));
         let by = format!("latchkey {} from {}", env!("CARGO_PKG_VERSION"), self.address);
-        let quoted = policy.selection();
         let log = seen.verified.unverified_event_log();
-        let events = log.map_or_else(Vec::new, |log| logged_events(log, seen.verified.pcrs(), quoted));
+        let events = log.map_or_else(Vec::new, |log| logged_events(log, seen.verified.pcrs(), policy.compared()));
         let values = ReferenceValues::record(&self.about(&by), &self.machine, &seen.verified, &policy, events);
         let values =
             values.map_err(|refusal| CommandError::refused(Exit::Failed, "the boot cannot be recorded", &refusal))?;
@@ -141,8 +140,8 @@ impl Job {
     /// Reference values that no machine has: nobody can be admitted before there are true ones.
     fn impossible(&self, policy: &Policy) -> Result<ReferenceValues, CommandError> {
         let reference = Reference::enforced(Digest([0xff; 32]));
-        let registers = policy.selection().iter().filter(|index| *index != Policy::LOCK_PCR);
-        let machine = PlatformProfile::new(&self.machine, registers.map(|index| (index, reference)).collect());
+        let machine =
+            PlatformProfile::new(&self.machine, policy.compared().iter().map(|index| (index, reference)).collect());
         let products = [("nothing".to_owned(), Digest::ZERO)].into();
         let about = self.about("latchkey record, before there are values");
         ReferenceValues::recorded(&about, Origin { products, ..Origin::default() }, vec![machine])

@@ -40,11 +40,19 @@ impl DamagedRecord {
         Self {
             eks: named.into_iter().chain(strings_of(&text, "ek_sha256").filter_map(EkDigest::from_hex)).collect(),
             names: strings_of(&text, "name").filter_map(|name| name.parse().ok()).collect(),
-            disks: bytes.windows(UUID_LENGTH).filter_map(uuid).collect(),
+            disks: (0..bytes.len()).filter_map(|at| quoted_uuid(&bytes, at)).collect(),
             why: error.to_string(),
             file,
         }
     }
+}
+
+/// The string that begins here, if it is a UUID. Not one that has a UUID in it, and not the words of a firmware's event: they are
+/// the machine's own, and name no disk.
+fn quoted_uuid(bytes: &[u8], at: usize) -> Option<Uuid> {
+    let (before, from) = bytes.split_at_checked(at)?;
+    let found = uuid(from.get(..UUID_LENGTH + 2)?.strip_prefix(b"\"")?.strip_suffix(b"\"")?)?;
+    (!before.trim_ascii_end().ends_with(b"\"what\":")).then_some(found)
 }
 
 fn uuid(bytes: &[u8]) -> Option<Uuid> {
@@ -89,6 +97,17 @@ mod tests {
         assert_eq!(found.eks.iter().map(ToString::to_string).collect::<Vec<_>>(), [EK]);
         assert_eq!(found.names.iter().map(NodeName::as_str).collect::<Vec<_>>(), ["cp-1"]);
         assert!(found.disks.iter().eq([&DISK.parse().unwrap()]));
+    }
+
+    /// Whoever writes a firmware's event log must not take another machine's disk, should the record be damaged.
+    #[test]
+    fn words_in_a_damaged_record_name_no_disk() {
+        let other = "0b0b0b0b-0000-4000-8000-000000000002";
+        let half = format!(
+            r#"{{"disks": [{{"uuid": "{DISK}"}}], "firmware": {{"events": [{{"what": "\"{other}\""}}, {{"what": "{other}"}}, {{"what": "Fv({other})"#
+        );
+        let found = look("x.json", half.as_bytes());
+        assert!(found.disks.iter().eq([&DISK.parse().unwrap()]), "{found:?}");
     }
 
     #[test]

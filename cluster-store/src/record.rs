@@ -2,6 +2,7 @@
 
 use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
+use crate::firmware::{FirmwareRecord, TpmRecord};
 use crate::name::NodeName;
 use latchkey_attestation::EkDigest;
 use latchkey_keys::Uuid;
@@ -44,6 +45,12 @@ pub struct NodeRecord {
     /// The machine whose record this was before its disk was moved here, and when, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Moved>,
+    /// The counters of its TPM. Records of 0.1.0 have none; the machine's next admission writes them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tpm: Option<TpmRecord>,
+    /// The machine's firmware, in the same way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<FirmwareRecord>,
 }
 
 /// An operator moved a disk from one machine to another.
@@ -175,6 +182,8 @@ impl NodeRecord {
             joining_since: None,
             reported: None,
             moved: None,
+            tpm: None,
+            firmware: None,
         }
     }
 
@@ -224,6 +233,6 @@ impl NodeRecord {
         if self.disks.iter().any(|disk| disk.epoch == 0 || disk.key_version == 0) {
             return rule("epochs and key versions begin at 1".to_owned());
         }
-        Ok(())
+        self.check_firmware()
     }
 }

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 /// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
-/// Far more than a record with all its disks.
-pub(crate) const MAX_RECORD: usize = 64 * 1024;
+/// More than a record with all its disks (16 KiB) and twice the most that is kept of a machine's firmware (100 KiB).
+pub(crate) const MAX_RECORD: usize = 256 * 1024;
 /// Policy, reference values, enrolment: what the attestation crate reads.
 pub(crate) const MAX_CONFIG: usize = 1024 * 1024;
 

@@ -71,6 +71,16 @@ pub fn unexpected(expected: &[ExpectedEvent], log: &EventLog<'_>, pcrs: PcrSet) 
     differences
 }
 
+/// The first event of each of these PCRs that is not as before, in the order of what was measured now. `now` is of a log that
+/// replays to quoted values.
+pub fn between(before: &[ExpectedEvent], now: &[ExpectedEvent], pcrs: PcrSet) -> Vec<EventDifference> {
+    let numbered = |events| -> Vec<Numbered<'_>> {
+        let events: &[ExpectedEvent] = events;
+        events.iter().enumerate().map(|(index, event)| Numbered(index, event)).collect()
+    };
+    differences(&numbered(before), &numbered(now), pcrs, Bank::Sha256)
+}
+
 /// The text that the boot stub logged and that has this digest in the form the kernel gets it in.
 fn foreign_command_line(log: &EventLog<'_>, digest: &str) -> Option<Text> {
     let of_stub = |event: &&Event<'_>| event.extends() == Some(12);

@@ -11,7 +11,8 @@
 //! 6. [`signing`] signs manifests as minisign does.
 //! 7. [`report`] puts all of it on a screen or into JSON (`latchkey measure log`).
 //! 8. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
-//! 9. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
+//! 9. [`firmware`] keeps what a machine's firmware measured, and names what is new in it.
+//! 10. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
@@ -26,8 +27,11 @@ pub mod disk_image;
 pub mod error;
 pub mod event;
 pub mod explain;
+pub mod firmware;
 pub mod launch;
 pub mod log;
+#[cfg(any(test, feature = "log-sample"))]
+pub mod log_sample;
 pub mod manifest;
 pub mod pe;
 #[cfg(any(test, feature = "pe-sample"))]

@@ -145,6 +145,24 @@ impl PcrValues {
         self.0.get(&index).copied().map(Digest)
     }
 
+    /// The values of those of these PCRs that have one here.
+    #[must_use]
+    pub fn of(&self, set: PcrSet) -> Self {
+        Self(self.0.iter().filter(|(index, _)| set.contains(**index)).map(|(&index, &value)| (index, value)).collect())
+    }
+
+    /// The same, with the values of `others` for PCRs that have none here.
+    #[must_use]
+    pub fn or(&self, others: &Self) -> Self {
+        Self(others.0.iter().chain(&self.0).map(|(&index, &value)| (index, value)).collect())
+    }
+
+    /// PCRs that have a value in both, and not the same.
+    pub fn differing(&self, other: &Self) -> PcrSet {
+        let differs = |(index, value): &(u8, Digest)| other.value(*index).is_some_and(|other| other != *value);
+        self.iter().filter(differs).fold(PcrSet::EMPTY, |set, (index, _)| set.with(index).unwrap_or(set))
+    }
+
     /// Which PCRs have a value here.
     pub fn set(&self) -> PcrSet {
         PcrSet(self.0.keys().fold(0, |bits, &index| bits | 1 << index))

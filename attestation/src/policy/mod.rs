@@ -11,6 +11,7 @@
 //!   "denied_ek_sha256": [],
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
 //!   "pcrs": {"enforce": [4, 7, 9, 11, 12, 13], "warn": [0, 2, 3, 6]},
+//!   "firmware_change": {"warn": [1], "refuse": [0, 2, 3, 6]},
 //!   "lock": "pcr-15",
 //!   "references": [
 //!     {"manifest": "demo", "minimum_version": "1.0.0", "signers": ["RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3"]},
@@ -26,6 +27,7 @@
 //! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
+mod firmware;
 mod templates;
 
 use std::collections::BTreeSet;
@@ -39,6 +41,8 @@ use crate::verify::EkDigest;
 
 pub(crate) use anchors::EkChain;
 use anchors::EkChainFile;
+pub use firmware::FirmwareChange;
+use firmware::FirmwareChangeFile;
 pub use templates::EkTemplates;
 pub(crate) use templates::by_name;
 
@@ -52,6 +56,7 @@ pub struct Policy {
     pub(crate) ak_algorithms: Vec<AkAlgorithm>,
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
+    firmware: FirmwareChange,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -68,9 +73,15 @@ impl Policy {
         Self::try_from(from_json::<PolicyFile>(json, MAX_JSON, ReasonCode::PolicyMalformed)?)
     }
 
-    /// The PCRs an attester must quote: those enforced, those warned about, and the lock's.
+    /// The PCRs an attester must quote: those enforced, those warned about, those held against the machine's record, and the
+    /// lock's.
     pub fn selection(&self) -> PcrSet {
-        self.enforce.union(self.warn).with(Self::LOCK_PCR).unwrap_or(self.enforce)
+        self.enforce.union(self.warn).union(self.firmware.judged()).with(Self::LOCK_PCR).unwrap_or(self.enforce)
+    }
+
+    /// The PCRs that manifests are held against: those enforced, and those warned about.
+    pub fn compared(&self) -> PcrSet {
+        self.enforce.union(self.warn)
     }
 
     /// The PCRs that must have an image's values.
@@ -199,6 +210,7 @@ struct PolicyFile {
     denied_ek_sha256: Vec<EkDigest>,
     ak_algorithms: Vec<AkAlgorithm>,
     pcrs: PcrRules,
+    firmware_change: Option<FirmwareChangeFile>,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRegister,
     references: Vec<ReferenceRuleFile>,
@@ -259,6 +271,7 @@ impl TryFrom<PolicyFile> for Policy {
     fn try_from(file: PolicyFile) -> Result<Self, Refusal> {
         let PcrRules { enforce, warn } = file.pcrs;
         check_pcrs(enforce, warn)?;
+        let firmware = FirmwareChange::of(file.firmware_change, enforce, warn)?;
         let references = file.references.into_iter().map(ReferenceRule::try_from).collect::<Result<Vec<_>, _>>()?;
         check_references(&references)?;
         if file.ak_algorithms.is_empty() {
@@ -278,6 +291,7 @@ impl TryFrom<PolicyFile> for Policy {
             ak_algorithms: file.ak_algorithms,
             enforce,
             warn,
+            firmware,
             references,
         })
     }

@@ -23,8 +23,21 @@ pub struct ExpectedEvent {
 impl ExpectedEvent {
     /// An event, with words that a manifest takes: control characters are replaced, overlong ones cut.
     pub fn new(pcr: u8, kind: &str, what: &str, digest: Digest) -> Self {
+        Self::with_words(pcr, kind, what, digest, MAX_WORDS)
+    }
+
+    /// The same event, in at most so many bytes of words.
+    #[must_use]
+    pub(crate) fn shortened(&self, most: usize) -> Self {
+        if self.what.len() <= most {
+            return self.clone();
+        }
+        Self::with_words(self.pcr, &self.kind, &self.what, self.digest, most)
+    }
+
+    fn with_words(pcr: u8, kind: &str, what: &str, digest: Digest, most: usize) -> Self {
         let printable = what.chars().map(|c| if misleads(c) { char::REPLACEMENT_CHARACTER } else { c });
-        let mut room = MAX_WORDS - ELLIPSIS.len_utf8();
+        let mut room = most.saturating_sub(ELLIPSIS.len_utf8());
         let fits = |c: &char| room.checked_sub(c.len_utf8()).map(|left| room = left).is_some();
         let mut words: String = printable.take_while(fits).collect();
         if words.chars().count() < what.chars().count() {
@@ -37,7 +50,7 @@ impl ExpectedEvent {
     }
 
     /// Whether its words are ones for people, and few enough.
-    pub(super) fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let words = |text: &str, most: usize| !text.is_empty() && text.len() <= most && !text.contains(misleads);
         words(&self.kind, MAX_KIND) && words(&self.what, MAX_WORDS)
     }

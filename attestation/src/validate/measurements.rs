@@ -11,6 +11,8 @@ use crate::refusal::{Difference, ReasonCode, Refusal};
 pub(crate) struct Match {
     pub(crate) image: AdmittedImage,
     pub(crate) warnings: Vec<Warning>,
+    /// Registers for which the machine type has a value.
+    pub(crate) ruled: PcrSet,
 }
 
 /// Finds the image that `pcrs` are the measurements of, and checks that it may run.
@@ -155,7 +157,8 @@ impl<'a> Candidate<'a> {
             let got = pcrs.value(pcr).filter(|&got| quoted.contains(pcr) && got != reference.value)?;
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
-        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image() }
+        let ruled = self.machine.pcrs().keys().fold(PcrSet::EMPTY, |set, &index| set.with(index).unwrap_or(set));
+        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image(), ruled }
     }
 }
 

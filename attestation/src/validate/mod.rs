@@ -32,6 +32,7 @@ pub struct Admission {
     reset_count: u32,
     restart_count: u32,
     warnings: Vec<Warning>,
+    ruled: PcrSet,
 }
 
 impl Admission {
@@ -83,6 +84,11 @@ impl Admission {
     /// Differences that the policy only warns about.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// The registers for which the manifest has a value, on the machine type that matched: it decides on them.
+    pub fn ruled(&self) -> PcrSet {
+        self.ruled
     }
 }
 
@@ -179,7 +185,7 @@ impl Policy {
         lock: LockExpectation,
         now: u64,
     ) -> Result<Admission, Refusal> {
-        let Match { image, warnings } = match_image(self, evidence.pcrs(), references, now)?;
+        let Match { image, warnings, ruled } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
@@ -192,6 +198,7 @@ impl Policy {
             reset_count: evidence.clock().reset_count,
             restart_count: evidence.clock().restart_count,
             warnings,
+            ruled,
         })
     }
 }
