@@ -25,6 +25,9 @@ pub struct FakeTpm {
     ak: EcdsaKeyPair,
     ak_public: Public,
     pcrs: latchkey_tpm::wire::PcrValues,
+    /// Resets and restarts.
+    boot: (u32, u32),
+    event_log: Option<Vec<u8>>,
 }
 
 impl FakeTpm {
@@ -42,6 +45,8 @@ impl FakeTpm {
             ek,
             ak,
             pcrs: (0..PcrSet::COUNT).map(|index| (index, [0; 32])).collect(),
+            boot: (2, 3),
+            event_log: None,
         }
     }
 
@@ -64,6 +69,21 @@ impl FakeTpm {
     /// Sets a PCR.
     pub fn set_pcr(&mut self, index: u8, value: [u8; 32]) {
         self.pcrs.insert(index, value);
+    }
+
+    /// Sets `resetCount` and `restartCount`. At first they are 2 and 3.
+    pub fn set_boot(&mut self, resets: u32, restarts: u32) {
+        self.boot = (resets, restarts);
+    }
+
+    /// What a reset of the machine does to the counters.
+    pub fn count_reset(&mut self) {
+        self.boot = (self.boot.0 + 1, 0);
+    }
+
+    /// The firmware's event log of this boot, which is sent with the evidence. At first there is none.
+    pub fn set_event_log(&mut self, log: Vec<u8>) {
+        self.event_log = Some(log);
     }
 
     /// What it would send as its identity, without certificate.
@@ -97,7 +117,7 @@ impl FakeTpm {
         Attest {
             qualified_signer: self.ak_public.name(),
             extra_data: binding.to_vec(),
-            clock: ClockInfo { clock: 1, reset_count: 2, restart_count: 3, safe: true },
+            clock: ClockInfo { clock: 1, reset_count: self.boot.0, restart_count: self.boot.1, safe: true },
             firmware_version: 4,
             selection,
             pcr_digest: pcr_digest(HashAlg::Sha256, selection, &values).expect("same registers"),
@@ -122,7 +142,7 @@ impl FakeTpm {
         let secret = self.activate(challenge.credential())?;
         let quote = self.attest(challenge.pcrs().selection()?, binding).marshal();
         let signature = self.sign(&quote);
-        TpmEvidence::new(quote, signature, self.pcr_values(challenge.pcrs()), secret, None).ok()
+        TpmEvidence::new(quote, signature, self.pcr_values(challenge.pcrs()), secret, self.event_log.clone()).ok()
     }
 }
 

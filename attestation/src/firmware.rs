@@ -13,7 +13,7 @@ use crate::reference::ExpectedEvent;
 /// Values of a machine's firmware registers, with the events behind them.
 ///
 /// JSON: `{"pcrs": {index: hex}, "events": [{"pcr", "type", "what", "digest"}]}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredFirmware {
     pcrs: PcrValues,

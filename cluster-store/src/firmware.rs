@@ -84,7 +84,7 @@ impl TpmBoot {
 }
 
 /// What a machine that is not locked yet showed of itself, and what the policy makes of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootSeen {
     /// The registers on which the machine's record decides, with the events behind them. None if the policy names none.
     pub firmware: MeasuredFirmware,
@@ -204,6 +204,7 @@ impl NodeRecord {
     pub(crate) fn check_firmware(&self) -> Result<(), ContentError> {
         let Some(FirmwareRecord { measured, changed, .. }) = &self.firmware else { return Ok(()) };
         let all = std::iter::once(measured).chain(changed.iter().map(|changed| &changed.measured));
-        all.filter_map(MeasuredFirmware::fault).next().map_or(Ok(()), |fault| Err(ContentError::Rule(fault.to_owned())))
+        let mut faults = all.filter_map(MeasuredFirmware::fault);
+        faults.next().map_or(Ok(()), |fault| Err(ContentError::Rule(fault.to_owned())))
     }
 }

@@ -1,4 +1,5 @@
 //! Event logs for tests (feature `log-sample`): of boots that never were.
+#![expect(clippy::missing_panics_doc, clippy::expect_used, reason = "for tests: what fails here fails the test")]
 
 use crate::bank::Bank;
 use crate::event::EventType;

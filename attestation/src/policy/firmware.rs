@@ -58,8 +58,8 @@ impl FirmwareChange {
         self.warn.union(self.refuse)
     }
 
-    pub(super) fn of(file: Option<FirmwareChangeFile>, enforce: PcrSet, warn: PcrSet) -> Result<Self, Refusal> {
-        let Some(FirmwareChangeFile { warn, refuse }) = file else {
+    pub(super) fn of(file: Option<&FirmwareChangeFile>, enforce: PcrSet, warn: PcrSet) -> Result<Self, Refusal> {
+        let Some(&FirmwareChangeFile { warn, refuse }) = file else {
             return Ok(Self { warn: warn.intersection(Self::registers()), refuse: PcrSet::EMPTY });
         };
         let all = warn.union(refuse);

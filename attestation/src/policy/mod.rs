@@ -271,7 +271,7 @@ impl TryFrom<PolicyFile> for Policy {
     fn try_from(file: PolicyFile) -> Result<Self, Refusal> {
         let PcrRules { enforce, warn } = file.pcrs;
         check_pcrs(enforce, warn)?;
-        let firmware = FirmwareChange::of(file.firmware_change, enforce, warn)?;
+        let firmware = FirmwareChange::of(file.firmware_change.as_ref(), enforce, warn)?;
         let references = file.references.into_iter().map(ReferenceRule::try_from).collect::<Result<Vec<_>, _>>()?;
         check_references(&references)?;
         if file.ak_algorithms.is_empty() {

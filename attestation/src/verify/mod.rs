@@ -11,6 +11,8 @@ mod credential;
 mod ek;
 mod quote;
 
+use std::sync::Arc;
+
 use latchkey_tpm::wire::{ClockInfo, EkTemplate, Public};
 use ring::rand::SecureRandom;
 use subtle::ConstantTimeEq;
@@ -111,7 +113,7 @@ impl TrustedAk {
             pcrs: evidence.pcrs().clone(),
             facts,
             binding: *binding,
-            event_log: evidence.event_log().map(<[u8]>::to_vec),
+            event_log: evidence.event_log().map(Arc::from),
         })
     }
 
@@ -132,7 +134,7 @@ pub struct VerifiedEvidence {
     pcrs: PcrValues,
     facts: QuoteFacts,
     binding: [u8; 32],
-    event_log: Option<Vec<u8>>,
+    event_log: Option<Arc<[u8]>>,
 }
 
 impl VerifiedEvidence {
@@ -176,6 +178,11 @@ impl VerifiedEvidence {
     /// [`Self::pcrs`].
     pub fn unverified_event_log(&self) -> Option<&[u8]> {
         self.event_log.as_deref()
+    }
+
+    /// The same, for who needs it longer: a log has up to 128 KiB.
+    pub fn shared_unverified_event_log(&self) -> Option<Arc<[u8]>> {
+        self.event_log.clone()
     }
 }
 

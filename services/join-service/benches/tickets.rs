@@ -13,7 +13,7 @@
 mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity};
-use latchkey_cluster_store::{Enrolment, Recorded};
+use latchkey_cluster_store::{BootSeen, Enrolment, Recorded};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
 use rig::{Client, Machine, Rig, Service};
 use serde_json::json;
@@ -120,7 +120,7 @@ fn decisions(bench: &Bench) {
     let mut decide = |number: u32| {
         let ask =
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
-        let admitted = state.admit(&rules, ek(number), Ask::Join(ask), now).unwrap();
+        let admitted = state.admit(&rules, ek(number), Ask::Join(ask), BootSeen::default(), now).unwrap();
         let plan = state.conclude(&rules, &admitted, 1, now).unwrap();
         state.commit(&admitted, plan.record.map(Recorded::fake), now);
     };

@@ -36,5 +36,5 @@ pub use server::Prepared;
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
-    latchkey_reason::reasons::<decision::Refusal>()
+    latchkey_reason::reasons::<decision::Refusal>().chain(latchkey_reason::reasons::<decision::Warning>())
 }

@@ -1,6 +1,6 @@
 //! Counters for Prometheus. Labels are closed lists, or names in the operator's own policy and directory: no addresses of nodes.
 
-use crate::decision::Refusal;
+use crate::decision::{Refusal, Warning};
 use crate::freshness::{Behind, FOLLOWED};
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
@@ -49,6 +49,7 @@ pub(crate) struct Metrics {
     evidence: Vec<AtomicU64>,
     not_evidence: AtomicU64,
     turned: [AtomicU64; TURNED.len()],
+    warned: Vec<AtomicU64>,
     open: AtomicU64,
 }
 
@@ -56,6 +57,8 @@ pub(crate) struct Metrics {
 pub(crate) struct Gauges {
     pub(crate) nodes: usize,
     pub(crate) leased: bool,
+    /// How many machines have a firmware that is not the one on record.
+    pub(crate) firmware_changed: usize,
     /// The first of the files that cannot be used, and how many there are.
     pub(crate) damaged: (Vec<String>, usize),
     /// How many TPMs are shut out.
@@ -79,6 +82,7 @@ impl Metrics {
             evidence: counters(ReasonCode::ALL.len()),
             not_evidence: AtomicU64::new(0),
             turned: Default::default(),
+            warned: counters(Warning::ALL.len()),
             open: AtomicU64::new(0),
         }
     }
@@ -90,6 +94,11 @@ impl Metrics {
             Some(refusal) => self.refused.get(method as usize * Refusal::ALL.len() + refusal as usize),
         };
         count(counter);
+    }
+
+    /// Counts a warning about a machine that was let in.
+    pub(crate) fn warned(&self, warning: Warning) {
+        count(self.warned.get(warning as usize));
     }
 
     /// Counts a connection that proved itself, for as long as the result lives.
@@ -122,6 +131,7 @@ impl Metrics {
         page.family("build_info", "gauge", "The running version");
         page.line("build_info", concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1);
         self.render_requests(&mut page);
+        self.render_warnings(&mut page);
         self.render_connections(&mut page);
         render_gauges(&mut page, gauges);
         page
@@ -138,6 +148,13 @@ impl Metrics {
                     page.line("requests_total", &label(refusal.as_str()), value(counter));
                 }
             }
+        }
+    }
+
+    fn render_warnings(&self, page: &mut Page) {
+        page.family("warnings_total", "counter", "Machines that were let in with a warning, by reason code");
+        for (warning, counter) in Warning::ALL.iter().zip(&self.warned) {
+            page.line("warnings_total", &format!("{{code=\"{}\"}}", warning.as_str()), value(Some(counter)));
         }
     }
 
@@ -163,6 +180,8 @@ impl Metrics {
 fn render_gauges(page: &mut Page, gauges: &Gauges) {
     page.family("nodes", "gauge", "Nodes on record");
     page.line("nodes", "", gauges.nodes);
+    page.family("firmware_changed", "gauge", "Nodes whose firmware is not the one on record, and not accepted");
+    page.line("firmware_changed", "", gauges.firmware_changed);
     page.family("records_damaged", "gauge", "Record files that cannot be used");
     page.line("records_damaged", "", gauges.damaged.1);
     page.family(

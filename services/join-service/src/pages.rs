@@ -1,10 +1,11 @@
 //! `/metrics` and `/healthz`: what is in memory. Nothing here waits for a disk, a peer or the key service.
 
+use crate::decision::Warning;
 use crate::metrics::{Gauges, Metrics};
 use crate::service::Trouble;
 use crate::snapshot::Current;
 use crate::store::Store;
-use latchkey_cluster_store::DamagedRecord;
+use latchkey_cluster_store::{DamagedRecord, Recorded};
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::reload::Reloads;
@@ -28,14 +29,15 @@ pub(crate) struct Pages {
 impl Admin for Pages {
     fn metrics(&self) -> String {
         let now = self.store.now();
-        let (nodes, leased, damaged) = self.store.look(|state| {
+        let (nodes, leased, firmware_changed, damaged) = self.store.look(|state| {
             let files = state.damage().iter().take(MOST_NAMED).map(|record| record.file.clone()).collect();
-            (state.len(), state.is_leased(now), (files, state.damage().len()))
+            (state.len(), state.is_leased(now), state.firmware_changed().count(), (files, state.damage().len()))
         });
         let snapshot = self.current.snapshot();
         let mut page = self.metrics.render(&Gauges {
             nodes,
             leased,
+            firmware_changed,
             damaged,
             records_busy: self.store.busy(),
             records_usable: self.store.trouble().is_none(),
@@ -74,9 +76,13 @@ impl Admin for Pages {
             let line = |record: &DamagedRecord| format!("records-damaged: {:?}: {:?}", record.file, record.why);
             state.damage().iter().take(MOST_NAMED).map(line).collect::<Vec<_>>()
         });
+        let changed = self.store.look(|state| {
+            let line = |record: &Recorded| format!("{}: {}", Warning::FirmwareChanged, record.name);
+            state.firmware_changed().take(MOST_NAMED).map(line).collect::<Vec<_>>()
+        });
         let no_denials = snapshot.denials.unreadable().iter().take(MOST_NAMED);
         let no_denials = no_denials.map(|name| format!("denials: {name} is no EK digest and denies nothing"));
         let carried = self.table.note().into_iter().chain(self.reloads.note());
-        Ok(stale.chain(waiting).chain(damaged).chain(no_denials).chain(carried).collect())
+        Ok(stale.chain(waiting).chain(damaged).chain(changed).chain(no_denials).chain(carried).collect())
     }
 }

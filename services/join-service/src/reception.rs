@@ -115,6 +115,7 @@ impl Attesting {
             purpose: proven.purpose(),
             audit_id: proven.audit_id(),
             admission: peer.admission().clone(),
+            log: peer.verified().shared_unverified_event_log(),
         })
     }
 }

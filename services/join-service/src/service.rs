@@ -1,7 +1,7 @@
 //! The three methods as gRPC sees them: decide, write the decision's line, answer.
 
 use crate::credentials::Credentials;
-use crate::decision::{Ask, Grant, Refusal, ReportAsk};
+use crate::decision::{Ask, Grant, Refusal, ReportAsk, State, Warning};
 use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::snapshot::{Current, Snapshot};
@@ -12,8 +12,9 @@ use latchkey_api::v1::{
 };
 use latchkey_attestation::{Admission, EkDigest};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{ClusterFile, Role as NodeRole};
+use latchkey_cluster_store::{BootSeen, ClusterFile, Role as NodeRole, TpmBoot};
 use latchkey_keys::Uuid;
+use latchkey_measurements::firmware::{Changes, measured};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) purpose: Purpose,
     pub(crate) audit_id: String,
     pub(crate) admission: Admission,
+    /// The firmware's event log as it was sent along: believed as far as it replays to what was quoted.
+    pub(crate) log: Option<Arc<[u8]>>,
 }
 
 impl Node {
@@ -79,10 +82,14 @@ impl JoinService {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
-        let ask = Ask::try_from(request)?;
-        let admitted = self.admit(&snapshot, node, ask.clone()).await;
+        let (ask, seen) = (Ask::try_from(request)?, self.seen(&snapshot, node));
+        let admitted = self.admit(&snapshot, node, ask.clone(), &seen).await;
         if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
             self.store.hold(node.ek(), ask).await;
+        }
+        let told = self.tell_of_firmware(node, &seen, admitted.as_ref().err());
+        if admitted.is_err() && told {
+            self.store.keep(node.ek(), seen).await;
         }
         let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
@@ -108,7 +115,13 @@ impl JoinService {
         node.expect(&[Purpose::Join, Purpose::Rejoin])?;
         let snapshot = self.current.snapshot();
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
-        let reservation = self.admit(&snapshot, node, Ask::try_from(request)?).await?;
+        let seen = self.seen(&snapshot, node);
+        let admitted = self.admit(&snapshot, node, Ask::try_from(request)?, &seen).await;
+        if self.tell_of_firmware(node, &seen, admitted.as_ref().err()) {
+            // Otherwise a rejoin writes nothing, so that a power cut in a whole room is not followed by a thousand writes.
+            self.store.keep(node.ek(), seen).await;
+        }
+        let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
@@ -122,17 +135,76 @@ impl JoinService {
 
     /// A refusal that another program's writes may have overtaken (`latchkey init`, a second service on the same directory) is
     /// decided once more on what is on disk.
-    async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask) -> Result<Reservation, Refusal> {
+    async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask, seen: &BootSeen) -> Result<Reservation, Refusal> {
         self.check_not_denied(node)?;
-        let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone());
-        let Err(Refusal::NodeUnknown | Refusal::DiskUnknown | Refusal::NameTaken | Refusal::LeaseHeld) = admitted
+        let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone(), seen.clone());
+        let Err(
+            Refusal::NodeUnknown
+            | Refusal::DiskUnknown
+            | Refusal::NameTaken
+            | Refusal::LeaseHeld
+            | Refusal::FirmwareChanged,
+        ) = admitted
         else {
             return admitted;
         };
         if self.store.catch_up().await {
-            return self.store.admit(&snapshot.enrolment, node.ek(), ask);
+            return self.store.admit(&snapshot.enrolment, node.ek(), ask, seen.clone());
         }
         admitted
+    }
+
+    /// What a machine's record is asked about. Its log is read only where it says something new.
+    fn seen(&self, snapshot: &Snapshot, node: &Node) -> BootSeen {
+        let (admission, policy) = (&node.admission, &snapshot.policy);
+        let pcrs = policy.firmware_of(admission);
+        let is_known = |state: &State| state.record(&node.ek()).is_some_and(|record| record.has_firmware(&pcrs));
+        let log = node.log.as_deref().filter(|_| !self.store.look(is_known));
+        BootSeen { firmware: measured(&pcrs, log), boot: TpmBoot::of(admission), rule: policy.firmware_change() }
+    }
+
+    /// Lines about what is not as on record; whether there is something to be kept. `refusal` is why the machine is not let in.
+    fn tell_of_firmware(&self, node: &Node, seen: &BootSeen, refusal: Option<&Refusal>) -> bool {
+        let judged = self.store.look(|state| {
+            let record = state.record(&node.ek())?;
+            let before = record.firmware.as_ref().map(|known| &known.measured);
+            Some((
+                record.judge(seen),
+                before.and_then(|before| Changes::between(before, &seen.firmware)),
+                record.name.clone(),
+            ))
+        });
+        let Some((finding, changes, name)) = judged else { return false };
+        if refusal.is_some_and(|refusal| *refusal != Refusal::FirmwareChanged) {
+            // Whoever is refused for another reason has no say in what is on record.
+            return false;
+        }
+        let Node { address, audit_id, .. } = node;
+        let (ek, node) = (node.ek(), name.as_str());
+        let outcome = if refusal.is_some() { "refused" } else { "warned" };
+        if let Some(changes) = changes {
+            let (code, registers, event) = (Warning::FirmwareChanged, finding.changed, changes.to_string());
+            if refusal.is_none() {
+                self.metrics.warned(code);
+            }
+            tracing::warn!(
+                target: "audit", audit_id, peer = %address, %ek, node, outcome, code = code.as_str(), %registers, event,
+                remedy = code.remedy(), "The firmware is not the one on record"
+            );
+        }
+        if finding.went_back && refusal.is_none() {
+            let (code, TpmBoot { reset_count, restart_count }) = (Warning::CountersWentBack, seen.boot);
+            self.metrics.warned(code);
+            tracing::warn!(
+                target: "audit", audit_id, peer = %address, %ek, node, outcome, code = code.as_str(), reset_count,
+                restart_count, remedy = code.remedy(), "The TPM's counters are lower than on record"
+            );
+        }
+        if !finding.unrecorded.is_empty() && refusal.is_none() {
+            let registers = finding.unrecorded;
+            tracing::info!(%ek, node, %registers, "Firmware that was not on record yet is recorded as it is now");
+        }
+        finding.is_news()
     }
 
     /// By the denials of this moment, not of the call's beginning: who is shut out while the keys are fetched gets none.
@@ -144,7 +216,7 @@ impl JoinService {
         node.expect(&[Purpose::Report])?;
         self.check_not_denied(node)?;
         let report = ReportAsk::try_from(request)?;
-        self.store.report(node.ek(), report).await
+        self.store.report(node.ek(), report, TpmBoot::of(&node.admission)).await
     }
 
     async fn measurement_secret(&self, keys: &KeySource, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {
@@ -169,7 +241,7 @@ impl JoinService {
     ) -> Result<(), Status> {
         let request_id = self.ids.next();
         self.metrics.call(method, outcome.err());
-        let Node { address, purpose, audit_id, admission } = node;
+        let Node { address, purpose, audit_id, admission, .. } = node;
         let (ek, image) = (admission.ek_digest(), admission.image());
         let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());

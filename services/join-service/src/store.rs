@@ -7,8 +7,8 @@
 use crate::decision::{Admitted, Ask, Damage, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, PendingRecord, Recorded, ReleaseRefusal,
-    StoreError, Writer,
+    BootSeen, ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, PendingRecord, Recorded, ReleaseRefusal,
+    StoreError, TpmBoot, Writer,
 };
 use latchkey_keys::Uuid;
 use smol::channel::{Receiver, Sender};
@@ -106,15 +106,27 @@ impl Store {
     }
 
     /// See [`State::admit`].
-    pub(crate) fn admit(&self, rules: &Enrolment, ek: EkDigest, ask: Ask) -> Result<Reservation, Refusal> {
+    pub(crate) fn admit(
+        &self,
+        rules: &Enrolment,
+        ek: EkDigest,
+        ask: Ask,
+        seen: BootSeen,
+    ) -> Result<Reservation, Refusal> {
         let now = self.now();
-        let admitted = self.records.state().admit(rules, ek, ask, now)?;
+        let admitted = self.records.state().admit(rules, ek, ask, seen, now)?;
         Ok(Reservation { records: Arc::clone(&self.records), admitted: Some(admitted) })
     }
 
     /// Decides on a report and writes the record.
-    pub(crate) async fn report(&self, ek: EkDigest, report: ReportAsk) -> Result<(), Refusal> {
-        self.in_time(move |records, seen| records.report(ek, &report, seen)).await
+    pub(crate) async fn report(&self, ek: EkDigest, report: ReportAsk, boot: TpmBoot) -> Result<(), Refusal> {
+        self.in_time(move |records, seen| records.report(ek, &report, boot, seen)).await
+    }
+
+    /// Writes down what is new about a machine on record. What is decided about it does not depend on that.
+    pub(crate) async fn keep(&self, ek: EkDigest, boot: BootSeen) {
+        // What fails is logged, or was by who did not get to it in time.
+        let _ = self.in_time(move |records, seen| records.keep(&ek, &boot, seen)).await;
     }
 
     /// Writes down that a machine waits for the operator. That it is told to wait does not depend on it.
@@ -208,9 +220,17 @@ impl Records {
         Now { unix: unix(), uptime: self.started.elapsed() }
     }
 
-    fn report(&self, ek: EkDigest, report: &ReportAsk, seen: &mut u64) -> Result<(), Refusal> {
+    fn keep(&self, ek: &EkDigest, boot: &BootSeen, seen: &mut u64) -> Result<(), Refusal> {
         let mut writer = self.writer(seen)?;
-        let record = self.state().report(ek, report, self.now())?;
+        let Some(record) = self.state().kept(ek, boot, self.now()) else { return Ok(()) };
+        let recorded = self.put(&mut writer, seen, &record)?;
+        self.state().commit_kept(recorded);
+        Ok(())
+    }
+
+    fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot, seen: &mut u64) -> Result<(), Refusal> {
+        let mut writer = self.writer(seen)?;
+        let record = self.state().report(ek, report, boot, self.now())?;
         let recorded = self.put(&mut writer, seen, &record)?;
         self.state().commit_report(recorded);
         Ok(())
@@ -247,8 +267,10 @@ impl Records {
         let now = self.now();
         let mut state = self.state();
         let (before, known) = (state.len(), state.damage().clone());
+        let accepted: Vec<_> = state.firmware_accepted().map(|(record, at)| (record.ek_sha256, at)).collect();
         state.reload(records, damage, now);
         tell(state.damage(), &known);
+        tell_accepted(&state, &accepted);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
         }
@@ -375,6 +397,19 @@ fn tell(damage: &Damage, before: &Damage) {
             names = names.len(),
             disks = disks.len(),
             "A file among the nodes' records cannot be used; what it names is nobody's until it is mended"
+        );
+    }
+}
+
+/// One line for each machine whose firmware the operator accepted since the records were read last.
+fn tell_accepted(state: &State, before: &[(EkDigest, u64)]) {
+    let news = state.firmware_accepted().filter(|(record, at)| !before.contains(&(record.ek_sha256, *at)));
+    for (record, at) in news {
+        let Some(known) = &record.firmware else { continue };
+        let (node, ek, registers) = (record.name.as_str(), record.ek_sha256, known.measured.pcrs().set());
+        tracing::warn!(
+            target: "audit", %ek, node, accepted_at = at, %registers, firmware = %known.measured.digest(),
+            "The operator accepted a machine's firmware"
         );
     }
 }

@@ -3,7 +3,8 @@
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role, RoleRule,
+    BootSeen, DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role,
+    RoleRule, TpmBoot,
 };
 use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};
 use latchkey_keys::Uuid;
@@ -148,7 +149,7 @@ impl World {
     fn ask(&mut self, ek: EkDigest, disk: Uuid, name: String, role: Option<Role>, rejoin: bool) {
         let ask = if rejoin { Ask::Rejoin(disk) } else { Ask::Join(JoinAsk { disk, name, role }) };
         let leased = self.state.is_leased(self.now);
-        match self.state.admit(&self.rules, ek, ask, self.now) {
+        match self.state.admit(&self.rules, ek, ask, BootSeen::default(), self.now) {
             Ok(admitted) => self.under_way.push((ek, disk, !rejoin, admitted)),
             Err(_) => assert_eq!(self.state.is_leased(self.now), leased, "a refusal changes nothing"),
         }
@@ -199,7 +200,7 @@ impl World {
     fn report(&mut self, ek: EkDigest, disk: Uuid, succeeded: bool) {
         let failed = Outcome::Failed { code: "x".into(), message: String::new() };
         let report = ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed } };
-        let Ok(record) = self.state.report(ek, &report, self.now) else { return };
+        let Ok(record) = self.state.report(ek, &report, TpmBoot::default(), self.now) else { return };
         self.disk.insert(ek, record.clone());
         self.state.commit_report(Recorded::fake(record));
         self.joining.remove(&ek);
@@ -257,12 +258,12 @@ fn join(tpm: u8) -> Ask {
 fn a_lease_ends_by_itself_after_ten_minutes() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
-    let first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
+    let first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
     state.commit(&first, plan.record.map(Recorded::fake), now(0));
-    assert_eq!(state.admit(&rules, ek(1), join(1), now(599)).unwrap_err(), Refusal::LeaseHeld);
-    let _second = state.admit(&rules, ek(1), join(1), now(600)).unwrap();
-    assert_eq!(state.admit(&rules, ek(0), join(0), now(601)).unwrap_err(), Refusal::LeaseHeld);
+    assert_eq!(state.admit(&rules, ek(1), join(1), BootSeen::default(), now(599)).unwrap_err(), Refusal::LeaseHeld);
+    let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(600)).unwrap();
+    assert_eq!(state.admit(&rules, ek(0), join(0), BootSeen::default(), now(601)).unwrap_err(), Refusal::LeaseHeld);
 }
 
 /// The first one's keys come late, when the second has the lease: it gets nothing.
@@ -270,8 +271,8 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
 fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
-    let late = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
-    let _second = state.admit(&rules, ek(1), join(1), now(600)).unwrap();
+    let late = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
+    let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(600)).unwrap();
     assert_eq!(state.conclude(&rules, &late, 1, now(601)).unwrap_err(), Refusal::LeaseHeld);
     state.abandon(late);
     assert!(state.is_leased(now(601)), "the second one's lease is its own");
@@ -281,15 +282,15 @@ fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
 fn who_does_not_hold_the_lease_is_not_admitted_to_the_keys() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
-    let _first = state.admit(&rules, ek(0), join(0), now(0)).unwrap();
-    assert_eq!(state.admit(&rules, ek(1), join(1), now(1)).unwrap_err(), Refusal::LeaseHeld);
+    let _first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
+    assert_eq!(state.admit(&rules, ek(1), join(1), BootSeen::default(), now(1)).unwrap_err(), Refusal::LeaseHeld);
 }
 
 /// The rules change while the keys are on their way.
 #[test]
 fn who_became_a_control_plane_without_the_lease_asks_again() {
     let mut state = State::default();
-    let admitted = state.admit(&Enrolment::workers_and([]), ek(0), join(0), now(0)).unwrap();
+    let admitted = state.admit(&Enrolment::workers_and([]), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let refusal = state.conclude(&Enrolment::workers_and([ek(0)]), &admitted, 1, now(1)).unwrap_err();
     assert_eq!(refusal, Refusal::RoleDenied);
 }
@@ -298,7 +299,10 @@ fn who_became_a_control_plane_without_the_lease_asks_again() {
 fn a_name_that_is_kept_for_a_tpm_is_nobody_elses_even_before_it_comes() {
     let mut rules = Enrolment::workers_and([ek(0)]);
     rules.pinned[0].name = Some(name_of(1).parse().unwrap());
-    assert_eq!(State::default().admit(&rules, ek(1), join(1), now(0)).unwrap_err(), Refusal::NameTaken);
+    assert_eq!(
+        State::default().admit(&rules, ek(1), join(1), BootSeen::default(), now(0)).unwrap_err(),
+        Refusal::NameTaken
+    );
 }
 
 #[test]
@@ -307,7 +311,7 @@ fn names_from_the_tpm_are_names() {
     rules.default.name = NameRule::FromEk;
     let mut state = State::default();
     let ask = Ask::Join(JoinAsk { disk: disk_of(0), name: "not a name".into(), role: None });
-    let admitted = state.admit(&rules, ek(0x5a), ask, now(0)).unwrap();
+    let admitted = state.admit(&rules, ek(0x5a), ask, BootSeen::default(), now(0)).unwrap();
     let plan = state.conclude(&rules, &admitted, 1, now(0)).unwrap();
     assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
 }

@@ -16,9 +16,11 @@ mod lease;
 mod refusal;
 mod rules;
 mod state;
+mod warning;
 
 pub use ask::{Ask, JoinAsk, ReportAsk};
 pub use damage::Damage;
 pub use lease::LEASE;
 pub use refusal::Refusal;
 pub use state::{Admitted, Grant, Now, Plan, State};
+pub use warning::Warning;

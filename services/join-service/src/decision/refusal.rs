@@ -51,6 +51,12 @@ reason_codes! {
         /// Too many disks of which none is confirmed, or too many replaced ones.
         TooManyDisks = "too-many-disks":
             "this machine asked for too many disks without ever finishing a join: find out why, then remove its record";
+        /// Its firmware is not the one on its record, and the policy refuses that.
+        FirmwareChanged = "firmware-changed":
+            "the firmware of this machine is not the one on its record, and the join service's log names the event: if the change is yours, say so with `latchkey policy accept-firmware`";
+        /// The counters are those of a boot that was locked, and PCR 15 is zero.
+        AlreadyLocked = "boot-already-locked":
+            "this boot was locked before, and its TPM was brought back to before the lock: restart the machine, and ask its host who did that";
         /// A TPM without a record.
         NodeUnknown = "node-unknown":
             "this machine has no record here: it joins first, with an empty disk";
@@ -91,6 +97,8 @@ impl Refusal {
             | Self::Held
             | Self::Denied
             | Self::RoleDenied
+            | Self::FirmwareChanged
+            | Self::AlreadyLocked
             | Self::DiskTaken
             | Self::NewDiskRefused
             | Self::DiskUnknown => Code::PermissionDenied,

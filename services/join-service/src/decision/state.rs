@@ -7,7 +7,8 @@ use super::refusal::Refusal;
 use super::rules::{disks_with, not_let_in, role};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    Decided, DiskState, Enrolment, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported, Role,
+    BootSeen, Decided, DiskState, Enrolment, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported,
+    Role, TpmBoot,
 };
 use latchkey_keys::Uuid;
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ pub struct State {
 pub struct Admitted {
     ek: EkDigest,
     ask: Ask,
+    seen: BootSeen,
     key_version: u32,
     role: Role,
     /// Whether it needs the lease.
@@ -138,17 +140,25 @@ impl State {
         self.lease.is_some_and(|lease| !lease.ended(now.uptime))
     }
 
-    /// Checks name, role and disk rules; then takes the control-plane lease, if the request is for one.
+    /// Checks name, role and disk rules, and the machine's record of itself; then takes the control-plane lease, if the request is
+    /// for one.
     ///
     /// # Errors
     /// A refusal changes nothing.
-    pub fn admit(&mut self, rules: &Enrolment, ek: EkDigest, ask: Ask, now: Now) -> Result<Admitted, Refusal> {
-        let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, 0, now)?;
+    pub fn admit(
+        &mut self,
+        rules: &Enrolment,
+        ek: EkDigest,
+        ask: Ask,
+        seen: BootSeen,
+        now: Now,
+    ) -> Result<Admitted, Refusal> {
+        let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, &seen, 0, now)?;
         // The holder's own ticket, still good, is not given back by a request that comes to nothing.
         if leases && !self.lease.is_some_and(|lease| lease.is_of(ek) && lease.is_issued() && !lease.ended(now.uptime)) {
             self.lease = Some(Lease::requested(ek, now.uptime));
         }
-        Ok(Admitted { ek, ask, key_version, role: grant.role, leases })
+        Ok(Admitted { ek, ask, seen, key_version, role: grant.role, leases })
     }
 
     /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used.
@@ -162,7 +172,7 @@ impl State {
         key_version: u32,
         now: Now,
     ) -> Result<Plan, Refusal> {
-        let drafted = self.draft(rules, admitted.ek, &admitted.ask, key_version, now)?;
+        let drafted = self.draft(rules, admitted.ek, &admitted.ask, &admitted.seen, key_version, now)?;
         // The lease was taken for the role at admission. A promotion in between has none.
         if drafted.grant.role == Role::ControlPlane && admitted.role != Role::ControlPlane {
             return Err(Refusal::RoleDenied);
@@ -189,11 +199,11 @@ impl State {
         }
     }
 
-    /// The record after a report: success confirms the disk and retires the node's others.
+    /// The record after a report: success confirms the disk and retires the node's others. The node proved its lock in `boot`.
     ///
     /// # Errors
     /// A TPM or disk that is not on record.
-    pub fn report(&self, ek: EkDigest, report: &ReportAsk, now: Now) -> Result<NodeRecord, Refusal> {
+    pub fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot, now: Now) -> Result<NodeRecord, Refusal> {
         let mut record = self.nodes.get(&ek).ok_or(self.unknown(&ek))?.clone().into_inner();
         let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
         if report.outcome == Outcome::Succeeded {
@@ -203,6 +213,7 @@ impl State {
             record.retired.extend(replaced.iter().map(|disk| disk.uuid));
         }
         record.joining_since = None;
+        record.keep_boot(boot, true, now.unix);
         record.reported = Some(Reported { at: now.unix, disk: report.disk, outcome: report.outcome.clone() });
         Ok(record)
     }
@@ -211,6 +222,30 @@ impl State {
     pub fn commit_report(&mut self, record: Recorded) {
         self.lease = self.lease.filter(|lease| !lease.is_of(record.ek_sha256));
         self.insert(record);
+    }
+
+    /// The record of a TPM with what was seen of its machine; `None` where there is no news, or no record.
+    pub fn kept(&self, ek: &EkDigest, seen: &BootSeen, now: Now) -> Option<NodeRecord> {
+        let before = self.nodes.get(ek).filter(|record| record.judge(seen).is_news())?;
+        let mut record = (**before).clone();
+        record.keep(seen, now.unix);
+        (record != **before).then_some(record)
+    }
+
+    /// Takes over a record that is on disk now and of which nothing is another but what was seen of its machine.
+    pub fn commit_kept(&mut self, record: Recorded) {
+        self.insert(record);
+    }
+
+    /// The records of machines whose firmware is not the one on record.
+    pub fn firmware_changed(&self) -> impl Iterator<Item = &Recorded> {
+        let changed = |record: &&Recorded| record.firmware.as_ref().is_some_and(|known| known.changed.is_some());
+        self.nodes.values().filter(changed)
+    }
+
+    /// Machines whose firmware the operator accepted, and when.
+    pub fn firmware_accepted(&self) -> impl Iterator<Item = (&Recorded, u64)> {
+        self.nodes.values().filter_map(|record| Some((record, record.firmware.as_ref()?.accepted_at?)))
     }
 
     fn lease_on_record(&self, now: Now) -> Option<Lease> {
@@ -245,6 +280,7 @@ impl State {
         rules: &Enrolment,
         ek: EkDigest,
         ask: &Ask,
+        seen: &BootSeen,
         key_version: u32,
         now: Now,
     ) -> Result<Drafted, Refusal> {
@@ -252,9 +288,27 @@ impl State {
         if let Some(rule) = decided.pinned.filter(|rule| rule.role.role().is_none()) {
             return Err(not_let_in(rule.role));
         }
-        match ask {
+        let mut drafted = match ask {
             Ask::Join(ask) => self.draft_join(rules, decided, ek, ask, key_version, now),
             Ask::Rejoin(disk) => self.draft_rejoin(ek, *disk),
+        }?;
+        // After the rules: what is told of a machine's firmware is about one that is let in otherwise.
+        self.check_boot(&ek, seen)?;
+        if let Some(record) = &mut drafted.record {
+            record.keep(seen, now.unix);
+        }
+        let known = self.nodes.get(&ek).map(|record| &**record);
+        drafted.record = drafted.record.filter(|record| known != Some(record));
+        Ok(drafted)
+    }
+
+    /// Holds the machine against its record, if there is one.
+    fn check_boot(&self, ek: &EkDigest, seen: &BootSeen) -> Result<(), Refusal> {
+        let finding = self.nodes.get(ek).map(|record| record.judge(seen)).unwrap_or_default();
+        match finding {
+            Finding { already_locked: true, .. } => Err(Refusal::AlreadyLocked),
+            Finding { refused, .. } if !refused.is_empty() => Err(Refusal::FirmwareChanged),
+            _ => Ok(()),
         }
     }
 
@@ -309,8 +363,7 @@ impl State {
         let disk = record.disk(ask.disk).ok_or(Refusal::DiskUnknown)?;
         let grant = Grant { name: record.name.clone(), role, epoch: disk.epoch };
         let key_version = disk.key_version;
-        let changed = known != Some(&record);
-        Ok(Drafted { record: changed.then_some(record), grant, key_version, leases })
+        Ok(Drafted { record: Some(record), grant, key_version, leases })
     }
 
     fn name(
@@ -353,6 +406,7 @@ impl State {
 }
 
 struct Drafted {
+    /// The record as it is to be.
     record: Option<NodeRecord>,
     grant: Grant,
     key_version: u32,

@@ -8,6 +8,7 @@
 mod clocks;
 mod crash;
 mod denials;
+mod firmware;
 mod health;
 mod joins;
 mod key_service;

@@ -373,7 +373,16 @@ impl Machine {
 
     /// The same machine (its other handles are gone) after it booted something else.
     pub(crate) fn rebooted(self, image: [u8; 32]) -> Self {
-        Self::booted(Arc::into_inner(self.0).unwrap(), image, [0; 32])
+        let mut tpm = Arc::into_inner(self.0).unwrap();
+        tpm.count_reset();
+        Self::booted(tpm, image, [0; 32])
+    }
+
+    /// The same machine (its other handles are gone) after this was done to it.
+    pub(crate) fn after(self, change: impl FnOnce(&mut FakeTpm)) -> Self {
+        let mut tpm = Arc::into_inner(self.0).unwrap();
+        change(&mut tpm);
+        Self(Arc::new(tpm))
     }
 
     /// The same machine after it took the lock on this cluster.
