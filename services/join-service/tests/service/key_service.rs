@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Instant;
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 const CALLER: &str = "join.latchkey.test";
@@ -28,7 +29,7 @@ fn key_service_process() {
 }
 
 /// The key service; killed when dropped.
-struct KeyService {
+pub(crate) struct KeyService {
     process: Child,
     admin: SocketAddr,
 }
@@ -38,7 +39,7 @@ impl KeyService {
         let config = json!({
             "schema": 1, "listen": listen, "admin_listen": "127.0.0.1:0", "master_secret": "master.json",
             "tls": { "certificate": "server.pem", "private_key": "server.key", "client_ca": "ca.pem" },
-            "callers": [{ "name": CALLER, "key_classes": classes }],
+            "callers": [{ "name": CALLER, "key_classes": classes, "requests_per_minute": 1_000_000, "burst": 100_000 }],
         });
         let file = rig.path("key-service.json");
         fs::write(&file, config.to_string()).unwrap();
@@ -56,11 +57,26 @@ impl KeyService {
 
     /// How many keys it has given, by its own count.
     fn granted(&self) -> u64 {
+        self.metric("requests_total{outcome=\"granted\"}")
+    }
+
+    /// The value of a metric, given with its labels and without its prefix.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
         let page = page(self.admin, "/metrics").1;
-        let count = page
+        let value = page
             .lines()
-            .find_map(|line| line.strip_prefix("latchkey_key_service_requests_total{outcome=\"granted\"} "));
-        count.unwrap().parse().unwrap()
+            .find_map(|line| line.strip_prefix("latchkey_key_service_")?.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap().parse().unwrap()
+    }
+
+    /// Has it read everything again, and waits until it has.
+    pub(crate) fn reload(&self) {
+        const DONE: &str = "reloads_total{outcome=\"done\"}";
+        let (goal, end) = (self.metric(DONE) + 1, Instant::now() + latchkey_test_support::PATIENCE);
+        self.signal(Signal::HUP);
+        while self.metric(DONE) < goal {
+            assert!(Instant::now() < end, "the key service did not reload");
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -76,7 +92,7 @@ impl Drop for KeyService {
 }
 
 /// Certificates, a key service that is up at a port of its own, and a join service's configuration that names it.
-fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, Port) {
+pub(crate) fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, Port) {
     let mut rig = Rig::new(&[node]);
     certificates(rig.files.path());
     let port = Port::reserve();
@@ -89,7 +105,7 @@ fn rig_with(node: &Machine, classes: &[&str]) -> (Rig, KeyService, Port) {
     (rig, service, port)
 }
 
-const BOTH: &[&str] = &["state-disk", "measurement-secret"];
+pub(crate) const BOTH: &[&str] = &["state-disk", "measurement-secret"];
 
 #[test]
 fn keys_come_from_the_key_service() {
@@ -223,7 +239,8 @@ fn a_rotated_master_secret_still_opens_old_disks() {
     assert_eq!(rig.record(&node).unwrap().disk(next.parse().unwrap()).unwrap().key_version, 2);
 }
 
-fn certificates(directory: &Path) {
+/// A new authority, and a certificate by it for each of the two services.
+pub(crate) fn certificates(directory: &Path) {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, "ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -19,3 +19,4 @@ mod real_tpm;
 mod refusals;
 mod reload;
 mod rig;
+mod rotation;

@@ -132,7 +132,7 @@ impl Rig {
         let ready = Lines::of(process.stdout.take().unwrap()).next("READY of the join service");
         let key = latchkey_join_service::identity::load(&self.path("identity.key")).unwrap().hash();
         let nowhere = SocketAddr::from(([0; 4], 0));
-        let client = Client { address: nowhere, key };
+        let client = Client { address: nowhere, keys: [key; 2] };
         let mut service = Service { process, lines, log: Vec::new(), admin: nowhere, client };
         let Some(ready) = ready else { panic!("it ended without READY: {}", service.ended().1) };
         (service.client.address, service.admin) = addresses(&ready);
@@ -207,11 +207,11 @@ pub(crate) struct Service {
     client: Client,
 }
 
-/// Where machines ask, and the key they expect there.
+/// Where machines ask, and the keys that they take there.
 #[derive(Clone, Copy)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
-    key: SpkiHash,
+    keys: [SpkiHash; 2],
 }
 
 impl Deref for Service {
@@ -231,9 +231,13 @@ impl Service {
         line.unwrap_or_else(|| panic!("the service ended without {texts:?}:\n{}", self.log.join("\n")))
     }
 
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
     /// SIGTERM, then everything it logged and how it ended.
     pub(crate) fn stop(mut self) -> (ExitStatus, String) {
-        kill_process(Pid::from_child(&self.process), Signal::TERM).unwrap();
+        self.signal(Signal::TERM);
         self.ended()
     }
 
@@ -257,6 +261,16 @@ impl Service {
 }
 
 impl Client {
+    /// The same, expecting this key alone.
+    pub(crate) fn trusting(self, key: SpkiHash) -> Self {
+        Self { keys: [key; 2], ..self }
+    }
+
+    /// The same, taking this key as well.
+    pub(crate) fn trusting_too(self, key: SpkiHash) -> Self {
+        Self { keys: [self.keys[0], key], ..self }
+    }
+
     /// Calls over one attested connection.
     pub(crate) fn call<T>(
         &self,
@@ -273,7 +287,7 @@ impl Client {
         purpose: Purpose,
         ask: impl AsyncFnOnce(JoinClient) -> Result<T, Status>,
     ) -> Result<T, Answer> {
-        let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new([self.key])) };
+        let terms = Terms { attester, verifier: Arc::new(PinnedKeyVerifier::new(self.keys)) };
         latchkey_test_support::block_on(async {
             let stream = TcpStream::connect(self.address).await.unwrap();
             stream.set_nodelay(true).unwrap();
