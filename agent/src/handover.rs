@@ -125,32 +125,21 @@ impl core::fmt::Debug for HandOver {
 }
 
 /// Why there is no usable hand-over.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum HandOverError {
     /// The file is not there: stage 1 did not run, or stage 2 already ended.
+    #[error("{PATH} is missing: stage 1 did not run in this boot, or stage 2 already ended")]
     Missing,
     /// The file belongs to somebody else, others may read it, or it is no plain file.
+    #[error("{PATH} is not to be trusted: {0}")]
     Exposed(String),
     /// Not a hand-over of this version.
+    #[error("{PATH} is not a hand-over of this agent: {0}")]
     Malformed(String),
     /// The file system said no.
+    #[error("{PATH}: {0}")]
     Io(std::io::Error),
 }
-
-impl core::fmt::Display for HandOverError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Self::Missing => write!(f, "{PATH} is missing: stage 1 did not run in this boot, or stage 2 already ended"),
-            Self::Exposed(why) => write!(f, "{PATH} is not to be trusted: {why}; reboot the node"),
-            Self::Malformed(why) => {
-                write!(f, "{PATH} is not a hand-over of this agent: {why}; use one agent for both stages")
-            }
-            Self::Io(error) => write!(f, "{PATH}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for HandOverError {}
 
 impl HandOver {
     /// Writes the file, new and 0600, in a directory that only root enters.

@@ -8,6 +8,29 @@ pub mod platform;
 pub mod stage1;
 pub mod stage2;
 
+use latchkey_reason::{Reason, reasons};
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    platform::reason_codes()
+        .chain(reasons::<stage1::BootCode>())
+        .chain(reasons::<lifecycle::NodeCode>())
+        .chain(flows::reason_codes())
+        .chain(reasons::<cluster::StepCode>())
+        .chain(reasons::<stage2::Stage2Code>())
+}
+
+/// Every code that a node can record: its own, and those of the crates that it stands on.
+fn known_codes() -> impl Iterator<Item = Reason> {
+    reason_codes()
+        .chain(latchkey_api::reason_codes())
+        .chain(latchkey_attestation::reason_codes())
+        .chain(latchkey_channel::reason_codes())
+        .chain(latchkey_disk::reason_codes())
+        .chain(latchkey_node_config::reason_codes())
+        .chain(latchkey_tpm::device::reason_codes())
+}
+
 /// What the TPM is asked for. Both stages ask for the same key: it is the node's identity.
 pub(crate) const fn ek_template(choice: latchkey_node_config::EkChoice) -> latchkey_tpm::wire::EkTemplate {
     use latchkey_node_config::EkChoice;

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
 use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, ticket};
-use latchkey_agent::cluster::{ClusterStep as _, Work};
+use latchkey_agent::cluster::{ClusterStep as _, StepCode, Work};
 use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use smol::future::FutureExt as _;
@@ -108,7 +108,7 @@ fn the_third_failure_is_the_last_and_says_why() {
         fake.on("kubeadm", "join", nth, &script);
     }
     let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
-    assert_eq!(error.code, "step-failed");
+    assert_eq!(error.code, StepCode::Failed);
     assert!(error.message.ends_with("kubeadm join ended with exit status: 1: error: no route to the API server"));
     assert!(error.log_tail.contains("[preflight] try 3") && !error.log_tail.contains("try 2"), "{}", error.log_tail);
     assert_eq!(fake.calls().iter().filter(|call| *call == "kubeadm join").count(), 3);
@@ -132,7 +132,7 @@ fn a_kubeadm_that_hangs_is_not_tried_again() {
     let step = latchkey_agent::cluster::Kubeadm { limit: std::time::Duration::from_secs(1), ..fake.step() };
     let (member, work) = (member(NodeRole::Worker), Work::Join(ticket()));
     let error = latchkey_test_support::block_on(step.run(&member, &work, &mut |_: &str| {})).unwrap_err();
-    assert_eq!(error.code, "step-timeout");
+    assert_eq!(error.code, StepCode::Timeout);
     assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
 }
 
@@ -178,7 +178,7 @@ fn files_of_somebody_else_are_refused_and_left_alone() {
         fs::create_dir_all(fake.path("etc/pki")).unwrap();
         fs::write(fake.path("etc").join(trace), "theirs").unwrap();
         let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
-        assert_eq!(error.code, "cluster-files-foreign");
+        assert_eq!(error.code, StepCode::FilesForeign);
         assert!(fake.calls().is_empty());
         assert_eq!(fs::read(fake.path("etc").join(trace)).unwrap(), b"theirs");
     }
@@ -191,7 +191,7 @@ fn a_member_of_another_cluster_is_not_reset() {
     let mut other = member(NodeRole::First);
     other.cluster_id = "cd".repeat(32);
     let calls = fake.calls().len();
-    assert_eq!(fake.run(&other, &init()).result.unwrap_err().code, "cluster-files-foreign");
+    assert_eq!(fake.run(&other, &init()).result.unwrap_err().code, StepCode::FilesForeign);
     assert_eq!(fake.calls().len(), calls + 1, "only the version is asked for");
     assert!(fake.path("etc/admin.conf").exists());
 }
@@ -203,7 +203,7 @@ fn a_record_that_is_malformed_is_no_permission_to_reset() {
         fs::create_dir(fake.path("etc")).unwrap();
         fs::write(fake.path("etc/latchkey.json"), text).unwrap();
         let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
-        assert!(matches!(error.code, "cluster-files-foreign" | "step-file"), "{error}");
+        assert!(matches!(error.code, StepCode::FilesForeign | StepCode::File), "{error}");
         assert!(fake.calls().is_empty());
     }
 }
@@ -223,7 +223,7 @@ fn a_hostile_ticket_starts_nothing_and_writes_nothing() {
         let mut ticket = control_plane_ticket();
         spoil(&mut ticket);
         let error = fake.run(&member(NodeRole::ControlPlane), &Work::Join(ticket)).result.unwrap_err();
-        assert!(error.code.starts_with("ticket-"), "case {case}: {error}");
+        assert!(error.code.as_str().starts_with("ticket-"), "case {case}: {error}");
         assert!(fake.calls().is_empty() && !fake.path("etc").exists() && !fake.path("run").exists(), "case {case}");
     }
 }
@@ -233,6 +233,9 @@ fn a_kubeadm_that_is_missing_is_named_at_once() {
     let fake = FakeKubeadm::new();
     fs::remove_file(fake.path("kubeadm")).unwrap();
     let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
-    assert_eq!(error.code, "step-not-started");
-    assert!(error.message.contains("put it into the image"), "{error}");
+    assert_eq!(error.code, StepCode::NotStarted);
+    assert!(
+        error.message.contains("cannot be started") && error.code.remedy().contains("put the program into the image"),
+        "{error}"
+    );
 }

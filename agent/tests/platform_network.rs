@@ -12,13 +12,13 @@ mod netns;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 
-use latchkey_agent::platform::net::{NetFault, Network, up_below};
+use latchkey_agent::platform::net::{Network, NetworkError, up_below};
 use latchkey_node_config::Config;
 use latchkey_test_support::{PATIENCE, drained};
 use netns::{Side, ip, ip_each};
 
 /// Brings the network up with these words of a command line.
-fn up(words: &str) -> Result<(Network, String), NetFault> {
+fn up(words: &str) -> Result<(Network, String), NetworkError> {
     let root = tempfile::tempdir().unwrap();
     let config = Config::parse(words.as_bytes()).unwrap();
     let network = latchkey_test_support::block_on(up_below(&config, root.path()));
@@ -116,7 +116,7 @@ fn silence_ends_at_the_deadline_with_a_reason() {
             other.wait_for_end();
         }
         Side::Agent(other) => {
-            let code = |words: &str| up(&format!("latchkey.network_timeout=1 {words}")).unwrap_err().code();
+            let code = |words: &str| up(&format!("latchkey.network_timeout=1 {words}")).unwrap_err().code().as_str();
             assert_eq!(code("latchkey.interface=lk0"), "no-dhcp-lease");
             assert_eq!(code("latchkey.interface=lk0 latchkey.network=ipv6-ra"), "no-router-advertisement");
             assert_eq!(code("latchkey.interface=eth9"), "no-interface");

@@ -1,5 +1,7 @@
 //! The table of reason codes. Codes are forever: a code may be added, never renamed, never given another meaning.
 
+use latchkey_reason::Reason;
+
 use crate::refusal::{Blame, CoarseReason};
 
 macro_rules! reason_codes {
@@ -217,4 +219,17 @@ reason_codes! {
     // The verifier itself.
     /// No random numbers, or a primitive failed that cannot fail on valid input.
     VerifierFault = "verifier-fault", Verifier, VerifierUnavailable, "restart the verifier; report the detail if it happens again";
+}
+
+impl latchkey_reason::ReasonCode for ReasonCode {
+    const ALL: &'static [Self] = Self::ALL;
+
+    fn reason(self) -> Reason {
+        Reason { code: self.as_str(), remedy: self.remedy() }
+    }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    latchkey_reason::reasons::<ReasonCode>()
 }

@@ -29,6 +29,7 @@ pub mod refusal;
 pub mod validate;
 pub mod verify;
 
+pub use codes::reason_codes;
 pub use firmware::MeasuredFirmware;
 pub use parse::{AttesterIdentity, Component, Digest, ImageVersion, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 pub use policy::{FirmwareChange, Policy};

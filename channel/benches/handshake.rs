@@ -17,7 +17,7 @@ use latchkey_bench::pipe::pipe;
 use latchkey_bench::{Bench, Clock, Figure, processor_time};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    Attester, Kind, Kinds, NoProof, PinnedKeyAttester, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, Terms,
+    Attester, Kind, Kinds, NoProof, PinnedKeyAttester, PinnedKeyVerifier, ProofError, ProofRequest, Purpose, Terms,
     accept, connect,
 };
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -111,11 +111,11 @@ impl Attester for Clocked {
         self.0.kinds()
     }
 
-    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
         clocked(|| Attester::identity(&self.0, kind))
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         clocked(|| self.0.prove(request))
     }
 }

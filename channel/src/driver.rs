@@ -8,12 +8,13 @@ use smol::Timer;
 use smol::future::or;
 use smol::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use crate::error::{ChannelError, Misuse, Step};
-use crate::frame::{self, FrameFault, Slot};
+use crate::error::{ChannelError, Step};
+use crate::frame::{self, FrameError, Slot};
 use crate::handshake::{Concluded, Start};
 use crate::message::{Evidence, Identity, Message};
+use crate::misuse::MisuseError;
 use crate::nonce::Nonce;
-use crate::proof::{Attester, ProofFailed, ProofRequest, Terms};
+use crate::proof::{Attester, ProofError, ProofRequest, Terms};
 use crate::proven::Proven;
 use crate::purpose::{Kind, Purpose, Side};
 use crate::tls::{self, Session, TlsError, TlsStream};
@@ -180,7 +181,7 @@ pub(crate) async fn evidence(attester: &Arc<dyn Attester>, request: &ProofReques
 
 async fn ask<T: Send + 'static>(
     attester: &Arc<dyn Attester>,
-    question: impl FnOnce(&dyn Attester) -> Result<T, ProofFailed> + Send + 'static,
+    question: impl FnOnce(&dyn Attester) -> Result<T, ProofError> + Send + 'static,
 ) -> Result<T, ChannelError> {
     let answer = if attester.is_slow() {
         let attester = Arc::clone(attester);
@@ -193,16 +194,16 @@ async fn ask<T: Send + 'static>(
 
 async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, ChannelError> {
     frame::receive(stream, slot).await.map_err(|fault| match fault {
-        FrameFault::Io(error) => match TlsError::from_io(error) {
-            TlsError::Transport(error) => ChannelError::Frame { slot, fault: FrameFault::Io(error) },
+        FrameError::Io(error) => match TlsError::from_io(error) {
+            TlsError::Transport(error) => ChannelError::Frame { slot, error: FrameError::Io(error) },
             protocol => ChannelError::Tls(protocol),
         },
-        fault => ChannelError::Frame { slot, fault },
+        fault => ChannelError::Frame { slot, error: fault },
     })
 }
 
-pub(crate) fn nonce() -> Result<Nonce, Misuse> {
-    Nonce::random().ok_or(Misuse::NoRandomness)
+pub(crate) fn nonce() -> Result<Nonce, MisuseError> {
+    Nonce::random().ok_or(MisuseError::NoRandomness)
 }
 
 /// Seconds since the Unix epoch; a clock before it is at 0, where no certificate is valid yet.

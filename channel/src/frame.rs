@@ -6,6 +6,7 @@ use std::io;
 
 use smol::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::codes::ChannelCode;
 use crate::message::Message;
 
 /// The place in the handshake that a frame is for; each has its own bound.
@@ -57,9 +58,10 @@ impl fmt::Display for Slot {
 }
 
 /// Why a frame could not be read.
-#[derive(Debug)]
-pub enum FrameFault {
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
     /// The length is beyond the slot's bound.
+    #[error("expected at most {limit} bytes, {got} were announced")]
     TooLong {
         /// The bound, bytes.
         limit: usize,
@@ -67,53 +69,43 @@ pub enum FrameFault {
         got: u32,
     },
     /// The connection ended inside a frame, or where one was due.
+    #[error("the connection ended before the frame did")]
     Truncated,
     /// Not the JSON of a message.
+    #[error("not a message of version {}: {detail}", crate::message::VERSION)]
     Malformed {
         /// The parser's sentence, escaped and cut.
         detail: String,
     },
     /// The transport failed.
+    #[error("the connection failed: {0}")]
     Io(io::Error),
 }
 
-impl FrameFault {
-    /// The stable code.
-    pub(crate) const fn code(&self) -> &'static str {
+impl FrameError {
+    /// The stable reason code.
+    pub const fn code(&self) -> ChannelCode {
         match self {
-            Self::TooLong { .. } => "frame-too-long",
-            Self::Truncated => "frame-truncated",
-            Self::Malformed { .. } => "frame-malformed",
-            Self::Io(_) => "transport-failed",
+            Self::TooLong { .. } => ChannelCode::FrameTooLong,
+            Self::Truncated => ChannelCode::FrameTruncated,
+            Self::Malformed { .. } => ChannelCode::FrameMalformed,
+            Self::Io(_) => ChannelCode::Transport,
         }
     }
 }
-
-impl fmt::Display for FrameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong { limit, got } => write!(f, "expected at most {limit} bytes, {got} were announced"),
-            Self::Truncated => f.write_str("the connection ended before the frame did"),
-            Self::Malformed { detail } => write!(f, "not a message of version {}: {detail}", crate::message::VERSION),
-            Self::Io(error) => write!(f, "the connection failed: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for FrameFault {}
 
 /// Reads the announced length of a frame for `slot`.
-pub fn announced_len(header: [u8; 4], slot: Slot) -> Result<usize, FrameFault> {
+pub fn announced_len(header: [u8; 4], slot: Slot) -> Result<usize, FrameError> {
     let got = u32::from_be_bytes(header);
     match usize::try_from(got) {
         Ok(len) if len <= slot.limit() => Ok(len),
-        _ => Err(FrameFault::TooLong { limit: slot.limit(), got }),
+        _ => Err(FrameError::TooLong { limit: slot.limit(), got }),
     }
 }
 
 /// Reads a frame's JSON.
-pub fn decode(json: &[u8]) -> Result<Message, FrameFault> {
-    serde_json::from_slice(json).map_err(|error| FrameFault::Malformed { detail: printable(&error.to_string()) })
+pub fn decode(json: &[u8]) -> Result<Message, FrameError> {
+    serde_json::from_slice(json).map_err(|error| FrameError::Malformed { detail: printable(&error.to_string()) })
 }
 
 /// Writes header and JSON of `message`.
@@ -130,14 +122,14 @@ pub fn encode(message: &Message) -> Result<Vec<u8>, EncodeFailed> {
 pub struct EncodeFailed;
 
 /// Receives the message for `slot`.
-pub(crate) async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameFault> {
+pub(crate) async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameError> {
     let mut header = [0; HEADER];
     stream.read_exact(&mut header).await.map_err(ended)?;
     let len = announced_len(header, slot)?;
     let mut json = Vec::new();
     let read = (&mut *stream).take(len as u64).read_to_end(&mut json).await.map_err(ended)?;
     if read < len {
-        return Err(FrameFault::Truncated);
+        return Err(FrameError::Truncated);
     }
     decode(&json)
 }
@@ -149,8 +141,8 @@ pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Messa
     stream.flush().await
 }
 
-fn ended(error: io::Error) -> FrameFault {
-    if error.kind() == io::ErrorKind::UnexpectedEof { FrameFault::Truncated } else { FrameFault::Io(error) }
+fn ended(error: io::Error) -> FrameError {
+    if error.kind() == io::ErrorKind::UnexpectedEof { FrameError::Truncated } else { FrameError::Io(error) }
 }
 
 /// The parser quotes what the peer sent: it must not write into our log as it likes.
@@ -164,7 +156,7 @@ const MAX_DETAIL: usize = 160;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::PeerReason;
+    use crate::peer_reason::PeerReason;
 
     #[test]
     fn oversized_frames_are_refused_by_their_header_alone() {
@@ -173,7 +165,7 @@ mod tests {
             assert_eq!(announced_len(limit.to_be_bytes(), slot).unwrap(), slot.limit());
             for got in [limit + 1, u32::MAX] {
                 let fault = announced_len(got.to_be_bytes(), slot).unwrap_err();
-                assert!(matches!(fault, FrameFault::TooLong { got: announced, .. } if announced == got));
+                assert!(matches!(fault, FrameError::TooLong { got: announced, .. } if announced == got));
             }
         }
     }
@@ -201,14 +193,14 @@ mod tests {
             "",
             "null",
         ] {
-            assert!(matches!(decode(json.as_bytes()), Err(FrameFault::Malformed { .. })), "{json}");
+            assert!(matches!(decode(json.as_bytes()), Err(FrameError::Malformed { .. })), "{json}");
         }
     }
 
     #[test]
     fn a_peer_cannot_write_into_the_log() {
         let json = format!(r#"{{"\n\u001b[2J{}":1}}"#, "x".repeat(10_000));
-        let Err(FrameFault::Malformed { detail }) = decode(json.as_bytes()) else { panic!("accepted") };
+        let Err(FrameError::Malformed { detail }) = decode(json.as_bytes()) else { panic!("accepted") };
         assert!(detail.is_ascii() && !detail.contains(['\n', '\x1b']) && detail.len() < 2000);
     }
 }

@@ -13,29 +13,37 @@
 
 mod accept;
 pub mod binding;
+mod codes;
 mod driver;
 mod error;
 pub mod frame;
 pub mod handshake;
 pub mod message;
+mod misuse;
 mod nonce;
+mod peer_reason;
 mod proof;
 mod proven;
 mod purpose;
+mod refusal;
 #[cfg(feature = "test-rig")]
 pub mod rig;
 pub mod tls;
 
 pub use accept::{Claimed, Greeting, Shown, accept, greet};
+pub use codes::{ChannelCode, reason_codes};
 pub use driver::{HANDSHAKE_TIME, connect};
-pub use error::{Blame, ChannelError, Misuse, PeerReason, Refused, Step};
+pub use error::{Blame, ChannelError, Step};
 pub use handshake::{Concluded, Reception};
+pub use misuse::MisuseError;
 pub use nonce::Nonce;
+pub use peer_reason::PeerReason;
 pub use proof::{
-    Appraisal, AppraisalFailed, Attester, AttesterSet, Claim, NoProof, Observer, PeerProof, PinnedKeyAttester,
-    PinnedKeyVerifier, PinnedPeer, ProofFailed, ProofRequest, Terms, TpmAttester, TpmPeer, TpmVerifier, UnusableKey,
+    Appraisal, AppraisalError, Attester, AttesterSet, Claim, NoProof, Observer, PeerProof, PinnedKeyAttester,
+    PinnedKeyError, PinnedKeyVerifier, PinnedPeer, ProofError, ProofRequest, Terms, TpmAttester, TpmPeer, TpmVerifier,
     Verifier, VerifierSet,
 };
 pub use proven::Proven;
-pub use purpose::{Kind, Kinds, Purpose, PurposeRule, Side, SideRule, UnknownPurpose};
+pub use purpose::{Kind, Kinds, Purpose, PurposeError, PurposeRule, Side, SideRule};
+pub use refusal::PeerRefusal;
 pub use tls::SpkiHash;

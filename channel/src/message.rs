@@ -3,8 +3,8 @@
 use latchkey_attestation::parse::{AttesterIdentity, Bytes, TpmChallenge, TpmEvidence};
 use serde::{Deserialize, Serialize};
 
-use crate::error::PeerReason;
 use crate::nonce::Nonce;
+use crate::peer_reason::PeerReason;
 use crate::purpose::{Kind, Kinds, Purpose};
 use crate::tls::{MAX_SIGNATURE_LEN, SPKI_LEN};
 

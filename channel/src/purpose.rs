@@ -78,24 +78,17 @@ impl fmt::Display for Purpose {
 }
 
 impl FromStr for Purpose {
-    type Err = UnknownPurpose;
+    type Err = PurposeError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownPurpose> {
-        Self::ALL.into_iter().find(|purpose| purpose.name() == name).ok_or(UnknownPurpose)
+    fn from_str(name: &str) -> Result<Self, PurposeError> {
+        Self::ALL.into_iter().find(|purpose| purpose.name() == name).ok_or(PurposeError)
     }
 }
 
 /// The text names no [`Purpose`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownPurpose;
-
-impl fmt::Display for UnknownPurpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a purpose: expected init, attach, join, rejoin, recover, report or verify")
-    }
-}
-
-impl std::error::Error for UnknownPurpose {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a purpose: expected init, attach, join, rejoin, recover, report or verify")]
+pub struct PurposeError;
 
 /// The two lines of the table for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,8 +285,8 @@ mod tests {
             assert_eq!(purpose.name().parse(), Ok(purpose));
             assert_eq!(serde_json::to_string(&purpose).unwrap(), format!("\"{purpose}\""));
         }
-        assert_eq!("Join".parse::<Purpose>(), Err(UnknownPurpose));
-        assert_eq!("".parse::<Purpose>(), Err(UnknownPurpose));
+        assert_eq!("Join".parse::<Purpose>(), Err(PurposeError));
+        assert_eq!("".parse::<Purpose>(), Err(PurposeError));
     }
 
     #[test]

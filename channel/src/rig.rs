@@ -7,7 +7,7 @@ use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::driver::{self, HANDSHAKE_TIME, Line};
 use crate::error::ChannelError;
-use crate::frame::{self, FrameFault, Slot};
+use crate::frame::{self, FrameError, Slot};
 use crate::message::Message;
 use crate::proof::Terms;
 use crate::proven::Proven;
@@ -74,6 +74,6 @@ pub async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> 
 }
 
 /// Receives one message, bounded as for `slot`.
-pub async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameFault> {
+pub async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameError> {
     frame::receive(stream, slot).await
 }

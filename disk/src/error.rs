@@ -1,17 +1,18 @@
 //! The crate's public error. Each module has its own small one; this enum only says which of them it was.
 
-use crate::luks2::{HeaderRefusal, StateFault, UnlockError};
-use crate::mapper::MapError;
-use crate::probe::DiskRefusal;
-use crate::random::NoRandom;
-use crate::superblock::SuperblockRefusal;
-use core::fmt;
+use crate::luks2::{HeaderRefusal, StateError, UnlockCode, UnlockError};
+use crate::mapper::{MapCode, MapError};
+use crate::probe::{DiskCode, DiskRefusal};
+use crate::random::RandomError;
+use crate::superblock::{SuperblockCode, SuperblockRefusal};
+use latchkey_reason::{Reason, reason_codes, reasons};
 use std::io;
 
 /// What can go wrong with a state disk.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// The device did not do what it was asked.
+    #[error("cannot {action}: {source}")]
     Io {
         /// What was tried.
         action: &'static str,
@@ -19,82 +20,67 @@ pub enum DiskError {
         source: io::Error,
     },
     /// The disk is neither fresh nor ours.
-    Disk(DiskRefusal),
+    #[error(transparent)]
+    Disk(#[from] DiskRefusal),
     /// The header is outside the closed list.
-    Header(HeaderRefusal),
+    #[error("the state disk's header is refused: {}", .0.fault())]
+    Header(#[from] HeaderRefusal),
     /// The header does not open with this key.
-    Unlock(UnlockError),
+    #[error(transparent)]
+    Unlock(#[from] UnlockError),
     /// The superblock below the authenticated mode is not the one that was made.
-    Superblock(SuperblockRefusal),
+    #[error(transparent)]
+    Superblock(#[from] SuperblockRefusal),
     /// The node state may not be written.
-    State(StateFault),
+    #[error(transparent)]
+    State(#[from] StateError),
     /// No random bytes.
-    Random(NoRandom),
+    #[error(transparent)]
+    Random(#[from] RandomError),
     /// The device mapper refused.
-    Map(MapError),
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+reason_codes! {
+    /// What else can go wrong with a state disk.
+    pub enum StorageCode {
+        /// The device did not do what it was asked.
+        Io = "disk-io": "check the disk";
+        /// The state that is to be written is out of bounds.
+        State = "disk-state": "reset the disk to make another node of it";
+        /// The kernel gave no random bytes.
+        Random = "no-random": "check that getrandom(2) works here";
+    }
 }
 
 impl DiskError {
-    /// The stable, kebab-case code.
-    pub const fn code(&self) -> &'static str {
+    /// The stable reason code, with its remedy.
+    pub fn code(&self) -> Reason {
         match self {
-            Self::Io { .. } => "disk-io",
-            Self::Disk(refusal) => refusal.code(),
-            Self::Header(refusal) => refusal.code(),
-            Self::Unlock(error) => error.code(),
-            Self::Superblock(refusal) => refusal.code(),
-            Self::State(_) => "disk-state",
-            Self::Random(_) => "no-random",
-            Self::Map(error) => error.code(),
+            Self::Io { .. } => StorageCode::Io.into(),
+            Self::Disk(refusal) => refusal.code().into(),
+            Self::Header(refusal) => (*refusal).into(),
+            Self::Unlock(error) => error.code().into(),
+            Self::Superblock(refusal) => refusal.code().into(),
+            Self::State(_) => StorageCode::State.into(),
+            Self::Random(_) => StorageCode::Random.into(),
+            Self::Map(error) => error.code().into(),
         }
     }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<DiskCode>()
+        .chain(reasons::<StorageCode>())
+        .chain(reasons::<UnlockCode>())
+        .chain(reasons::<HeaderRefusal>())
+        .chain(reasons::<SuperblockCode>())
+        .chain(reasons::<MapCode>())
 }
 
 /// Says what was tried when an I/O call failed.
 pub(crate) const fn io(action: &'static str) -> impl FnOnce(io::Error) -> DiskError {
     move |source| DiskError::Io { action, source }
 }
-
-impl fmt::Display for DiskError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { action, source } => write!(f, "Cannot {action} (disk-io): {source}; check the disk"),
-            Self::Disk(error) => error.fmt(f),
-            Self::Header(error) => error.fmt(f),
-            Self::Unlock(error) => error.fmt(f),
-            Self::Superblock(error) => error.fmt(f),
-            Self::State(error) => error.fmt(f),
-            Self::Random(error) => error.fmt(f),
-            Self::Map(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DiskError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
-
-macro_rules! from {
-    ($($variant:ident($error:ty)),* $(,)?) => {$(
-        impl From<$error> for DiskError {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
-            }
-        }
-    )*};
-}
-
-from!(
-    Disk(DiskRefusal),
-    Header(HeaderRefusal),
-    Unlock(UnlockError),
-    Superblock(SuperblockRefusal),
-    State(StateFault),
-    Random(NoRandom),
-    Map(MapError),
-);

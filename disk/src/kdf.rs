@@ -1,6 +1,6 @@
 //! The two derivations of LUKS2: PBKDF2-HMAC-SHA256, and the anti-forensic splitter with SHA-256.
 
-use crate::random::{NoRandom, Random};
+use crate::random::{Random, RandomError};
 use core::convert::Infallible;
 use core::num::NonZeroU32;
 use latchkey_keys::{Secret, SecretVec};
@@ -38,7 +38,7 @@ impl Pbkdf2 {
 ///
 /// # Errors
 /// When the random source gives none.
-pub(crate) fn split(key: &[u8], random: &mut impl Random) -> Result<Zeroizing<Vec<u8>>, NoRandom> {
+pub(crate) fn split(key: &[u8], random: &mut impl Random) -> Result<Zeroizing<Vec<u8>>, RandomError> {
     let mut stripes = Zeroizing::new(vec![0; STRIPES * key.len()]);
     let (noise, last) = stripes.split_at_mut((STRIPES - 1) * key.len());
     random.fill(noise)?;

@@ -35,17 +35,17 @@ mod testing;
 mod xts;
 
 pub use block::{BlockDevice, DeviceNumber, Disk};
-pub use dm::{Control, MappingName, NameFault, OnCorruption, Status, Table, TargetVersion, VerityRoot};
-pub use error::DiskError;
+pub use dm::{Control, MappingName, NameError, OnCorruption, Status, Table, TargetVersion, VerityRoot};
+pub use error::{DiskError, StorageCode, reason_codes};
 pub use foreign::Foreign;
 pub use keyring::{KeyDescription, LoadedKey};
 pub use luks2::{
-    CheckedHeader, HeaderRefusal, NewDisk, NodeName, NodeState, Phase, Role, SECTOR, SegmentMode, StateFault, TokenKey,
-    UncheckedHeader, UnlockError, UnlockedDisk, VolumeKey, update_state,
+    CheckedHeader, HeaderRefusal, NewDisk, NodeName, NodeState, Phase, Role, SECTOR, SegmentMode, StateError, TokenKey,
+    UncheckedHeader, UnlockCode, UnlockError, UnlockedDisk, VolumeKey, update_state,
 };
-pub use mapper::{MapError, Mapping, Step};
-pub use marker::{ResetMarker, ResetReason, ResetReasonFault};
-pub use probe::{DiskRefusal, Fresh, MIN_SIZE, Probe, probe};
-pub use random::{KernelRandom, NoRandom, Random};
+pub use mapper::{MapCode, MapError, Mapping, Step};
+pub use marker::{ResetMarker, ResetReason, ResetReasonError};
+pub use probe::{DiskCode, DiskRefusal, Fresh, MIN_SIZE, Probe, probe};
+pub use random::{KernelRandom, Random, RandomError};
 pub use reset::{ResetPermit, reset};
-pub use superblock::{Field, Geometry, SuperblockRefusal};
+pub use superblock::{Field, Geometry, SuperblockCode, SuperblockRefusal};

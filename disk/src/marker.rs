@@ -7,7 +7,6 @@
 //! It is one sector of 512 bytes, the largest unit every disk writes at once, so it is there or it is not.
 
 use crate::bytes::{is_zero, place};
-use core::fmt;
 use core::str::FromStr;
 use latchkey_boot_formats::{array_at, sha256, slice_at};
 
@@ -65,25 +64,18 @@ impl ResetReason {
 }
 
 impl FromStr for ResetReason {
-    type Err = ResetReasonFault;
+    type Err = ResetReasonError;
 
-    fn from_str(code: &str) -> Result<Self, ResetReasonFault> {
+    fn from_str(code: &str) -> Result<Self, ResetReasonError> {
         let plain = code.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
-        if plain && code.len() <= Self::MAX { Ok(Self(code.to_owned())) } else { Err(ResetReasonFault) }
+        if plain && code.len() <= Self::MAX { Ok(Self(code.to_owned())) } else { Err(ResetReasonError) }
     }
 }
 
 /// Not a reason code. The caller's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResetReasonFault;
-
-impl fmt::Display for ResetReasonFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Not a reason code: use up to 64 of a-z, 0-9 and -")
-    }
-}
-
-impl std::error::Error for ResetReasonFault {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a reason code: up to 64 of a-z, 0-9 and -")]
+pub struct ResetReasonError;
 
 /// What stands in sector 0.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use crate::luks2::{
 use crate::marker::{Marker, Reading, ResetMarker, Step};
 use crate::random::Random;
 use crate::reset::ResetPermit;
-use core::fmt;
 use latchkey_boot_formats::slice_at;
 use latchkey_keys::{Secret, Uuid};
+use latchkey_reason::reason_codes;
 
 /// What is read from the beginning, and looked at at the end: room for every header of the closed list, and for the
 /// signatures of all common file systems, partition tables and RAIDs, which stand in the first or last 128 KiB.
@@ -148,67 +148,57 @@ fn has_luks_magic(region: &[u8]) -> bool {
 }
 
 /// Why a device is neither fresh nor ours. Nothing was written to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskRefusal {
     /// Too small to hold header and data.
+    #[error("the state disk has {size} bytes and needs {MIN_SIZE}")]
     TooSmall {
         /// Bytes it has.
         size: u64,
     },
     /// Sector 0 begins like our marker but is not one.
+    #[error("the state disk's reset marker is damaged")]
     MarkerDamaged,
     /// Something else is on it.
+    #[error("the state disk holds {0}")]
     Foreign(Foreign),
     /// The beginning is blank, the end is not.
+    #[error("the state disk's first MiB is blank and its last is not")]
     EndNotBlank,
     /// A header was expected, and there is none.
+    #[error("the state disk has no header: it was reset or exchanged")]
     NoHeader,
 }
 
+reason_codes! {
+    /// Why a device is neither fresh nor ours; it stays untouched.
+    pub enum DiskCode {
+        /// Too small to hold header and data.
+        TooSmall = "disk-too-small": "give the node a larger disk";
+        /// Sector 0 begins like a reset marker and is none.
+        MarkerDamaged = "disk-marker-damaged": "zero the disk's first MiB if nothing on it is needed";
+        /// Something else is on it.
+        Foreign = "disk-foreign-data":
+            "give the node another disk, or zero this one's first and last MiB if nothing on it is needed";
+        /// The beginning is blank, the end is not.
+        EndNotBlank = "disk-end-not-blank": "zero the disk's last MiB too if nothing on it is needed";
+        /// A header was expected, and there is none.
+        NoHeader = "disk-no-header": "reboot the node";
+    }
+}
+
 impl DiskRefusal {
-    /// The stable, kebab-case code.
-    pub const fn code(self) -> &'static str {
+    /// The stable reason code.
+    pub const fn code(self) -> DiskCode {
         match self {
-            Self::TooSmall { .. } => "disk-too-small",
-            Self::MarkerDamaged => "disk-marker-damaged",
-            Self::Foreign(_) => "disk-foreign-data",
-            Self::EndNotBlank => "disk-end-not-blank",
-            Self::NoHeader => "disk-no-header",
+            Self::TooSmall { .. } => DiskCode::TooSmall,
+            Self::MarkerDamaged => DiskCode::MarkerDamaged,
+            Self::Foreign(_) => DiskCode::Foreign,
+            Self::EndNotBlank => DiskCode::EndNotBlank,
+            Self::NoHeader => DiskCode::NoHeader,
         }
     }
 }
-
-impl fmt::Display for DiskRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let code = self.code();
-        match self {
-            Self::TooSmall { size } => write!(
-                f,
-                "State disk refused ({code}): it has {size} bytes and needs {MIN_SIZE}; give the node a larger one"
-            ),
-            Self::MarkerDamaged => write!(
-                f,
-                "State disk refused ({code}): its reset marker is damaged; zero its first MiB if nothing on it is needed"
-            ),
-            Self::Foreign(what) => write!(
-                f,
-                "State disk refused ({code}): it holds {what}; give the node another disk, or zero this one's first and last MiB if nothing on it is needed"
-            ),
-            Self::EndNotBlank => write!(
-                f,
-                "State disk refused ({code}): its first MiB is blank and its last is not; zero that too if nothing on it is needed"
-            ),
-            Self::NoHeader => {
-                write!(
-                    f,
-                    "State disk refused ({code}): it has no header; it was reset or exchanged, so reboot the node"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for DiskRefusal {}
 
 #[cfg(test)]
 mod tests {
@@ -268,20 +258,6 @@ mod tests {
             disk.bytes[at..at + 6].copy_from_slice(&magic);
             let Probe::Existing(header) = probe(&disk).unwrap() else { panic!("magic at {at}") };
             assert!(header.check_either_mode().is_err(), "and refused, since nothing else is there");
-        }
-    }
-
-    #[test]
-    fn a_refusal_names_its_code_and_a_fix() {
-        for refusal in [
-            DiskRefusal::TooSmall { size: 1 },
-            DiskRefusal::MarkerDamaged,
-            DiskRefusal::Foreign(Foreign::Gpt),
-            DiskRefusal::EndNotBlank,
-            DiskRefusal::NoHeader,
-        ] {
-            let text = refusal.to_string();
-            assert!(text.contains(refusal.code()) && text.contains(';'), "{text}");
         }
     }
 }

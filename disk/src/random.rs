@@ -1,6 +1,5 @@
 //! Where random bytes come from: the kernel, or in tests a counter.
 
-use core::fmt;
 use ring::rand::{SecureRandom, SystemRandom};
 
 /// A source of random bytes. Production code uses [`KernelRandom`]; tests need runs that repeat.
@@ -8,8 +7,8 @@ pub trait Random {
     /// Fills `out` completely.
     ///
     /// # Errors
-    /// [`NoRandom`] if that is impossible; `out` must not be used then.
-    fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom>;
+    /// [`RandomError`] if that is impossible; `out` must not be used then.
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), RandomError>;
 }
 
 /// getrandom(2).
@@ -17,22 +16,15 @@ pub trait Random {
 pub struct KernelRandom;
 
 impl Random for KernelRandom {
-    fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom> {
-        SystemRandom::new().fill(out).map_err(|_| NoRandom)
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), RandomError> {
+        SystemRandom::new().fill(out).map_err(|_| RandomError)
     }
 }
 
 /// The source of random bytes gave none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoRandom;
-
-impl fmt::Display for NoRandom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("The kernel gave no random bytes: check that getrandom(2) works here")
-    }
-}
-
-impl std::error::Error for NoRandom {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the kernel gave no random bytes")]
+pub struct RandomError;
 
 #[cfg(test)]
 pub(crate) mod fixed {
@@ -49,7 +41,7 @@ pub(crate) mod fixed {
     }
 
     impl Random for Counting {
-        fn fill(&mut self, out: &mut [u8]) -> Result<(), NoRandom> {
+        fn fill(&mut self, out: &mut [u8]) -> Result<(), RandomError> {
             for chunk in out.chunks_mut(32) {
                 self.0 += 1;
                 chunk.copy_from_slice(&digest(&SHA256, &self.0.to_be_bytes()).as_ref()[..chunk.len()]);

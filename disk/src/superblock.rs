@@ -10,8 +10,8 @@
 use crate::block::BlockDevice;
 use crate::bytes::is_zero;
 use crate::error::{DiskError, io};
-use core::fmt;
 use latchkey_boot_formats::{array_at, slice_at};
+use latchkey_reason::reason_codes;
 
 /// `SB_SECTORS`: the superblock owns this many bytes, of which the kernel uses the first 64.
 pub(crate) const SUPERBLOCK: usize = 4096;
@@ -157,7 +157,8 @@ pub enum Field {
 }
 
 /// The first field of the integrity superblock that is not as it must be. Whoever wrote the disk is at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the state disk's integrity superblock is refused: {}: expected {expected}, got {got}", .field.name())]
 pub struct SuperblockRefusal {
     /// Which.
     pub field: Field,
@@ -167,41 +168,66 @@ pub struct SuperblockRefusal {
     pub got: u64,
 }
 
-impl SuperblockRefusal {
-    /// The stable, kebab-case code.
-    pub const fn code(self) -> &'static str {
-        self.text().0
+reason_codes! {
+    /// The first field of dm-integrity's superblock that is not as it was recorded: the disk was changed or cut short outside Latchkey.
+    pub enum SuperblockCode {
+        /// There is no integrity superblock.
+        Magic = "integrity-magic": "restore the disk, or give the node another one";
+        /// Its version.
+        Version = "integrity-version": "restore the disk, or give the node another one";
+        /// The distance between tags.
+        Interleave = "integrity-interleave": "restore the disk, or give the node another one";
+        /// The size of a tag.
+        TagSize = "integrity-tag-size": "restore the disk, or give the node another one";
+        /// The journal's length.
+        Journal = "integrity-journal": "restore the disk, or give the node another one";
+        /// The data's length.
+        DataSize = "integrity-data-size": "restore the disk, or give the node another one";
+        /// The flags.
+        Flags = "integrity-flags": "restore the disk, or give the node another one";
+        /// The sector size.
+        SectorSize = "integrity-sector-size": "restore the disk, or give the node another one";
+        /// The share of a bitmap's bit.
+        Bitmap = "integrity-bitmap": "restore the disk, or give the node another one";
+        /// What must be zero.
+        Padding = "integrity-padding": "restore the disk, or give the node another one";
     }
+}
 
-    const fn text(self) -> (&'static str, &'static str) {
-        match self.field {
-            Field::Magic => ("integrity-magic", "there is no integrity superblock"),
-            Field::Version => ("integrity-version", "its version"),
-            Field::Interleave => ("integrity-interleave", "the distance between tags"),
-            Field::TagSize => ("integrity-tag-size", "the size of a tag"),
-            Field::JournalSections => ("integrity-journal", "the journal's length"),
-            Field::DataSectors => ("integrity-data-size", "the data's length"),
-            Field::Flags => ("integrity-flags", "the flags"),
-            Field::SectorSize => ("integrity-sector-size", "the sector size"),
-            Field::Bitmap => ("integrity-bitmap", "the share of a bitmap's bit"),
-            Field::Rest => ("integrity-padding", "what must be zero"),
+impl Field {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Magic => "there is none",
+            Self::Version => "its version",
+            Self::Interleave => "the distance between tags",
+            Self::TagSize => "the size of a tag",
+            Self::JournalSections => "the journal's length",
+            Self::DataSectors => "the data's length",
+            Self::Flags => "the flags",
+            Self::SectorSize => "the sector size",
+            Self::Bitmap => "the share of a bitmap's bit",
+            Self::Rest => "what must be zero",
         }
     }
 }
 
-impl fmt::Display for SuperblockRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { expected, got, .. } = self;
-        let (code, fault) = self.text();
-        write!(
-            f,
-            "State disk refused ({code}): {fault}: expected {expected}, got {got}; the disk was changed or cut short \
-             outside Latchkey: restore it, or give the node another disk"
-        )
+impl SuperblockRefusal {
+    /// The stable reason code.
+    pub const fn code(self) -> SuperblockCode {
+        match self.field {
+            Field::Magic => SuperblockCode::Magic,
+            Field::Version => SuperblockCode::Version,
+            Field::Interleave => SuperblockCode::Interleave,
+            Field::TagSize => SuperblockCode::TagSize,
+            Field::JournalSections => SuperblockCode::Journal,
+            Field::DataSectors => SuperblockCode::DataSize,
+            Field::Flags => SuperblockCode::Flags,
+            Field::SectorSize => SuperblockCode::SectorSize,
+            Field::Bitmap => SuperblockCode::Bitmap,
+            Field::Rest => SuperblockCode::Padding,
+        }
     }
 }
-
-impl std::error::Error for SuperblockRefusal {}
 
 #[cfg(test)]
 pub(crate) mod fixture {
@@ -303,29 +329,8 @@ mod tests {
         let mut disk = disk(&superblock(GEOMETRY));
         disk.bytes.truncate(OFFSET + 4096 * 512);
         let error = read_expecting(&disk, OFFSET as u64, GEOMETRY).unwrap_err();
-        assert_eq!(error.code(), "integrity-data-size");
+        assert_eq!(error.code(), SuperblockCode::DataSize);
         disk.bytes.truncate(OFFSET + 512);
-        assert_eq!(read(&disk, OFFSET as u64).unwrap_err().code(), "disk-io");
-    }
-
-    #[test]
-    fn refusals_have_codes_of_their_own() {
-        use Field as F;
-        let fields = [
-            F::Magic,
-            F::Version,
-            F::Interleave,
-            F::TagSize,
-            F::JournalSections,
-            F::DataSectors,
-            F::Flags,
-            F::SectorSize,
-            F::Bitmap,
-            F::Rest,
-        ];
-        let refusal = |field| SuperblockRefusal { field, expected: 1, got: 2 };
-        let codes: std::collections::BTreeSet<_> = fields.map(|field| refusal(field).code()).into_iter().collect();
-        assert_eq!(codes.len(), fields.len());
-        assert!(refusal(F::Flags).to_string().contains("integrity-flags"));
+        assert_eq!(read(&disk, OFFSET as u64).unwrap_err().code(), crate::StorageCode::Io);
     }
 }

@@ -161,7 +161,11 @@ fn we_open_what_cryptsetup_formats_within_the_closed_list() {
         let volume_key = header.volume_key_without_authentication(bench.key.expose()).unwrap();
         assert!(volume_key.expose().iter().any(|&byte| byte != 0));
         assert!(header.volume_key_without_authentication(&[1; 32]).is_err(), "{layout:?}");
-        assert_eq!(header.unlock(&bench.key).unwrap_err().code(), "disk-token-missing", "{layout:?}");
+        assert_eq!(
+            header.unlock(&bench.key).unwrap_err().code(),
+            latchkey_disk::UnlockCode::TokenMissing,
+            "{layout:?}"
+        );
     }
 }
 

@@ -52,20 +52,3 @@ fn limits_in_the_document_are_those_in_the_code() {
     let differ: Vec<_> = text.lines().zip(written.lines()).filter(|(is, should)| is != should).collect();
     assert!(text == written, "`./dev docs` writes {}: {differ:#?}", limits::DOCUMENT);
 }
-
-/// Codes of crates that have no enum yet are listed by hand; none of them may disappear from the sources.
-#[test]
-fn codes_that_are_listed_by_hand_are_in_the_sources() {
-    let workspace = Workspace::here().unwrap();
-    let document = workspace.read("docs/reason-codes-other.md").unwrap();
-    let by_hand: Vec<_> = document.split('`').skip(1).step_by(2).filter(|word| is_code(word)).collect();
-    assert!(!by_hand.is_empty(), "no code is left here: remove the document and this test");
-    let sources: Vec<_> = workspace.packages().iter().flat_map(|package| package.sources().unwrap()).collect();
-    let there = |code: &str| sources.iter().any(|(_, text)| text.contains(&format!("\"{code}\"")));
-    let gone: Vec<_> = by_hand.into_iter().filter(|code| !there(code)).collect();
-    assert!(gone.is_empty(), "a code is never renamed or removed: {gone:?}");
-}
-
-fn is_code(word: &str) -> bool {
-    word.contains('-') && word.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-}

@@ -23,6 +23,33 @@ pub struct Reason {
     pub remedy: &'static str,
 }
 
+impl Reason {
+    /// The stable code, kebab case.
+    pub const fn as_str(self) -> &'static str {
+        self.code
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code)
+    }
+}
+
+/// What errors of several enums have in common.
+impl<C: ReasonCode> From<C> for Reason {
+    fn from(code: C) -> Self {
+        code.reason()
+    }
+}
+
+/// What tests ask.
+impl<C: ReasonCode> PartialEq<C> for Reason {
+    fn eq(&self, code: &C) -> bool {
+        *self == code.reason()
+    }
+}
+
 /// A closed enum of reason codes. Only [`reason_codes!`] implements it.
 pub trait ReasonCode: Copy + Eq + fmt::Debug + fmt::Display + 'static {
     /// Every code, in the order of the source.

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
 
-use super::{Member, StepError};
+use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
 /// The files that all control planes share, relative to kubeadm's certificate directory. Source: Kubernetes, "Creating Highly
@@ -30,10 +30,10 @@ pub(super) fn member(member: &Member) -> Result<(), StepError> {
     let Member { node_name, cluster_name, .. } = member;
     if !is_dns_name(node_name) || node_name.len() > MAX_NODE_NAME {
         let message = format!(
-            "{node_name:?} is no name for a Kubernetes node: give it lower-case letters, digits, `-` and dots, \
+            "{node_name:?} is no name for a Kubernetes node: it takes lower-case letters, digits, `-` and dots, \
              at most {MAX_NODE_NAME} characters"
         );
-        return Err(StepError::new("node-name-refused", message));
+        return Err(StepError::new(StepCode::NodeNameRefused, message));
     }
     if !cluster_name.is_empty() && !is_dns_name(cluster_name) {
         return Err(settings_refused("cluster name", cluster_name, "a DNS name"));
@@ -76,8 +76,8 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepErr
         ("the CA's hash", ticket.ca_cert_hashes.is_empty()),
     ];
     if let Some((what, _)) = missing.iter().find(|(_, missing)| *missing) {
-        let message = format!("the join ticket lacks {what}; use a join service with the Kubernetes back-end");
-        return Err(StepError::new("ticket-incomplete", message));
+        let message = format!("the join ticket lacks {what}");
+        return Err(StepError::new(StepCode::TicketIncomplete, message));
     }
     if Endpoint::parse(&ticket.api_server_endpoint).is_none_or(|endpoint| endpoint.port.is_none()) {
         return Err(ticket_refused("its API server's endpoint is not HOST:PORT"));
@@ -116,9 +116,8 @@ pub(super) fn control_plane_files(
     let lacks = |name: &&&str| !files.iter().any(|(seen, _)| seen == *name);
     match CONTROL_PLANE_FILES.iter().find(lacks) {
         Some(name) if role != NodeRole::Worker => {
-            let message =
-                format!("the join ticket lacks {name:?}, which a control plane needs; look at the join service");
-            Err(StepError::new("ticket-incomplete", message))
+            let message = format!("the join ticket lacks {name:?}, which a control plane needs");
+            Err(StepError::new(StepCode::TicketIncomplete, message))
         }
         _ => Ok(files),
     }
@@ -215,11 +214,11 @@ fn is_ca_hash(text: &str) -> bool {
 
 fn settings_refused(what: &str, got: &str, expected: &str) -> StepError {
     let got = got.chars().take(80).collect::<String>();
-    StepError::new("settings-refused", format!("{what} is {got:?}; it takes {expected}"))
+    StepError::new(StepCode::SettingsRefused, format!("{what} is {got:?}; it takes {expected}"))
 }
 
 fn ticket_refused(why: &str) -> StepError {
-    StepError::new("ticket-refused", format!("the join ticket is not acceptable: {why}; look at the join service"))
+    StepError::new(StepCode::TicketRefused, format!("the join ticket is not acceptable: {why}"))
 }
 
 #[cfg(test)]

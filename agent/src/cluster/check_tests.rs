@@ -34,7 +34,7 @@ fn node(name: &str) -> Member {
 fn a_name_with_dots_is_a_name_and_one_too_long_for_a_label_is_not() {
     assert!(member(&node("edge-1.plant-7.example.org")).is_ok());
     for bad in ["", "Edge", "a..b", "-a", "a/b", "--config=x", &"a".repeat(64), &["a"; 33].join(".")] {
-        assert_eq!(member(&node(bad)).unwrap_err().code, "node-name-refused", "{bad}");
+        assert_eq!(member(&node(bad)).unwrap_err().code, StepCode::NodeNameRefused, "{bad}");
     }
 }
 
@@ -93,7 +93,7 @@ fn a_version_that_kubeadm_would_fetch_from_the_internet_is_refused() {
         assert!(!is_version(bad), "{bad}");
         if !bad.is_empty() {
             let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
-            assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+            assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
         }
     }
 }
@@ -125,9 +125,9 @@ fn settings_without_wishes_and_with_good_ones_pass() {
     wish.apiserver_cert_sans = vec!["*.plant.example".into(), "10.0.0.1".into(), "fd00::1".into()];
     assert!(settings(&wish).is_ok());
     wish.apiserver_cert_sans = vec!["a".into(); 33];
-    assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+    assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
     wish.apiserver_cert_sans = vec!["a\n---".into()];
-    assert_eq!(settings(&wish).unwrap_err().code, "settings-refused");
+    assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
 }
 
 #[test]
@@ -136,11 +136,11 @@ fn a_ticket_without_token_or_ca_pin_is_incomplete_and_names_what_lacks() {
     let mut unpinned = good_ticket();
     unpinned.ca_cert_hashes.clear();
     let error = ticket(NodeRole::Worker, &unpinned).unwrap_err();
-    assert_eq!(error.code, "ticket-incomplete");
+    assert_eq!(error.code, StepCode::TicketIncomplete);
     assert!(error.message.contains("CA's hash"), "{error}");
     let mut open = good_ticket();
     open.bootstrap_token = String::new();
-    assert_eq!(ticket(NodeRole::Worker, &open).unwrap_err().code, "ticket-incomplete");
+    assert_eq!(ticket(NodeRole::Worker, &open).unwrap_err().code, StepCode::TicketIncomplete);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
         let mut spoilt = good_ticket();
         spoil(&mut spoilt);
         let error = ticket(NodeRole::Worker, &spoilt).unwrap_err();
-        assert_eq!(error.code, "ticket-refused", "case {case}");
+        assert_eq!(error.code, StepCode::TicketRefused, "case {case}");
         assert!(!error.message.contains("abcdef"), "{error}");
     }
 }
@@ -166,7 +166,7 @@ fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
 #[test]
 fn a_worker_is_never_given_the_clusters_keys() {
     let generous = with_files(&CONTROL_PLANE_FILES);
-    assert_eq!(ticket(NodeRole::Worker, &generous).unwrap_err().code, "ticket-refused");
+    assert_eq!(ticket(NodeRole::Worker, &generous).unwrap_err().code, StepCode::TicketRefused);
     assert!(ticket(NodeRole::ControlPlane, &generous).is_ok());
 }
 
@@ -175,13 +175,13 @@ fn a_file_outside_the_closed_list_twice_empty_or_huge_is_refused() {
     let code = |ticket: &ClusterJoin| control_plane_files(NodeRole::ControlPlane, ticket).unwrap_err().code;
     for name in ["../admin.conf", "/etc/shadow", "etcd/../ca.key", "ca.crt\0", "", "CA.crt", "etcd", "etcd/server.key"]
     {
-        assert_eq!(code(&with_files(&[name])), "ticket-refused", "{name}");
+        assert_eq!(code(&with_files(&[name])), StepCode::TicketRefused, "{name}");
     }
-    assert_eq!(code(&with_files(&["ca.crt", "ca.crt"])), "ticket-refused");
+    assert_eq!(code(&with_files(&["ca.crt", "ca.crt"])), StepCode::TicketRefused);
     for data in [vec![], vec![0; MAX_FILE + 1]] {
         let mut ticket = with_files(&CONTROL_PLANE_FILES);
         ticket.control_plane_files[3].data = data;
-        assert_eq!(code(&ticket), "ticket-refused");
+        assert_eq!(code(&ticket), StepCode::TicketRefused);
     }
 }
 
@@ -192,7 +192,7 @@ fn a_control_plane_without_one_of_its_files_would_make_its_own_ca_and_is_refused
         let names = CONTROL_PLANE_FILES.iter().copied().filter(|name| *name != left_out).collect::<Vec<_>>();
         let ticket = with_files(&names);
         let error = control_plane_files(NodeRole::ControlPlane, &ticket).unwrap_err();
-        assert_eq!(error.code, "ticket-incomplete");
+        assert_eq!(error.code, StepCode::TicketIncomplete);
         assert!(error.message.contains(left_out), "{error}");
     }
     assert!(control_plane_files(NodeRole::Worker, &good_ticket()).unwrap().is_empty());

@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use super::family::{Family, Mark};
 use super::lines::Lines;
-use super::{Progress, StepError};
+use super::{Progress, StepCode, StepError};
 
 /// The largest result a program may print.
 const MAX_RESULT: usize = 1024 * 1024;
@@ -57,7 +57,7 @@ pub(super) async fn run(call: Call<'_>, progress: Progress<'_>) -> Result<Secret
     let timeout = async {
         smol::Timer::after(call.limit).await;
         let (program, seconds) = (call.program, call.limit.as_secs());
-        Err(StepError::new("step-timeout", format!("{program} did not end within {seconds} s: {}", lines.cause())))
+        Err(StepError::new(StepCode::Timeout, format!("{program} did not end within {seconds} s: {}", lines.cause())))
     };
     let ended = async { Running::start(&call)?.finish(&call, &lines).await };
     match ended.or(timeout).await {
@@ -65,7 +65,7 @@ pub(super) async fn run(call: Call<'_>, progress: Progress<'_>) -> Result<Secret
         Ok((status, _)) => {
             let (program, argument) = (call.program, call.arguments.first().unwrap_or(&""));
             let message = format!("{program} {argument} ended with {status}: {}", lines.cause());
-            Err(StepError { code: "step-failed", message, log_tail: lines.tail() })
+            Err(StepError { code: StepCode::Failed, message, log_tail: lines.tail() })
         }
         Err(error) => Err(StepError { log_tail: lines.tail(), ..error }),
     }
@@ -85,10 +85,7 @@ impl Running {
         // Whatever this process inherited: no file of a step is writable for others.
         umask(Mode::WGRP | Mode::WOTH);
         let not_started = |e: std::io::Error| {
-            StepError::new(
-                "step-not-started",
-                format!("{} cannot be started: {e}; put it into the image", call.program),
-            )
+            StepError::new(StepCode::NotStarted, format!("{} cannot be started: {e}", call.program))
         };
         let mark = Mark::new();
         let (name, value) = mark.variable();
@@ -116,7 +113,7 @@ impl Running {
         let Self { family, exit, mut child, pipes: (mut input, output, errors) } = self;
         // Declared after the child, so dropped before it.
         let family = family;
-        let broken = |e: std::io::Error| StepError::new("step-output", format!("{}: {e}", call.program));
+        let broken = |e: std::io::Error| StepError::new(StepCode::Output, format!("{}: {e}", call.program));
         let feed = async move {
             // A program that does not read its input may close it; its exit status tells whether it minded.
             let _ = input.write_all(call.stdin).await;
@@ -147,9 +144,7 @@ impl Running {
             drop(family);
             let late = async {
                 smol::Timer::after(DRAIN).await;
-                Err(std::io::Error::other(
-                    "a process in the background keeps its output open; start services as services",
-                ))
+                Err(std::io::Error::other("a process in the background keeps its output open"))
             };
             let (((), ()), result) = pump.or(late).await.map_err(broken)?;
             ((), result)

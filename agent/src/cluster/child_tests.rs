@@ -50,7 +50,7 @@ fn output_as_progress_is_no_result_and_hides_the_token_too() {
 #[test]
 fn a_failure_carries_the_last_lines_without_the_token() {
     let error = run_shell("echo try abcdef.0123456789abcdef now >&2; exit 3", b"", PATIENCE).result.unwrap_err();
-    assert_eq!(error.code, "step-failed");
+    assert_eq!(error.code, StepCode::Failed);
     assert!(error.message.contains("exit status: 3"), "{error}");
     assert_eq!(error.log_tail, "try <token> now");
 }
@@ -58,7 +58,7 @@ fn a_failure_carries_the_last_lines_without_the_token() {
 #[test]
 fn a_program_that_hangs_is_ended_at_its_limit() {
     let error = run_shell("exec sleep 600", b"", Duration::from_millis(50)).result.unwrap_err();
-    assert_eq!(error.code, "step-timeout");
+    assert_eq!(error.code, StepCode::Timeout);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn what_a_program_leaves_behind_neither_holds_the_step_up_nor_outlives_it() {
 fn a_flood_of_errors_does_not_keep_the_step_from_its_limit() {
     let seen = run_shell("exec yes flood >&2", b"", Duration::from_millis(300));
     let error = seen.result.unwrap_err();
-    assert_eq!(error.code, "step-timeout");
+    assert_eq!(error.code, StepCode::Timeout);
     assert!(seen.lines.len() < 1000, "{}", seen.lines.len());
     assert!(error.log_tail.len() <= 64 * 1024);
 }
@@ -109,9 +109,9 @@ fn a_flood_of_errors_does_not_keep_the_step_from_its_limit() {
 fn a_program_that_does_not_read_its_input_is_judged_by_its_exit() {
     let input = vec![0; 1024 * 1024];
     assert!(run_shell("exit 0", &input, PATIENCE).result.is_ok());
-    assert_eq!(run_shell("exit 1", &input, PATIENCE).result.unwrap_err().code, "step-failed");
+    assert_eq!(run_shell("exit 1", &input, PATIENCE).result.unwrap_err().code, StepCode::Failed);
     let hangs = run_shell("exec sleep 600", &input, Duration::from_millis(50));
-    assert_eq!(hangs.result.unwrap_err().code, "step-timeout");
+    assert_eq!(hangs.result.unwrap_err().code, StepCode::Timeout);
 }
 
 #[test]
@@ -123,21 +123,21 @@ fn a_program_that_closes_its_output_has_not_ended() {
 #[test]
 fn a_result_without_end_is_refused_and_not_kept() {
     let error = run_shell("exec yes", b"", PATIENCE).result.unwrap_err();
-    assert_eq!(error.code, "step-output");
+    assert_eq!(error.code, StepCode::Output);
     assert!(error.log_tail.is_empty());
 }
 
 #[test]
 fn a_killed_program_has_failed() {
     let error = run_shell("kill -9 $$", b"", PATIENCE).result.unwrap_err();
-    assert_eq!(error.code, "step-failed");
+    assert_eq!(error.code, StepCode::Failed);
     assert!(error.message.contains("signal: 9"), "{error}");
 }
 
 #[test]
 fn a_missing_program_says_so() {
     let error = run_program("/no/such/program", &[], b"", PATIENCE).result.unwrap_err();
-    assert_eq!(error.code, "step-not-started");
+    assert_eq!(error.code, StepCode::NotStarted);
 }
 
 #[test]

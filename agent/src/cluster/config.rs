@@ -11,7 +11,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::check::Endpoint;
-use super::{Member, StepError};
+use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
 const API: &str = "kubeadm.k8s.io/v1beta4";
@@ -205,7 +205,7 @@ fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
 fn document(kind: &str, body: impl Serialize) -> Result<Zeroizing<Vec<u8>>, StepError> {
     serde_json::to_vec_pretty(&Document { api_version: API, kind, body })
         .map(Zeroizing::new)
-        .map_err(|e| StepError::new("step-input", e.to_string()))
+        .map_err(|e| StepError::new(StepCode::Input, e.to_string()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use latchkey_keys::SecretVec;
 use zeroize::Zeroizing;
 
-use super::StepError;
+use super::{StepCode, StepError};
 
 /// A file that is gone when this value is, however the step ends.
 pub(super) struct Scratch(PathBuf);
@@ -69,7 +69,7 @@ pub(super) fn read(path: &Path, limit: usize) -> Result<SecretVec, StepError> {
 }
 
 pub(super) fn error(path: &Path, error: &std::io::Error) -> StepError {
-    StepError::new("step-file", format!("{}: {error}", path.display()))
+    StepError::new(StepCode::File, format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
         write(&directory.join("file"), b"ours").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"theirs");
         assert_eq!(read(&directory.join("file"), 4).unwrap().expose(), b"ours");
-        assert_eq!(read(&directory.join("file"), 3).unwrap_err().code, "step-file");
+        assert_eq!(read(&directory.join("file"), 3).unwrap_err().code, StepCode::File);
     }
 
     #[test]

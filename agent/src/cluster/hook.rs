@@ -15,7 +15,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::child::{self, Call, Stdout};
-use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work};
+use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work};
 use crate::lifecycle::NodeRole;
 
 /// How long the program may take.
@@ -86,7 +86,7 @@ impl ClusterStep for Hook {
                     payload: &payload,
                     settings,
                 })
-                .map_err(|e| StepError::new("step-input", e.to_string()))?,
+                .map_err(|e| StepError::new(StepCode::Input, e.to_string()))?,
             );
             let call = Call {
                 program: &self.program,

@@ -20,7 +20,7 @@ use latchkey_keys::SecretVec;
 use super::child::{self, Call, Stdout};
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
-use super::{ClusterStep, Done, Member, Progress, Running, StepError, Work, check, config};
+use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
@@ -117,7 +117,7 @@ impl Kubeadm {
             Ok(version.into())
         } else {
             let message = format!("{} does not say its version; name kubernetes_version in the settings", self.program);
-            Err(StepError::new("step-output", message))
+            Err(StepError::new(StepCode::Output, message))
         }
     }
 
@@ -132,7 +132,7 @@ impl Kubeadm {
         let mut tries = 1;
         while let Err(error) = self.attempt(job, found, progress).await {
             // A program that is missing, or that hangs, will not do better; a disk reset may.
-            let hopeless = matches!(error.code, "step-not-started" | "step-timeout");
+            let hopeless = matches!(error.code, StepCode::NotStarted | StepCode::Timeout);
             if tries == TRIES || hopeless {
                 return Err(error);
             }

@@ -13,12 +13,12 @@ mod kubeadm;
 mod lines;
 mod record;
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
+use latchkey_reason::reason_codes;
 
 use crate::lifecycle::NodeRole;
 
@@ -74,26 +74,47 @@ pub trait ClusterStep: Send + Sync {
 }
 
 /// Why a step failed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
 pub struct StepError {
     /// Stable reason code.
-    pub code: &'static str,
-    /// One sentence that names the cause and the fix.
+    pub code: StepCode,
+    /// What happened, in one sentence.
     pub message: String,
     /// The last lines that the step's program printed, tokens blotted out.
     pub log_tail: String,
 }
 
+reason_codes! {
+    /// Why the cluster step failed.
+    pub enum StepCode {
+        /// The step's program can not be started.
+        NotStarted = "step-not-started": "put the program into the image";
+        /// It ended with a failure.
+        Failed = "step-failed": "mend what its last lines name";
+        /// It did not end in time.
+        Timeout = "step-timeout": "mend what its last lines name";
+        /// Its output or its end can not be read, or is too long.
+        Output = "step-output": "mend the program; what it leaves running must be services";
+        /// What it is to read could not be made.
+        Input = "step-input": "report this as a bug";
+        /// A file of the step can not be read or written.
+        File = "step-file": "see that the directory is writable and has room";
+        /// The directory holds somebody else's cluster; nothing was touched.
+        FilesForeign = "cluster-files-foreign": "use an image without these files, or a fresh disk";
+        /// The node's name is none for Kubernetes.
+        NodeNameRefused = "node-name-refused": "give the node a name that Kubernetes takes";
+        /// A wish of the operator is not well-formed.
+        SettingsRefused = "settings-refused": "correct the argument of `latchkey init`";
+        /// The join ticket lacks what kubeadm needs.
+        TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
+        /// The join ticket is not well-formed.
+        TicketRefused = "ticket-refused": "look at the join service";
+    }
+}
+
 impl StepError {
-    pub(crate) fn new(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: StepCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), log_tail: String::new() }
     }
 }
-
-impl fmt::Display for StepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
-    }
-}
-
-impl std::error::Error for StepError {}

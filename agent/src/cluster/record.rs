@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Member, StepError, files};
+use super::{Member, StepCode, StepError, files};
 
 const NAME: &str = "latchkey.json";
 const MAX_BYTES: usize = 16 * 1024;
@@ -82,14 +82,11 @@ impl Record {
 
     fn write(&self, finished: bool) -> Result<(), StepError> {
         let content = Content { finished, ..self.content.clone() };
-        let text = serde_json::to_vec(&content).map_err(|e| StepError::new("step-input", e.to_string()))?;
+        let text = serde_json::to_vec(&content).map_err(|e| StepError::new(StepCode::Input, e.to_string()))?;
         files::write(&self.directory.join(NAME), &text)
     }
 }
 
 fn foreign(what: &str) -> StepError {
-    StepError::new(
-        "cluster-files-foreign",
-        format!("{what}; nothing was touched: use an image without it, or a fresh disk"),
-    )
+    StepError::new(StepCode::FilesForeign, format!("{what}; nothing was touched"))
 }

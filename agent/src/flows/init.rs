@@ -10,10 +10,11 @@ use latchkey_api::v1::{
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::{ClusterId, Secret};
+use latchkey_reason::Reason;
 use prost::Message as _;
 use zeroize::Zeroizing;
 
-use super::init_auth::{InitAuth, KnowsInitSecret, Shut};
+use super::init_auth::{InitAuth, InitSecretRefusal, KnowsInitSecret};
 use super::listener::Peer;
 use super::progress::{Broadcast, follow_until};
 use super::{Membership, Node, Terms, parse};
@@ -71,8 +72,8 @@ impl Init<Peer> for InitFlow {
                 Err(Status::failed_precondition(format!("{code}: {message}")))
             }
             Some(Verdict::Refused { code: OfferRefusal::Busy, message }) => Err(Status::resource_exhausted(message)),
-            Some(Verdict::Refused { code, message }) => failed(&mut replies, code.to_string(), message).await,
-            Some(Verdict::Failed { code, message }) => failed(&mut replies, code, message).await,
+            Some(Verdict::Refused { code, message }) => failed(&mut replies, code.into(), &message).await,
+            Some(Verdict::Failed { code, message }) => failed(&mut replies, code, &message).await,
             None => Err(Status::unavailable("the node is about to reboot; look at its console")),
         }
     }
@@ -83,8 +84,9 @@ impl Init<Peer> for InitFlow {
     }
 }
 
-async fn failed(replies: &mut Replies<InitEvent>, code: String, message: String) -> Result<(), Status> {
-    let failed = Failed { code, message, log_tail: Vec::new(), disk_reset: false };
+async fn failed(replies: &mut Replies<InitEvent>, code: Reason, message: &str) -> Result<(), Status> {
+    let message = format!("{message}; {}", code.remedy);
+    let failed = Failed { code: code.to_string(), message, log_tail: Vec::new(), disk_reset: false };
     replies.send(&InitEvent { event: Some(init_event::Event::Failed(failed)) }).await
 }
 
@@ -149,9 +151,9 @@ pub(crate) async fn check(init_auth: &Arc<InitAuth>, secret: Zeroizing<Vec<u8>>,
     let (init_auth, network) = (Arc::clone(init_auth), peer.network());
     let checked = smol::unblock(move || init_auth.check(&secret, network, clock::uptime())).await;
     checked.map(|witness| peer.knows_the_secret(witness)).map_err(|shut| match shut {
-        Shut::WrongSecret => Status::permission_denied("wrong init secret"),
-        Shut::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
-        Shut::TooManyTries(time) => {
+        InitSecretRefusal::WrongSecret => Status::permission_denied("wrong init secret"),
+        InitSecretRefusal::BadLength => Status::invalid_argument("the init secret has 16 to 72 bytes"),
+        InitSecretRefusal::TooManyTries(time) => {
             Status::resource_exhausted(format!("too many init secrets were tried; wait {} s", time.as_secs() + 1))
         }
     })

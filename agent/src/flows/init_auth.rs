@@ -23,7 +23,7 @@ pub(crate) struct InitAuth {
 
 /// Why a try is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Shut {
+pub(crate) enum InitSecretRefusal {
     /// Not the secret.
     WrongSecret,
     /// Too many tries; the time until the next is allowed.
@@ -37,24 +37,17 @@ pub(crate) enum Shut {
 pub(crate) struct KnowsInitSecret(());
 
 /// The hash in metadata is unusable.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct BadHash(pub String);
-
-impl std::fmt::Display for BadHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the init secret's hash in metadata is unusable: {}; make one with `latchkey init-secret`", self.0)
-    }
-}
-
-impl std::error::Error for BadHash {}
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the init secret's hash in metadata is unusable: {0}")]
+pub(crate) struct InitSecretHashError(pub String);
 
 impl InitAuth {
     /// For a bcrypt hash in its usual text form.
-    pub(crate) fn new(hash: &str) -> Result<Self, BadHash> {
-        let parts: HashParts = hash.parse().map_err(|e: bcrypt::BcryptError| BadHash(e.to_string()))?;
+    pub(crate) fn new(hash: &str) -> Result<Self, InitSecretHashError> {
+        let parts: HashParts = hash.parse().map_err(|e: bcrypt::BcryptError| InitSecretHashError(e.to_string()))?;
         if !COSTS.contains(&parts.get_cost()) {
             let why = format!("its cost is {}, expected {} to {}", parts.get_cost(), COSTS.start(), COSTS.end());
-            return Err(BadHash(why));
+            return Err(InitSecretHashError(why));
         }
         Ok(Self { hash: hash.into(), tries: Tries::new(RATE) })
     }
@@ -65,14 +58,19 @@ impl InitAuth {
     }
 
     /// Checks one try. Blocks for as long as bcrypt takes; call it off the executor.
-    pub(crate) fn check(&self, secret: &[u8], network: PeerNetwork, now: Duration) -> Result<KnowsInitSecret, Shut> {
-        self.tries.take(network, now).map_err(|Wait(time)| Shut::TooManyTries(time))?;
+    pub(crate) fn check(
+        &self,
+        secret: &[u8],
+        network: PeerNetwork,
+        now: Duration,
+    ) -> Result<KnowsInitSecret, InitSecretRefusal> {
+        self.tries.take(network, now).map_err(|Wait(time)| InitSecretRefusal::TooManyTries(time))?;
         if !SECRET.contains(&secret.len()) {
-            return Err(Shut::BadLength);
+            return Err(InitSecretRefusal::BadLength);
         }
         match bcrypt::verify(secret, &self.hash) {
             Ok(true) => Ok(KnowsInitSecret(())),
-            Ok(false) | Err(_) => Err(Shut::WrongSecret),
+            Ok(false) | Err(_) => Err(InitSecretRefusal::WrongSecret),
         }
     }
 }
@@ -96,9 +94,12 @@ mod tests {
     fn the_right_secret_opens_and_a_wrong_or_short_one_does_not() {
         let init_auth = init_auth();
         assert!(init_auth.check(SECRET, me(), Duration::ZERO).is_ok());
-        assert_eq!(init_auth.check(b"an init secret of a guess", me(), Duration::ZERO).unwrap_err(), Shut::WrongSecret);
-        assert_eq!(init_auth.check(b"short", me(), Duration::ZERO).unwrap_err(), Shut::BadLength);
-        assert_eq!(init_auth.check(&[b'a'; 73], me(), Duration::ZERO).unwrap_err(), Shut::BadLength);
+        assert_eq!(
+            init_auth.check(b"an init secret of a guess", me(), Duration::ZERO).unwrap_err(),
+            InitSecretRefusal::WrongSecret
+        );
+        assert_eq!(init_auth.check(b"short", me(), Duration::ZERO).unwrap_err(), InitSecretRefusal::BadLength);
+        assert_eq!(init_auth.check(&[b'a'; 73], me(), Duration::ZERO).unwrap_err(), InitSecretRefusal::BadLength);
     }
 
     #[test]
@@ -108,9 +109,9 @@ mod tests {
             init_auth.check(b"short", me(), SECOND).unwrap_err();
         }
         let wait = Duration::from_secs(10);
-        assert_eq!(init_auth.check(SECRET, me(), SECOND).unwrap_err(), Shut::TooManyTries(wait));
+        assert_eq!(init_auth.check(SECRET, me(), SECOND).unwrap_err(), InitSecretRefusal::TooManyTries(wait));
         assert!(init_auth.check(SECRET, me(), SECOND + wait).is_ok());
-        assert_eq!(init_auth.check(SECRET, me(), SECOND + wait).unwrap_err(), Shut::TooManyTries(wait));
+        assert_eq!(init_auth.check(SECRET, me(), SECOND + wait).unwrap_err(), InitSecretRefusal::TooManyTries(wait));
     }
 
     #[test]

@@ -25,10 +25,16 @@ mod watched;
 
 use latchkey_api::OfferRefusal;
 use latchkey_keys::{ClusterId, Secret, Uuid};
+use latchkey_reason::{Reason, reasons};
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::handover::Task;
 use crate::lifecycle::{NodeRole, Source, Verdict};
+
+/// Every reason code of the flows themselves.
+pub(crate) fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<race::DialCode>().chain(reasons::<ticket::TicketCode>())
+}
 
 /// A key that a proven and authorised peer offers.
 pub(crate) struct Offer {

@@ -3,11 +3,21 @@
 use std::time::Duration;
 
 use latchkey_channel::{HANDSHAKE_TIME, Proven, Purpose, Terms};
+use latchkey_reason::{Reason, reason_codes};
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 
 /// How long a TCP connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
+
+reason_codes! {
+    /// Why there is no connection to a join service.
+    pub(crate) enum DialCode {
+        /// It does not answer.
+        Unreachable = "join-service-unreachable":
+            "check the address, whether the service runs there, and the network between";
+    }
+}
 
 /// Runs one future per service, all at once, until the first succeeds; else says why each failed. Dropped, it drops all of
 /// them: none outlives it.
@@ -40,16 +50,18 @@ where
     runs.run(collect).await
 }
 
-/// Why there is no channel to a service; reason code and sentence.
-pub(crate) struct Undialled {
-    pub(crate) code: &'static str,
+/// Why there is no channel to a service.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub(crate) struct DialError {
+    pub(crate) code: Reason,
     pub(crate) message: String,
 }
 
 /// Connects to `host:port` and proves both sides.
-pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<Proven<TcpStream>, Undialled> {
+pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<Proven<TcpStream>, DialError> {
     let unreachable =
-        |why: String| Undialled { code: "join-service-unreachable", message: format!("{service}: {why}") };
+        |why: String| DialError { code: DialCode::Unreachable.into(), message: format!("{service}: {why}") };
     let connect = async { TcpStream::connect(service).await.map_err(|error| unreachable(error.to_string())) };
     let late = async {
         smol::Timer::after(CONNECT).await;
@@ -62,5 +74,5 @@ pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<P
     let _ = stream.set_nodelay(true);
     latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME)
         .await
-        .map_err(|error| Undialled { code: error.code(), message: format!("{service}: {error}") })
+        .map_err(|error| DialError { code: error.code(), message: format!("{service}: {error}") })
 }

@@ -65,7 +65,9 @@ impl Recovery<Peer> for RecoveryFlow {
                 | OfferRefusal::DiskTokenForged
                 | OfferRefusal::WrongCluster => Status::invalid_argument(format!("{code}: {message}")),
             }),
-            Some(Verdict::Failed { code, message }) => Err(Status::invalid_argument(format!("{code}: {message}"))),
+            Some(Verdict::Failed { code, message }) => {
+                Err(Status::invalid_argument(format!("{code}: {message}; {}", code.remedy)))
+            }
             None => Err(Status::unavailable("the node is about to reboot; look at its console")),
         }
     }

@@ -5,7 +5,6 @@
 //! Whatever goes wrong is said on the console with its reason and tried again after a jittered wait; only a verdict or
 //! the driver ends a flow.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,13 +15,14 @@ use latchkey_api::v1::{
 };
 use latchkey_channel::{Attester, PinnedKeyVerifier, Purpose, SpkiHash, Terms as ChannelTerms};
 use latchkey_keys::ClusterId;
+use latchkey_reason::{Reason, reason_codes};
 use prost::Message as _;
 use smol::future::FutureExt as _;
 use smol::lock::Mutex;
 use zeroize::Zeroizing;
 
 use super::init::millis;
-use super::race::{self, Undialled};
+use super::race::{self, DialError};
 use super::{Membership, Node, Terms, parse};
 use crate::handover::{SecretText, Task};
 use crate::lifecycle::backoff::Backoff;
@@ -51,15 +51,23 @@ pub(crate) struct Asker {
     pub(crate) role: ClusterRole,
 }
 
-/// Why a try brought no ticket; reason code and sentence.
-pub(super) struct Try {
-    code: String,
+/// Why a try brought no ticket.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub(super) struct TicketError {
+    code: Reason,
     message: String,
 }
 
-impl fmt::Display for Try {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
+reason_codes! {
+    /// Why there is no ticket yet.
+    pub(crate) enum TicketCode {
+        /// The connection broke while the ticket was asked for.
+        ConnectionLost = "connection-lost": "check the network between, and whether the join service still runs";
+        /// The join service gives no ticket.
+        Refused = "ticket-refused": "do what the join service says; its log says more";
+        /// The ticket can not be used.
+        Malformed = "ticket-malformed": "run the same release on both sides";
     }
 }
 
@@ -95,11 +103,14 @@ impl Asker {
         let mut log = ReasonLog::default();
         loop {
             let line = match self.once(service, source, purpose, turn).await {
-                Ok(Some(Verdict::Accepted { .. }) | None)
-                | Ok(Some(Verdict::Refused { code: OfferRefusal::AlreadyActivating, .. })) => return,
-                Ok(Some(Verdict::Refused { code, message })) => format!("{code}: {message}; {}", code.remedy()),
-                Ok(Some(Verdict::Failed { code, message })) => format!("{code}: {message}"),
-                Err(failed) => failed.to_string(),
+                Ok(
+                    Some(Verdict::Accepted { .. } | Verdict::Refused { code: OfferRefusal::AlreadyActivating, .. })
+                    | None,
+                ) => return,
+                Ok(Some(Verdict::Refused { code, message })) => console::told(code.into(), &message),
+                Ok(Some(Verdict::Failed { code, message })) | Err(TicketError { code, message }) => {
+                    console::told(code, &message)
+                }
             };
             if log.is_due(&line, millis(clock::uptime())) {
                 console::line(step, &format!("no ticket yet: {line}"));
@@ -114,27 +125,28 @@ impl Asker {
         source: Source,
         purpose: Purpose,
         turn: &Mutex<()>,
-    ) -> Result<Option<Verdict>, Try> {
+    ) -> Result<Option<Verdict>, TicketError> {
         let verifier = Arc::new(PinnedKeyVerifier::new([self.pin]));
         let terms = ChannelTerms { attester: Arc::clone(&self.attester), verifier };
         let proven = Box::pin(race::dial(service, purpose, terms)).await?;
         let _turn = turn.lock().await;
-        let (channel, driver) = Channel::open(proven, LIMITS()).await.map_err(Try::lost)?;
+        let (channel, driver) = Channel::open(proven, LIMITS()).await.map_err(TicketError::lost)?;
         let calls = async { self.call(JoinClient::new(channel), source).await };
         let dead = async {
             match driver.await {
                 Ok(()) => std::future::pending().await,
-                Err(error) => Err(Try::lost(error)),
+                Err(error) => Err(TicketError::lost(error)),
             }
         };
         let (key, secret, terms) = calls.or(dead).await?;
         Ok(self.node.offer(source, key, secret, terms).recv().await.ok())
     }
 
-    async fn call(&self, client: JoinClient, source: Source) -> Result<(Key, Key, Terms), Try> {
+    async fn call(&self, client: JoinClient, source: Source) -> Result<(Key, Key, Terms), TicketError> {
         let disk_uuid = self.node.disk_uuid.to_string();
         if source == Source::Rejoin {
-            let ticket = client.issue_rejoin_ticket(&RejoinRequest { disk_uuid }, CALL).await.map_err(Try::status)?;
+            let ticket =
+                client.issue_rejoin_ticket(&RejoinRequest { disk_uuid }, CALL).await.map_err(TicketError::status)?;
             return known(ticket);
         }
         let request = JoinRequest {
@@ -143,7 +155,7 @@ impl Asker {
             role: self.role.into(),
             certificate_request: Vec::new(),
         };
-        member(client.issue_join_ticket(&request, CALL).await.map_err(Try::status)?)
+        member(client.issue_join_ticket(&request, CALL).await.map_err(TicketError::status)?)
     }
 }
 
@@ -177,65 +189,66 @@ impl ReasonLog {
 
 type Key = latchkey_keys::Secret<32>;
 
-fn known(mut ticket: RejoinTicket) -> Result<(Key, Key, Terms), Try> {
-    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::malformed)?;
-    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::malformed)?;
-    Ok((key, secret, Terms::Known { epoch: Some(parse::epoch(ticket.epoch).map_err(Try::malformed)?) }))
+fn known(mut ticket: RejoinTicket) -> Result<(Key, Key, Terms), TicketError> {
+    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(TicketError::malformed)?;
+    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(TicketError::malformed)?;
+    Ok((key, secret, Terms::Known { epoch: Some(parse::epoch(ticket.epoch).map_err(TicketError::malformed)?) }))
 }
 
-pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Try> {
-    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(Try::malformed)?;
-    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(Try::malformed)?;
-    let measurement_salt = parse::salt("measurement_salt", &ticket.measurement_salt).map_err(Try::malformed)?;
+pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), TicketError> {
+    let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(TicketError::malformed)?;
+    let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(TicketError::malformed)?;
+    let measurement_salt = parse::salt("measurement_salt", &ticket.measurement_salt).map_err(TicketError::malformed)?;
     let role = match ticket.role() {
         ClusterRole::ControlPlane => NodeRole::ControlPlane,
         ClusterRole::Worker => NodeRole::Worker,
-        ClusterRole::Unspecified => return Err(Try::malformed("the ticket names no role")),
+        ClusterRole::Unspecified => return Err(TicketError::malformed("the ticket names no role")),
     };
-    let cluster_id = ClusterId::derive(&secret, &measurement_salt).map_err(|e| Try::malformed(e.to_string()))?;
+    let cluster_id =
+        ClusterId::derive(&secret, &measurement_salt).map_err(|e| TicketError::malformed(e.to_string()))?;
     let membership = Membership {
         cluster_id,
         measurement_salt,
         cluster_name: String::new(),
-        node_name: parse::node_name(&ticket.node_name).map_err(Try::malformed)?,
+        node_name: parse::node_name(&ticket.node_name).map_err(TicketError::malformed)?,
         role,
-        epoch: parse::epoch(ticket.epoch).map_err(Try::malformed)?,
+        epoch: parse::epoch(ticket.epoch).map_err(TicketError::malformed)?,
         task: Task::Join { cluster: material(&ticket.cluster.take().unwrap_or_default(), role)? },
     };
     Ok((key, secret, Terms::Member(Box::new(membership))))
 }
 
 /// What the cluster step will read.
-fn material(cluster: &ClusterJoin, role: NodeRole) -> Result<SecretText, Try> {
+fn material(cluster: &ClusterJoin, role: NodeRole) -> Result<SecretText, TicketError> {
     if role == NodeRole::Worker && !cluster.control_plane_files.is_empty() {
-        return Err(Try::malformed("a worker's ticket has a control plane's files"));
+        return Err(TicketError::malformed("a worker's ticket has a control plane's files"));
     }
     let length = cluster.encoded_len();
     if length > MAX_CLUSTER {
-        return Err(Try::malformed(format!("the cluster material has {length} bytes, at most {MAX_CLUSTER}")));
+        return Err(TicketError::malformed(format!("the cluster material has {length} bytes, at most {MAX_CLUSTER}")));
     }
     Ok(SecretText::keep(Zeroizing::new(cluster.encode_to_vec())))
 }
 
-impl From<Undialled> for Try {
-    fn from(Undialled { code, message }: Undialled) -> Self {
-        Self { code: code.into(), message }
+impl From<DialError> for TicketError {
+    fn from(DialError { code, message }: DialError) -> Self {
+        Self { code, message }
     }
 }
 
-impl Try {
+impl TicketError {
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     fn lost(error: latchkey_api::grpc::ConnectionError) -> Self {
-        Self { code: "connection-lost".into(), message: error.to_string() }
+        Self { code: TicketCode::ConnectionLost.into(), message: error.to_string() }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     fn status(status: latchkey_api::grpc::Status) -> Self {
-        Self { code: "ticket-refused".into(), message: status.to_string() }
+        Self { code: TicketCode::Refused.into(), message: status.to_string() }
     }
 
     fn malformed(why: impl Into<String>) -> Self {
-        Self { code: "ticket-malformed".into(), message: why.into() }
+        Self { code: TicketCode::Malformed.into(), message: why.into() }
     }
 }
 

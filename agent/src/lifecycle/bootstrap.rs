@@ -3,6 +3,7 @@
 //! A failed step resets the disk, because a node that is half a member helps nobody; but once the step has succeeded the
 //! disk holds a member's data and nothing here may wipe it.
 
+use latchkey_reason::Reason;
 use serde::{Deserialize, Serialize};
 
 use super::event::DiskPhase;
@@ -23,8 +24,9 @@ pub enum Event {
     /// The cluster step failed; code and message.
     StepFailed {
         /// Reason code.
-        code: String,
-        /// One sentence with the cause.
+        #[serde(with = "super::code::any")]
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
     /// The token says `bootstrapped` now.
@@ -32,8 +34,9 @@ pub enum Event {
     /// The token could not be written; code and message.
     MarkFailed {
         /// Reason code.
-        code: String,
-        /// One sentence with the cause.
+        #[serde(with = "super::code::any")]
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
     /// The report was delivered, or given up: it informs others and decides nothing.
@@ -78,8 +81,8 @@ pub enum Outcome {
     /// Not a member; the disk may be reset.
     Failed {
         /// Reason code.
-        code: String,
-        /// One sentence with the cause.
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
         /// The node starts anew from an empty disk.
         disk_reset: bool,
@@ -166,7 +169,7 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
     }
 }
 
-fn report(ending: Ending, code: String, message: String) -> (State, Vec<Effect>) {
+fn report(ending: Ending, code: Reason, message: String) -> (State, Vec<Effect>) {
     let disk_reset = matches!(ending, Ending::Reset { .. });
     (State::Reporting(ending), vec![Effect::Report(Outcome::Failed { code, message, disk_reset })])
 }
@@ -176,9 +179,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::cluster::StepCode;
 
     fn failed() -> Event {
-        Event::StepFailed { code: "step-failed".into(), message: "exit status 1".into() }
+        Event::StepFailed { code: StepCode::Failed.into(), message: "exit status 1".into() }
     }
 
     fn any_event() -> impl Strategy<Value = Event> {
@@ -188,7 +192,7 @@ mod tests {
             Just(Event::StepDone),
             Just(failed()),
             Just(Event::Marked),
-            Just(Event::MarkFailed { code: "io".into(), message: "write failed".into() }),
+            Just(Event::MarkFailed { code: StepCode::File.into(), message: "write failed".into() }),
             Just(Event::Reported),
             Just(Event::DiskReset),
             Just(Event::Wiped),

@@ -4,6 +4,7 @@
 //! knows it by the [`OfferId`].
 
 use latchkey_api::OfferRefusal;
+use latchkey_reason::Reason;
 use serde::{Deserialize, Serialize};
 
 /// A SHA-256 digest or PCR value, 64 hex digits in JSON.
@@ -144,8 +145,9 @@ pub enum Event {
         /// Which.
         source: Source,
         /// Reason code.
-        code: String,
-        /// One sentence that names the cause.
+        #[serde(with = "super::code::any")]
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
     /// A flow has nobody to ask: the measured configuration names no join service, or not its key.
@@ -156,8 +158,9 @@ pub enum Event {
     /// A step failed for good.
     Failed {
         /// Reason code.
-        code: String,
-        /// One sentence that names the cause and the fix.
+        #[serde(with = "super::code::any")]
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
 }
@@ -238,8 +241,8 @@ pub enum Verdict {
     /// Not this one, and none in this boot: something failed.
     Failed {
         /// Reason code.
-        code: String,
-        /// One sentence that names the fix.
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
 }
@@ -250,8 +253,8 @@ pub enum Stop {
     /// Reported on the console and to whoever asked; then back-off and reboot. The disk stays as it is.
     Refused {
         /// Reason code.
-        code: String,
-        /// One sentence that names the fix.
+        code: Reason,
+        /// What happened, in one sentence.
         message: String,
     },
     /// A bootstrap that can't be resumed: wipe the header, count the attempt, reboot into a fresh start.

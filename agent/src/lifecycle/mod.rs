@@ -30,6 +30,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
+pub use code::NodeCode;
 pub use event::{Digest, DiskPhase, Effect, Event, Grant, NodeRole, OfferId, Source, Stop, Verdict};
 pub use node::Node;
 pub use replay::{Record, ReplayError, Replayed, replay};

@@ -1,8 +1,10 @@
 //! Stage 1 as one machine: events in, effects out.
 
 use latchkey_api::OfferRefusal;
+use latchkey_reason::Reason;
 
 use super::MAX_ATTEMPTS;
+use super::code::NodeCode;
 use super::event::{Digest, DiskPhase, Effect, Event, Grant, NodeRole, OfferId, Source, Stop, Verdict};
 use super::states::{AuthenticToken, Disk, Keyed, Left, Locked, Measured, Opened, Waiting};
 
@@ -97,10 +99,8 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
 
 fn fresh(measured: Measured, attempts: u8) -> (State, Vec<Effect>) {
     if attempts >= MAX_ATTEMPTS {
-        let message = format!(
-            "{attempts} bootstraps of this disk failed; mend their cause, then wipe the first 16 MiB of the disk"
-        );
-        return failed(&State::Measured(measured), "bootstrap-attempts-exhausted".into(), message);
+        let message = format!("{attempts} bootstraps of this disk failed");
+        return failed(&State::Measured(measured), NodeCode::AttemptsExhausted.into(), message);
     }
     (State::Waiting(measured.fresh(attempts)), vec![Effect::Start(Source::Init), Effect::Start(Source::Join)])
 }
@@ -147,7 +147,7 @@ fn without(mut waiting: Waiting, source: Source) -> (State, Vec<Effect>) {
     }
     let (code, message) = waiting.broken.take().unwrap_or_else(|| {
         let message = "this node's disk waits for a join ticket, and the measured command line names no join service";
-        ("no-join-service".into(), message.into())
+        (NodeCode::NoJoinService.into(), message.into())
     });
     failed(&State::Waiting(waiting), code, message)
 }
@@ -163,13 +163,8 @@ fn fits(waiting: Waiting, id: OfferId, token: AuthenticToken) -> (State, Vec<Eff
     }
     if let Some(recorded) = grant.epoch.filter(|recorded| *recorded > token.epoch) {
         let found = token.epoch;
-        return refuse_all(
-            waiting,
-            "disk-is-an-old-copy",
-            &format!(
-                "the join service has epoch {recorded} on record and the disk says {found}; attach the current disk"
-            ),
-        );
+        let message = format!("the join service has epoch {recorded} on record and the disk says {found}");
+        return failed(&State::Waiting(waiting), NodeCode::OldCopy.into(), message);
     }
     match (token.phase, token.role) {
         (DiskPhase::Bootstrapped, _) => {
@@ -225,17 +220,15 @@ fn extended(keyed: Keyed, pcr15: Digest) -> (State, Vec<Effect>) {
         }
         Err(keyed) => failed(
             &State::Keyed(keyed),
-            "lock-not-clean".into(),
-            "PCR 15 does not read as it must after the lock: something extended it before; \
-             mask every user of PCR 15 in the image and reboot"
-                .into(),
+            NodeCode::LockNotClean.into(),
+            "PCR 15 does not read as it must after the lock: something extended it before".into(),
         ),
     }
 }
 
 /// Any failure ends the boot. Whoever waits for an answer gets the reason.
-fn failed(state: &State, code: String, message: String) -> (State, Vec<Effect>) {
-    let verdict = Verdict::Failed { code: code.clone(), message: message.clone() };
+fn failed(state: &State, code: Reason, message: String) -> (State, Vec<Effect>) {
+    let verdict = Verdict::Failed { code, message: message.clone() };
     let refused = |id| Effect::Answer(id, verdict.clone());
     let mut effects = match state {
         State::Waiting(waiting) => answers(waiting, &verdict),
@@ -246,10 +239,6 @@ fn failed(state: &State, code: String, message: String) -> (State, Vec<Effect>) 
     };
     effects.push(Effect::End(Stop::Refused { code, message }));
     (State::Ended, effects)
-}
-
-fn refuse_all(waiting: Waiting, code: &str, message: &str) -> (State, Vec<Effect>) {
-    failed(&State::Waiting(waiting), code.into(), message.into())
 }
 
 /// One verdict for everybody who waits for one.

@@ -108,8 +108,8 @@ mod tests {
 latchkey[    0.120] lifecycle: {"saw":{"disk-fresh":{"attempts":0}}}
 latchkey[    0.120] lifecycle: {"did":"start-init"}
 latchkey[    0.120] lifecycle: {"did":"start-join"}
-latchkey[    0.900] lifecycle: {"saw":{"failed":{"code":"network-down","message":"no carrier"}}}
-latchkey[    0.900] lifecycle: {"did":"end-refused network-down"}
+latchkey[    0.900] lifecycle: {"saw":{"failed":{"code":"no-carrier","message":"no carrier"}}}
+latchkey[    0.900] lifecycle: {"did":"end-refused no-carrier"}
 "#;
 
     #[test]
@@ -139,5 +139,11 @@ latchkey[    0.900] lifecycle: {"did":"end-refused network-down"}
     fn unknown_fields_are_not_a_record() {
         let odd = BOOT.replace("\"attempts\":0", "\"attempts\":0,\"extra\":1");
         assert!(matches!(replay(&odd), Err(ReplayError::NotARecord(3, _))));
+    }
+
+    #[test]
+    fn a_code_that_this_release_does_not_have_is_not_a_record() {
+        let odd = BOOT.replace("no-carrier", "no-such-code");
+        assert!(matches!(replay(&odd), Err(ReplayError::NotARecord(6, _))));
     }
 }

@@ -345,7 +345,8 @@ impl Simulation {
         match machine.stage2_todo.pop_front() {
             None => {}
             Some(Effect::RunStep) if broken => {
-                machine.saw2(Event::StepFailed { code: "step-failed".into(), message: String::new() });
+                machine
+                    .saw2(Event::StepFailed { code: crate::cluster::StepCode::Failed.into(), message: String::new() });
             }
             Some(Effect::RunStep | Effect::StartMember) => machine.saw2(Event::StepDone),
             Some(Effect::Mark) => {
@@ -436,7 +437,7 @@ fn admitted(evidence: &Evidence) -> bool {
 
 /// What the driver does when an effect fails. A format may fail before and after it wrote the header; here before.
 fn fail(machine: &mut Machine, effect: &Effect) {
-    let (code, message) = ("broken".to_owned(), String::new());
+    let (code, message) = (NodeCode::LockNotClean.into(), String::new());
     machine.saw(match effect {
         Effect::Start(source) => Event::FlowFailed { source: *source, code, message },
         Effect::CheckKey(id) => Event::KeyWrong { id: *id, code: OfferRefusal::DiskTokenForged },

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unused_self, reason = "a transition consumes the state it leaves")]
 
+use latchkey_reason::Reason;
 use latchkey_tpm::wire::extended;
 
 use super::event::{Digest, DiskPhase, Grant, NodeRole, OfferId, Source};
@@ -21,7 +22,7 @@ pub(super) struct Waiting {
     /// The flows that can still bring an offer for this disk.
     pub(super) flows: Vec<Source>,
     /// Why a flow is not among them: code and message of the first that failed.
-    pub(super) broken: Option<(String, String)>,
+    pub(super) broken: Option<(Reason, String)>,
 }
 
 /// What the probe found, and what became known of it since.

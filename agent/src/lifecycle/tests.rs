@@ -17,7 +17,7 @@ fn a_register_that_was_not_zero_is_no_lock() {
     assert!(matches!(&effects[..], [
         Effect::Answer(OfferId(0), Verdict::Failed { .. }),
         Effect::End(Stop::Refused { code, .. }),
-    ] if code == "lock-not-clean"));
+    ] if *code == NodeCode::LockNotClean));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn fits(source: Source, cluster_id: Option<Digest>, recorded: Option<u64>, phase
 fn a_disk_that_a_later_join_replaced_is_refused_by_its_epoch() {
     let (node, effects) = fits(Source::Rejoin, None, Some(3), DiskPhase::Bootstrapped);
     let ended =
-        |effect: &Effect| matches!(effect, Effect::End(Stop::Refused { code, .. }) if code == "disk-is-an-old-copy");
+        |effect: &Effect| matches!(effect, Effect::End(Stop::Refused { code, .. }) if *code == NodeCode::OldCopy);
     assert!(effects.iter().any(ended), "{effects:?}");
     assert!(node.ended());
 }
@@ -99,7 +99,7 @@ fn a_ticket_of_another_cluster_for_an_unfinished_disk_is_refused_and_the_node_wa
 /// The machine's half of "whatever fails after an offer was taken"; the driver's is in `stage1::driver::tests`.
 #[test]
 fn a_failure_at_any_step_ends_the_boot_and_tells_whoever_waits() {
-    let failed = || Event::Failed { code: "broken".into(), message: "it broke".into() };
+    let failed = || Event::Failed { code: NodeCode::LockNotClean.into(), message: "it broke".into() };
     let extended = Event::Extended { pcr15: expected() };
     for steps in [vec![], vec![extended.clone()], vec![extended, Event::DiskOpened]] {
         let (mut node, _) = fits(Source::Rejoin, Some(CLUSTER), None, DiskPhase::Bootstrapped);
@@ -110,7 +110,7 @@ fn a_failure_at_any_step_ends_the_boot_and_tells_whoever_waits() {
             matches!(&effects[..], [
             Effect::Answer(OfferId(0), Verdict::Failed { code: told, .. }),
             Effect::End(Stop::Refused { code, .. }),
-        ] if code == "broken" && told == "broken"),
+        ] if code == told && *told == NodeCode::LockNotClean),
             "{effects:?}"
         );
         assert!(node.ended() && node.handle(Event::DiskOpened).is_empty(), "nothing happens afterwards");
@@ -119,7 +119,11 @@ fn a_failure_at_any_step_ends_the_boot_and_tells_whoever_waits() {
 
 #[test]
 fn a_port_that_does_not_open_ends_the_boot_only_where_nobody_can_be_asked() {
-    let broken = |source| Event::FlowFailed { source, code: "listen-failed".into(), message: "taken".into() };
+    let broken = |source| Event::FlowFailed {
+        source,
+        code: crate::stage1::BootCode::ListenFailed.into(),
+        message: "taken".into(),
+    };
     for (disk, listener, asker) in [
         (Event::DiskExisting, Source::Recovery, Source::Rejoin),
         (Event::DiskFresh { attempts: 0 }, Source::Init, Source::Join),
@@ -129,7 +133,7 @@ fn a_port_that_does_not_open_ends_the_boot_only_where_nobody_can_be_asked() {
         assert_eq!(node.handle(broken(listener)), []);
         let effects = node.handle(Event::FlowIdle { source: asker });
         assert!(
-            matches!(&effects[..], [Effect::End(Stop::Refused { code, .. })] if code == "listen-failed"),
+            matches!(&effects[..], [Effect::End(Stop::Refused { code, .. })] if *code == crate::stage1::BootCode::ListenFailed),
             "{effects:?}"
         );
         let mut node = Node::new();
@@ -139,5 +143,5 @@ fn a_port_that_does_not_open_ends_the_boot_only_where_nobody_can_be_asked() {
     }
     let (mut node, _) = fits(Source::Recovery, None, None, DiskPhase::Formatted);
     let effects = node.handle(Event::FlowIdle { source: Source::Join });
-    assert!(matches!(&effects[..], [Effect::End(Stop::Refused { code, .. })] if code == "no-join-service"));
+    assert!(matches!(&effects[..], [Effect::End(Stop::Refused { code, .. })] if *code == NodeCode::NoJoinService));
 }

@@ -17,8 +17,10 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::OnceLock;
 
+use latchkey_reason::Reason;
+
 use super::pid1::Pid1;
-use super::{clock, mounts::MountFault};
+use super::{clock, mounts::MountError};
 
 /// The longest message printed; a longer one is cut.
 pub const MAX_MESSAGE: usize = 900;
@@ -27,14 +29,14 @@ static KERNEL_LOG: OnceLock<File> = OnceLock::new();
 
 /// Connects standard output and error to `/dev/console`, for writing only, standard input to nothing, and opens the
 /// kernel log. What somebody types has nowhere to go in stage 1.
-pub fn attach(_: Pid1) -> Result<(), MountFault> {
+pub fn attach(_: Pid1) -> Result<(), MountError> {
     let connect = || -> io::Result<()> {
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
         let console = OpenOptions::new().write(true).open("/dev/console")?;
         rustix::stdio::dup2_stdout(&console)?;
         Ok(rustix::stdio::dup2_stderr(&console)?)
     };
-    connect().map_err(|source| MountFault::Console { source })?;
+    connect().map_err(|source| MountError::Console { source })?;
     // Else the kernel drops lines written in a burst, and a boot is a burst. An old kernel without it is no reason to
     // stop; neither is a missing kernel log: the console has the same lines.
     let _ = std::fs::write("/proc/sys/kernel/printk_devkmsg", "on\n");
@@ -55,9 +57,14 @@ pub fn line(step: &str, message: &str) {
     emit(&render(clock::uptime().as_millis(), step, message));
 }
 
-/// Prints the line of a failure: `STEP: failed: CODE: SENTENCE`.
-pub fn failure(step: &str, code: &str, sentence: &str) {
-    line(step, &format!("failed: {code}: {sentence}"));
+/// Prints the line of a failure: `STEP: failed: CODE: SENTENCE; REMEDY`.
+pub fn failure(step: &str, reason: impl Into<Reason>, sentence: &str) {
+    line(step, &format!("failed: {}", told(reason.into(), sentence)));
+}
+
+/// A failure as people read it: `CODE: SENTENCE; REMEDY`.
+pub(crate) fn told(reason: Reason, sentence: &str) -> String {
+    format!("{reason}: {sentence}; {}", reason.remedy)
 }
 
 fn open_kernel_log(path: &Path) {

@@ -3,12 +3,12 @@
 //! Set as the very first thing after `/proc` is there, before anything is read from anywhere. The operating system
 //! inherits these and may set its own, what it sets is in its measured root; but kexec stays closed until the next boot.
 
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 use super::pid1::Pid1;
+use latchkey_reason::reason_codes;
 
 /// Where the kernel's settings are.
 const DIRECTORY: &str = "/proc/sys/kernel";
@@ -33,14 +33,14 @@ const SETTINGS: [Setting; 4] = [
 ];
 
 /// Closes all of them, or says which one stays open.
-pub fn close(_: Pid1) -> Result<(), HardeningFault> {
+pub fn close(_: Pid1) -> Result<(), HardeningError> {
     close_in(Path::new(DIRECTORY))
 }
 
-fn close_in(directory: &Path) -> Result<(), HardeningFault> {
+fn close_in(directory: &Path) -> Result<(), HardeningError> {
     SETTINGS.iter().try_for_each(|setting| {
         let path = directory.join(setting.name);
-        let fault = |source| HardeningFault { what: setting.what, name: setting.name, source };
+        let fault = |source| HardeningError { what: setting.what, name: setting.name, source };
         match OpenOptions::new().write(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file.and_then(|mut file| file.write_all(setting.value.as_bytes())).map_err(fault)?,
@@ -56,28 +56,30 @@ fn close_in(directory: &Path) -> Result<(), HardeningFault> {
 }
 
 /// Something that must be closed is not.
-#[derive(Debug)]
-pub struct HardeningFault {
+#[derive(Debug, thiserror::Error)]
+#[error("the kernel does not give up {what}, kernel.{name} can not be set ({source})")]
+pub struct HardeningError {
     what: &'static str,
     name: &'static str,
     source: io::Error,
 }
 
-impl HardeningFault {
-    /// The stable reason code.
-    pub fn code(&self) -> &'static str {
-        if self.name == "sysrq" { "sysrq-open" } else { "kernel-setting-refused" }
+reason_codes! {
+    /// Something that must be closed is not.
+    pub enum HardeningCode {
+        /// The console's magic keys stay.
+        SysrqOpen = "sysrq-open":
+            "remove what keeps it from the kernel command line (sysrq_always_enabled?), or boot another kernel";
+        /// The kernel does not take another setting.
+        SettingRefused = "kernel-setting-refused":
+            "remove what keeps it from the kernel command line, or boot another kernel";
     }
 }
 
-impl fmt::Display for HardeningFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, name, source } = self;
-        write!(
-            f,
-            "the kernel does not give up {what}, kernel.{name} can not be set ({source}): remove what keeps it from the \
-             kernel command line (sysrq_always_enabled?), or boot another kernel"
-        )
+impl HardeningError {
+    /// The stable reason code.
+    pub fn code(&self) -> HardeningCode {
+        if self.name == "sysrq" { HardeningCode::SysrqOpen } else { HardeningCode::SettingRefused }
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
             let directory = settings(&["core_pattern"]);
             std::os::unix::fs::symlink(device, directory.path().join("sysrq")).unwrap();
             let fault = close_in(directory.path()).unwrap_err();
-            assert_eq!(fault.code(), "sysrq-open");
+            assert_eq!(fault.code().as_str(), "sysrq-open");
             assert!(fault.to_string().contains(names_the_cause), "{fault}");
         }
     }

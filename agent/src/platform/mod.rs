@@ -17,8 +17,8 @@
 //! | [`handover`] | away with the initramfs, on with the operating system |
 //! | [`power`], [`clock`], [`entropy`] | reboot, time since boot, random numbers |
 //!
-//! Every error has a stable reason code in kebab case ([`Fault::code`]) and one sentence that names the fix (its
-//! `Display`).
+//! Every error has a stable reason code in kebab case ([`PlatformError::code`]) and its remedy; what happened is its
+//! `Display`.
 
 pub mod clock;
 pub mod console;
@@ -37,55 +37,63 @@ pub mod switch_root;
 pub(crate) mod sys;
 pub mod timeline;
 
-use std::fmt;
+use latchkey_node_config::ConfigError;
+use latchkey_reason::{Reason, reasons};
 
-/// Joins the error enums of the modules into one, so that callers pass on one type with one pair of questions.
-macro_rules! faults {
-    ($($variant:ident($inner:ty $(, $text:ident)?): $what:literal,)*) => {
-        /// Why the platform could not do its duty.
-        #[derive(Debug)]
-        pub enum Fault {
-            $(#[doc = $what] $variant($inner),)*
-        }
-
-        impl Fault {
-            /// The stable reason code, in kebab case.
-            pub fn code(&self) -> &'static str {
-                match self { $(Self::$variant(fault) => fault.code()$(.$text())?,)* }
-            }
-
-            /// What to do, where the sentence does not say it itself.
-            pub fn remedy(&self) -> Option<&'static str> {
-                match self {
-                    Self::Config(error) => Some(error.code().remedy()),
-                    _ => None,
-                }
-            }
-        }
-
-        impl fmt::Display for Fault {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                match self { $(Self::$variant(fault) => fault.fmt(f),)* }
-            }
-        }
-
-        $(impl From<$inner> for Fault {
-            fn from(fault: $inner) -> Self { Self::$variant(fault) }
-        })*
-    };
+/// Why the platform could not do its duty.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum PlatformError {
+    /// Not process 1.
+    Pid1(#[from] pid1::Pid1Error),
+    /// A file system is not there.
+    Mount(#[from] mounts::MountError),
+    /// Something that must be closed is not.
+    Hardening(#[from] hardening::HardeningError),
+    /// The measured configuration is not acceptable.
+    Config(#[from] ConfigError),
+    /// A kernel module did not load.
+    Module(#[from] modules::ModuleError),
+    /// A disk was not found, or too many were.
+    Device(#[from] devices::DeviceError),
+    /// The root can not be opened.
+    Root(#[from] root::RootError),
+    /// The network did not come up.
+    Network(#[from] net::NetworkError),
+    /// The instance metadata is not acceptable.
+    Metadata(#[from] metadata::MetadataError),
+    /// The operating system could not take over.
+    SwitchRoot(#[from] switch_root::SwitchRootError),
 }
 
-faults! {
-    Pid1(pid1::Pid1Fault): "Not process 1.",
-    Mount(mounts::MountFault): "A file system is not there.",
-    Hardening(hardening::HardeningFault): "Something that must be closed is not.",
-    Config(latchkey_node_config::ConfigError, as_str): "The measured configuration is not acceptable.",
-    Module(modules::ModuleFault): "A kernel module did not load.",
-    Device(devices::DeviceFault): "A disk was not found, or too many were.",
-    Root(root::RootFault): "The root can not be opened.",
-    Net(net::NetFault): "The network did not come up.",
-    Metadata(metadata::MetadataFault): "The instance metadata is not acceptable.",
-    SwitchRoot(switch_root::SwitchRootError): "The operating system could not take over.",
+impl PlatformError {
+    /// The stable reason code, with its remedy.
+    pub fn code(&self) -> Reason {
+        match self {
+            Self::Pid1(error) => error.code().into(),
+            Self::Mount(error) => error.code().into(),
+            Self::Hardening(error) => error.code().into(),
+            Self::Config(error) => error.code().into(),
+            Self::Module(error) => error.code().into(),
+            Self::Device(error) => error.code().into(),
+            Self::Root(error) => error.code().into(),
+            Self::Network(error) => error.code().into(),
+            Self::Metadata(error) => error.code().into(),
+            Self::SwitchRoot(error) => error.code().into(),
+        }
+    }
 }
 
-impl std::error::Error for Fault {}
+/// Every reason code of the platform itself.
+pub(crate) fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<pid1::Pid1Code>()
+        .chain(reasons::<mounts::MountCode>())
+        .chain(reasons::<hardening::HardeningCode>())
+        .chain(reasons::<modules::ModuleCode>())
+        .chain(reasons::<devices::DeviceCode>())
+        .chain(reasons::<root::RootCode>())
+        .chain(reasons::<net::NetworkCode>())
+        .chain(reasons::<metadata::MetadataCode>())
+        .chain(reasons::<switch_root::SwitchRootCode>())
+        .chain(reasons::<power::PowerCode>())
+}

@@ -5,12 +5,12 @@
 //! comment; a leading `?` says that the boot goes on without this module (`?sev-guest.ko`: ENODEV outside a
 //! confidential machine). Modules are uncompressed.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Component, Path};
 
 use super::pid1::Pid1;
+use latchkey_reason::reason_codes;
 
 /// Where the initramfs keeps its modules.
 pub const DIRECTORY: &str = "/lib/modules";
@@ -28,14 +28,14 @@ pub struct Loaded {
 }
 
 /// Loads every module of the list, in order. No list means a kernel that needs no modules.
-pub fn load_all(_: Pid1) -> Result<Loaded, ModuleFault> {
+pub fn load_all(_: Pid1) -> Result<Loaded, ModuleError> {
     load_from(Path::new(DIRECTORY), |path| {
         let file = File::open(path)?;
         Ok(rustix::system::finit_module(file, c"", 0)?)
     })
 }
 
-fn load_from(directory: &Path, mut insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleFault> {
+fn load_from(directory: &Path, mut insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleError> {
     let mut result = Loaded::default();
     let Some(list) = read_list(&directory.join("order"))? else { return Ok(result) };
     for entry in parse(&list)? {
@@ -43,22 +43,22 @@ fn load_from(directory: &Path, mut insert: impl FnMut(&Path) -> io::Result<()>) 
             Ok(()) => result.loaded += 1,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => result.loaded += 1,
             Err(error) if entry.optional => result.skipped.push(format!("{}: {error}", entry.path)),
-            Err(source) => return Err(ModuleFault::Refused { path: entry.path.to_owned(), source }),
+            Err(source) => return Err(ModuleError::Refused { path: entry.path.to_owned(), source }),
         }
     }
     Ok(result)
 }
 
-fn read_list(path: &Path) -> Result<Option<String>, ModuleFault> {
+fn read_list(path: &Path) -> Result<Option<String>, ModuleError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(ModuleFault::List { source }),
+        Err(source) => return Err(ModuleError::List { source }),
     };
     let mut text = String::new();
-    file.take(MAX_LIST_BYTES + 1).read_to_string(&mut text).map_err(|source| ModuleFault::List { source })?;
+    file.take(MAX_LIST_BYTES + 1).read_to_string(&mut text).map_err(|source| ModuleError::List { source })?;
     if text.len() as u64 > MAX_LIST_BYTES {
-        return Err(ModuleFault::List { source: io::Error::from(io::ErrorKind::FileTooLarge) });
+        return Err(ModuleError::List { source: io::Error::from(io::ErrorKind::FileTooLarge) });
     }
     Ok(Some(text))
 }
@@ -69,34 +69,37 @@ struct Listed<'a> {
     optional: bool,
 }
 
-fn parse(list: &str) -> Result<Vec<Listed<'_>>, ModuleFault> {
+fn parse(list: &str) -> Result<Vec<Listed<'_>>, ModuleError> {
     let lines = list.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
     lines.map(parse_line).collect()
 }
 
-fn parse_line(line: &str) -> Result<Listed<'_>, ModuleFault> {
+fn parse_line(line: &str) -> Result<Listed<'_>, ModuleError> {
     let (path, optional) = line.strip_prefix('?').map_or((line, false), |path| (path, true));
     let stays_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     if path.is_empty() || !stays_inside || path.contains(char::is_whitespace) {
-        return Err(ModuleFault::Line { line: line.to_owned() });
+        return Err(ModuleError::Line { line: line.to_owned() });
     }
     Ok(Listed { path, optional })
 }
 
 /// A kernel module did not load.
-#[derive(Debug)]
-pub enum ModuleFault {
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
     /// The list can not be read.
+    #[error("/lib/modules/order can not be read ({source})")]
     List {
         /// Why.
         source: io::Error,
     },
     /// A line of the list is not a path below `/lib/modules`.
+    #[error("/lib/modules/order names {line:?}, which is no path below it")]
     Line {
         /// The line.
         line: String,
     },
     /// The kernel did not take a module that is needed.
+    #[error("the kernel does not take the module {path} ({source})")]
     Refused {
         /// The module, relative to `/lib/modules`.
         path: String,
@@ -105,30 +108,24 @@ pub enum ModuleFault {
     },
 }
 
-impl ModuleFault {
-    /// The stable reason code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::List { .. } | Self::Line { .. } => "module-list-invalid",
-            Self::Refused { .. } => "module-refused",
-        }
+reason_codes! {
+    /// A kernel module did not load.
+    pub enum ModuleCode {
+        /// The list of modules can not be read, or names what is none.
+        List = "module-list-invalid":
+            "build the initramfs again";
+        /// The kernel did not take a module that is needed.
+        Refused = "module-refused":
+            "build the initramfs for the kernel that is booted, or mark the module optional with a leading question mark";
     }
 }
 
-impl fmt::Display for ModuleFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ModuleError {
+    /// The stable reason code.
+    pub fn code(&self) -> ModuleCode {
         match self {
-            Self::List { source } => {
-                write!(f, "/lib/modules/order can not be read ({source}): build the initramfs again")
-            }
-            Self::Line { line } => {
-                write!(f, "/lib/modules/order names {line:?}, which is no path below it: build the initramfs again")
-            }
-            Self::Refused { path, source } => write!(
-                f,
-                "the kernel does not take the module {path} ({source}): build the initramfs for the kernel that is \
-                 booted, or mark the module optional with a leading question mark"
-            ),
+            Self::List { .. } | Self::Line { .. } => ModuleCode::List,
+            Self::Refused { .. } => ModuleCode::Refused,
         }
     }
 }
@@ -145,7 +142,7 @@ mod tests {
         directory
     }
 
-    fn load(order: &str, insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleFault> {
+    fn load(order: &str, insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleError> {
         let directory = directory_with(order);
         let result = load_from(&directory, insert);
         std::fs::remove_dir_all(directory).unwrap();
@@ -178,14 +175,14 @@ mod tests {
             assert!(path.ends_with("sev-guest.ko"), "nothing is loaded after a failure");
             no_device()
         });
-        assert_eq!(fault.unwrap_err().code(), "module-refused");
+        assert_eq!(fault.unwrap_err().code().as_str(), "module-refused");
     }
 
     #[test]
     fn a_list_can_not_name_files_outside_its_directory() {
         for line in ["/etc/x.ko", "../x.ko", "a/../../x.ko", "?", "a b.ko", "./"] {
             let fault = parse(line).expect_err(line);
-            assert_eq!(fault.code(), "module-list-invalid");
+            assert_eq!(fault.code().as_str(), "module-list-invalid");
         }
     }
 
@@ -197,6 +194,6 @@ mod tests {
     #[test]
     fn an_endless_list_is_refused() {
         let fault = load(&"a.ko\n".repeat(20_000), |_| Ok(())).unwrap_err();
-        assert_eq!(fault.code(), "module-list-invalid");
+        assert_eq!(fault.code().as_str(), "module-list-invalid");
     }
 }

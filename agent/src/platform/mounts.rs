@@ -1,6 +1,5 @@
 //! File systems: those of the kernel, and the root of the operating system.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use rustix::mount::{MountFlags, mount};
 
 use super::pid1::Pid1;
 use latchkey_node_config::RootFs;
+use latchkey_reason::reason_codes;
 
 /// Where the operating system's root is mounted before it becomes `/`.
 pub const NEW_ROOT: &str = "/sysroot";
@@ -42,7 +42,7 @@ const KERNEL_FILE_SYSTEMS: [KernelFs; 5] = [
 
 /// Mounts the file systems of the kernel: `/proc`, `/sys`, `/dev`, `/run`, and securityfs where the kernel has it.
 /// Those that are mounted already are left as they are.
-pub fn kernel_file_systems(_: Pid1) -> Result<(), MountFault> {
+pub fn kernel_file_systems(_: Pid1) -> Result<(), MountError> {
     for fs in &KERNEL_FILE_SYSTEMS {
         let mounted = make_directory(Path::new(fs.target)).and_then(|()| {
             match mount(fs.kind, fs.target, fs.kind, fs.flags, fs.data) {
@@ -51,7 +51,7 @@ pub fn kernel_file_systems(_: Pid1) -> Result<(), MountFault> {
             }
         });
         match mounted {
-            Err(source) if !fs.optional => return Err(MountFault::Kernel { target: fs.target, source }),
+            Err(source) if !fs.optional => return Err(MountError::Kernel { target: fs.target, source }),
             _ => {}
         }
     }
@@ -59,8 +59,8 @@ pub fn kernel_file_systems(_: Pid1) -> Result<(), MountFault> {
 }
 
 /// Mounts the operating system's root file system, read-only and without device files.
-pub(super) fn root(_: Pid1, device: &Path, place: &str, fs: RootFs) -> Result<(), MountFault> {
-    let fault = |source| MountFault::Root { device: device.display().to_string(), fs, source };
+pub(super) fn root(_: Pid1, device: &Path, place: &str, fs: RootFs) -> Result<(), MountError> {
+    let fault = |source| MountError::Root { device: device.display().to_string(), fs, source };
     make_directory(Path::new(place)).map_err(fault)?;
     mount(device, place, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| fault(e.into()))
 }
@@ -74,9 +74,10 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// A file system or the console is not there.
-#[derive(Debug)]
-pub enum MountFault {
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
     /// A file system of the kernel could not be mounted.
+    #[error("{target} can not be mounted ({source})")]
     Kernel {
         /// Where it belongs.
         target: &'static str,
@@ -84,11 +85,13 @@ pub enum MountFault {
         source: io::Error,
     },
     /// `/dev/console` could not be opened.
+    #[error("/dev/console can not be opened ({source})")]
     Console {
         /// What the kernel said.
         source: io::Error,
     },
     /// The root file system could not be mounted.
+    #[error("{device} can not be mounted as {} ({source})", .fs.name())]
     Root {
         /// The block device.
         device: String,
@@ -99,7 +102,22 @@ pub enum MountFault {
     },
 }
 
-impl MountFault {
+reason_codes! {
+    /// A file system or the console is not there.
+    pub enum MountCode {
+        /// A file system of the kernel could not be mounted.
+        Kernel = "mount-failed":
+            "boot a kernel that has this file system built in";
+        /// `/dev/console` could not be opened.
+        Console = "console-missing":
+            "name a console on the kernel command line, console=ttyS0";
+        /// The root file system could not be mounted.
+        Root = "root-mount-failed":
+            "check latchkey.root_fs, and that the initramfs has the module of this file system";
+    }
+}
+
+impl MountError {
     /// What the kernel said.
     pub fn source(&self) -> &io::Error {
         match self {
@@ -108,33 +126,11 @@ impl MountFault {
     }
 
     /// The stable reason code.
-    pub fn code(&self) -> &'static str {
+    pub fn code(&self) -> MountCode {
         match self {
-            Self::Kernel { .. } => "mount-failed",
-            Self::Console { .. } => "console-missing",
-            Self::Root { .. } => "root-mount-failed",
-        }
-    }
-}
-
-impl fmt::Display for MountFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel { target, source } => {
-                write!(f, "{target} can not be mounted ({source}): boot a kernel that has this file system built in")
-            }
-            Self::Console { source } => {
-                write!(
-                    f,
-                    "/dev/console can not be opened ({source}): name one on the kernel command line, console=ttyS0"
-                )
-            }
-            Self::Root { device, fs, source } => write!(
-                f,
-                "{device} can not be mounted as {} ({source}): check latchkey.root_fs, and that the \
-                 initramfs has the module of this file system",
-                fs.name()
-            ),
+            Self::Kernel { .. } => MountCode::Kernel,
+            Self::Console { .. } => MountCode::Console,
+            Self::Root { .. } => MountCode::Root,
         }
     }
 }

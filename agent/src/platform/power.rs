@@ -7,10 +7,21 @@ use std::panic::PanicHookInfo;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use latchkey_reason::reason_codes;
 use rustix::system::RebootCommand;
 
 use super::console;
 use super::pid1::Pid1;
+
+reason_codes! {
+    /// What ends a boot by itself.
+    pub enum PowerCode {
+        /// The kernel does not restart the machine.
+        RebootRefused = "reboot-refused": "switch the machine off";
+        /// The agent broke.
+        Panic = "agent-panic": "report this as a bug";
+    }
+}
 
 /// How long a message of a failed boot stays readable before the machine goes on.
 pub const READING_TIME: Duration = Duration::from_secs(5);
@@ -28,7 +39,7 @@ pub fn reboot(_: Pid1) -> ! {
 pub fn restart() {
     write_back();
     let refusal = rustix::system::reboot(RebootCommand::Restart);
-    console::failure("power", "reboot-refused", &format!("the kernel does not reboot ({refusal:?}): switch it off"));
+    console::failure("power", PowerCode::RebootRefused, &format!("the kernel does not reboot ({refusal:?})"));
 }
 
 /// Ctrl-Alt-Del on a console becomes a signal for process 1, which takes no notice, instead of a hard reset.
@@ -50,7 +61,7 @@ pub fn reboot_on_panic(pid1: Pid1) {
 
 /// Prints where a panic was.
 pub fn report_panic(info: &PanicHookInfo<'_>) {
-    console::failure("panic", "agent-panic", &describe(info));
+    console::failure("panic", PowerCode::Panic, &describe(info));
 }
 
 /// Keeps the console as it is for a while.
@@ -62,7 +73,7 @@ pub fn linger(time: Duration) {
 fn describe(info: &PanicHookInfo<'_>) -> String {
     let place = info.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
     let fixed = info.payload().downcast_ref::<&'static str>().copied().unwrap_or("no fixed message");
-    format!("the agent broke at {place} ({fixed}): report this as a bug; the machine reboots")
+    format!("the agent broke at {place} ({fixed}); the machine reboots")
 }
 
 /// How long disks may take to write what they have.

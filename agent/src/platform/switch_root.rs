@@ -11,7 +11,6 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, OsStr};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
@@ -27,6 +26,7 @@ use rustix::mount::{UnmountFlags, mount_move, unmount};
 use super::mounts::NEW_ROOT;
 use super::pid1::Pid1;
 use super::root::SealedRoot;
+use latchkey_reason::reason_codes;
 
 const MOVED: [&str; 4] = ["dev", "proc", "sys", "run"];
 
@@ -150,9 +150,10 @@ fn enter(new: &OwnedFd, new_root: &Path) -> io::Result<()> {
 }
 
 /// The operating system could not take over.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum SwitchRootError {
     /// The new root is not one.
+    #[error("the root file system of the operating system is not usable, {problem} ({source})")]
     NewRoot {
         /// What is wrong.
         problem: &'static str,
@@ -160,11 +161,13 @@ pub enum SwitchRootError {
         source: io::Error,
     },
     /// `/` is not an initramfs, so nothing is deleted.
+    #[error("/ is no initramfs (file system {magic:#x})")]
     NotInitramfs {
         /// The magic number of the file system.
         magic: u64,
     },
     /// A file system of the kernel could not move.
+    #[error("/{name} can not move to the operating system ({source})")]
     Mounts {
         /// Which.
         name: &'static str,
@@ -172,11 +175,13 @@ pub enum SwitchRootError {
         source: io::Error,
     },
     /// The new root could not become `/`.
+    #[error("the root can not be switched ({source})")]
     Switch {
         /// What the kernel said.
         source: io::Error,
     },
     /// The program that takes over did not start.
+    #[error("{init} does not start ({source})")]
     Exec {
         /// Its path.
         init: String,
@@ -185,39 +190,36 @@ pub enum SwitchRootError {
     },
 }
 
-impl SwitchRootError {
-    /// The stable reason code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::NewRoot { .. } => "new-root-unusable",
-            Self::NotInitramfs { .. } => "not-an-initramfs",
-            Self::Mounts { .. } => "mounts-not-moved",
-            Self::Switch { .. } => "switch-root-failed",
-            Self::Exec { .. } => "init-not-started",
-        }
+reason_codes! {
+    /// The operating system could not take over.
+    pub enum SwitchRootCode {
+        /// The new root is not one.
+        NewRoot = "new-root-unusable":
+            "check latchkey.init and what the image was built from";
+        /// `/` is no initramfs, so nothing is deleted.
+        NotInitramfs = "not-an-initramfs":
+            "start the agent as /init of an initramfs";
+        /// A file system of the kernel could not move.
+        Mounts = "mounts-not-moved":
+            "give the root an empty directory of that name";
+        /// The new root could not become `/`.
+        Switch = "switch-root-failed":
+            "let the kernel unpack the initramfs itself";
+        /// The program that takes over did not start.
+        Exec = "init-not-started":
+            "check latchkey.init and that program's own needs";
     }
 }
 
-impl fmt::Display for SwitchRootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl SwitchRootError {
+    /// The stable reason code.
+    pub fn code(&self) -> SwitchRootCode {
         match self {
-            Self::NewRoot { problem, source } => write!(
-                f,
-                "the root file system of the operating system is not usable, {problem} ({source}): check \
-                 latchkey.init and what the image was built from"
-            ),
-            Self::NotInitramfs { magic } => {
-                write!(f, "/ is no initramfs (file system {magic:#x}): start the agent as /init of one")
-            }
-            Self::Mounts { name, source } => {
-                write!(f, "/{name} can not move to the operating system ({source}): give it an empty directory /{name}")
-            }
-            Self::Switch { source } => {
-                write!(f, "the root can not be switched ({source}): let the kernel unpack the initramfs itself")
-            }
-            Self::Exec { init, source } => {
-                write!(f, "{init} does not start ({source}): check latchkey.init and that program's own needs")
-            }
+            Self::NewRoot { .. } => SwitchRootCode::NewRoot,
+            Self::NotInitramfs { .. } => SwitchRootCode::NotInitramfs,
+            Self::Mounts { .. } => SwitchRootCode::Mounts,
+            Self::Switch { .. } => SwitchRootCode::Switch,
+            Self::Exec { .. } => SwitchRootCode::Exec,
         }
     }
 }
@@ -263,7 +265,7 @@ mod tests {
         // The root of a machine that runs tests is no initramfs with an /init.
         if !Path::new("/init").exists() {
             let fault = check_initramfs(&open(Path::new("/")).unwrap()).unwrap_err();
-            assert_eq!(fault.code(), "not-an-initramfs");
+            assert_eq!(fault.code().as_str(), "not-an-initramfs");
         }
     }
 
@@ -271,7 +273,7 @@ mod tests {
     fn a_new_root_must_be_mounted_and_have_a_program() {
         let root = open(Path::new("/")).unwrap();
         let fault = check_new_root(&root, &open(Path::new("/")).unwrap(), Path::new("/bin/sh")).unwrap_err();
-        assert_eq!(fault.code(), "new-root-unusable");
+        assert_eq!(fault.code().as_str(), "new-root-unusable");
         let proc = open(Path::new("/proc")).unwrap();
         for (init, usable) in [("/self", true), ("/version", false), ("/missing", false), ("/sys", false)] {
             assert_eq!(check_new_root(&root, &proc, Path::new(init)).is_ok(), usable, "{init}");
@@ -289,6 +291,9 @@ mod tests {
         std::os::unix::fs::symlink("/etc", path("outside")).unwrap();
         let (root, new) = (open(Path::new("/")).unwrap(), open(directory.path()).unwrap());
         check_new_root(&root, &new, Path::new("/sbin/only-here")).unwrap();
-        assert_eq!(check_new_root(&root, &new, Path::new("/outside/passwd")).unwrap_err().code(), "new-root-unusable");
+        assert_eq!(
+            check_new_root(&root, &new, Path::new("/outside/passwd")).unwrap_err().code().as_str(),
+            "new-root-unusable"
+        );
     }
 }

@@ -7,6 +7,8 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use latchkey_reason::Reason;
+
 use super::{clock, console};
 
 /// A step as it went.
@@ -26,7 +28,7 @@ pub enum Outcome {
     /// It reached its goal.
     Done,
     /// It failed with this reason code.
-    Failed(&'static str),
+    Failed(Reason),
     /// It was given up, because another one won or something else failed.
     Stopped,
 }
@@ -100,10 +102,11 @@ impl Step<'_> {
         console::line(self.name, &format!("done in {} s", seconds(took)));
     }
 
-    /// The step failed, with its reason code and the sentence that names the fix.
-    pub fn failed(self, code: &'static str, sentence: impl fmt::Display) {
-        self.timeline.end(self.index, Outcome::Failed(code), self.took());
-        console::failure(self.name, code, &sentence.to_string());
+    /// The step failed, with its reason and a sentence that says what happened.
+    pub fn failed(self, reason: impl Into<Reason>, sentence: impl fmt::Display) {
+        let reason = reason.into();
+        self.timeline.end(self.index, Outcome::Failed(reason), self.took());
+        console::failure(self.name, reason, &sentence.to_string());
     }
 
     fn took(&self) -> Duration {
@@ -145,13 +148,14 @@ fn seconds(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::power::PowerCode;
 
     #[test]
     fn steps_are_remembered_in_order_with_their_outcomes() {
         let timeline = Timeline::new();
         let race = timeline.begin("join");
         timeline.begin("network").done();
-        timeline.begin("tpm").failed("tpm-missing", "add a TPM");
+        timeline.begin("tpm").failed(PowerCode::Panic, "it broke");
         drop(race);
         let ends: Vec<_> =
             timeline.entries().into_iter().map(|entry| (entry.step, entry.end.map(|(outcome, _)| outcome))).collect();
@@ -160,7 +164,7 @@ mod tests {
             [
                 ("join", Some(Outcome::Stopped)),
                 ("network", Some(Outcome::Done)),
-                ("tpm", Some(Outcome::Failed("tpm-missing")))
+                ("tpm", Some(Outcome::Failed(PowerCode::Panic.into())))
             ]
         );
     }
@@ -170,7 +174,11 @@ mod tests {
         let ms = Duration::from_millis;
         let entries = [
             Entry { step: "mounts", begin: ms(1802), end: Some((Outcome::Done, ms(4))) },
-            Entry { step: "state-disk", begin: ms(1806), end: Some((Outcome::Failed("no-disk"), ms(30_000))) },
+            Entry {
+                step: "state-disk",
+                begin: ms(1806),
+                end: Some((Outcome::Failed(PowerCode::Panic.into()), ms(30_000))),
+            },
             Entry { step: "join", begin: ms(2000), end: None },
         ];
         assert_eq!(
@@ -179,7 +187,7 @@ mod tests {
                 "step          begin s     took s",
                 "before          0.000      1.802  kernel",
                 "mounts          1.802      0.004",
-                "state-disk      1.806     30.000  failed: no-disk",
+                "state-disk      1.806     30.000  failed: agent-panic",
                 "join            2.000     29.806  running",
                 "total                     31.806",
             ]

@@ -9,7 +9,7 @@ use latchkey_disk::{
 };
 use latchkey_keys::{ClusterId, Uuid};
 
-use super::Failure;
+use super::{BootCode, BootError};
 use crate::flows::{Membership, Offer};
 use crate::lifecycle::{self, DiskPhase, NodeRole, OpenPermit};
 use crate::platform::devices::BlockDevice;
@@ -51,25 +51,25 @@ pub(super) struct OpenDisk {
 impl StateDisk {
     /// Reads the header region once. Anything that is neither blank nor ours refuses the boot, untouched; so does a disk
     /// of ours whose protection is not the one that the measured configuration pins.
-    pub(super) fn look(device: BlockDevice, pinned: StateIntegrity) -> Result<Self, Failure> {
+    pub(super) fn look(device: BlockDevice, pinned: StateIntegrity) -> Result<Self, BootError> {
         let mode = match pinned {
             StateIntegrity::None => SegmentMode::Confidential,
             StateIntegrity::HmacSha256 => SegmentMode::Authenticated,
         };
         let path = device.path();
-        let failed = |message: String| Failure::new("look-at-disk", "state-disk-unreadable", &message);
+        let failed = |message: String| BootError::new("look-at-disk", BootCode::StateDiskUnreadable, &message);
         let disk = Disk::open_exclusive(&path).map_err(|e| failed(format!("{}: {e}", path.display())))?;
-        let (uuid, content) = match probe(&disk).map_err(|e| Failure::new("look-at-disk", e.code(), &e))? {
+        let (uuid, content) = match probe(&disk).map_err(|e| BootError::new("look-at-disk", e.code(), &e))? {
             Probe::Fresh(fresh) => {
                 let attempts = fresh.reset_marker().map_or(0, |marker| saturate(marker.attempts));
                 let uuid = Uuid::random().map_err(|e| failed(e.to_string()))?;
                 (uuid, Content::Fresh { fresh, attempts })
             }
             Probe::Existing(header) => {
-                let header = header.check(mode).map_err(|e| Failure::new("look-at-disk", e.code(), &e))?;
+                let header = header.check(mode).map_err(|e| BootError::new("look-at-disk", e, e.fault()))?;
                 (header.uuid(), Content::Checked(Box::new(header)))
             }
-            Probe::Refused(refusal) => return Err(Failure::new("look-at-disk", refusal.code(), &refusal)),
+            Probe::Refused(refusal) => return Err(BootError::new("look-at-disk", refusal.code(), &refusal)),
         };
         Ok(Self { device, mode, uuid, disk: Some(disk), content })
     }
@@ -125,15 +125,15 @@ impl StateDisk {
         permit: OpenPermit,
         offer: &Offer,
         membership: Option<&Membership>,
-    ) -> Result<OpenDisk, Failure> {
-        let failed = |error: latchkey_disk::DiskError| Failure::new("open-disk", error.code(), &error);
-        let bug = |what: &str| Failure::new("open-disk", "agent-bug", &format!("{what}; report this"));
+    ) -> Result<OpenDisk, BootError> {
+        let failed = |error: latchkey_disk::DiskError| BootError::new("open-disk", error.code(), &error);
+        let bug = |what: &str| BootError::new("open-disk", BootCode::Bug, what);
         let disk = self.disk.take().ok_or_else(|| bug("the disk was opened before"))?;
         let io = |error: std::io::Error| {
-            Failure::new("open-disk", "device-mapper", &format!("/dev/mapper/control: {error}"))
+            BootError::new("open-disk", BootCode::DeviceMapper, &format!("/dev/mapper/control: {error}"))
         };
         let control = Control::open().map_err(io)?;
-        let name = MAPPING.parse::<MappingName>().map_err(|e| Failure::new("open-disk", "agent-bug", &e))?;
+        let name = MAPPING.parse::<MappingName>().map_err(|e| BootError::new("open-disk", BootCode::Bug, &e))?;
         let ((mapping, token_key), uuid, state) =
             match (std::mem::replace(&mut self.content, Content::Open), permit.redeem(), membership) {
                 (Content::Fresh { fresh, .. }, Some(attempts), Some(membership)) => {
@@ -158,17 +158,17 @@ impl StateDisk {
     }
 
     /// Gives the disk back after a bootstrap that never finished.
-    pub(super) fn reset(&mut self, code: &str, attempts: u8) -> Result<(), Failure> {
+    pub(super) fn reset(&mut self, code: &str, attempts: u8) -> Result<(), BootError> {
         let permit: Option<ResetPermit> = match &self.content {
             Content::Checked(header) => header.claims_unfinished_bootstrap(),
             Content::Unlocked(unlocked) => unlocked.reset_permit(),
             Content::Fresh { .. } | Content::Open => None,
         };
         let (Some(permit), Some(disk)) = (permit, &mut self.disk) else {
-            return Err(Failure::new("reset", "agent-bug", "this disk may not be reset; report this"));
+            return Err(BootError::new("reset", BootCode::Bug, "this disk may not be reset"));
         };
         let marker = ResetMarker { attempts: attempts.into(), reason: code.parse().unwrap_or_default() };
-        reset(disk, permit, &marker).map_err(|error| Failure::new("reset", error.code(), &error))
+        reset(disk, permit, &marker).map_err(|error| BootError::new("reset", error.code(), &error))
     }
 }
 
@@ -184,14 +184,14 @@ impl fmt::Display for StateDisk {
     }
 }
 
-fn new_state(membership: &Membership, attempts: u8) -> Result<NodeState, Failure> {
+fn new_state(membership: &Membership, attempts: u8) -> Result<NodeState, BootError> {
     Ok(NodeState {
         role: match membership.role {
             NodeRole::First => Role::First,
             NodeRole::ControlPlane => Role::ControlPlane,
             NodeRole::Worker => Role::Worker,
         },
-        node_name: membership.node_name.parse().map_err(|e| Failure::new("open-disk", "node-name", &e))?,
+        node_name: membership.node_name.parse().map_err(|e| BootError::new("open-disk", BootCode::NodeName, &e))?,
         cluster_id: membership.cluster_id,
         measurement_salt: membership.measurement_salt,
         phase: Phase::Formatted,

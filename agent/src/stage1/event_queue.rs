@@ -155,7 +155,11 @@ mod tests {
         queue.saw(Event::DiskFresh { attempts: 0 });
         assert_eq!(queue.next(), Some(Effect::Start(Source::Init)));
         let message = "\u{1b}\"\\ö".repeat(900);
-        queue.saw(Event::FlowFailed { source: Source::Init, code: "listen-failed".into(), message });
+        queue.saw(Event::FlowFailed {
+            source: Source::Init,
+            code: crate::stage1::BootCode::ListenFailed.into(),
+            message,
+        });
         assert_eq!(queue.next(), Some(Effect::Start(Source::Join)));
         assert_eq!(queue.next(), None, "the join goes on");
         queue.saw(Event::FlowIdle { source: Source::Join });
@@ -243,9 +247,10 @@ mod tests {
             Just(Event::Extended { pcr15: Digest([1; 32]) }),
             Just(Event::DiskOpened),
             Just(Event::HandedOver),
-            any::<String>().prop_map(|message| Event::Failed { code: "broken".into(), message }),
-            (flow.clone(), any::<String>())
-                .prop_map(|(source, message)| { Event::FlowFailed { source, code: "listen-failed".into(), message } }),
+            any::<String>().prop_map(|message| Event::Failed { code: crate::stage1::BootCode::Bug.into(), message }),
+            (flow.clone(), any::<String>()).prop_map(|(source, message)| {
+                Event::FlowFailed { source, code: crate::stage1::BootCode::ListenFailed.into(), message }
+            }),
             flow.prop_map(|source| Event::FlowIdle { source }),
         ]
     }

@@ -7,19 +7,18 @@ use std::path::Path;
 
 use latchkey_disk::{BlockDevice as _, Disk, Probe, probe};
 
-use super::Failure;
+use super::{BootCode, BootError};
 use crate::platform::devices::{BlockDevice, Growth, Kind, Step, plan_growth};
 use crate::platform::sys::resize_partition::resize_partition;
 
 /// Grows the state partition if it is the last of its disk, has room behind it and holds nothing. Gives the device as it
 /// is then, and what was done or why nothing was.
-pub(super) fn grow(state: BlockDevice) -> Result<(BlockDevice, String), Failure> {
+pub(super) fn grow(state: BlockDevice) -> Result<(BlockDevice, String), BootError> {
     let Kind::Partition { disk, .. } = &state.kind else { return Ok((state, "a whole disk".to_owned())) };
     let disk = Path::new("/dev").join(disk);
     let failed = |error: io::Error| {
-        let sentence =
-            format!("{} can not be grown to the end of {} ({error}): check the disk", state.name, disk.display());
-        Failure::new("grow-state", "state-partition-not-grown", &sentence)
+        let sentence = format!("{} can not be grown to the end of {} ({error})", state.name, disk.display());
+        BootError::new("grow-state", BootCode::NotGrown, &sentence)
     };
     match planned(&state, &disk).map_err(failed)? {
         Err(why) => Ok((state, format!("stays as it is: {why}"))),

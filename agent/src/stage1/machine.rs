@@ -7,8 +7,8 @@ use latchkey_attestation::Policy;
 use latchkey_keys::Uuid;
 use latchkey_tpm::device::{AttestingTpm, TpmError};
 
-use super::Failure;
 use super::disk::{OpenDisk, StateDisk};
+use super::{BootCode, BootError};
 use crate::flows::{Membership, Offer};
 use crate::handover::{self, HandOver};
 use crate::lifecycle::{Digest, Event, LockOrder, OfferId, OpenPermit};
@@ -25,17 +25,21 @@ pub(super) trait Machine {
     fn check_key(&mut self, id: OfferId, offer: &Offer) -> Event;
 
     /// Extends PCR 15 with the cluster id of the order and reads it back.
-    fn lock(&mut self, order: LockOrder) -> impl Future<Output = Result<Digest, Failure>>;
+    fn lock(&mut self, order: LockOrder) -> impl Future<Output = Result<Digest, BootError>>;
 
     /// Opens the disk, and formats it first if the permit says so.
-    fn open(&mut self, permit: OpenPermit, offer: &Offer, membership: Option<&Membership>)
-    -> Result<OpenDisk, Failure>;
+    fn open(
+        &mut self,
+        permit: OpenPermit,
+        offer: &Offer,
+        membership: Option<&Membership>,
+    ) -> Result<OpenDisk, BootError>;
 
     /// Writes what stage 2 needs.
-    fn hand_over(&mut self, handover: &HandOver) -> Result<(), Failure>;
+    fn hand_over(&mut self, handover: &HandOver) -> Result<(), BootError>;
 
     /// Gives the disk back after a bootstrap that never finished.
-    fn reset(&mut self, code: &str, attempts: u8) -> Result<(), Failure>;
+    fn reset(&mut self, code: &str, attempts: u8) -> Result<(), BootError>;
 }
 
 /// The machine that this process runs on.
@@ -64,12 +68,13 @@ impl Machine for RealMachine {
         self.disk.check(id, offer)
     }
 
-    async fn lock(&mut self, order: LockOrder) -> Result<Digest, Failure> {
+    async fn lock(&mut self, order: LockOrder) -> Result<Digest, BootError> {
         let tpm = Arc::clone(&self.tpm);
         let locked = smol::unblock(move || {
-            let mut tpm =
-                tpm.lock().map_err(|_| Failure::new("lock", "tpm-broken", "another user of the TPM panicked"))?;
-            let failed = |error: TpmError| Failure::new("lock", error.code(), &error);
+            let mut tpm = tpm
+                .lock()
+                .map_err(|_| BootError::new("lock", BootCode::TpmBroken, "another user of the TPM panicked"))?;
+            let failed = |error: TpmError| BootError::new("lock", error.code(), &error);
             tpm.extend_event(Policy::LOCK_PCR, order.event()).map_err(failed)?;
             tpm.read_pcr(Policy::LOCK_PCR).map_err(failed)
         });
@@ -81,15 +86,15 @@ impl Machine for RealMachine {
         permit: OpenPermit,
         offer: &Offer,
         membership: Option<&Membership>,
-    ) -> Result<OpenDisk, Failure> {
+    ) -> Result<OpenDisk, BootError> {
         self.disk.open(permit, offer, membership)
     }
 
-    fn hand_over(&mut self, handover: &HandOver) -> Result<(), Failure> {
-        handover.write(&self.hand_over).map_err(|error| Failure::new("hand-over", "hand-over-failed", &error))
+    fn hand_over(&mut self, handover: &HandOver) -> Result<(), BootError> {
+        handover.write(&self.hand_over).map_err(|error| BootError::new("hand-over", BootCode::HandOverFailed, &error))
     }
 
-    fn reset(&mut self, code: &str, attempts: u8) -> Result<(), Failure> {
+    fn reset(&mut self, code: &str, attempts: u8) -> Result<(), BootError> {
         self.disk.reset(code, attempts)
     }
 }
@@ -246,7 +251,7 @@ mod tests {
         let (offer, member) = (offer(1, 2, known()), member());
         assert!(machine.open(permit(), &offer, Some(&member)).is_err());
         let again = machine.open(permit(), &offer, Some(&member)).err().unwrap();
-        assert_eq!(again.code, "agent-bug");
+        assert_eq!(again.code, BootCode::Bug);
     }
 
     #[test]
@@ -282,6 +287,6 @@ mod tests {
             join_services: Vec::new(),
             left_at_ms: 1,
         };
-        assert_eq!(machine.hand_over(&handover).unwrap_err().code, "hand-over-failed");
+        assert_eq!(machine.hand_over(&handover).unwrap_err().code, BootCode::HandOverFailed);
     }
 }

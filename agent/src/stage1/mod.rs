@@ -13,6 +13,8 @@ mod prepare;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use latchkey_reason::{Reason, reason_codes};
+
 use crate::lifecycle::{Stop, backoff::Backoff};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::OpenRoot;
@@ -27,15 +29,40 @@ use driver::Ended;
 static TIMELINE: Timeline = Timeline::new();
 
 /// Why a boot ends without the OS.
-#[derive(Debug)]
-pub struct Failure {
+#[derive(Debug, thiserror::Error)]
+#[error("{step}: {code}: {message}")]
+pub struct BootError {
     step: &'static str,
-    code: String,
+    code: Reason,
     message: String,
 }
 
-impl Failure {
-    fn new(step: &'static str, code: impl Into<String>, message: &(impl ToString + ?Sized)) -> Self {
+reason_codes! {
+    /// Why a boot ends, or a part of it, that is of no other list.
+    pub enum BootCode {
+        /// The state disk can not be opened, or gives no UUID.
+        StateDiskUnreadable = "state-disk-unreadable": "check the disk, and that nothing else uses it";
+        /// The state partition's table could not be read or written while it grew.
+        NotGrown = "state-partition-not-grown": "check the disk";
+        /// There is no device mapper.
+        DeviceMapper = "device-mapper": "put the module dm-mod into the initramfs, or boot a kernel that has it built in";
+        /// The node's name can not stand on the disk.
+        NodeName = "node-name": "give the node a name of lower-case letters, digits, `-` and dots";
+        /// The hand-over can not be written.
+        HandOverFailed = "hand-over-failed": "see that /run is writable and has room";
+        /// The port can not be opened.
+        ListenFailed = "listen-failed": "find what holds the port, or set another one with latchkey.listen_port";
+        /// The hash in metadata is unusable, so nobody can found a cluster on this node.
+        InitSecretHash = "init-secret-hash": "make a hash with `latchkey init-secret`";
+        /// Another user of the TPM panicked.
+        TpmBroken = "tpm-broken": "report this as a bug";
+        /// Something that can not be.
+        Bug = "agent-bug": "report this as a bug";
+    }
+}
+
+impl BootError {
+    fn new(step: &'static str, code: impl Into<Reason>, message: &(impl ToString + ?Sized)) -> Self {
         Self { step, code: code.into(), message: message.to_string() }
     }
 }
@@ -47,7 +74,7 @@ pub fn run(pid1: Pid1) -> ! {
         Ok(never) => match never {},
         Err(failure) => failure,
     };
-    console::failure(failure.step, &failure.code, &failure.message);
+    console::failure(failure.step, failure.code, &failure.message);
     TIMELINE.print();
     // Jittered, so that a fleet that fails together does not come back together.
     let wait = Backoff::new(clock::uptime().as_nanos().try_into().unwrap_or(1)).next_ms();
@@ -55,23 +82,23 @@ pub fn run(pid1: Pid1) -> ! {
     power::reboot(pid1)
 }
 
-fn boot(pid1: Pid1) -> Result<Infallible, Failure> {
+fn boot(pid1: Pid1) -> Result<Infallible, BootError> {
     let (root, prepared, machine) = prepare::prepare(pid1)?;
     let config = prepared.config.clone();
     match smol::block_on(driver::drive(prepared, machine)) {
         Ended::Leaves => leave(pid1, root, &config),
-        Ended::Stopped(Stop::Refused { code, message }) => Err(Failure { step: "refused", code, message }),
+        Ended::Stopped(Stop::Refused { code, message }) => Err(BootError { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {
             let message = format!("the disk was reset after {attempts} of {} attempts", crate::lifecycle::MAX_ATTEMPTS);
-            Err(Failure::new("reset", code.as_str(), &message))
+            Err(BootError::new("reset", code, &message))
         }
     }
 }
 
 /// Becomes the init of the OS. The agent is gone afterwards.
-fn leave(pid1: Pid1, root: OpenRoot, config: &Config) -> Result<Infallible, Failure> {
+fn leave(pid1: Pid1, root: OpenRoot, config: &Config) -> Result<Infallible, BootError> {
     let step = TIMELINE.begin("leave");
-    let root = root.seal().map_err(|e| Failure::new("leave", e.code(), &e))?;
+    let root = root.seal().map_err(|e| BootError::new("leave", e.code(), &e))?;
     step.note(&root);
     if let Some(peak) = peak_memory() {
         step.note(format_args!("peak memory {peak}"));
@@ -79,7 +106,7 @@ fn leave(pid1: Pid1, root: OpenRoot, config: &Config) -> Result<Infallible, Fail
     step.note(format_args!("{} takes over", config.init.display()));
     step.done();
     TIMELINE.print();
-    switch_root(pid1, &root, &config.init).map_err(|e| Failure::new("leave", e.code(), &e))
+    switch_root(pid1, &root, &config.init).map_err(|e| BootError::new("leave", e.code(), &e))
 }
 
 /// The most memory this process ever held (`VmHWM`, proc(5)), for the promise in SPECIFICATION.md.

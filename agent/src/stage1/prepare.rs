@@ -15,13 +15,13 @@ use latchkey_tpm::wire::EkTemplate;
 
 use super::disk::StateDisk;
 use super::machine::RealMachine;
-use super::{Failure, TIMELINE, grow};
+use super::{BootError, TIMELINE, grow};
 use crate::platform::devices::{self, BlockDevice, Wanted};
 use crate::platform::metadata::{self, InstanceMetadata};
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
-use crate::platform::{Fault, console, entropy, hardening, logging, modules, mounts, power};
+use crate::platform::{PlatformError, console, entropy, hardening, logging, modules, mounts, power};
 use latchkey_node_config::Config;
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
@@ -40,13 +40,13 @@ pub(super) struct Prepared {
     pub(super) node_name: String,
 }
 
-pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
+pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
     run("mounts", || {
         mounts::kernel_file_systems(pid1)?;
         // Before the console is opened, and reported on it.
         let closed = hardening::close(pid1);
         console::attach(pid1)?;
-        Ok::<_, Fault>(closed?)
+        Ok::<_, PlatformError>(closed?)
     })?;
     power::ignore_ctrl_alt_del(pid1);
 
@@ -66,7 +66,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), F
 }
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
-async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), Failure> {
+async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
     let template = crate::ek_template(config.ek);
     let tpm = smol::unblock(move || attesting_tpm(template));
     let disks = Box::pin(open_root(pid1, &config));
@@ -99,9 +99,9 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, Rea
 }
 
 /// Opens the root while the state disk is looked for.
-async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice), Failure> {
+async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice), BootError> {
     let step = TIMELINE.begin("devices");
-    let fault = |fault: Fault| failure("devices", &fault);
+    let fault = |fault: PlatformError| failure("devices", &fault);
     let verity = config.root().map_err(|e| fault(e.into()))?;
     let located = Located::find(verity, config.device_timeout).await.map_err(|e| fault(e.into()))?;
     step.note(format_args!("root {located}"));
@@ -126,12 +126,12 @@ async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice
     smol::future::try_zip(opening, finding).await
 }
 
-fn attesting_tpm(template: EkTemplate) -> Result<AttestingTpm, Failure> {
+fn attesting_tpm(template: EkTemplate) -> Result<AttestingTpm, BootError> {
     let step = TIMELINE.begin("tpm");
     let made = CharDevice::open(CharDevice::DEFAULT)
         .map_err(TpmError::Io)
         .and_then(|device| AttestingTpm::new(Tpm::new(device), template));
-    let tpm = made.map_err(|error| Failure::new("tpm", error.code(), &error))?;
+    let tpm = made.map_err(|error| BootError::new("tpm", error.code(), &error))?;
     let certificate = if tpm.ek_certificate().is_some() { "with" } else { "without" };
     // An operator compares it with what the command line asks about.
     step.note(format_args!("endorsement key {certificate} certificate, sha256 {}", hex::encode(ek_digest(&tpm))));
@@ -157,17 +157,17 @@ fn event_log() -> Option<Vec<u8>> {
     (log.len() as u64 <= most).then_some(log)
 }
 
-fn run<T, F: Into<Fault>>(name: &'static str, work: impl FnOnce() -> Result<T, F>) -> Result<T, Failure> {
+fn run<T, F: Into<PlatformError>>(name: &'static str, work: impl FnOnce() -> Result<T, F>) -> Result<T, BootError> {
     let step = TIMELINE.begin(name);
     let value = work().map_err(|fault| failure(name, &fault.into()))?;
     step.done();
     Ok(value)
 }
 
-async fn run_async<T: Display, F: Into<Fault>>(
+async fn run_async<T: Display, F: Into<PlatformError>>(
     name: &'static str,
     work: impl Future<Output = Result<T, F>>,
-) -> Result<T, Failure> {
+) -> Result<T, BootError> {
     let step = TIMELINE.begin(name);
     let value = work.await.map_err(|fault| failure(name, &fault.into()))?;
     step.note(&value);
@@ -175,9 +175,8 @@ async fn run_async<T: Display, F: Into<Fault>>(
     Ok(value)
 }
 
-fn failure(step: &'static str, fault: &Fault) -> Failure {
-    let sentence = fault.remedy().map_or_else(|| fault.to_string(), |remedy| format!("{fault}; {remedy}"));
-    Failure::new(step, fault.code(), &sentence)
+fn failure(step: &'static str, fault: &PlatformError) -> BootError {
+    BootError::new(step, fault.code(), fault)
 }
 
 #[cfg(test)]
@@ -191,8 +190,9 @@ mod tests {
             ("latchkey.debug=1", "correct the key or remove it"),
         ] {
             let error = Config::parse(line.as_bytes()).unwrap_err();
-            let failure = failure("config", &Fault::from(error));
-            assert!(failure.message.ends_with(remedy) && failure.message.contains("latchkey."), "{failure:?}");
+            let failure = failure("config", &PlatformError::from(error));
+            let told = console::told(failure.code, &failure.message);
+            assert!(told.ends_with(remedy) && failure.message.contains("latchkey."), "{told}");
         }
     }
 }

@@ -191,8 +191,8 @@ impl AttachFlow {
                 admin_config: ending.admin_config.expose().to_vec(),
             }),
             Outcome::Failed { code, message, disk_reset } => init_event::Event::Failed(Failed {
-                code: code.clone(),
-                message: message.clone(),
+                code: code.to_string(),
+                message: format!("{message}; {}", code.remedy),
                 log_tail: log_tail.clone().into_bytes(),
                 disk_reset: *disk_reset,
             }),

@@ -25,7 +25,7 @@ struct InstantStep(bool);
 impl ClusterStep for InstantStep {
     fn run<'a>(&'a self, _: &'a Member, _: &'a Work, _: Progress<'a>) -> Running<'a> {
         let done = if self.0 {
-            Err(StepError::new("step-failed", "exit status 1"))
+            Err(StepError::new(crate::cluster::StepCode::Failed, "exit status 1"))
         } else {
             Ok(Done { admin_config: SecretVec::from_slice(b"kubeconfig") })
         };

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use super::{restart_soon, wipe};
+use super::{Stage2Code, restart_soon, wipe};
 use crate::handover;
 use crate::platform::console;
 
@@ -17,7 +17,7 @@ const RESULT: &str = "SERVICE_RESULT";
 /// Runs after stage 2. Exit status 2: not called by systemd.
 pub fn run() -> ExitCode {
     let Some(result) = std::env::var(RESULT).ok() else {
-        console::failure("stage2", "usage", "stage2-ended is for ExecStopPost= of systemd, which sets SERVICE_RESULT");
+        console::failure("stage2", Stage2Code::Usage, "stage2-ended is not for people");
         return ExitCode::from(2);
     };
     after(Path::new(handover::PATH), &result, &restart_soon);
@@ -40,7 +40,7 @@ pub(super) fn after(path: &Path, result: &str, restart: &dyn Fn()) {
     };
     if died {
         let message = format!("stage 2 died ({result}) before the node was a member; the machine restarts");
-        console::failure("stage2", "stage2-died", &message);
+        console::failure("stage2", Stage2Code::Died, &message);
         restart();
     }
 }

@@ -21,6 +21,7 @@ use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_channel::{Attester, TpmAttester};
 use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
 use latchkey_keys::{Secret, SecretVec};
+use latchkey_reason::{Reason, reason_codes};
 use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
 use prost::Message as _;
 
@@ -30,6 +31,7 @@ use crate::handover::{self, HandOver, HandOverError, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
+use crate::stage1::BootCode;
 use attach::{Attached, Ending, Waits};
 use latchkey_node_config::{self as config, Config, ConfigError};
 
@@ -49,7 +51,7 @@ pub fn run() -> ExitCode {
             TIMELINE.print();
             code
         }
-        Err(Unusable { code, message, restart }) => {
+        Err(Stage2Error { code, message, restart }) => {
             console::failure("stage2", code, &message);
             if restart {
                 restart_soon();
@@ -79,31 +81,51 @@ fn restart_on_panic(path: &Path, restart: Restart) {
     }));
 }
 
+reason_codes! {
+    /// What fails in stage 2 that is of no other list.
+    pub enum Stage2Code {
+        /// The hand-over can not be used, or not be wiped.
+        HandOver = "hand-over": "reboot the node, with one agent for both stages";
+        /// The disk does not say that the node is a member.
+        MarkFailed = "mark-failed": "replace the disk";
+        /// The disk could not be reset after a bootstrap that failed.
+        ResetFailed = "reset-failed": "nothing: the next boot finds the bootstrap unfinished and decides anew";
+        /// Why the disk was reset, as its marker says.
+        ClusterStepFailed = "cluster-step-failed": "mend what the failed step named on the console";
+        /// Stage 2 was ended by something else.
+        Died = "stage2-died": "see in the journal of latchkey-agent.service what ended it";
+        /// A command that only the service manager gives.
+        Usage = "usage": "let systemd call it: ExecStopPost= sets SERVICE_RESULT";
+    }
+}
+
 /// Why stage 2 cannot begin.
-#[derive(Debug)]
-struct Unusable {
-    code: &'static str,
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+struct Stage2Error {
+    code: Reason,
     message: String,
     /// The node is locked and no member: it must not stay up. Not so where stage 1 did not run at all.
     restart: bool,
 }
 
 /// Reads what stage 1 left, as `owner`. What is of no use is wiped.
-fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, ConfigError>) -> Result<Stage2, Unusable> {
-    let unusable = |code, message| Unusable { code, message, restart: true };
+fn prepare(
+    path: &Path,
+    owner: u32,
+    config: impl FnOnce() -> Result<Config, ConfigError>,
+) -> Result<Stage2, Stage2Error> {
+    let unusable = |code: Reason, message| Stage2Error { code, message, restart: true };
     let read = || {
         let handover = HandOver::read(path, owner).map_err(|error| {
             let restart = !matches!(error, HandOverError::Missing);
-            Unusable { code: "hand-over", message: error.to_string(), restart }
+            Stage2Error { code: Stage2Code::HandOver.into(), message: error.to_string(), restart }
         })?;
-        let refused = |error: ConfigError| {
-            let code = error.code();
-            unusable(code.as_str(), format!("{error}; {}", code.remedy()))
-        };
+        let refused = |error: ConfigError| unusable(error.code().into(), error.to_string());
         let config = config().map_err(refused)?;
         let step = config.cluster_step().map_err(refused)?;
         let machine = Machine::real(&config, step, path);
-        Stage2::new(handover, config, machine).map_err(|error| unusable(error.code, error.message))
+        Stage2::new(handover, config, machine).map_err(|message| unusable(Stage2Code::HandOver.into(), message))
     };
     read().inspect_err(|_| wipe(path))
 }
@@ -111,7 +133,7 @@ fn prepare(path: &Path, owner: u32, config: impl FnOnce() -> Result<Config, Conf
 fn wipe(path: &Path) {
     match handover::wipe(path) {
         Ok(()) => console::line("stage2", "hand-over wiped"),
-        Err(error) => console::failure("wipe", "hand-over", &error.to_string()),
+        Err(error) => console::failure("wipe", Stage2Code::HandOver, &error.to_string()),
     }
 }
 
@@ -164,8 +186,9 @@ enum Next {
 }
 
 impl Stage2 {
-    fn new(mut handover: HandOver, config: Config, machine: Machine) -> Result<Self, StepError> {
-        let malformed = |what: &str| StepError::new("hand-over", format!("{what} in the hand-over is malformed"));
+    /// The error says what in the hand-over is malformed.
+    fn new(mut handover: HandOver, config: Config, machine: Machine) -> Result<Self, String> {
+        let malformed = |what: &str| format!("{what} in the hand-over is malformed");
         let work = match &handover.task {
             Task::Init { settings, .. } => {
                 Work::Init(ClusterSettings::decode(settings.expose()).map_err(|_| malformed("the cluster's settings"))?)
@@ -233,7 +256,7 @@ impl Stage2 {
                 match self.reset(attempts) {
                     Ok(()) => step.done(),
                     // The next boot finds an unfinished bootstrap and decides anew.
-                    Err(error) => step.failed("reset-failed", &error),
+                    Err(error) => step.failed(Stage2Code::ResetFailed, &error),
                 }
                 Next::Saw(Event::DiskReset)
             }
@@ -280,7 +303,7 @@ impl Stage2 {
         let (port, progress) = (self.config.listen_port, self.progress.clone());
         match Attached::open(port, attester, &self.handover, init_secret_hash, progress).await {
             Ok(attached) => self.attached = Some(attached),
-            Err(error) => console::failure("attach", "listen-failed", &error),
+            Err(error) => console::failure("attach", BootCode::ListenFailed, &error),
         }
     }
 
@@ -308,10 +331,9 @@ impl Stage2 {
                 Event::Marked
             }
             Err(why) => {
-                let message =
-                    format!("{why}; the node is a member in this boot, but its disk does not say so: replace the disk");
-                step.failed("mark-failed", &message);
-                Event::MarkFailed { code: "mark-failed".into(), message }
+                let message = format!("{why}: the node is a member in this boot, but its disk does not say so");
+                step.failed(Stage2Code::MarkFailed, &message);
+                Event::MarkFailed { code: Stage2Code::MarkFailed.into(), message }
             }
         }
     }
@@ -345,8 +367,8 @@ impl Stage2 {
         let header = header.check_either_mode().map_err(|e| e.to_string())?;
         header.authenticate(&self.token_key).map_err(|e| e.to_string())?;
         let permit = header.claims_unfinished_bootstrap().ok_or("the disk belongs to a member")?;
-        let marker =
-            ResetMarker { attempts: attempts.into(), reason: "cluster-step-failed".parse().unwrap_or_default() };
+        let reason = Stage2Code::ClusterStepFailed.as_str().parse().unwrap_or_default();
+        let marker = ResetMarker { attempts: attempts.into(), reason };
         reset(&mut disk, permit, &marker).map_err(|e| e.to_string())
     }
 }

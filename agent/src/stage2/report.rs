@@ -28,7 +28,9 @@ pub(super) async fn report(
     let pin = config.join_service_key.ok_or("no latchkey.join_service_key on the measured command line")?;
     let request = match outcome {
         Outcome::Succeeded => request(handover, true, "", ""),
-        Outcome::Failed { code, message, .. } => request(handover, false, code, message),
+        Outcome::Failed { code, message, .. } => {
+            request(handover, false, code.as_str(), &format!("{message}; {}", code.remedy))
+        }
     };
     if handover.join_services.is_empty() {
         return Err("the hand-over names no join service".into());

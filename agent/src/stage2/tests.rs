@@ -143,7 +143,7 @@ impl Booted {
 
     async fn fail(&self) {
         let error = StepError {
-            code: "step-failed",
+            code: crate::cluster::StepCode::Failed,
             message: "exit status 1".into(),
             log_tail: "the last line of the step".into(),
         };
@@ -425,7 +425,7 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
         left_at_ms: 1,
     };
     let code = |config: &dyn Fn() -> Result<Config, ConfigError>| {
-        prepare(&path, owner, config).err().map(|error| (error.code, error.restart))
+        prepare(&path, owner, config).err().map(|error| (error.code.as_str(), error.restart))
     };
 
     assert_eq!(code(&config), Some(("hand-over", false)), "there is none, and a machine that runs is not restarted");

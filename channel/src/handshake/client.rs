@@ -2,9 +2,10 @@
 
 use super::{Concluded, Part, Pending, asked_for, demands, out_of_turn};
 use crate::binding::{Bindings, Nonces};
-use crate::error::{ChannelError, Misuse};
+use crate::error::ChannelError;
 use crate::frame::Slot;
 use crate::message::{Admitted, Demand, Evidence, Hello, Identity, Message, Proof, VERSION};
+use crate::misuse::MisuseError;
 use crate::nonce::Nonce;
 use crate::proof::{ProofRequest, Terms};
 use crate::purpose::{Kind, Kinds, Purpose, Side};
@@ -21,7 +22,7 @@ pub struct Start {
 
 impl Start {
     /// A client that connected for `purpose`.
-    pub fn new(session: Session, purpose: Purpose, terms: Terms) -> Result<Self, Misuse> {
+    pub fn new(session: Session, purpose: Purpose, terms: Terms) -> Result<Self, MisuseError> {
         let part = Part { purpose, side: Side::Client, terms };
         let shows = part.shows().strongest().ok_or_else(|| part.nothing_to_show())?;
         let accepts = part.accepts()?;

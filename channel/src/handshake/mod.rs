@@ -23,11 +23,13 @@ pub use server::{
 };
 
 use crate::binding::{Binding, Bindings};
-use crate::error::{ChannelError, Misuse, Refused};
+use crate::error::ChannelError;
 use crate::frame::Slot;
 use crate::message::{Demand, Evidence, Identity, Message};
-use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Terms};
+use crate::misuse::MisuseError;
+use crate::proof::{Appraisal, AppraisalError, Claim, PeerProof, Terms};
 use crate::purpose::{Kind, Kinds, Purpose, Side};
+use crate::refusal::PeerRefusal;
 
 /// The end of a handshake: both sides are content. Only the machines make it.
 #[derive(Debug)]
@@ -80,36 +82,41 @@ impl Part {
     }
 
     /// What this side takes: what its verifier accepts and the purpose allows.
-    fn accepts(&self) -> Result<Kinds, Misuse> {
+    fn accepts(&self) -> Result<Kinds, MisuseError> {
         let allowed = self.purpose.rule().side(self.side.peer()).kinds;
         let accepts = self.terms.verifier.accepts();
         let both = allowed.and(accepts);
         if both.is_empty() {
-            Err(Misuse::NothingAccepted { purpose: self.purpose, allowed, accepts })
+            Err(MisuseError::NothingAccepted { purpose: self.purpose, allowed, accepts })
         } else {
             Ok(both)
         }
     }
 
-    fn nothing_to_show(&self) -> Misuse {
+    fn nothing_to_show(&self) -> MisuseError {
         let allowed = self.purpose.rule().side(self.side).kinds;
-        Misuse::NothingToShow { purpose: self.purpose, side: self.side, allowed, offered: self.terms.attester.kinds() }
+        MisuseError::NothingToShow {
+            purpose: self.purpose,
+            side: self.side,
+            allowed,
+            offered: self.terms.attester.kinds(),
+        }
     }
 
     /// Looks at the peer's claim.
     fn begin_appraisal(&self, identity: &Identity, now: u64) -> Result<(Demand, Pending), ChannelError> {
         let (accepted, kind) = (self.accepts()?, identity.kind());
         if !accepted.contains(kind) {
-            return Err(Refused::KindNotAccepted { accepted, got: kind }.into());
+            return Err(PeerRefusal::KindNotAccepted { accepted, got: kind }.into());
         }
         let rule = self.purpose.rule().side(self.side.peer());
         let begun = self.terms.verifier.begin(&Claim { identity, rule, now });
         let (demand, appraisal) = begun.map_err(|failed| match failed {
-            AppraisalFailed::Refused(refused) => ChannelError::Refused(refused),
-            AppraisalFailed::Misuse(misuse) => ChannelError::Misuse(misuse),
+            AppraisalError::Refused(refused) => ChannelError::Refused(refused),
+            AppraisalError::Misuse(misuse) => ChannelError::Misuse(misuse),
         })?;
         if demand.kind() != kind {
-            return Err(Misuse::WrongKind { expected: kind, got: demand.kind() }.into());
+            return Err(MisuseError::WrongKind { expected: kind, got: demand.kind() }.into());
         }
         Ok((demand, Pending { kind, appraisal }))
     }
@@ -125,10 +132,14 @@ impl Pending {
     fn conclude(self, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, ChannelError> {
         let expected = self.kind;
         if evidence.kind() != expected {
-            return Err(Refused::KindChanged { expected, got: evidence.kind() }.into());
+            return Err(PeerRefusal::KindChanged { expected, got: evidence.kind() }.into());
         }
         let proof = self.appraisal.conclude(evidence, binding, now)?;
-        if proof.kind() == expected { Ok(proof) } else { Err(Misuse::WrongKind { expected, got: proof.kind() }.into()) }
+        if proof.kind() == expected {
+            Ok(proof)
+        } else {
+            Err(MisuseError::WrongKind { expected, got: proof.kind() }.into())
+        }
     }
 }
 
@@ -139,14 +150,14 @@ impl std::fmt::Debug for Pending {
 }
 
 /// What the attester made must be of the kind it was asked for.
-fn asked_for(expected: Kind, got: Kind) -> Result<(), Misuse> {
-    if got == expected { Ok(()) } else { Err(Misuse::WrongKind { expected, got }) }
+fn asked_for(expected: Kind, got: Kind) -> Result<(), MisuseError> {
+    if got == expected { Ok(()) } else { Err(MisuseError::WrongKind { expected, got }) }
 }
 
 /// The peer may demand only evidence of the kind we said we show.
-fn demands(expected: Kind, demand: &Demand) -> Result<(), Refused> {
+fn demands(expected: Kind, demand: &Demand) -> Result<(), PeerRefusal> {
     let got = demand.kind();
-    if got == expected { Ok(()) } else { Err(Refused::KindChanged { expected, got }) }
+    if got == expected { Ok(()) } else { Err(PeerRefusal::KindChanged { expected, got }) }
 }
 
 /// A message that does not belong into `slot`: the peer's refusal, or a violation.

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{Concluded, Part, Pending, asked_for, demands, out_of_turn};
 use crate::binding::{Bindings, Nonces};
-use crate::error::{ChannelError, Refused};
+use crate::error::ChannelError;
 use crate::frame::Slot;
 use crate::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, Message, Proof, VERSION};
 use crate::nonce::Nonce;
 use crate::proof::{PeerProof, ProofRequest, Terms};
 use crate::purpose::{Kind, Kinds, Purpose, Side};
+use crate::refusal::PeerRefusal;
 use crate::tls::Session;
 
 /// What a listener serves: asked once per connection, so each gets the policy of its own moment.
@@ -70,7 +71,7 @@ impl Heard {
 
     /// There are no terms for its purpose.
     pub fn not_served(&self) -> ChannelError {
-        Refused::Purpose { got: self.purpose() }.into()
+        PeerRefusal::Purpose { got: self.purpose() }.into()
     }
 
     /// Looks at the client's claimed identity, before this side shows its own.
@@ -89,7 +90,7 @@ fn shows(part: &Part, accepted: Kinds) -> Result<Kind, ChannelError> {
     if offered.is_empty() {
         return Err(part.nothing_to_show().into());
     }
-    offered.and(accepted).strongest().ok_or_else(|| Refused::NothingInCommon { accepted, offered }.into())
+    offered.and(accepted).strongest().ok_or_else(|| PeerRefusal::NothingInCommon { accepted, offered }.into())
 }
 
 /// The client's claim can be proven; the challenge is due.
@@ -216,7 +217,7 @@ impl AwaitVerdict {
         match admitted.evidence {
             Evidence::None => Ok(self.concluded),
             Evidence::Tpm(_) | Evidence::PinnedKey(_) => {
-                Err(Refused::KindChanged { expected: Kind::None, got: admitted.evidence.kind() }.into())
+                Err(PeerRefusal::KindChanged { expected: Kind::None, got: admitted.evidence.kind() }.into())
             }
         }
     }

@@ -1,10 +1,10 @@
 //! No proof: for a side that proves itself inside the channel, by a secret.
 
-use super::{Appraisal, AppraisalFailed, Attester, Claim, PeerProof, ProofFailed, ProofRequest, Verifier};
+use super::{Appraisal, AppraisalError, Attester, Claim, PeerProof, ProofError, ProofRequest, Verifier};
 use crate::binding::Binding;
-use crate::error::Refused;
 use crate::message::{Demand, Evidence, Identity};
 use crate::purpose::{Kind, Kinds};
+use crate::refusal::PeerRefusal;
 
 /// Shows nothing, and accepts a peer that shows nothing. Where that is allowed, the purpose table says.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,11 @@ impl Attester for NoProof {
         Kinds::of(&[Kind::None])
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         Ok(Identity::None)
     }
 
-    fn prove(&self, _: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, _: &ProofRequest) -> Result<Evidence, ProofError> {
         Ok(Evidence::None)
     }
 }
@@ -29,7 +29,7 @@ impl Verifier for NoProof {
         Kinds::of(&[Kind::None])
     }
 
-    fn begin(&self, _: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+    fn begin(&self, _: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalError> {
         Ok((Demand::None, Box::new(Nothing)))
     }
 }
@@ -37,10 +37,10 @@ impl Verifier for NoProof {
 struct Nothing;
 
 impl Appraisal for Nothing {
-    fn conclude(self: Box<Self>, evidence: &Evidence, _: &Binding, _: u64) -> Result<PeerProof, Refused> {
+    fn conclude(self: Box<Self>, evidence: &Evidence, _: &Binding, _: u64) -> Result<PeerProof, PeerRefusal> {
         match evidence {
             Evidence::None => Ok(PeerProof::Unproven),
-            other => Err(Refused::KindChanged { expected: Kind::None, got: other.kind() }),
+            other => Err(PeerRefusal::KindChanged { expected: Kind::None, got: other.kind() }),
         }
     }
 }

@@ -14,14 +14,15 @@ use std::sync::Arc;
 use latchkey_attestation::Admission;
 
 pub use anybody::NoProof;
-pub use pinned::{PinnedKeyAttester, PinnedKeyVerifier, PinnedPeer, UnusableKey};
+pub use pinned::{PinnedKeyAttester, PinnedKeyError, PinnedKeyVerifier, PinnedPeer};
 pub use set::{AttesterSet, VerifierSet};
 pub use tpm::{Observer, TpmAttester, TpmPeer, TpmVerifier};
 
 use crate::binding::Binding;
-use crate::error::{Misuse, Refused};
 use crate::message::{Demand, Evidence, Identity};
+use crate::misuse::MisuseError;
 use crate::purpose::{Kind, Kinds, SideRule};
+use crate::refusal::PeerRefusal;
 
 /// One side's part in one connection.
 #[derive(Clone)]
@@ -55,10 +56,10 @@ pub trait Attester: Send + Sync {
     }
 
     /// Who this side says it is, as evidence of `kind`, one of [`Self::kinds`].
-    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed>;
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError>;
 
     /// Evidence for that identity, as the peer demands, over the binding of this session.
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed>;
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError>;
 }
 
 /// What a attester is asked for: evidence of the demand's kind over the binding.
@@ -92,7 +93,7 @@ pub trait Verifier: Send + Sync {
     fn accepts(&self) -> Kinds;
 
     /// Looks at a claimed identity and says what must be proven for it. Nothing is admitted yet.
-    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed>;
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalError>;
 }
 
 /// An identity that a peer claims.
@@ -109,22 +110,18 @@ pub struct Claim<'a> {
 /// An appraisal under way: it waits for the evidence.
 pub trait Appraisal: Send {
     /// Decides. `binding` is what the evidence must cover, `now` seconds since the Unix epoch.
-    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Refused>;
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, PeerRefusal>;
 }
 
 /// Why an appraisal did not begin.
-#[derive(Debug)]
-pub enum AppraisalFailed {
+#[derive(Debug, thiserror::Error)]
+pub enum AppraisalError {
     /// The peer's claim is refused.
-    Refused(Refused),
+    #[error(transparent)]
+    Refused(#[from] PeerRefusal),
     /// The verifier does not fit the purpose.
-    Misuse(Misuse),
-}
-
-impl From<Refused> for AppraisalFailed {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
+    #[error(transparent)]
+    Misuse(MisuseError),
 }
 
 /// Who the peer is. The first two are witnesses: only an appraisal makes them.
@@ -158,27 +155,16 @@ impl PeerProof {
 }
 
 /// This side cannot show what it must.
-#[derive(Debug)]
-pub struct ProofFailed {
+#[derive(Debug, thiserror::Error)]
+#[error("cannot show evidence of kind {}: {source}", .kind.name())]
+pub struct ProofError {
     kind: Kind,
     source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-impl ProofFailed {
+impl ProofError {
     /// Evidence of `kind` could not be made because of `source`.
     pub fn new(kind: Kind, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self { kind, source: source.into() }
-    }
-}
-
-impl fmt::Display for ProofFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot show evidence of kind {}: {}", self.kind.name(), self.source)
-    }
-}
-
-impl std::error::Error for ProofFailed {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(self.source.as_ref())
     }
 }

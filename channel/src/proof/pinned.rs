@@ -6,11 +6,11 @@ use std::fmt;
 
 use latchkey_attestation::parse::Bytes;
 
-use super::{Appraisal, AppraisalFailed, Attester, Claim, PeerProof, ProofFailed, ProofRequest, Verifier};
+use super::{Appraisal, AppraisalError, Attester, Claim, PeerProof, ProofError, ProofRequest, Verifier};
 use crate::binding::Binding;
-use crate::error::Refused;
 use crate::message::{Demand, Evidence, Identity, KeyEvidence, KeyIdentity};
 use crate::purpose::{Kind, Kinds};
+use crate::refusal::PeerRefusal;
 use crate::tls::{P256Key, Spki, SpkiHash};
 
 /// Before the binding in what is signed, so that the key's signatures mean nothing elsewhere.
@@ -24,17 +24,17 @@ pub struct PinnedKeyAttester {
 
 impl PinnedKeyAttester {
     /// Reads the key: PKCS #8 in DER, with the public key inside (what `openssl genpkey` writes).
-    pub fn from_pkcs8(der: &[u8]) -> Result<Self, UnusableKey> {
-        Self::new(P256Key::from_pkcs8(der).map_err(|_| UnusableKey)?)
+    pub fn from_pkcs8(der: &[u8]) -> Result<Self, PinnedKeyError> {
+        Self::new(P256Key::from_pkcs8(der).map_err(|_| PinnedKeyError)?)
     }
 
     /// A fresh key, for tests and tools that print what to pin.
-    pub fn generate() -> Result<Self, UnusableKey> {
-        Self::new(P256Key::generate().map_err(|_| UnusableKey)?)
+    pub fn generate() -> Result<Self, PinnedKeyError> {
+        Self::new(P256Key::generate().map_err(|_| PinnedKeyError)?)
     }
 
-    fn new(key: P256Key) -> Result<Self, UnusableKey> {
-        let spki = Spki::from_point(key.point().map_err(|_| UnusableKey)?);
+    fn new(key: P256Key) -> Result<Self, PinnedKeyError> {
+        let spki = Spki::from_point(key.point().map_err(|_| PinnedKeyError)?);
         Ok(Self { key, spki })
     }
 
@@ -55,12 +55,12 @@ impl Attester for PinnedKeyAttester {
         Kinds::of(&[Kind::PinnedKey])
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         let spki = Bytes::new(self.spki.as_der().to_vec()).ok_or_else(unusable)?;
         Ok(Identity::PinnedKey(KeyIdentity { spki }))
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let signature = self.key.sign(&signed_message(request.binding())).map_err(|_| unusable())?;
         let signature = Bytes::new(signature).ok_or_else(unusable)?;
         Ok(Evidence::PinnedKey(KeyEvidence { signature }))
@@ -85,15 +85,15 @@ impl Verifier for PinnedKeyVerifier {
         Kinds::of(&[Kind::PinnedKey])
     }
 
-    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalError> {
         let Identity::PinnedKey(claimed) = claim.identity else {
-            return Err(Refused::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
+            return Err(PeerRefusal::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
         };
         let Some(spki) = Spki::from_der(claimed.spki.as_slice()) else {
-            return Err(Refused::KeyNotPinned { got: None }.into());
+            return Err(PeerRefusal::KeyNotPinned { got: None }.into());
         };
         if !self.pins.contains(&spki.hash()) {
-            return Err(Refused::KeyNotPinned { got: Some(spki.hash()) }.into());
+            return Err(PeerRefusal::KeyNotPinned { got: Some(spki.hash()) }.into());
         }
         Ok((Demand::PinnedKey, Box::new(Signature { spki })))
     }
@@ -104,15 +104,15 @@ struct Signature {
 }
 
 impl Appraisal for Signature {
-    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, _: u64) -> Result<PeerProof, Refused> {
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, _: u64) -> Result<PeerProof, PeerRefusal> {
         let Evidence::PinnedKey(shown) = evidence else {
-            return Err(Refused::KindChanged { expected: Kind::PinnedKey, got: evidence.kind() });
+            return Err(PeerRefusal::KindChanged { expected: Kind::PinnedKey, got: evidence.kind() });
         };
         let key = self.spki.hash();
         if self.spki.verifies(&signed_message(binding), shown.signature.as_slice()) {
             Ok(PeerProof::PinnedKey(PinnedPeer { key }))
         } else {
-            Err(Refused::KeySignature { key })
+            Err(PeerRefusal::KeySignature { key })
         }
     }
 }
@@ -131,21 +131,16 @@ impl PinnedPeer {
 }
 
 /// No usable P-256 key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnusableKey;
-
-impl fmt::Display for UnusableKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a usable P-256 key: expected PKCS #8 in DER with the public key, as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform DER` writes it")
-    }
-}
-
-impl std::error::Error for UnusableKey {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not a usable P-256 key: expected PKCS #8 in DER with the public key, as `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -outform DER` writes it"
+)]
+pub struct PinnedKeyError;
 
 fn signed_message(binding: &Binding) -> Vec<u8> {
     [SIGNATURE_LABEL, binding.as_bytes()].concat()
 }
 
-fn unusable() -> ProofFailed {
-    ProofFailed::new(Kind::PinnedKey, UnusableKey)
+fn unusable() -> ProofError {
+    ProofError::new(Kind::PinnedKey, PinnedKeyError)
 }

@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Appraisal, AppraisalFailed, Attester, Claim, ProofFailed, ProofRequest, Verifier};
-use crate::error::Refused;
+use super::{Appraisal, AppraisalError, Attester, Claim, ProofError, ProofRequest, Verifier};
 use crate::message::{Demand, Evidence, Identity};
 use crate::purpose::{Kind, Kinds};
+use crate::refusal::PeerRefusal;
 
 /// Shows what any of these can show, each kind by the first that can.
 #[derive(Clone)]
 pub struct AttesterSet(pub Vec<Arc<dyn Attester>>);
 
 impl AttesterSet {
-    fn attester_of(&self, kind: Kind) -> Result<&dyn Attester, ProofFailed> {
+    fn attester_of(&self, kind: Kind) -> Result<&dyn Attester, ProofError> {
         let found = self.0.iter().find(|attester| attester.kinds().contains(kind));
-        found.map(AsRef::as_ref).ok_or_else(|| ProofFailed::new(kind, "this side has none"))
+        found.map(AsRef::as_ref).ok_or_else(|| ProofError::new(kind, "this side has none"))
     }
 }
 
@@ -33,11 +33,11 @@ impl Attester for AttesterSet {
         self.0.iter().any(|attester| attester.is_slow())
     }
 
-    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
         self.attester_of(kind)?.identity(kind)
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         self.attester_of(request.demand().kind())?.prove(request)
     }
 }
@@ -57,11 +57,11 @@ impl Verifier for VerifierSet {
         self.0.iter().fold(Kinds::default(), |kinds, verifier| kinds.or(verifier.accepts()))
     }
 
-    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalError> {
         let got = claim.identity.kind();
         match self.0.iter().find(|verifier| verifier.accepts().contains(got)) {
             Some(verifier) => verifier.begin(claim),
-            None => Err(Refused::KindNotAccepted { accepted: self.accepts(), got }.into()),
+            None => Err(PeerRefusal::KindNotAccepted { accepted: self.accepts(), got }.into()),
         }
     }
 }

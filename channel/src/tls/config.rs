@@ -8,13 +8,13 @@ use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 
-use super::provider::{ConnectionKey, KeyUnusable, P256Key, provider};
+use super::provider::{ConnectionKey, ConnectionKeyError, P256Key, provider};
 use super::verifier::AnyHolder;
 use super::{ALPN, Spki, SpkiHash};
 use crate::purpose::Side;
 
 /// A connection about to begin with this key, and the key's hash.
-pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHash), SetupFailed> {
+pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHash), SetupError> {
     let (certified, spki) = certified(key)?;
     let certified = Arc::new(certified);
     let connection = match side {
@@ -25,7 +25,7 @@ pub(super) fn connection(side: Side, key: P256Key) -> Result<(Connection, SpkiHa
 }
 
 /// The key with what shows it to the peer. rustls keeps a raw public key where a certificate would be.
-pub(super) fn certified(key: P256Key) -> Result<(CertifiedKey, Spki), KeyUnusable> {
+pub(super) fn certified(key: P256Key) -> Result<(CertifiedKey, Spki), ConnectionKeyError> {
     let spki = Spki::from_point(key.point()?);
     let shown = vec![CertificateDer::from(spki.as_der().to_vec())];
     Ok((CertifiedKey::new(shown, Arc::new(ConnectionKey(Arc::new(key)))), spki))
@@ -60,15 +60,15 @@ fn server(certified: Arc<CertifiedKey>) -> Result<ServerConnection, rustls::Erro
 
 /// A connection cannot even begin: no randomness.
 #[derive(Debug)]
-pub(super) struct SetupFailed;
+pub(super) struct SetupError;
 
-impl From<KeyUnusable> for SetupFailed {
-    fn from(KeyUnusable: KeyUnusable) -> Self {
+impl From<ConnectionKeyError> for SetupError {
+    fn from(ConnectionKeyError: ConnectionKeyError) -> Self {
         Self
     }
 }
 
-impl From<rustls::Error> for SetupFailed {
+impl From<rustls::Error> for SetupError {
     fn from(_: rustls::Error) -> Self {
         Self
     }

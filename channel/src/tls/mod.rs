@@ -19,13 +19,14 @@ use std::io;
 use smol::io::{AsyncRead, AsyncWrite};
 use zeroize::Zeroize;
 
-pub use spki::{BadSpkiHash, KeyFault, Spki, SpkiHash};
+pub use spki::{PeerKeyError, Spki, SpkiHash, SpkiHashError};
 pub use stream::TlsStream;
 
 pub(crate) use provider::{P256Key, fill_random};
 pub(crate) use spki::{MAX_SIGNATURE_LEN, SPKI_LEN};
 pub(crate) use stream::TooMuch;
 
+use crate::codes::ChannelCode;
 use crate::purpose::Side;
 
 /// The one protocol of the channel and its version: both ends must name it (RFC 7301).
@@ -116,32 +117,40 @@ fn session(tls: &rustls::Connection, side: Side, own_key: SpkiHash) -> Result<Se
 
 fn peer_key(tls: &rustls::Connection) -> Result<SpkiHash, TlsError> {
     match tls.peer_certificates() {
-        Some([shown]) => Spki::from_der(shown).map(|spki| spki.hash()).ok_or(TlsError::Key(KeyFault::Form)),
-        others => Err(TlsError::Key(KeyFault::Number { got: others.map_or(0, <[_]>::len) })),
+        Some([shown]) => Spki::from_der(shown).map(|spki| spki.hash()).ok_or(TlsError::Key(PeerKeyError::Form)),
+        others => Err(TlsError::Key(PeerKeyError::Number { got: others.map_or(0, <[_]>::len) })),
     }
 }
 
 /// Why there is no TLS session.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The transport failed or ended.
+    #[error("the connection failed: {0}")]
     Transport(io::Error),
     /// rustls refused what the peer sent, or the peer refused us by an alert.
+    #[error("{0}")]
     Protocol(rustls::Error),
     /// The peer's key is not of the channel.
-    Key(KeyFault),
+    #[error("{0}")]
+    Key(PeerKeyError),
     /// The peer named another protocol, or none.
+    #[error("expected the protocol latchkey/1, the peer named {}", named(.got.as_deref()))]
     Alpn {
         /// What was agreed upon.
         got: Option<Vec<u8>>,
     },
     /// The session was resumed, where every session must be fresh.
+    #[error("the session was resumed, expected a full handshake")]
     NotFull,
     /// The peer shows our own key.
+    #[error("the peer shows our own key")]
     OwnKey,
     /// The peer sent more than a whole handshake can need.
+    #[error("the peer sent {TooMuch}")]
     TooMuch,
     /// No random key could be made here.
+    #[error("no random key could be made")]
     NoKey,
 }
 
@@ -159,37 +168,21 @@ impl TlsError {
 }
 
 impl TlsError {
-    /// The stable code.
-    pub(crate) const fn code(&self) -> &'static str {
+    /// The stable reason code.
+    pub const fn code(&self) -> ChannelCode {
         match self {
-            Self::Transport(_) => "transport-failed",
-            Self::Protocol(_) => "tls-refused",
-            Self::Key(_) => "tls-key-refused",
-            Self::Alpn { .. } => "tls-protocol-name",
-            Self::NotFull => "tls-resumed",
-            Self::OwnKey => "tls-own-key",
-            Self::TooMuch => "handshake-too-long",
-            Self::NoKey => "no-randomness",
+            Self::Transport(_) => ChannelCode::Transport,
+            Self::Protocol(_) => ChannelCode::TlsRefused,
+            Self::Key(_) => ChannelCode::TlsKey,
+            Self::Alpn { .. } => ChannelCode::TlsProtocolName,
+            Self::NotFull => ChannelCode::TlsResumed,
+            Self::OwnKey => ChannelCode::TlsOwnKey,
+            Self::TooMuch => ChannelCode::HandshakeTooLong,
+            Self::NoKey => ChannelCode::NoRandomness,
         }
     }
 }
 
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Transport(error) => write!(f, "the connection failed: {error}"),
-            Self::Protocol(error) => write!(f, "{error}"),
-            Self::Key(fault) => write!(f, "{fault}"),
-            Self::Alpn { got: None } => f.write_str("expected the protocol latchkey/1, the peer named none"),
-            Self::Alpn { got: Some(got) } => {
-                write!(f, "expected the protocol latchkey/1, got \"{}\"", got.escape_ascii())
-            }
-            Self::NotFull => f.write_str("the session was resumed, expected a full handshake"),
-            Self::OwnKey => f.write_str("the peer shows our own key"),
-            Self::TooMuch => write!(f, "the peer sent {TooMuch}"),
-            Self::NoKey => f.write_str("no random key could be made"),
-        }
-    }
+fn named(protocol: Option<&[u8]>) -> String {
+    protocol.map_or_else(|| "none".to_owned(), |name| format!("\"{}\"", name.escape_ascii()))
 }
-
-impl std::error::Error for TlsError {}

@@ -45,33 +45,33 @@ pub(crate) struct P256Key(EcdsaKeyPair);
 
 /// The key could not be made, read or used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyUnusable;
+pub(crate) struct ConnectionKeyError;
 
 impl P256Key {
     /// A fresh key. `ring` hands it out by way of PKCS #8 on the stack, which it does not wipe: acceptable for a key
     /// that is worthless outside its own connection, because evidence covers the exporter and not only the key.
-    pub(crate) fn generate() -> Result<Self, KeyUnusable> {
+    pub(crate) fn generate() -> Result<Self, ConnectionKeyError> {
         let random = SystemRandom::new();
         let document =
-            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(|_| KeyUnusable)?;
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(|_| ConnectionKeyError)?;
         Self::from_pkcs8(document.as_ref())
     }
 
     /// A stored key, PKCS #8 version 1 in DER with the public key inside, as `openssl pkcs8 -topk8` writes it.
-    pub(crate) fn from_pkcs8(der: &[u8]) -> Result<Self, KeyUnusable> {
+    pub(crate) fn from_pkcs8(der: &[u8]) -> Result<Self, ConnectionKeyError> {
         EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, der, &SystemRandom::new())
             .map(Self)
-            .map_err(|_| KeyUnusable)
+            .map_err(|_| ConnectionKeyError)
     }
 
     /// The public point, uncompressed (SEC 1 section 2.3.3).
-    pub(crate) fn point(&self) -> Result<&[u8; P256_POINT_LEN], KeyUnusable> {
-        self.0.public_key().as_ref().try_into().map_err(|_| KeyUnusable)
+    pub(crate) fn point(&self) -> Result<&[u8; P256_POINT_LEN], ConnectionKeyError> {
+        self.0.public_key().as_ref().try_into().map_err(|_| ConnectionKeyError)
     }
 
     /// An ECDSA/SHA-256 signature in DER.
-    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyUnusable> {
-        let signature = self.0.sign(&SystemRandom::new(), message).map_err(|_| KeyUnusable)?;
+    pub(crate) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, ConnectionKeyError> {
+        let signature = self.0.sign(&SystemRandom::new(), message).map_err(|_| ConnectionKeyError)?;
         Ok(signature.as_ref().to_vec())
     }
 }
@@ -88,8 +88,8 @@ pub(crate) fn signature_is_by(point: &[u8], message: &[u8], signature: &[u8]) ->
 }
 
 /// Fills `bytes` from the operating system.
-pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), KeyUnusable> {
-    SystemRandom::new().fill(bytes).map_err(|_| KeyUnusable)
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), ConnectionKeyError> {
+    SystemRandom::new().fill(bytes).map_err(|_| ConnectionKeyError)
 }
 
 /// A connection's key as rustls wants to hold it.
@@ -108,7 +108,7 @@ impl SigningKey for ConnectionKey {
 
 impl Signer for ConnectionKey {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rustls::Error> {
-        self.0.sign(message).map_err(|KeyUnusable| rustls::Error::General("signing failed".into()))
+        self.0.sign(message).map_err(|ConnectionKeyError| rustls::Error::General("signing failed".into()))
     }
 
     fn scheme(&self) -> SignatureScheme {
@@ -121,7 +121,7 @@ struct OsRandom;
 
 impl SecureRandom for OsRandom {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), GetRandomFailed> {
-        fill_random(bytes).map_err(|KeyUnusable| GetRandomFailed)
+        fill_random(bytes).map_err(|ConnectionKeyError| GetRandomFailed)
     }
 }
 

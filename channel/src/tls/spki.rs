@@ -86,47 +86,31 @@ impl fmt::Debug for SpkiHash {
 }
 
 impl FromStr for SpkiHash {
-    type Err = BadSpkiHash;
+    type Err = SpkiHashError;
 
-    fn from_str(text: &str) -> Result<Self, BadSpkiHash> {
-        Digest::from_hex(text).map(|digest| Self(digest.0)).ok_or(BadSpkiHash)
+    fn from_str(text: &str) -> Result<Self, SpkiHashError> {
+        Digest::from_hex(text).map(|digest| Self(digest.0)).ok_or(SpkiHashError)
     }
 }
 
 /// The text is no [`SpkiHash`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BadSpkiHash;
-
-impl fmt::Display for BadSpkiHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a key hash: expected 64 lower-case hex digits, the SHA-256 of the SubjectPublicKeyInfo")
-    }
-}
-
-impl std::error::Error for BadSpkiHash {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a key hash: expected 64 lower-case hex digits, the SHA-256 of the SubjectPublicKeyInfo")]
+pub struct SpkiHashError;
 
 /// Why what a peer shows is not a key of the channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyFault {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerKeyError {
     /// Not exactly one key.
+    #[error("expected one raw public key, got {got}")]
     Number {
         /// How many came.
         got: usize,
     },
     /// Not the `SubjectPublicKeyInfo` of a P-256 key.
+    #[error("not the SubjectPublicKeyInfo of a P-256 key with an uncompressed point")]
     Form,
 }
-
-impl fmt::Display for KeyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number { got } => write!(f, "expected one raw public key, got {got}"),
-            Self::Form => f.write_str("not the SubjectPublicKeyInfo of a P-256 key with an uncompressed point"),
-        }
-    }
-}
-
-impl std::error::Error for KeyFault {}
 
 #[cfg(test)]
 mod tests {
@@ -190,7 +174,7 @@ mod tests {
     fn key_hashes_are_lower_case_hex_of_32_bytes() {
         let hash = spki().hash();
         assert_eq!(hash.to_string().parse(), Ok(hash));
-        assert_eq!(hash.to_string().to_uppercase().parse::<SpkiHash>(), Err(BadSpkiHash));
-        assert_eq!(hash.to_string()[2..].parse::<SpkiHash>(), Err(BadSpkiHash));
+        assert_eq!(hash.to_string().to_uppercase().parse::<SpkiHash>(), Err(SpkiHashError));
+        assert_eq!(hash.to_string()[2..].parse::<SpkiHash>(), Err(SpkiHashError));
     }
 }

@@ -13,7 +13,7 @@ use rustls::{
 };
 
 use super::provider::SCHEME;
-use super::spki::{KeyFault, Spki};
+use super::spki::{PeerKeyError, Spki};
 
 /// The verifier of both sides.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl ClientCertVerifier for AnyHolder {
 
 fn verify_form(shown: &CertificateDer<'_>, others: &[CertificateDer<'_>]) -> Result<(), Error> {
     if !others.is_empty() {
-        return Err(refused(KeyFault::Number { got: others.len() + 1 }));
+        return Err(refused(PeerKeyError::Number { got: others.len() + 1 }));
     }
     key(shown).map(drop)
 }
@@ -125,9 +125,9 @@ fn verify_possession(
 }
 
 fn key(shown: &CertificateDer<'_>) -> Result<Spki, Error> {
-    Spki::from_der(shown).ok_or_else(|| refused(KeyFault::Form))
+    Spki::from_der(shown).ok_or_else(|| refused(PeerKeyError::Form))
 }
 
-fn refused(fault: KeyFault) -> Error {
+fn refused(fault: PeerKeyError) -> Error {
     CertificateError::Other(OtherError(Arc::new(fault))).into()
 }

@@ -91,7 +91,7 @@ fn evidence_is_observed_once_verified_even_if_the_policy_refuses_it() {
         }),
     );
     let (command, _) = meet(Purpose::Verify, terms(NoProof, demanded), terms(node, NoProof));
-    assert_eq!(command.unwrap_err().code(), "not-locked");
+    assert_eq!(command.unwrap_err().code().as_str(), "not-locked");
     assert_eq!(*seen_by.lock().unwrap(), 1);
     assert_eq!(seen.lock().unwrap()[0].value(15).unwrap().0, [0; 32]);
 }

@@ -9,7 +9,7 @@ use latchkey_attestation::parse::TpmEvidence;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
     Attester, ChannelError, Kind, Kinds, NoProof, PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier,
-    ProofFailed, ProofRequest, Purpose, TpmAttester, TpmVerifier,
+    ProofError, ProofRequest, Purpose, TpmAttester, TpmVerifier,
 };
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
@@ -68,7 +68,7 @@ fn a_node_joins_is_locked_and_gets_nothing_more() {
 
     attester.lock().unwrap().extend_event(15, LOCK_EVENT).unwrap();
     let (node, service) = join(Purpose::Rejoin);
-    assert_eq!(service.unwrap_err().code(), "already-locked");
+    assert_eq!(service.unwrap_err().code().as_str(), "already-locked");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
@@ -96,7 +96,7 @@ fn an_impostor_on_real_hardware_is_refused() {
     let attester = TpmAttester::new(Arc::new(Mutex::new(impostor)));
     let (command, node) =
         meet(Purpose::Init, terms(NoProof, demand(&tpm, LockExpectation::Unlocked)), terms(attester, NoProof));
-    assert_eq!(command.unwrap_err().code(), "image-differs");
+    assert_eq!(command.unwrap_err().code().as_str(), "image-differs");
     assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::MeasurementsRefused)));
 }
 
@@ -115,7 +115,7 @@ impl Attester for BorrowedEk {
         true
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         let identity = AttesterIdentity::new(
             self.victim.ek_public().to_vec(),
             self.victim.ek_certificate().map(<[u8]>::to_vec),
@@ -125,7 +125,7 @@ impl Attester for BorrowedEk {
         Ok(Identity::Tpm(identity.unwrap()))
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
         let mut own = self.own.lock().unwrap();
         assert!(own.activate(challenge.credential()).is_err(), "the credential is for the victim's TPM");
@@ -146,5 +146,5 @@ fn activation_with_the_ek_of_another_real_tpm_is_refused() {
     let thief = BorrowedEk { victim, own: booted(&tpm) };
     let (command, _) =
         meet(Purpose::Init, terms(NoProof, demand(&tpm, LockExpectation::Unlocked)), terms(thief, NoProof));
-    assert_eq!(command.unwrap_err().code(), "activation-failed");
+    assert_eq!(command.unwrap_err().code().as_str(), "activation-failed");
 }

@@ -187,7 +187,7 @@ fn undisturbed_machines_conclude() {
 #[test]
 fn machines_with_somebody_in_the_middle_do_not_conclude() {
     let run = run((session(7), session(8)), (1, 2), &PASS, &[]);
-    assert_eq!(run.server.unwrap().unwrap_err().code(), "quote-binding-mismatch");
+    assert_eq!(run.server.unwrap().unwrap_err().code().as_str(), "quote-binding-mismatch");
     assert!(run.client.is_none());
 }
 
@@ -222,7 +222,10 @@ fn the_proof_of_one_node_is_no_proof_for_another() {
     let challenged = client.challenged(challenge, NOW).unwrap();
     let evidence = world.other_node.prove(challenged.request()).expect("some secret comes out");
     let (proof, _) = challenged.proof(evidence).unwrap();
-    assert_eq!(server.shown(proof).and_then(|shown| shown.appraised(NOW)).unwrap_err().code(), "activation-failed");
+    assert_eq!(
+        server.shown(proof).and_then(|shown| shown.appraised(NOW)).unwrap_err().code().as_str(),
+        "activation-failed"
+    );
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aws_lc_rs::agreement::{self, ECDH_P256, PrivateKey, UnparsedPublicKey};
 use latchkey_attestation::parse::{AttesterIdentity, PcrValues, TpmChallenge, TpmEvidence};
 use latchkey_channel::message::{Demand, Evidence, Identity};
-use latchkey_channel::{Attester, Kind, Kinds, ProofFailed, ProofRequest};
+use latchkey_channel::{Attester, Kind, Kinds, ProofError, ProofRequest};
 use latchkey_tpm::wire::{
     Attest, ClockInfo, Credential, Curve, EccPoint, EkTemplate, HashAlg, PcrSelection, Public, PublicKey, Signature,
     attestation_key, kdf_a, kdf_e, pcr_digest,
@@ -103,16 +103,16 @@ impl Attester for FakeTpm {
         Kinds::of(&[Kind::Tpm])
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         Ok(Identity::Tpm(self.identity()))
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else {
-            return Err(ProofFailed::new(Kind::Tpm, "no TPM evidence is demanded"));
+            return Err(ProofError::new(Kind::Tpm, "no TPM evidence is demanded"));
         };
         let evidence = self.evidence(challenge, request.binding().as_bytes());
-        let refused = || ProofFailed::new(Kind::Tpm, "the TPM refuses the challenge");
+        let refused = || ProofError::new(Kind::Tpm, "the TPM refuses the challenge");
         evidence.map(|evidence| Evidence::Tpm(Box::new(evidence))).ok_or_else(refused)
     }
 }

@@ -3,8 +3,7 @@
 use latchkey_api::grpc::{Code, Status};
 use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{ReasonCode, Refusal};
-use latchkey_channel::{Blame, ChannelError, PeerReason, Refused};
-use latchkey_reason::Reason;
+use latchkey_channel::{Blame, ChannelError, PeerReason, PeerRefusal};
 
 use super::Address;
 use crate::codes::{CommandCode, ErrorCode};
@@ -48,11 +47,11 @@ impl ConnectError {
 pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectError {
     let what = format!("the node at {address} is not admitted");
     match error {
-        ChannelError::Refused(Refused::Evidence(refusal)) => {
+        ChannelError::Refused(PeerRefusal::Evidence(refusal)) => {
             ConnectError::Fatal(CommandError::refused(Exit::Attestation, what, refusal))
         }
         ChannelError::Refused(refused) => ConnectError::Fatal(
-            CommandError::new(Exit::Attestation, of_channel_code(refused.code()), what).because(refused.to_string()),
+            CommandError::new(Exit::Attestation, ErrorCode::Known(refused.code()), what).because(refused.to_string()),
         ),
         ChannelError::PeerRefused(PeerReason::PurposeRefused) => {
             let what = format!("the node at {address} is in another stage of its life than this command is for");
@@ -76,12 +75,12 @@ pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectErro
             ConnectError::Fatal(failure)
         }
         error if error.blame() == Blame::Network => {
-            ConnectError::lost(address, of_channel_code(error.code()), &error.to_string())
+            ConnectError::lost(address, ErrorCode::Known(error.code()), &error.to_string())
         }
         error => {
             let failure = CommandError::new(
                 Exit::Failed,
-                of_channel_code(error.code()),
+                ErrorCode::Known(error.code()),
                 format!("no attested channel to {address}"),
             );
             ConnectError::Fatal(
@@ -89,10 +88,6 @@ pub(super) fn of_channel(address: &Address, error: &ChannelError) -> ConnectErro
             )
         }
     }
-}
-
-fn of_channel_code(code: &'static str) -> ErrorCode {
-    ErrorCode::Known(Reason { code, remedy: "check that a Latchkey node of this release listens at that address" })
 }
 
 /// A call that the node did not do.

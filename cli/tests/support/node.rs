@@ -15,7 +15,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Attester, HANDSHAKE_TIME, Kind, Kinds, NoProof, ProofFailed, ProofRequest, Purpose, Terms, TpmAttester, accept,
+    Attester, HANDSHAKE_TIME, Kind, Kinds, NoProof, ProofError, ProofRequest, Purpose, Terms, TpmAttester, accept,
 };
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use latchkey_tpm::device::AttestingTpm;
@@ -464,14 +464,14 @@ impl Attester for Tpm {
         matches!(self, Self::Real(_))
     }
 
-    fn identity(&self, kind: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
         match self {
             Self::Fake(tpm) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
             Self::Real(attester) => TpmAttester::new(Arc::clone(attester)).identity(kind),
         }
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let tpm = match self {
             Self::Fake(tpm) => tpm.lock().unwrap(),
             Self::Real(attester) => return TpmAttester::new(Arc::clone(attester)).prove(request),

@@ -9,5 +9,5 @@ mod request;
 mod table;
 
 pub use control::{Control, Status, TargetVersion};
-pub use request::{MappingName, NameFault};
+pub use request::{MappingName, NameError};
 pub use table::{OnCorruption, Table, VerityRoot};

@@ -4,7 +4,6 @@ use super::ioctl::flag;
 use super::table::Table;
 use crate::block::DeviceNumber;
 use crate::bytes::place;
-use core::fmt;
 use core::str::FromStr;
 use latchkey_boot_formats::{array_at, slice_at};
 use zeroize::Zeroizing;
@@ -48,25 +47,18 @@ impl MappingName {
 }
 
 impl FromStr for MappingName {
-    type Err = NameFault;
+    type Err = NameError;
 
-    fn from_str(text: &str) -> Result<Self, NameFault> {
+    fn from_str(text: &str) -> Result<Self, NameError> {
         let plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
-        if plain && (1..NAME).contains(&text.len()) { Ok(Self(text.to_owned())) } else { Err(NameFault) }
+        if plain && (1..NAME).contains(&text.len()) { Ok(Self(text.to_owned())) } else { Err(NameError) }
     }
 }
 
 /// Not a mapping's name. The caller's fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NameFault;
-
-impl fmt::Display for NameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Not a mapping name: use 1 to 127 of A-Z, a-z, 0-9, - and _")
-    }
-}
-
-impl std::error::Error for NameFault {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a mapping's name: 1 to 127 of A-Z, a-z, 0-9, - and _")]
+pub struct NameError;
 
 /// A request's bytes, and after the ioctl its answer's. Wiped on drop, since a table may carry a key.
 pub(super) struct Request(Zeroizing<Vec<u8>>);
@@ -249,7 +241,7 @@ mod tests {
     #[test]
     fn names_that_are_paths_are_refused() {
         for bad in ["", "a/b", "..", "a b", "a\0", &"a".repeat(128)] {
-            assert_eq!(bad.parse::<MappingName>(), Err(NameFault), "{bad:?}");
+            assert_eq!(bad.parse::<MappingName>(), Err(NameError), "{bad:?}");
         }
     }
 }

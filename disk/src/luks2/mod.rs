@@ -20,9 +20,9 @@ mod write;
 pub use header::{CheckedHeader, UncheckedHeader};
 pub use mode::{SECTOR, SegmentMode};
 pub use refusal::HeaderRefusal;
-pub use state::{NodeName, NodeState, Phase, Role, StateFault};
+pub use state::{NodeName, NodeState, Phase, Role, StateError};
 pub use token::TokenKey;
-pub use unlocked::{UnlockError, UnlockedDisk, VolumeKey};
+pub use unlocked::{UnlockCode, UnlockError, UnlockedDisk, VolumeKey};
 pub use write::{NewDisk, update_state};
 
 pub(crate) use binary::{HEADER_SIZES, MAGIC_PRIMARY, MAGIC_SECONDARY};

@@ -29,7 +29,7 @@ impl NodeState {
     ///
     /// # Errors
     /// The first field that breaks the rule.
-    pub fn check_successor(&self, next: &Self) -> Result<(), StateFault> {
+    pub fn check_successor(&self, next: &Self) -> Result<(), StateError> {
         let same = [
             (self.role == next.role, "role"),
             (self.node_name == next.node_name, "node_name"),
@@ -37,14 +37,14 @@ impl NodeState {
             (self.measurement_salt == next.measurement_salt, "measurement_salt"),
         ];
         if let Some((_, field)) = same.into_iter().find(|(same, _)| !same) {
-            return Err(StateFault::Changed(field));
+            return Err(StateError::Changed(field));
         }
         let grows = [
             (self.phase <= next.phase, "phase"),
             (self.epoch <= next.epoch, "epoch"),
             (self.attempt <= next.attempt, "attempt"),
         ];
-        grows.into_iter().find(|(grows, _)| !grows).map_or(Ok(()), |(_, field)| Err(StateFault::WentBack(field)))
+        grows.into_iter().find(|(grows, _)| !grows).map_or(Ok(()), |(_, field)| Err(StateError::WentBack(field)))
     }
 }
 
@@ -108,9 +108,9 @@ impl NodeName {
 }
 
 impl FromStr for NodeName {
-    type Err = StateFault;
+    type Err = StateError;
 
-    fn from_str(text: &str) -> Result<Self, StateFault> {
+    fn from_str(text: &str) -> Result<Self, StateError> {
         let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let label = |label: &str| {
             (1..=Self::MAX_LABEL).contains(&label.len())
@@ -121,7 +121,7 @@ impl FromStr for NodeName {
         if text.len() <= Self::MAX && text.split('.').all(label) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(StateFault::NodeName)
+            Err(StateError::NodeName)
         }
     }
 }
@@ -133,30 +133,21 @@ impl fmt::Display for NodeName {
 }
 
 /// Why a node state is not acceptable. The caller is at fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateFault {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
     /// Not a DNS subdomain.
+    #[error("the node's name is not a DNS subdomain: a-z, 0-9, - and ., at most 253")]
     NodeName,
     /// A fact about who the node is would change.
+    #[error("the node's {0} cannot change")]
     Changed(&'static str),
     /// A phase or counter would fall.
+    #[error("the node's {0} cannot go back")]
     WentBack(&'static str),
     /// A disk cannot be born bootstrapped.
+    #[error("a new disk begins in phase `formatted`")]
     NotFormatted,
 }
-
-impl fmt::Display for StateFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NodeName => f.write_str("The node name is not a DNS subdomain: use a-z, 0-9, - and ., at most 253"),
-            Self::Changed(field) => write!(f, "The node's {field} cannot change: reset the disk to make another node"),
-            Self::WentBack(field) => write!(f, "The node's {field} cannot go back: reset the disk to start anew"),
-            Self::NotFormatted => f.write_str("A new disk begins in phase `formatted`"),
-        }
-    }
-}
-
-impl std::error::Error for StateFault {}
 
 #[cfg(test)]
 mod tests {
@@ -168,7 +159,7 @@ mod tests {
             assert_eq!(good.parse::<NodeName>().unwrap().as_str(), good);
         }
         for bad in ["", "-a", "a-", ".a", "a.", "A", "a_b", "a b", "a/../b", "ä", &"a".repeat(254)] {
-            assert_eq!(bad.parse::<NodeName>(), Err(StateFault::NodeName), "{bad:?}");
+            assert_eq!(bad.parse::<NodeName>(), Err(StateError::NodeName), "{bad:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::HeaderRefusal as Refusal;
 use super::metadata::{Decimal, Numbered, State, Token, TokenGeometry};
 use super::mode::SegmentMode;
 use super::volume::Volume;
-use super::{NodeState, StateFault};
+use super::{NodeState, StateError};
 use crate::superblock::Geometry;
 use core::convert::Infallible;
 use core::fmt;
@@ -141,7 +141,7 @@ impl Claimed {
 fn read_state(state: &State) -> Option<NodeState> {
     Some(NodeState {
         role: state.role,
-        node_name: state.node_name.parse().map_err(|_: StateFault| ()).ok()?,
+        node_name: state.node_name.parse().map_err(|_: StateError| ()).ok()?,
         cluster_id: state.cluster_id.parse().ok()?,
         measurement_salt: hex32(&state.measurement_salt)?,
         phase: state.phase,

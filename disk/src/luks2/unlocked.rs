@@ -6,6 +6,7 @@ use crate::reset::ResetPermit;
 use crate::superblock::{Geometry, UNIT};
 use core::fmt;
 use latchkey_keys::{SecretVec, Uuid};
+use latchkey_reason::reason_codes;
 use subtle::ConstantTimeEq;
 
 /// The key of the data: two AES-256 keys for XTS, and in the authenticated mode the key of the HMAC behind them, in the
@@ -138,40 +139,39 @@ impl fmt::Debug for UnlockedDisk {
 }
 
 /// Why a well-formed header does not open.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnlockError {
     /// The key does not open the key slot, or the key slot is damaged.
+    #[error("the key does not open the state disk's key slot")]
     WrongKey,
     /// There is no `latchkey` token: the key is right, but the header was not made here.
+    #[error("the state disk's header carries no Latchkey token")]
     TokenMissing,
     /// The MAC is wrong: state or header were changed by somebody without the key.
+    #[error("the MAC of the state disk's header is wrong: it was changed outside Latchkey")]
     TokenForged,
 }
 
+reason_codes! {
+    /// Why a well-formed header does not open.
+    pub enum UnlockCode {
+        /// The key does not open the key slot, or the key slot is damaged.
+        WrongKey = "disk-wrong-key":
+            "give the key of this disk, by its UUID, and of the right version of the master secret";
+        /// There is no Latchkey token: the key is right, but the header was not made here.
+        TokenMissing = "disk-token-missing": "give the node a disk that it formatted itself";
+        /// The MAC is wrong: state or header were changed by somebody without the key.
+        TokenForged = "disk-token-forged": "restore the header's backup, or reset the disk";
+    }
+}
+
 impl UnlockError {
-    /// The stable, kebab-case code.
-    pub const fn code(self) -> &'static str {
+    /// The stable reason code.
+    pub const fn code(self) -> UnlockCode {
         match self {
-            Self::WrongKey => "disk-wrong-key",
-            Self::TokenMissing => "disk-token-missing",
-            Self::TokenForged => "disk-token-forged",
+            Self::WrongKey => UnlockCode::WrongKey,
+            Self::TokenMissing => UnlockCode::TokenMissing,
+            Self::TokenForged => UnlockCode::TokenForged,
         }
     }
 }
-
-impl fmt::Display for UnlockError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::WrongKey => {
-                "the key does not open the key slot; check that it is this disk's, by UUID, and of the right master secret version"
-            }
-            Self::TokenMissing => "the header carries no Latchkey token; give the node a disk that it formatted itself",
-            Self::TokenForged => {
-                "the header's MAC is wrong: it was changed outside Latchkey; restore its backup or reset the disk"
-            }
-        };
-        write!(f, "State disk not opened ({}): {text}", self.code())
-    }
-}
-
-impl std::error::Error for UnlockError {}

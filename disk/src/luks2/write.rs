@@ -6,7 +6,7 @@ use super::metadata::Numbered;
 use super::token::Claimed;
 use super::unlocked::VolumeKey;
 use super::volume::{MIB, MIN_ITERATIONS, Volume};
-use super::{NodeState, Phase, SegmentMode, StateFault, TokenKey, UnlockedDisk};
+use super::{NodeState, Phase, SegmentMode, StateError, TokenKey, UnlockedDisk};
 use crate::block::BlockDevice;
 use crate::bytes::place;
 use crate::error::{DiskError, io};
@@ -61,7 +61,7 @@ impl Draft {
         random: &mut impl Random,
     ) -> Result<Self, DiskError> {
         if new.state.phase != Phase::Formatted {
-            return Err(StateFault::NotFormatted.into());
+            return Err(StateError::NotFormatted.into());
         }
         let size = device.size().map_err(io("ask for the disk's size"))?;
         let volume_key = SecretVec::fill_with(new.mode.key_size(), |key| random.fill(key))?;
@@ -112,7 +112,7 @@ impl Draft {
 /// copy that is *not* in force is written first: whichever copy a power cut tears, the other one is whole.
 ///
 /// # Errors
-/// What reading, checking and authenticating can find, a state that may not follow ([`StateFault`]), and I/O.
+/// What reading, checking and authenticating can find, a state that may not follow ([`StateError`]), and I/O.
 pub fn update_state(
     device: &mut impl BlockDevice,
     key: &TokenKey,

@@ -1,6 +1,6 @@
 //! Why a disk could not be mapped.
 
-use core::fmt;
+use latchkey_reason::reason_codes;
 use std::io;
 
 /// What was being done.
@@ -27,7 +27,8 @@ pub enum Step {
 }
 
 /// Why the disk could not be mapped.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the state disk is not mapped: {source}")]
 pub struct MapError {
     /// What was being done.
     pub step: Step,
@@ -35,51 +36,53 @@ pub struct MapError {
     pub source: io::Error,
 }
 
+reason_codes! {
+    /// The step at which a disk could not be mapped.
+    pub enum MapCode {
+        /// Looking at the disk below.
+        Device = "map-device": "give the node a block device, not a file";
+        /// Creating the mapping.
+        Create = "map-create": "check whether the mapping is in use already";
+        /// Bringing the key into, or out of, the keyring.
+        Key = "map-key": "use a kernel with CONFIG_KEYS";
+        /// Loading the table.
+        Load = "map-load":
+            "check that the modules dm-crypt, xts and aes (authenticated: dm-integrity, authenc, hmac, sha256) are in the initramfs, and that the disk is not in use";
+        /// Having dm-integrity lay itself out on the disk.
+        Layout = "map-layout":
+            "check that the module dm-integrity is in the initramfs, that the disk is not in use, and that it has 8 MiB or more";
+        /// Taking the table into use.
+        Resume = "map-resume": "see the kernel log";
+        /// Making or removing the device node.
+        Node = "map-node": "see the kernel log";
+        /// Writing the first sectors.
+        Prime = "map-prime": "see the kernel log";
+        /// Removing the mapping.
+        Remove = "map-remove": "check whether the mapping is in use already";
+    }
+}
+
 impl MapError {
     pub(super) const fn new(step: Step, source: io::Error) -> Self {
         Self { step, source }
     }
 
-    /// The stable, kebab-case code.
-    pub const fn code(&self) -> &'static str {
+    /// The stable reason code.
+    pub const fn code(&self) -> MapCode {
         match self.step {
-            Step::Device => "map-device",
-            Step::Create => "map-create",
-            Step::Key => "map-key",
-            Step::Load => "map-load",
-            Step::Layout => "map-layout",
-            Step::Resume => "map-resume",
-            Step::Node => "map-node",
-            Step::Prime => "map-prime",
-            Step::Remove => "map-remove",
+            Step::Device => MapCode::Device,
+            Step::Create => MapCode::Create,
+            Step::Key => MapCode::Key,
+            Step::Load => MapCode::Load,
+            Step::Layout => MapCode::Layout,
+            Step::Resume => MapCode::Resume,
+            Step::Node => MapCode::Node,
+            Step::Prime => MapCode::Prime,
+            Step::Remove => MapCode::Remove,
         }
     }
 }
 
 pub(super) const fn at(step: Step) -> impl FnOnce(io::Error) -> MapError {
     move |source| MapError { step, source }
-}
-
-impl fmt::Display for MapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fix = match self.step {
-            Step::Device => "give the node a block device, not a file",
-            Step::Create | Step::Remove => "check whether the mapping is in use already",
-            Step::Key => "the kernel needs CONFIG_KEYS",
-            Step::Load => {
-                "check that the modules dm-crypt, xts and aes (authenticated: dm-integrity, authenc, hmac, sha256) are in the initramfs, and that the disk is not in use"
-            }
-            Step::Layout => {
-                "check that the module dm-integrity is in the initramfs, that the disk is not in use, and that it has 8 MiB or more"
-            }
-            Step::Resume | Step::Node | Step::Prime => "see the kernel log",
-        };
-        write!(f, "State disk not mapped ({}): {}; {fix}", self.code(), self.source)
-    }
-}
-
-impl std::error::Error for MapError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }

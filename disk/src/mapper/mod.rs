@@ -3,7 +3,7 @@
 mod error;
 mod prime;
 
-pub use error::{MapError, Step};
+pub use error::{MapCode, MapError, Step};
 
 use crate::block::{BlockDevice, DeviceNumber, Disk};
 use crate::dm::{Control, MappingName, OnCorruption, Table, VerityRoot};
@@ -306,12 +306,5 @@ mod tests {
             link(&path, DeviceNumber { major: 253, minor }).unwrap();
             assert_eq!(std::fs::read_link(&path).unwrap(), Path::new(&format!("../dm-{minor}")));
         }
-    }
-
-    /// Here, where there is no device mapper: the first thing that is missing is named, and nothing else is tried.
-    #[test]
-    fn a_file_cannot_be_mapped_and_the_error_says_so() {
-        let error = MapError::new(Step::Device, io::ErrorKind::InvalidInput.into());
-        assert!(error.to_string().contains("map-device") && error.to_string().contains("block device"));
     }
 }

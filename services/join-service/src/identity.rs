@@ -1,6 +1,6 @@
 //! The key that the service proves itself with.
 
-use latchkey_channel::{PinnedKeyAttester, UnusableKey};
+use latchkey_channel::{PinnedKeyAttester, PinnedKeyError};
 use latchkey_keys::{KeyError, read_private_file};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
@@ -26,7 +26,7 @@ pub enum IdentityError {
         /// The file.
         path: PathBuf,
         /// What is wrong with the key.
-        source: UnusableKey,
+        source: PinnedKeyError,
     },
     /// A new key cannot be written, or there is one already.
     #[error("cannot write {}: {source}", path.display())]

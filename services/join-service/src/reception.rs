@@ -7,7 +7,7 @@ use crate::snapshot::Snapshot;
 use latchkey_attestation::{EkDigest, LockExpectation};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
-    ChannelError, Kind, Kinds, PeerProof, PinnedKeyAttester, Proven, Purpose, Refused, Terms, TpmVerifier, greet,
+    ChannelError, Kind, Kinds, PeerProof, PeerRefusal, PinnedKeyAttester, Proven, Purpose, Terms, TpmVerifier, greet,
 };
 use latchkey_measurements::diagnose::what_differs;
 use latchkey_service_runtime::connections::Shown;
@@ -105,7 +105,7 @@ impl Attesting {
     fn proven(&self, proven: &Proven<TcpStream>) -> Result<Node, ReceptionError> {
         let PeerProof::Tpm(peer) = proven.peer() else {
             // The table of purposes lets nodes show nothing else.
-            let refused = Refused::KindNotAccepted { accepted: Kinds::of(&[Kind::Tpm]), got: proven.peer().kind() };
+            let refused = PeerRefusal::KindNotAccepted { accepted: Kinds::of(&[Kind::Tpm]), got: proven.peer().kind() };
             return Err(self.failed(refused.into()));
         };
         let Connection { address, shown, .. } = &self.greeted.connection;

@@ -189,11 +189,11 @@ impl Shared {
             let difference = error.refusal().and_then(|refusal| refusal.difference());
             let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
             tracing::warn!(
-                target: "audit", peer = %address, role, claimed_ek = ek, outcome = "refused", code = refused.code(),
+                target: "audit", peer = %address, role, claimed_ek = ek, outcome = "refused", code = %refused.code(),
                 told = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
             );
         } else if let Some(left_out) = self.noise.write_now() {
-            tracing::warn!(peer = %address, role, claimed_ek = ek, code = error.code(), %error, left_out, "Handshake failed");
+            tracing::warn!(peer = %address, role, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
         }
     }
 }

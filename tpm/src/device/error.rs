@@ -1,16 +1,19 @@
 //! The error of everything in this module.
 
-use super::{Reason, ResponseCode};
+use super::{Reason as Cause, ResponseCode};
 use crate::wire::WireError;
-use std::{fmt, io};
+use latchkey_reason::{Reason, reason_codes, reasons};
+use std::io;
 
 /// Why a TPM command did not give what was asked for.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TpmError {
     /// The device or socket failed.
-    Io(io::Error),
+    #[error("TPM device: {0}")]
+    Io(#[from] io::Error),
     /// The TPM answered with an error.
+    #[error("{command}: {code}")]
     Refused {
         /// The command.
         command: &'static str,
@@ -18,6 +21,7 @@ pub enum TpmError {
         code: ResponseCode,
     },
     /// The answer is not of the form the specification gives it.
+    #[error("{command}: malformed answer: {source}")]
     Malformed {
         /// The command.
         command: &'static str,
@@ -25,11 +29,13 @@ pub enum TpmError {
         source: WireError,
     },
     /// The answer's HMAC is missing or wrong: somebody between here and the TPM changed command or answer.
+    #[error("{command}: answer is not authentic; something between CPU and TPM changed it")]
     Tampered {
         /// The command.
         command: &'static str,
     },
     /// The answer is well formed but not one to this question.
+    #[error("{command}: TPM answered with {what}")]
     Unexpected {
         /// The command.
         command: &'static str,
@@ -37,73 +43,91 @@ pub enum TpmError {
         what: &'static str,
     },
     /// PCRs kept changing while they were quoted or extended.
+    #[error("PCRs changed while they were read; something else extends them")]
     PcrRaced,
     /// The key cannot take a session salt: not an ECC key, or its point is not on the curve.
+    #[error("session salt key is not a valid ECC key")]
     SaltKey,
     /// An argument is out of bounds.
-    Argument(WireError),
+    #[error("argument out of bounds: {0}")]
+    Argument(#[source] WireError),
     /// The system's random source failed.
+    #[error("no random numbers from the system")]
     Random,
 }
 
+reason_codes! {
+    /// Why a TPM command did not give what was asked for.
+    pub enum TpmCode {
+        /// The device or socket failed.
+        Unreachable = "tpm-unreachable": "check that the TPM is enabled and its kernel driver is there";
+        /// The TPM is in dictionary-attack lockout.
+        Lockout = "tpm-lockout": "wait, or clear the lockout";
+        /// An authorisation is refused.
+        Authorisation = "tpm-authorisation": "clear the TPM: a hierarchy or key of it has a password";
+        /// A policy is not satisfied.
+        Policy = "tpm-policy": "report this: the TPM does not follow the policy of its own key";
+        /// A credential was made for other keys.
+        CredentialNotOurs = "tpm-credential-not-ours":
+            "connect again; if it stays, something between the two sides changes what they send";
+        /// An object, a session or an NV index is not there.
+        Handle = "tpm-handle": "reboot the machine: the TPM was reset while it was in use";
+        /// The TPM has no free slot.
+        Full = "tpm-full": "flush objects and sessions that other programs left in the TPM, or reboot";
+        /// A hierarchy is disabled, or the wrong one.
+        HierarchyDisabled = "tpm-hierarchy-disabled": "enable the hierarchy in the firmware set-up";
+        /// The TPM was not started, or is in failure mode.
+        NotWorking = "tpm-not-working": "power-cycle the machine";
+        /// The TPM does not have a command, an algorithm or a key size.
+        NotCapable = "tpm-not-capable": "use a TPM 2.0 with ECC P-256, or another `latchkey.ek`";
+        /// The TPM or its NV memory is busy.
+        Busy = "tpm-busy": "try again";
+        /// The TPM refuses for another reason.
+        Refused = "tpm-refused": "look up the TPM_RC of the message";
+        /// The answer is not of the form the specification gives it.
+        Answer = "tpm-answer": "update the TPM's firmware, or report this";
+        /// The answer's HMAC is missing or wrong.
+        Tampered = "tpm-tampered": "look for what stands between CPU and TPM: it changes what passes";
+        /// PCRs kept changing while they were quoted or extended.
+        PcrRaced = "tpm-pcr-raced": "try again; if it stays, find what extends PCRs";
+        /// The key cannot take a session salt.
+        SaltKey = "tpm-salt-key": "use a TPM whose ECC keys are on their curve";
+        /// An argument is out of bounds.
+        Argument = "tpm-argument": "report this: it is a defect of Latchkey";
+        /// The system's random source failed.
+        Random = "no-randomness": "check that getrandom(2) works here";
+    }
+}
+
 impl TpmError {
-    /// A stable name of the kind of error, for logs and reports.
-    pub fn code(&self) -> &'static str {
+    /// The stable reason code.
+    pub fn code(&self) -> TpmCode {
         match self {
-            Self::Io(_) => "tpm-unreachable",
+            Self::Io(_) => TpmCode::Unreachable,
             Self::Refused { code, .. } => match code.reason() {
-                Reason::Lockout => "tpm-lockout",
-                Reason::AuthFail => "tpm-authorisation",
-                Reason::PolicyFail => "tpm-policy",
-                Reason::Integrity => "tpm-credential-not-ours",
-                Reason::Handle => "tpm-handle",
-                Reason::Memory => "tpm-full",
-                Reason::Hierarchy => "tpm-hierarchy-disabled",
-                Reason::NotStarted | Reason::Failure => "tpm-not-working",
-                Reason::Algorithm | Reason::CommandCode => "tpm-not-capable",
-                Reason::Repeat | Reason::NvUnavailable => "tpm-busy",
-                Reason::Value | Reason::NvUninitialized | Reason::NvDenied | Reason::Other => "tpm-refused",
+                Cause::Lockout => TpmCode::Lockout,
+                Cause::AuthFail => TpmCode::Authorisation,
+                Cause::PolicyFail => TpmCode::Policy,
+                Cause::Integrity => TpmCode::CredentialNotOurs,
+                Cause::Handle => TpmCode::Handle,
+                Cause::Memory => TpmCode::Full,
+                Cause::Hierarchy => TpmCode::HierarchyDisabled,
+                Cause::NotStarted | Cause::Failure => TpmCode::NotWorking,
+                Cause::Algorithm | Cause::CommandCode => TpmCode::NotCapable,
+                Cause::Repeat | Cause::NvUnavailable => TpmCode::Busy,
+                Cause::Value | Cause::NvUninitialized | Cause::NvDenied | Cause::Other => TpmCode::Refused,
             },
-            Self::Malformed { .. } | Self::Unexpected { .. } => "tpm-answer",
-            Self::Tampered { .. } => "tpm-tampered",
-            Self::PcrRaced => "tpm-pcr-raced",
-            Self::SaltKey => "tpm-salt-key",
-            Self::Argument(_) => "tpm-argument",
-            Self::Random => "no-randomness",
+            Self::Malformed { .. } | Self::Unexpected { .. } => TpmCode::Answer,
+            Self::Tampered { .. } => TpmCode::Tampered,
+            Self::PcrRaced => TpmCode::PcrRaced,
+            Self::SaltKey => TpmCode::SaltKey,
+            Self::Argument(_) => TpmCode::Argument,
+            Self::Random => TpmCode::Random,
         }
     }
 }
 
-impl fmt::Display for TpmError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => write!(f, "TPM device: {error}"),
-            Self::Refused { command, code } => write!(f, "{command}: {code}"),
-            Self::Malformed { command, source } => write!(f, "{command}: malformed answer: {source}"),
-            Self::Tampered { command } => {
-                write!(f, "{command}: answer is not authentic; something between CPU and TPM changed it")
-            }
-            Self::Unexpected { command, what } => write!(f, "{command}: TPM answered with {what}"),
-            Self::PcrRaced => f.write_str("PCRs changed while they were read; something else extends them"),
-            Self::SaltKey => f.write_str("session salt key is not a valid ECC key"),
-            Self::Argument(error) => write!(f, "argument out of bounds: {error}"),
-            Self::Random => f.write_str("no random numbers from the system"),
-        }
-    }
-}
-
-impl std::error::Error for TpmError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Malformed { source, .. } | Self::Argument(source) => Some(source),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for TpmError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<TpmCode>()
 }

@@ -21,7 +21,7 @@ mod transport;
 pub use attesting_tpm::{AttestingTpm, Quote};
 pub use command::Tpm;
 pub use endorsement::EndorsementKey;
-pub use error::TpmError;
+pub use error::{TpmCode, TpmError, reason_codes};
 pub use keys::{Hierarchy, Key};
 pub use response_code::{Reason, ResponseCode};
 pub use session::Session;

@@ -108,21 +108,21 @@ impl ResponseCode {
 impl fmt::Display for ResponseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.reason() {
-            Reason::Lockout => "TPM is in dictionary-attack lockout; wait, or clear the lockout",
+            Reason::Lockout => "TPM is in dictionary-attack lockout",
             Reason::Repeat => "TPM kept asking to repeat the command",
             Reason::PolicyFail => "policy not satisfied",
-            Reason::AuthFail => "authorisation refused; a hierarchy or key of this TPM has a password: clear the TPM",
+            Reason::AuthFail => "authorisation refused: a hierarchy or key of this TPM has a password",
             Reason::Handle => "no such object, session or NV index",
-            Reason::Memory => "no free slot in the TPM; flush objects and sessions",
+            Reason::Memory => "no free slot in the TPM",
             Reason::CommandCode => "command not implemented by this TPM",
-            Reason::Hierarchy => "hierarchy disabled or wrong; enable it in the firmware set-up",
+            Reason::Hierarchy => "hierarchy disabled or wrong",
             Reason::Integrity => "credential was not made for this endorsement and attestation key",
             Reason::Value => "a value was not acceptable",
             Reason::NvUninitialized => "NV index was never written",
             Reason::NvDenied => "NV index may not be read",
-            Reason::NvUnavailable => "NV memory is busy; try again later",
+            Reason::NvUnavailable => "NV memory is busy",
             Reason::NotStarted => "TPM was not started by the firmware",
-            Reason::Failure => "TPM is in failure mode; power-cycle the machine",
+            Reason::Failure => "TPM is in failure mode",
             Reason::Algorithm => "algorithm, curve or key size not supported by this TPM",
             Reason::Other => "refused",
         })?;

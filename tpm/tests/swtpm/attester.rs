@@ -2,7 +2,7 @@
 
 use crate::support::{QUOTE, assert_empty, attester, code, event, through, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, Reason, TpmError, Transport};
+use latchkey_tpm::device::{AttestingTpm, Reason, TpmCode, TpmError, Transport};
 use latchkey_tpm::wire::{
     Attest, Credential, EkTemplate, HashAlg, PcrSelection, Public, Signature, extended, pcr_digest,
 };
@@ -100,7 +100,7 @@ fn a_forged_credential_is_refused_and_leaves_nothing_behind() {
     // More often than the TPM has slots for sessions.
     for _ in 0..8 {
         let refused = attester.activate(&forged.marshal()).expect_err("forged");
-        assert_eq!(refused.code(), "tpm-credential-not-ours", "{refused}");
+        assert_eq!(refused.code(), TpmCode::CredentialNotOurs, "{refused}");
     }
     let refused = attester.activate(&forged.marshal()).expect_err("forged");
     assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::Integrity), "{refused}");

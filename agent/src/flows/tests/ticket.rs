@@ -86,7 +86,7 @@ pub(crate) fn serve(
                 };
                 let end = match latchkey_channel::accept(stream, &reception, PATIENCE).await {
                     Ok(proven) => format!("{:?}", server.serve(proven, ()).await),
-                    Err(error) => error.code().to_owned(),
+                    Err(error) => error.code().to_string(),
                 };
                 let _ = ended.send(end).await;
             })

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_boot_formats::gpt;
 
-use super::DeviceFault;
+use super::DeviceError;
 
 /// Files of sysfs have at most a page.
 const MAX_ATTRIBUTE: u64 = 4096;
@@ -89,25 +89,25 @@ pub struct Inventory {
 
 impl Inventory {
     /// Looks at `/sys` and `/dev` below this root, which is `/` outside of tests.
-    pub fn scan(root: &Path) -> Result<Self, DeviceFault> {
+    pub fn scan(root: &Path) -> Result<Self, DeviceError> {
         let class = root.join("sys/class/block");
         let list = || -> io::Result<Vec<BlockDevice>> {
             let entries: io::Result<Vec<_>> = fs::read_dir(class)?.take(MAX_DEVICES).collect();
             Ok(entries?.iter().filter_map(|entry| describe(&entry.path())).collect())
         };
-        let mut devices = list().map_err(|source| DeviceFault::Inventory { source })?;
+        let mut devices = list().map_err(|source| DeviceError::Inventory { source })?;
         devices.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Self { devices, root: root.to_owned() })
     }
 
     /// The partitions whose table entries are wanted, and the first damaged table met on the way.
-    pub fn partitions(&self, wanted: impl Fn(&gpt::Partition) -> bool) -> (Vec<&BlockDevice>, Option<DeviceFault>) {
+    pub fn partitions(&self, wanted: impl Fn(&gpt::Partition) -> bool) -> (Vec<&BlockDevice>, Option<DeviceError>) {
         let (mut found, mut damage) = (Vec::new(), None);
         for disk in self.devices.iter().filter(|device| device.kind == Kind::Disk && self.has_partitions(device)) {
             match self.table(disk) {
                 Ok(table) => found.extend(self.matching(disk, &table, &wanted)),
                 Err(gpt::GptError::Absent) => {}
-                Err(fault) => damage = damage.or(Some(DeviceFault::Table { disk: disk.name.clone(), fault })),
+                Err(fault) => damage = damage.or(Some(DeviceError::Table { disk: disk.name.clone(), error: fault })),
             }
         }
         (found, damage)

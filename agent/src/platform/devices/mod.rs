@@ -11,7 +11,7 @@
 //! empty ones are never candidates. Since drivers may still be finding disks, the choice is made when no block device
 //! has appeared for [`SETTLE`].
 
-mod fault;
+mod error;
 mod grow;
 mod inventory;
 mod select;
@@ -20,7 +20,7 @@ mod uevent;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-pub use fault::DeviceFault;
+pub use error::{DeviceCode, DeviceError};
 pub use grow::{Growth, Step, plan as plan_growth};
 pub use inventory::{BlockDevice, Inventory, Kind};
 
@@ -53,7 +53,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Finds a device, waiting for it until the time is over.
-pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceFault> {
+pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
     // First listen, then look: nothing can appear in between unnoticed.
     let events = uevent::Listener::open()?;
     let deadline = Instant::now() + timeout;

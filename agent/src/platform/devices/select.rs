@@ -3,7 +3,7 @@
 use latchkey_boot_formats::partition_type;
 use latchkey_node_config::DiskSelector;
 
-use super::{BlockDevice, DeviceFault, Inventory, Kind, Wanted};
+use super::{BlockDevice, DeviceError, Inventory, Kind, Wanted};
 
 /// What an inventory has for a wish.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) enum Choice {
     /// Nothing yet.
     Nothing,
     /// Nothing yet, and a damaged table may hide it.
-    Damaged(DeviceFault),
+    Damaged(DeviceError),
 }
 
 impl Choice {
@@ -48,7 +48,7 @@ pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Choice {
 }
 
 /// A damaged table may hide what is looked for; whether it does matters only if nothing else is there.
-fn among_tables(found: &[&BlockDevice], damage: Option<DeviceFault>) -> Choice {
+fn among_tables(found: &[&BlockDevice], damage: Option<DeviceError>) -> Choice {
     match damage {
         Some(fault) if found.is_empty() => Choice::Damaged(fault),
         _ => Choice::among(found),
@@ -79,7 +79,7 @@ fn auto(inventory: &Inventory, taken: &[BlockDevice]) -> Choice {
 }
 
 /// What a choice means once nothing more will come.
-pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory) -> Result<BlockDevice, DeviceFault> {
+pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory) -> Result<BlockDevice, DeviceError> {
     let list = |devices: &[BlockDevice]| {
         let names: Vec<_> = devices.iter().map(ToString::to_string).collect();
         if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -91,8 +91,8 @@ pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory)
     };
     match choice {
         Choice::Found(device) => Ok(device),
-        Choice::Ambiguous(many) => Err(DeviceFault::Ambiguous { wanted: name, candidates: list(&many), state }),
+        Choice::Ambiguous(many) => Err(DeviceError::Ambiguous { wanted: name, candidates: list(&many), state }),
         Choice::Damaged(fault) => Err(fault),
-        Choice::Nothing => Err(DeviceFault::Missing { wanted: name, present: list(&inventory.devices) }),
+        Choice::Nothing => Err(DeviceError::Missing { wanted: name, present: list(&inventory.devices) }),
     }
 }

@@ -63,7 +63,7 @@ impl Machine {
     fn find(&self, wanted: &Wanted<'_>) -> Result<String, &'static str> {
         let inventory = Inventory::scan(&self.0).unwrap();
         let choice = choose(&inventory, wanted);
-        settle(choice, wanted, &inventory).map(|device| device.name).map_err(|fault| fault.code())
+        settle(choice, wanted, &inventory).map(|device| device.name).map_err(|fault| fault.code().as_str())
     }
 
     fn auto(&self) -> Result<String, &'static str> {
@@ -250,6 +250,6 @@ fn waiting_for_a_disk_ends_at_its_time() {
     let selector = DiskSelector::Device("there-is-none".into());
     let fault =
         latchkey_test_support::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
-    assert_eq!(fault.code(), "device-missing");
+    assert_eq!(fault.code().as_str(), "device-missing");
     assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(&[])), Choice::Nothing));
 }

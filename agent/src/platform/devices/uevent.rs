@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::net::{RecvFlags, netlink};
 use smol::Async;
 
-use super::DeviceFault;
+use super::DeviceError;
 use crate::platform::sys::netlink_socket;
 
 /// The multicast group the kernel itself speaks in; udev's daemon uses 2.
@@ -21,20 +21,20 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn open() -> Result<Self, DeviceFault> {
+    pub(super) fn open() -> Result<Self, DeviceError> {
         let open = || Async::new(netlink_socket::open(Some(netlink::KOBJECT_UEVENT), KERNEL_GROUP)?);
-        open().map(|socket| Self { socket }).map_err(|source| DeviceFault::Events { source })
+        open().map(|socket| Self { socket }).map_err(|source| DeviceError::Events { source })
     }
 
     /// Waits until a block device appears or changes. `false` when the time is over.
-    pub(super) async fn block_device_within(&self, time: Duration) -> Result<bool, DeviceFault> {
+    pub(super) async fn block_device_within(&self, time: Duration) -> Result<bool, DeviceError> {
         let deadline = Instant::now() + time;
         loop {
             let message = smol::future::or(async { self.message().await.map(Some) }, async {
                 smol::Timer::at(deadline).await;
                 Ok(None)
             });
-            match message.await.map_err(|source| DeviceFault::Events { source })? {
+            match message.await.map_err(|source| DeviceError::Events { source })? {
                 None => return Ok(false),
                 Some(message) if concerns_block_device(&message) => return Ok(true),
                 Some(_) => {}

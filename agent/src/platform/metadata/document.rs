@@ -11,7 +11,7 @@ use std::fmt;
 use latchkey_disk::NodeName;
 use serde::Deserialize;
 
-use super::MetadataFault;
+use super::MetadataError;
 use latchkey_node_config::{Endpoint, RoleHint};
 
 /// The most peers a document may name.
@@ -43,10 +43,10 @@ struct Document {
 
 impl InstanceMetadata {
     /// Reads a document.
-    pub fn parse(bytes: &[u8]) -> Result<Self, MetadataFault> {
-        let document: Document = serde_json::from_slice(bytes).map_err(|e| MetadataFault::Schema(e.to_string()))?;
+    pub fn parse(bytes: &[u8]) -> Result<Self, MetadataError> {
+        let document: Document = serde_json::from_slice(bytes).map_err(|e| MetadataError::Schema(e.to_string()))?;
         if document.version != 1 {
-            return Err(MetadataFault::Field { field: "version", expected: "1" });
+            return Err(MetadataError::Field { field: "version", expected: "1" });
         }
         Ok(Self {
             node_name: document.node_name.map(node_name).transpose()?,
@@ -57,23 +57,23 @@ impl InstanceMetadata {
     }
 }
 
-fn node_name(name: String) -> Result<String, MetadataFault> {
+fn node_name(name: String) -> Result<String, MetadataError> {
     let expected = "a DNS name: lower-case letters, digits, hyphens and dots, at most 63 between two dots, 253 in all";
-    if name.parse::<NodeName>().is_ok() { Ok(name) } else { Err(MetadataFault::Field { field: "node_name", expected }) }
+    if name.parse::<NodeName>().is_ok() { Ok(name) } else { Err(MetadataError::Field { field: "node_name", expected }) }
 }
 
-fn role(role: &str) -> Result<RoleHint, MetadataFault> {
+fn role(role: &str) -> Result<RoleHint, MetadataError> {
     match role {
         "control-plane" => Ok(RoleHint::ControlPlane),
         "worker" => Ok(RoleHint::Worker),
-        _ => Err(MetadataFault::Field { field: "role", expected: "control-plane or worker" }),
+        _ => Err(MetadataError::Field { field: "role", expected: "control-plane or worker" }),
     }
 }
 
-fn peers(peers: &[String]) -> Result<Vec<Endpoint>, MetadataFault> {
+fn peers(peers: &[String]) -> Result<Vec<Endpoint>, MetadataError> {
     let parsed: Option<Vec<_>> = peers.iter().take(MAX_PEERS + 1).map(|peer| Endpoint::parse(peer)).collect();
     let few = parsed.filter(|peers| peers.len() <= MAX_PEERS);
-    few.ok_or(MetadataFault::Field { field: "peers", expected: "at most 16 times HOST:PORT" })
+    few.ok_or(MetadataError::Field { field: "peers", expected: "at most 16 times HOST:PORT" })
 }
 
 /// A bcrypt hash in its usual text form, `$2b$COST$SALT-AND-HASH`, with a cost this machine can pay.
@@ -86,12 +86,12 @@ pub struct InitSecretHash(String);
 pub const COSTS: std::ops::RangeInclusive<u32> = 8..=13;
 
 impl InitSecretHash {
-    fn parse(text: String) -> Result<Self, MetadataFault> {
+    fn parse(text: String) -> Result<Self, MetadataError> {
         let expected = "a bcrypt hash ($2b$…, 60 characters) with a cost from 8 to 13";
         if is_bcrypt(&text) {
             Ok(Self(text))
         } else {
-            Err(MetadataFault::Field { field: "init_secret_hash", expected })
+            Err(MetadataError::Field { field: "init_secret_hash", expected })
         }
     }
 
@@ -128,7 +128,7 @@ mod tests {
 
     const HASH: &str = "$2b$10$abcdefghijklmnopqrstuuABCDEFGHIJKLMNOPQRSTUVWXYZ01234";
 
-    fn parse(json: &str) -> Result<InstanceMetadata, MetadataFault> {
+    fn parse(json: &str) -> Result<InstanceMetadata, MetadataError> {
         InstanceMetadata::parse(json.as_bytes())
     }
 
@@ -175,7 +175,7 @@ mod tests {
             r#"{"version":1,"init_secret_hash":"secret"}"#,
         ];
         for document in documents {
-            assert_eq!(parse(document).expect_err(document).code(), "metadata-invalid");
+            assert_eq!(parse(document).expect_err(document).code().as_str(), "metadata-invalid");
         }
         for long in ["a".repeat(64), ["a"; 128].join(".")] {
             assert!(parse(&format!(r#"{{"version":1,"node_name":"{long}"}}"#)).is_err());

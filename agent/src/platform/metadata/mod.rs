@@ -8,13 +8,13 @@ mod document;
 mod fw_cfg;
 mod smbios;
 
-use std::fmt;
 use std::io;
 
 pub use document::{COSTS, InitSecretHash, InstanceMetadata, MAX_PEERS};
 pub use smbios::oem_string;
 
 use latchkey_node_config::MetadataSource;
+use latchkey_reason::reason_codes;
 
 /// The most bytes of metadata read.
 pub const MAX_BYTES: usize = 16 * 1024;
@@ -26,7 +26,7 @@ mod sealed {
 /// A source of instance metadata.
 pub trait Metadata: sealed::Sealed {
     /// Reads and checks the metadata of this instance; `None` if the source has none.
-    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault>;
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError>;
 }
 
 /// QEMU: the `fw_cfg` file `opt/latchkey/metadata.json`, else the SMBIOS string `latchkey.metadata=JSON`.
@@ -47,7 +47,7 @@ impl Default for Qemu {
 impl sealed::Sealed for Qemu {}
 
 impl Metadata for Qemu {
-    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError> {
         let bytes = match fw_cfg::read(&self.sysfs)? {
             Some(bytes) => Some(bytes),
             None => smbios::read(&self.sysfs)?,
@@ -63,13 +63,13 @@ pub struct Nothing;
 impl sealed::Sealed for Nothing {}
 
 impl Metadata for Nothing {
-    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError> {
         Ok(None)
     }
 }
 
 /// Reads the metadata of this instance from the configured source.
-pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, MetadataFault> {
+pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, MetadataError> {
     match source {
         MetadataSource::Qemu => Qemu::default().fetch(),
         MetadataSource::None => Nothing.fetch(),
@@ -77,22 +77,23 @@ pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, Metadat
 }
 
 /// At most [`MAX_BYTES`] of a file; `None` if it does not exist.
-fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataFault> {
+fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataError> {
     use io::Read as _;
-    let fault = |source| MetadataFault::Unreadable { path: path.display().to_string(), source };
+    let fault = |source| MetadataError::Unreadable { path: path.display().to_string(), source };
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(fault)?,
     };
     let mut bytes = Vec::new();
     file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
-    if bytes.len() > limit { Err(MetadataFault::TooLarge { limit }) } else { Ok(Some(bytes)) }
+    if bytes.len() > limit { Err(MetadataError::TooLarge { limit }) } else { Ok(Some(bytes)) }
 }
 
 /// The instance metadata is not acceptable.
-#[derive(Debug)]
-pub enum MetadataFault {
+#[derive(Debug, thiserror::Error)]
+pub enum MetadataError {
     /// The source is there but can not be read.
+    #[error("instance metadata can not be read from {path} ({source})")]
     Unreadable {
         /// The file.
         path: String,
@@ -100,13 +101,16 @@ pub enum MetadataFault {
         source: io::Error,
     },
     /// There is more of it than allowed.
+    #[error("instance metadata is larger than {limit} bytes")]
     TooLarge {
         /// The limit in bytes.
         limit: usize,
     },
     /// It is not JSON of our schema.
+    #[error("instance metadata is not the JSON of latchkey's version 1 ({0})")]
     Schema(String),
     /// A field has a value it must not have.
+    #[error("the instance metadata's {field} is not {expected}")]
     Field {
         /// The field.
         field: &'static str,
@@ -114,37 +118,36 @@ pub enum MetadataFault {
         expected: &'static str,
     },
     /// The machine's SMBIOS table is damaged.
+    #[error("the SMBIOS table of this machine is damaged")]
     Smbios,
 }
 
-impl MetadataFault {
-    /// The stable reason code.
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Unreadable { .. } => "metadata-unreadable",
-            Self::TooLarge { .. } => "metadata-too-large",
-            Self::Schema(_) | Self::Field { .. } => "metadata-invalid",
-            Self::Smbios => "smbios-damaged",
-        }
+reason_codes! {
+    /// The instance metadata is not acceptable.
+    pub enum MetadataCode {
+        /// The source is there but can not be read.
+        Unreadable = "metadata-unreadable":
+            "check how the machine is started";
+        /// There is more of it than allowed.
+        TooLarge = "metadata-too-large":
+            "shorten the metadata";
+        /// It is not of the schema.
+        Invalid = "metadata-invalid":
+            "correct the metadata";
+        /// The machine's SMBIOS table is damaged.
+        Smbios = "smbios-damaged":
+            "use fw_cfg or latchkey.metadata=none";
     }
 }
 
-impl fmt::Display for MetadataFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl MetadataError {
+    /// The stable reason code.
+    pub fn code(&self) -> MetadataCode {
         match self {
-            Self::Unreadable { path, source } => {
-                write!(f, "instance metadata can not be read from {path} ({source}): check how the machine is started")
-            }
-            Self::TooLarge { limit } => write!(f, "instance metadata is larger than {limit} bytes: shorten it"),
-            Self::Schema(what) => {
-                write!(f, "instance metadata is not the JSON of latchkey's version 1 ({what}): correct it")
-            }
-            Self::Field { field, expected } => {
-                write!(f, "the instance metadata's {field} is not {expected}: correct it")
-            }
-            Self::Smbios => {
-                write!(f, "the SMBIOS table of this machine is damaged: use fw_cfg or latchkey.metadata=none")
-            }
+            Self::Unreadable { .. } => MetadataCode::Unreadable,
+            Self::TooLarge { .. } => MetadataCode::TooLarge,
+            Self::Schema(_) | Self::Field { .. } => MetadataCode::Invalid,
+            Self::Smbios => MetadataCode::Smbios,
         }
     }
 }
@@ -172,7 +175,7 @@ mod tests {
             self
         }
 
-        fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataFault> {
+        fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError> {
             Qemu { sysfs: self.0.clone() }.fetch()
         }
     }
@@ -206,12 +209,12 @@ mod tests {
     fn damaged_metadata_does_not_fall_back_to_another_source() {
         let smbios = smbios::tests::table(&["latchkey.metadata={\"version\":1}"]);
         let sysfs = Sysfs::new().with(DMI, &smbios).with(FW_CFG, b"{");
-        assert_eq!(sysfs.fetch().unwrap_err().code(), "metadata-invalid");
+        assert_eq!(sysfs.fetch().unwrap_err().code().as_str(), "metadata-invalid");
     }
 
     #[test]
     fn endless_metadata_is_refused() {
         let sysfs = Sysfs::new().with(FW_CFG, &vec![b' '; MAX_BYTES + 1]);
-        assert_eq!(sysfs.fetch().unwrap_err().code(), "metadata-too-large");
+        assert_eq!(sysfs.fetch().unwrap_err().code().as_str(), "metadata-too-large");
     }
 }

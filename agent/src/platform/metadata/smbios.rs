@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{MAX_BYTES, MetadataFault, read_bounded};
+use super::{MAX_BYTES, MetadataError, read_bounded};
 
 const TABLE: &str = "firmware/dmi/tables/DMI";
 /// Tables of real machines have some kilobytes.
@@ -13,20 +13,20 @@ const END_OF_TABLE: u8 = 127;
 /// Type, length and handle.
 const HEADER: usize = 4;
 
-pub(super) fn read(sysfs: &Path) -> Result<Option<Vec<u8>>, MetadataFault> {
+pub(super) fn read(sysfs: &Path) -> Result<Option<Vec<u8>>, MetadataError> {
     let Some(table) = read_bounded(&sysfs.join(TABLE), MAX_TABLE)? else { return Ok(None) };
     let Some(value) = oem_string(&table)? else { return Ok(None) };
     if value.len() > MAX_BYTES {
-        return Err(MetadataFault::TooLarge { limit: MAX_BYTES });
+        return Err(MetadataError::TooLarge { limit: MAX_BYTES });
     }
     Ok(Some(value.to_vec()))
 }
 
 /// The first OEM string with our prefix, `latchkey.metadata=`, in a raw table; without the prefix.
-pub fn oem_string(table: &[u8]) -> Result<Option<&[u8]>, MetadataFault> {
+pub fn oem_string(table: &[u8]) -> Result<Option<&[u8]>, MetadataError> {
     let mut rest = table;
     while !rest.is_empty() {
-        let structure = Structure::split(rest).ok_or(MetadataFault::Smbios)?;
+        let structure = Structure::split(rest).ok_or(MetadataError::Smbios)?;
         match structure.kind {
             OEM_STRINGS => {
                 let mut strings = structure.strings.split(|byte| *byte == 0);
@@ -96,7 +96,7 @@ pub(super) mod tests {
         for cut in 0..table.len() {
             match oem_string(&table[..cut]) {
                 Ok(found) => assert!(found.is_none() || found == Some(&b"{}"[..]), "{cut}"),
-                Err(fault) => assert_eq!(fault.code(), "smbios-damaged"),
+                Err(fault) => assert_eq!(fault.code().as_str(), "smbios-damaged"),
             }
         }
         assert!(oem_string(&[11, 3, 0, 0, 0, 0]).is_err(), "a structure shorter than its header");

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::link::Link;
 use super::route::{Events, Routing};
-use super::{NetFault, Network};
+use super::{Network, NetworkError};
 use latchkey_node_config::MAX_NAME_SERVERS;
 
 /// Waits for an address of the whole net, duplicate detection over. The kernel solicits routers by itself when the link
@@ -14,7 +14,7 @@ pub(super) async fn wait(
     events: &mut Events,
     link: Link,
     deadline: Instant,
-) -> Result<Network, NetFault> {
+) -> Result<Network, NetworkError> {
     loop {
         let addresses = routing.addresses6()?;
         let usable = addresses.iter().find(|address| address.usable && address.index == link.index);
@@ -24,7 +24,7 @@ pub(super) async fn wait(
             return Ok(Network { address: Some((address, prefix)), name_servers, ..Network::without(Some(link)) });
         }
         if !events.change(deadline).await? {
-            return Err(NetFault::NoAdvertisement { interface: link.name });
+            return Err(NetworkError::NoAdvertisement { interface: link.name });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::NetFault;
+use super::NetworkError;
 use super::message::{CARRIER, ETHERNET, LOOPBACK, LinkInfo, UP};
 use super::route::{Events, Routing};
 use latchkey_node_config::Interface;
@@ -24,7 +24,7 @@ pub(super) async fn wait_for_carrier(
     events: &mut Events,
     wanted: &Interface,
     deadline: Instant,
-) -> Result<Link, NetFault> {
+) -> Result<Link, NetworkError> {
     loop {
         let links = routing.links()?;
         for link in candidates(&links, wanted).filter(|link| link.flags & UP == 0) {
@@ -67,7 +67,7 @@ fn choose(links: &[LinkInfo], wanted: &Interface) -> Option<Link> {
     Some(Link { index: first.index, name: first.name.clone(), mac: first.address.as_slice().try_into().ok()? })
 }
 
-fn nothing(links: &[LinkInfo], wanted: &Interface) -> NetFault {
+fn nothing(links: &[LinkInfo], wanted: &Interface) -> NetworkError {
     let tried: Vec<_> = candidates(links, wanted).map(|link| link.name.as_str()).collect();
     if tried.is_empty() {
         let wanted = match wanted {
@@ -75,9 +75,9 @@ fn nothing(links: &[LinkInfo], wanted: &Interface) -> NetFault {
             Interface::Name(name) => name.clone(),
             Interface::Mac(mac) => hex::encode(mac),
         };
-        return NetFault::NoInterface { wanted };
+        return NetworkError::NoInterface { wanted };
     }
-    NetFault::NoCarrier { tried: tried.join(", ") }
+    NetworkError::NoCarrier { tried: tried.join(", ") }
 }
 
 #[cfg(test)]
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn a_missing_interface_is_told_from_a_missing_cable() {
         let links = [link(3, UP)];
-        assert_eq!(nothing(&links, &Interface::Auto).code(), "no-carrier");
-        assert_eq!(nothing(&links, &Interface::Name("eth9".into())).code(), "no-interface");
-        assert_eq!(nothing(&[], &Interface::Auto).code(), "no-interface");
+        assert_eq!(nothing(&links, &Interface::Auto).code().as_str(), "no-carrier");
+        assert_eq!(nothing(&links, &Interface::Name("eth9".into())).code().as_str(), "no-interface");
+        assert_eq!(nothing(&[], &Interface::Auto).code().as_str(), "no-interface");
     }
 
     #[test]

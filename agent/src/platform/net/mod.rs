@@ -12,7 +12,7 @@
 
 mod advertisement;
 pub mod dhcp;
-mod fault;
+mod error;
 mod link;
 pub mod message;
 mod resolver;
@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-pub use fault::NetFault;
+pub use error::{NetworkCode, NetworkError};
 pub use link::Link;
 pub use resolver::resolve;
 
@@ -62,7 +62,7 @@ impl Network {
     }
 
     /// Keeps the network up: renews a DHCP lease in time. Ends only if the lease is lost.
-    pub async fn hold(&mut self) -> NetFault {
+    pub async fn hold(&mut self) -> NetworkError {
         match &mut self.session {
             Some(session) => session.hold().await,
             None => std::future::pending().await,
@@ -88,12 +88,12 @@ impl fmt::Display for Network {
 }
 
 /// Brings the network up as configured, within `latchkey.network_timeout`.
-pub async fn up(config: &Config) -> Result<Network, NetFault> {
+pub async fn up(config: &Config) -> Result<Network, NetworkError> {
     up_below(config, Path::new("/")).await
 }
 
 /// The same with `etc/resolv.conf` below another root than `/`.
-pub async fn up_below(config: &Config, root: &Path) -> Result<Network, NetFault> {
+pub async fn up_below(config: &Config, root: &Path) -> Result<Network, NetworkError> {
     let deadline = Instant::now() + config.network_timeout;
     // First listen: what the kernel announces from now on is not missed.
     let mut events = Events::open()?;
@@ -112,7 +112,7 @@ pub async fn up_below(config: &Config, root: &Path) -> Result<Network, NetFault>
     Ok(network)
 }
 
-fn fixed_address(routing: &mut Routing, link: Link, fixed: &StaticNetwork) -> Result<Network, NetFault> {
+fn fixed_address(routing: &mut Routing, link: Link, fixed: &StaticNetwork) -> Result<Network, NetworkError> {
     routing.add_address(&link, fixed.address, fixed.prefix)?;
     if let Some(gateway) = fixed.gateway {
         routing.add_default_route(&link, gateway)?;
@@ -121,7 +121,7 @@ fn fixed_address(routing: &mut Routing, link: Link, fixed: &StaticNetwork) -> Re
     Ok(Network { address, gateway, name_servers: fixed.dns.clone(), ..Network::without(Some(link)) })
 }
 
-async fn by_dhcp(routing: &mut Routing, link: Link, deadline: Instant) -> Result<Network, NetFault> {
+async fn by_dhcp(routing: &mut Routing, link: Link, deadline: Instant) -> Result<Network, NetworkError> {
     let (lease, session) = dhcp::acquire(&link, deadline).await?;
     routing.add_address(&link, lease.address.into(), lease.prefix)?;
     if let Some(router) = lease.router {

@@ -5,16 +5,16 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{NetFault, Network, before, seconds};
+use super::{Network, NetworkError, before, seconds};
 use latchkey_node_config::{Endpoint, Host, MAX_NAME_SERVERS};
 
 /// Writes `etc/resolv.conf` below this root.
-pub(super) fn write_configuration(root: &Path, network: &Network) -> Result<(), NetFault> {
+pub(super) fn write_configuration(root: &Path, network: &Network) -> Result<(), NetworkError> {
     let write = || {
         std::fs::create_dir_all(root.join("etc"))?;
         std::fs::write(root.join("etc/resolv.conf"), render(network))
     };
-    write().map_err(|source| NetFault::Resolver { source })
+    write().map_err(|source| NetworkError::Resolver { source })
 }
 
 fn render(network: &Network) -> String {
@@ -36,12 +36,12 @@ fn render(network: &Network) -> String {
 }
 
 /// The socket addresses of an endpoint, in the resolver's order.
-pub async fn resolve(endpoint: &Endpoint, within: Duration) -> Result<Vec<SocketAddr>, NetFault> {
+pub async fn resolve(endpoint: &Endpoint, within: Duration) -> Result<Vec<SocketAddr>, NetworkError> {
     let (name, port) = match &endpoint.host {
         Host::Address(address) => return Ok(vec![SocketAddr::new(*address, endpoint.port)]),
         Host::Name(name) => (name.clone(), endpoint.port),
     };
-    let fault = |reason: String| NetFault::Unresolved { name: endpoint.to_string(), reason };
+    let fault = |reason: String| NetworkError::Unresolved { name: endpoint.to_string(), reason };
     // The C library's resolver blocks; it has its own, longer deadline and ends alone if nobody waits for it any more.
     let lookup = smol::unblock(move || (name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     let answer = before(Instant::now() + within, lookup).await;
@@ -81,7 +81,7 @@ mod tests {
             assert!(resolve(&endpoint, time).await.unwrap().iter().all(|address| address.ip().is_loopback()));
             // RFC 6761 section 6.4: never has an address.
             let fault = resolve(&Endpoint::parse("name.invalid:9").unwrap(), time).await.unwrap_err();
-            assert_eq!(fault.code(), "name-unresolved");
+            assert_eq!(fault.code().as_str(), "name-unresolved");
             assert!(fault.to_string().contains("name.invalid:9"));
         });
     }

@@ -10,7 +10,7 @@ use smol::Async;
 
 use super::link::Link;
 use super::message::{self, AddressInfo, LinkInfo, Message};
-use super::{NetFault, before};
+use super::{NetworkError, before};
 use crate::platform::sys::netlink_socket;
 
 /// The kernel fills at most this much per call (`NLMSG_GOODSIZE` and 32 KiB for lists).
@@ -25,12 +25,13 @@ pub(super) struct Routing {
 }
 
 impl Routing {
-    pub(super) fn open() -> Result<Self, NetFault> {
-        let socket = netlink_socket::open(None, 0).map_err(|source| NetFault::Socket { what: "netlink", source })?;
+    pub(super) fn open() -> Result<Self, NetworkError> {
+        let socket =
+            netlink_socket::open(None, 0).map_err(|source| NetworkError::Socket { what: "netlink", source })?;
         Ok(Self { socket, sequence: 0 })
     }
 
-    pub(super) fn links(&mut self) -> Result<Vec<LinkInfo>, NetFault> {
+    pub(super) fn links(&mut self) -> Result<Vec<LinkInfo>, NetworkError> {
         let mut links = Vec::new();
         self.ask("list network interfaces", message::list_links, |message| {
             if message.kind == message::NEW_LINK {
@@ -41,7 +42,7 @@ impl Routing {
         Ok(links)
     }
 
-    pub(super) fn addresses6(&mut self) -> Result<Vec<AddressInfo>, NetFault> {
+    pub(super) fn addresses6(&mut self) -> Result<Vec<AddressInfo>, NetworkError> {
         let mut addresses = Vec::new();
         self.ask("list addresses", message::list_addresses6, |message| {
             if message.kind == message::NEW_ADDRESS {
@@ -52,23 +53,23 @@ impl Routing {
         Ok(addresses)
     }
 
-    pub(super) fn loopback_up(&mut self) -> Result<(), NetFault> {
+    pub(super) fn loopback_up(&mut self) -> Result<(), NetworkError> {
         for link in self.links()?.iter().filter(|link| link.flags & message::LOOPBACK != 0) {
             self.set_up(link.index)?;
         }
         Ok(())
     }
 
-    pub(super) fn set_up(&mut self, index: u32) -> Result<(), NetFault> {
+    pub(super) fn set_up(&mut self, index: u32) -> Result<(), NetworkError> {
         self.ask("switch the interface on", |sequence| message::set_up(sequence, index), |_| Ok(()))
     }
 
-    pub(super) fn add_address(&mut self, link: &Link, address: IpAddr, prefix: u8) -> Result<(), NetFault> {
+    pub(super) fn add_address(&mut self, link: &Link, address: IpAddr, prefix: u8) -> Result<(), NetworkError> {
         let request = |sequence| message::add_address(sequence, link.index, address, prefix);
         self.ask("take the address", request, |_| Ok(()))
     }
 
-    pub(super) fn add_default_route(&mut self, link: &Link, gateway: IpAddr) -> Result<(), NetFault> {
+    pub(super) fn add_default_route(&mut self, link: &Link, gateway: IpAddr) -> Result<(), NetworkError> {
         let request = |sequence| message::add_default_route(sequence, link.index, gateway);
         self.ask("take the gateway", request, |_| Ok(()))
     }
@@ -78,10 +79,10 @@ impl Routing {
         &mut self,
         what: &'static str,
         request: impl FnOnce(u32) -> Vec<u8>,
-        mut each: impl FnMut(Message<'_>) -> Result<(), NetFault>,
-    ) -> Result<(), NetFault> {
+        mut each: impl FnMut(Message<'_>) -> Result<(), NetworkError>,
+    ) -> Result<(), NetworkError> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
-        let refused = |source| NetFault::Refused { what, source };
+        let refused = |source| NetworkError::Refused { what, source };
         send(&self.socket, &request(self.sequence), SendFlags::empty()).map_err(|e| refused(e.into()))?;
         for _ in 0..MAX_PARTS {
             let bytes = netlink_socket::receive::<MAX_RECEIVE>(&self.socket, RecvFlags::empty()).map_err(refused)?;
@@ -110,27 +111,27 @@ pub(super) struct Events {
 }
 
 impl Events {
-    pub(super) fn open() -> Result<Self, NetFault> {
+    pub(super) fn open() -> Result<Self, NetworkError> {
         /// `RTNLGRP_LINK` (1), `RTNLGRP_IPV6_IFADDR` (9) and `RTNLGRP_ND_USEROPT` (20), a bit each.
         const GROUPS: u32 = 1 | 1 << 8 | 1 << 19;
         let open = || Async::new(netlink_socket::open(None, GROUPS)?);
-        let socket = open().map_err(|source| NetFault::Socket { what: "netlink", source })?;
+        let socket = open().map_err(|source| NetworkError::Socket { what: "netlink", source })?;
         Ok(Self { socket, name_servers: Vec::new() })
     }
 
     /// Waits until anything changes. `false` when the time is over.
-    pub(super) async fn change(&mut self, deadline: Instant) -> Result<bool, NetFault> {
+    pub(super) async fn change(&mut self, deadline: Instant) -> Result<bool, NetworkError> {
         let receive = |socket: &OwnedFd| netlink_socket::receive::<MAX_RECEIVE>(socket, RecvFlags::DONTWAIT);
         match before(deadline, self.socket.read_with(receive)).await {
             None => Ok(false),
             Some(Ok(bytes)) => self.keep_name_servers(&bytes).map(|()| true),
             // Some announcements were lost, so something changed.
             Some(Err(error)) if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) => Ok(true),
-            Some(Err(source)) => Err(NetFault::Socket { what: "netlink", source }),
+            Some(Err(source)) => Err(NetworkError::Socket { what: "netlink", source }),
         }
     }
 
-    fn keep_name_servers(&mut self, bytes: &[u8]) -> Result<(), NetFault> {
+    fn keep_name_servers(&mut self, bytes: &[u8]) -> Result<(), NetworkError> {
         for message in message::messages(bytes)?.iter().filter(|message| message.kind == message::NEW_ND_OPTION) {
             // What a router sends may be malformed; that is no reason to stop.
             if let Ok((index, servers)) = message::advertised_name_servers(message.body) {

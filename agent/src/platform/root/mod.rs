@@ -12,7 +12,7 @@
 //!    attacker's choice; a panic would do as well, but wait for `panic=` and may hang. The same for a block that the *disk*
 //!    refuses to read, where the kernel has an option for it (6.12); before, it stays an I/O error, and the boot says so.
 
-mod fault;
+mod error;
 mod writable;
 
 use std::fmt;
@@ -27,13 +27,13 @@ use latchkey_boot_formats::{Guid, sha256};
 use latchkey_disk::{Control, DeviceNumber, Mapping, MappingName, OnCorruption, VerityRoot};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-use super::Fault;
-use super::devices::{self, BlockDevice, DeviceFault, Wanted};
+use super::PlatformError;
+use super::devices::{self, BlockDevice, DeviceError, Wanted};
 use super::mounts::{self, NEW_ROOT};
 use super::pid1::Pid1;
 use latchkey_node_config::{Config, RootVerity, Writable};
 
-pub use fault::RootFault;
+pub use error::{RootCode, RootError};
 
 /// The mapping's name below `/dev/mapper`.
 const MAPPING: &str = "root";
@@ -54,7 +54,7 @@ impl Located {
     /// Finds both partitions by their own GUIDs, which are the two halves of the root hash (Discoverable Partitions
     /// Specification: "the first 128bit of the root hash" for the root, "the last 128bit" for the hash tree), waiting
     /// for them until the time is over.
-    pub async fn find(root: &RootVerity, timeout: Duration) -> Result<Self, DeviceFault> {
+    pub async fn find(root: &RootVerity, timeout: Duration) -> Result<Self, DeviceError> {
         let (data, hashes) = ids(&root.root_hash);
         let find = |id, what| async move { devices::find(&Wanted::Partition(id, what), timeout).await };
         Ok(Self { data: find(data, "the root").await?, hashes: find(hashes, "the root's hash tree").await? })
@@ -87,27 +87,27 @@ pub struct OpenRoot {
 
 impl OpenRoot {
     /// Opens the root of this configuration.
-    pub fn open(pid1: Pid1, located: &Located, config: &Config) -> Result<Self, Fault> {
+    pub fn open(pid1: Pid1, located: &Located, config: &Config) -> Result<Self, PlatformError> {
         let root = Self::map(located, config.root()?)?;
         let place = if config.writable == Writable::Overlay { writable::LOWER } else { NEW_ROOT };
         mounts::root(pid1, root.mapping.path(), place, config.root_fs)
-            .map_err(|fault| root.explain(fault.source()).map_or(fault.into(), Fault::from))?;
+            .map_err(|fault| root.explain(fault.source()).map_or(fault.into(), PlatformError::from))?;
         writable::make(pid1, &config.writable).map_err(|refused| {
-            root.explain(&refused.source).unwrap_or(RootFault::Writable { what: refused.what, source: refused.source })
+            root.explain(&refused.source).unwrap_or(RootError::Writable { what: refused.what, source: refused.source })
         })?;
         read_program(&config.init).map_err(|error| {
-            root.explain(&error).unwrap_or(RootFault::Program { init: config.init.clone(), source: error })
+            root.explain(&error).unwrap_or(RootError::Program { init: config.init.clone(), source: error })
         })?;
         root.must_be_clean()?;
         Ok(root)
     }
 
-    fn map(located: &Located, root: &RootVerity) -> Result<Self, RootFault> {
+    fn map(located: &Located, root: &RootVerity) -> Result<Self, RootError> {
         let number = |device: &BlockDevice| {
             let metadata = std::fs::metadata(device.path());
             metadata
                 .map(|metadata| DeviceNumber::from_dev(metadata.rdev()))
-                .map_err(|source| RootFault::Unreadable { source })
+                .map_err(|source| RootError::Unreadable { source })
         };
         let target = VerityRoot {
             data: number(&located.data)?,
@@ -117,39 +117,39 @@ impl OpenRoot {
             root_hash: root.root_hash,
             salt: root.salt.clone(),
         };
-        let hashes = File::open(located.hashes.path()).map_err(|source| RootFault::Unreadable { source })?;
+        let hashes = File::open(located.hashes.path()).map_err(|source| RootError::Unreadable { source })?;
         check_top(&hashes, root)?;
-        let control = Control::open().map_err(|source| RootFault::NoMapper { source })?;
+        let control = Control::open().map_err(|source| RootError::NoMapper { source })?;
         let name: MappingName =
-            MAPPING.parse().map_err(|_| RootFault::NoMapper { source: io::ErrorKind::InvalidInput.into() })?;
-        let mapping = Mapping::open_root(&control, &target, name).map_err(|source| RootFault::NotMapped { source })?;
+            MAPPING.parse().map_err(|_| RootError::NoMapper { source: io::ErrorKind::InvalidInput.into() })?;
+        let mapping = Mapping::open_root(&control, &target, name).map_err(|source| RootError::NotMapped { source })?;
         Ok(Self { control, target, mapping })
     }
 
     /// What a failed read or mount means, if it was not the file system's own fault.
-    fn explain(&self, error: &io::Error) -> Option<RootFault> {
+    fn explain(&self, error: &io::Error) -> Option<RootError> {
         match self.mapping.met_corruption(&self.control) {
-            Ok(true) => Some(RootFault::Corrupt),
+            Ok(true) => Some(RootError::Corrupt),
             _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-                Some(RootFault::Unreadable { source: io::Error::from(rustix::io::Errno::IO) })
+                Some(RootError::Unreadable { source: io::Error::from(rustix::io::Errno::IO) })
             }
             _ => None,
         }
     }
 
-    fn must_be_clean(&self) -> Result<(), RootFault> {
+    fn must_be_clean(&self) -> Result<(), RootError> {
         match self.mapping.met_corruption(&self.control) {
             Ok(false) => Ok(()),
-            Ok(true) => Err(RootFault::Corrupt),
-            Err(source) => Err(RootFault::NoMapper { source }),
+            Ok(true) => Err(RootError::Corrupt),
+            Err(source) => Err(RootError::NoMapper { source }),
         }
     }
 
     /// From now on a block that does not match restarts the machine, and what the proof says of one that can not be read.
-    pub fn seal(self) -> Result<SealedRoot, RootFault> {
+    pub fn seal(self) -> Result<SealedRoot, RootError> {
         self.must_be_clean()?;
         let sealed = self.mapping.restart_on_corruption(&self.control, &self.target);
-        Ok(SealedRoot(sealed.map_err(|source| RootFault::NotMapped { source })?))
+        Ok(SealedRoot(sealed.map_err(|source| RootError::NotMapped { source })?))
     }
 }
 
@@ -178,12 +178,12 @@ impl fmt::Display for SealedRoot {
 }
 
 /// The tree's top block decides over all others, and tells a wrong root hash from a changed block.
-fn check_top(hashes: &File, root: &RootVerity) -> Result<(), RootFault> {
+fn check_top(hashes: &File, root: &RootVerity) -> Result<(), RootError> {
     let mut top = [0; BLOCK];
-    hashes.read_exact_at(&mut top, TREE_BEGIN * BLOCK as u64).map_err(|source| RootFault::Unreadable { source })?;
+    hashes.read_exact_at(&mut top, TREE_BEGIN * BLOCK as u64).map_err(|source| RootError::Unreadable { source })?;
     // Format 1: "the salt is prepended" (the kernel's admin-guide/device-mapper/verity.rst).
     let found = sha256(&[&root.salt, &top]);
-    if found == root.root_hash { Ok(()) } else { Err(RootFault::Tree { found }) }
+    if found == root.root_hash { Ok(()) } else { Err(RootError::Tree { found }) }
 }
 
 /// Reads the beginning of the program that takes over, as the kernel will: the way there and its first block are whole.
@@ -221,12 +221,12 @@ mod tests {
     #[test]
     fn a_tree_whose_top_is_not_the_measured_one_is_refused_before_it_is_mapped() {
         let mut root = RootVerity { root_hash: [0; 32], salt: vec![1, 2, 3], blocks: 9 };
-        let Err(RootFault::Tree { found }) = check_top(&partition(7), &root) else { panic!("no tree has the hash 0") };
+        let Err(RootError::Tree { found }) = check_top(&partition(7), &root) else { panic!("no tree has the hash 0") };
         root.root_hash = found;
         assert!(check_top(&partition(7), &root).is_ok());
-        assert_eq!(check_top(&partition(8), &root).unwrap_err().code(), "root-verity-wrong-tree");
+        assert_eq!(check_top(&partition(8), &root).unwrap_err().code().as_str(), "root-verity-wrong-tree");
         root.salt.pop();
-        assert_eq!(check_top(&partition(7), &root).unwrap_err().code(), "root-verity-wrong-tree");
+        assert_eq!(check_top(&partition(7), &root).unwrap_err().code().as_str(), "root-verity-wrong-tree");
     }
 
     #[test]
@@ -239,6 +239,9 @@ mod tests {
     #[test]
     fn a_hash_partition_that_ends_before_its_tree_is_unreadable() {
         let root = RootVerity { root_hash: [0; 32], salt: Vec::new(), blocks: 9 };
-        assert_eq!(check_top(&tempfile::tempfile().unwrap(), &root).unwrap_err().code(), "root-verity-unreadable");
+        assert_eq!(
+            check_top(&tempfile::tempfile().unwrap(), &root).unwrap_err().code().as_str(),
+            "root-verity-unreadable"
+        );
     }
 }

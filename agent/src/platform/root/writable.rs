@@ -20,21 +20,21 @@ const UPPER: &str = "/root-upper";
 
 /// What did not work.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct WritableError {
     pub(super) what: String,
     pub(super) source: io::Error,
 }
 
 /// Makes writable what the configuration says, on the root mounted at [`NEW_ROOT`], or at [`LOWER`] for an overlay.
-pub(super) fn make(_: Pid1, writable: &Writable) -> Result<(), Refused> {
+pub(super) fn make(_: Pid1, writable: &Writable) -> Result<(), WritableError> {
     match writable {
         Writable::None => Ok(()),
         Writable::Overlay => {
-            overlay().map_err(|source| Refused { what: "laying memory over the root".to_owned(), source })
+            overlay().map_err(|source| WritableError { what: "laying memory over the root".to_owned(), source })
         }
         Writable::Tmpfs(directories) => directories.iter().try_for_each(|directory| {
             let what = || format!("mounting memory at {} of the root", directory.display());
-            memory_at(directory).map_err(|source| Refused { what: what(), source })
+            memory_at(directory).map_err(|source| WritableError { what: what(), source })
         }),
     }
 }

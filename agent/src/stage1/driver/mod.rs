@@ -13,7 +13,7 @@ use super::disk::{OpenDisk, phase, role};
 use super::event_queue::EventQueue;
 use super::machine::Machine;
 use super::prepare::Prepared;
-use super::{Failure, TIMELINE, now_ms};
+use super::{BootCode, BootError, TIMELINE, now_ms};
 use crate::flows::init::InitFlow;
 use crate::flows::init_auth::InitAuth;
 use crate::flows::listener::{Closing, Listener};
@@ -155,8 +155,8 @@ impl<M: Machine> Driver<M> {
             }
             Err(error) => {
                 let message = format!("port {port} cannot be opened: {error}");
-                console::failure(&source.to_string(), "listen-failed", &message);
-                Next::Saw(Event::FlowFailed { source, code: "listen-failed".into(), message })
+                console::failure(&source.to_string(), BootCode::ListenFailed, &message);
+                Next::Saw(Event::FlowFailed { source, code: BootCode::ListenFailed.into(), message })
             }
         }
     }
@@ -165,7 +165,7 @@ impl<M: Machine> Driver<M> {
     fn init_auth(&self) -> Option<InitAuth> {
         let hash = self.prepared.metadata.init_secret_hash.as_ref()?;
         InitAuth::new(hash.as_str())
-            .inspect_err(|error| console::failure("init", "init-secret-hash", &error.to_string()))
+            .inspect_err(|error| console::failure("init", BootCode::InitSecretHash, &error.to_string()))
             .ok()
     }
 
@@ -196,7 +196,7 @@ impl<M: Machine> Driver<M> {
 
     /// Extends PCR 15 with the cluster id and reads it back. Whatever goes wrong ends this boot: a lock that may or may not
     /// be there is none.
-    async fn lock(&mut self, order: LockOrder) -> Result<Event, Failure> {
+    async fn lock(&mut self, order: LockOrder) -> Result<Event, BootError> {
         let step = TIMELINE.begin("lock");
         self.tell("lock", "extending PCR 15 with the cluster id");
         let pcr15 = self.machine.lock(order).await?;
@@ -205,7 +205,7 @@ impl<M: Machine> Driver<M> {
         Ok(Event::Extended { pcr15 })
     }
 
-    fn open(&mut self, permit: OpenPermit) -> Result<Event, Failure> {
+    fn open(&mut self, permit: OpenPermit) -> Result<Event, BootError> {
         let name = if permit.format().is_some() { "format-disk" } else { "open-disk" };
         let step = TIMELINE.begin(name);
         self.tell(
@@ -218,7 +218,7 @@ impl<M: Machine> Driver<M> {
         let offer = self
             .queue
             .offer(permit.offer())
-            .ok_or_else(|| Failure::new(name, "agent-bug", "the permit names an offer that is gone; report this"))?;
+            .ok_or_else(|| BootError::new(name, BootCode::Bug, "the permit names an offer that is gone"))?;
         let membership = match &offer.terms {
             Terms::Member(membership) => Some(&**membership),
             Terms::Known { .. } => None,
@@ -229,9 +229,9 @@ impl<M: Machine> Driver<M> {
     }
 
     /// Writes what stage 2 needs, and forgets every key.
-    fn hand_over(&mut self, id: OfferId) -> Result<Event, Failure> {
+    fn hand_over(&mut self, id: OfferId) -> Result<Event, BootError> {
         let step = TIMELINE.begin("hand-over");
-        let gone = || Failure::new("hand-over", "agent-bug", "nothing is open to hand over; report this");
+        let gone = || BootError::new("hand-over", BootCode::Bug, "nothing is open to hand over");
         let disk = self.open_disk.take().ok_or_else(gone)?;
         let offer = self.queue.offer_mut(id).ok_or_else(gone)?;
         let (task, cluster_name) = match &mut offer.terms {
@@ -266,7 +266,7 @@ impl<M: Machine> Driver<M> {
     fn end(&mut self, stop: Stop) -> Stop {
         if let Stop::Reset { code, attempts } = &stop {
             let running = TIMELINE.begin("reset");
-            if let Err(Failure { code, message, .. }) = self.machine.reset(code.as_str(), *attempts) {
+            if let Err(BootError { code, message, .. }) = self.machine.reset(code.as_str(), *attempts) {
                 return Stop::Refused { code, message };
             }
             running.done();
@@ -304,9 +304,9 @@ impl<M: Machine> Driver<M> {
     }
 }
 
-fn next(result: Result<Event, Failure>) -> Next {
-    Next::Saw(result.unwrap_or_else(|Failure { step, code, message }| {
-        console::failure(step, &code, &message);
+fn next(result: Result<Event, BootError>) -> Next {
+    Next::Saw(result.unwrap_or_else(|BootError { step, code, message }| {
+        console::failure(step, code, &message);
         Event::Failed { code, message }
     }))
 }

@@ -29,10 +29,10 @@ struct FakeMachine {
 }
 
 impl FakeMachine {
-    fn step(&mut self, step: Step) -> Result<(), Failure> {
+    fn step(&mut self, step: Step) -> Result<(), BootError> {
         self.did.push(step);
         if self.fails == Some(step) {
-            Err(Failure::new("test", "fails-in-the-test", "the test says so"))
+            Err(BootError::new("test", BootCode::TpmBroken, "the test says so"))
         } else {
             Ok(())
         }
@@ -57,12 +57,12 @@ impl Machine for &mut FakeMachine {
         Event::KeyFits { id, phase: self.phase, role: NodeRole::Worker, cluster_id, epoch: 1, attempts: 0 }
     }
 
-    async fn lock(&mut self, order: LockOrder) -> Result<Digest, Failure> {
+    async fn lock(&mut self, order: LockOrder) -> Result<Digest, BootError> {
         self.step(Step::Lock)?;
         Ok(Digest(extended(&[0; 32], order.event())))
     }
 
-    fn open(&mut self, permit: OpenPermit, _: &Offer, _: Option<&Membership>) -> Result<OpenDisk, Failure> {
+    fn open(&mut self, permit: OpenPermit, _: &Offer, _: Option<&Membership>) -> Result<OpenDisk, BootError> {
         self.step(Step::Open)?;
         permit.redeem();
         Ok(OpenDisk {
@@ -82,11 +82,11 @@ impl Machine for &mut FakeMachine {
         })
     }
 
-    fn hand_over(&mut self, _: &HandOver) -> Result<(), Failure> {
+    fn hand_over(&mut self, _: &HandOver) -> Result<(), BootError> {
         self.step(Step::HandOver)
     }
 
-    fn reset(&mut self, _: &str, _: u8) -> Result<(), Failure> {
+    fn reset(&mut self, _: &str, _: u8) -> Result<(), BootError> {
         panic!("no test of this file resets a disk");
     }
 }
@@ -151,8 +151,8 @@ fn whatever_fails_after_an_offer_was_taken_ends_the_boot_tells_the_asker_and_doe
             let mut machine = make(Some(fails));
             let (ended, verdict) = boot(&mut machine, prepared(Port::reserve().number(), ""), source);
             let Ended::Stopped(Stop::Refused { code, .. }) = ended else { panic!("{source} {fails:?}: {ended:?}") };
-            assert_eq!(code, "fails-in-the-test");
-            assert!(matches!(&verdict, Verdict::Failed { code, .. } if code == "fails-in-the-test"), "{verdict:?}");
+            assert_eq!(code, BootCode::TpmBroken);
+            assert!(matches!(&verdict, Verdict::Failed { code, .. } if *code == BootCode::TpmBroken), "{verdict:?}");
             let begun: Vec<_> = steps.into_iter().filter(|step| *step <= fails).collect();
             assert_eq!(machine.did, begun, "{source}");
         }
@@ -196,6 +196,9 @@ fn without_a_port_and_without_a_join_service_the_boot_ends_and_says_why() {
         let (sender, offers) = bounded(16);
         let driver = Driver::new(prepared(port, ""), &mut machine, sender);
         let ended = latchkey_test_support::block_on(driver.run(&offers));
-        assert!(matches!(&ended, Ended::Stopped(Stop::Refused { code, .. }) if code == "listen-failed"), "{ended:?}");
+        assert!(
+            matches!(&ended, Ended::Stopped(Stop::Refused { code, .. }) if *code == BootCode::ListenFailed),
+            "{ended:?}"
+        );
     }
 }

@@ -8,7 +8,7 @@ use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::wire::PcrSelection;
 
 use crate::message::{Demand, Evidence, Identity};
-use crate::proof::{Attester, ProofFailed, ProofRequest};
+use crate::proof::{Attester, ProofError, ProofRequest};
 use crate::purpose::{Kind, Kinds};
 
 /// Proves itself with the node's TPM: activates the peer's credential, quotes the peer's PCRs over the binding.
@@ -33,12 +33,12 @@ impl TpmAttester {
         Self { event_log: Some(log.into()), ..self }
     }
 
-    fn tpm(&self) -> Result<MutexGuard<'_, AttestingTpm>, ProofFailed> {
+    fn tpm(&self) -> Result<MutexGuard<'_, AttestingTpm>, ProofError> {
         // Whoever panicked may have left a command half done: the session with the TPM is not to be trusted.
         self.tpm.lock().map_err(|_: PoisonError<_>| failed("another user of the TPM panicked"))
     }
 
-    fn answer(&self, challenge: &TpmChallenge, binding: &[u8; 32]) -> Result<TpmEvidence, ProofFailed> {
+    fn answer(&self, challenge: &TpmChallenge, binding: &[u8; 32]) -> Result<TpmEvidence, ProofError> {
         let selection = PcrSelection::new(challenge.pcrs().iter()).map_err(failed)?;
         let mut tpm = self.tpm()?;
         let secret = tpm.activate(challenge.credential()).map_err(failed)?;
@@ -59,7 +59,7 @@ impl Attester for TpmAttester {
         true
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         let tpm = self.tpm()?;
         let identity = AttesterIdentity::new(
             tpm.ek_public().marshal(),
@@ -70,7 +70,7 @@ impl Attester for TpmAttester {
         identity.map(Identity::Tpm).map_err(failed)
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else {
             return Err(failed("the peer demands no TPM evidence"));
         };
@@ -85,6 +85,6 @@ impl fmt::Debug for TpmAttester {
     }
 }
 
-fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ProofFailed {
-    ProofFailed::new(Kind::Tpm, source)
+fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ProofError {
+    ProofError::new(Kind::Tpm, source)
 }

@@ -9,10 +9,11 @@ use latchkey_attestation::{Admission, LockExpectation, Policy, References, Verif
 use ring::rand::SystemRandom;
 
 use crate::binding::Binding;
-use crate::error::{Misuse, Refused};
 use crate::message::{Demand, Evidence, Identity};
-use crate::proof::{Appraisal, AppraisalFailed, Claim, PeerProof, Verifier};
+use crate::misuse::MisuseError;
+use crate::proof::{Appraisal, AppraisalError, Claim, PeerProof, Verifier};
 use crate::purpose::{Kind, Kinds};
+use crate::refusal::PeerRefusal;
 
 /// Told of evidence that is verified but not yet admitted: for audit, and for recording reference values.
 pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) + Send + Sync;
@@ -51,15 +52,15 @@ impl Verifier for TpmVerifier {
         Kinds::of(&[Kind::Tpm])
     }
 
-    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalFailed> {
+    fn begin(&self, claim: &Claim<'_>) -> Result<(Demand, Box<dyn Appraisal>), AppraisalError> {
         if !self.lock.is_within(claim.rule.lock) {
-            return Err(AppraisalFailed::Misuse(Misuse::Lock { allowed: claim.rule.lock }));
+            return Err(AppraisalError::Misuse(MisuseError::Lock { allowed: claim.rule.lock }));
         }
         let Identity::Tpm(identity) = claim.identity else {
-            return Err(Refused::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
+            return Err(PeerRefusal::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
         };
         let begun = latchkey_attestation::Appraisal::begin(&self.policy, identity, claim.now, &SystemRandom::new());
-        let (challenge, pending) = begun.map_err(Refused::Evidence)?;
+        let (challenge, pending) = begun.map_err(PeerRefusal::Evidence)?;
         let appraisal = TpmAppraisal { demands: self.clone(), identity: identity.clone(), pending };
         Ok((Demand::Tpm(challenge), Box::new(appraisal)))
     }
@@ -72,9 +73,9 @@ struct TpmAppraisal {
 }
 
 impl Appraisal for TpmAppraisal {
-    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, Refused> {
+    fn conclude(self: Box<Self>, evidence: &Evidence, binding: &Binding, now: u64) -> Result<PeerProof, PeerRefusal> {
         let Evidence::Tpm(evidence) = evidence else {
-            return Err(Refused::KindChanged { expected: Kind::Tpm, got: evidence.kind() });
+            return Err(PeerRefusal::KindChanged { expected: Kind::Tpm, got: evidence.kind() });
         };
         let Self { demands, identity, pending } = *self;
         let verified = pending.confirm(evidence.activated_secret())?.verify(evidence, binding.as_bytes())?;

@@ -38,7 +38,7 @@ fn a_disk_cannot_be_born_bootstrapped() {
     let bootstrapped = NodeState { phase: Phase::Bootstrapped, ..state() };
     let fresh = crate::testing::fresh(&disk);
     let error = fresh.format(&mut disk, uuid(), &key(), bootstrapped, &mut Counting::new(1)).unwrap_err();
-    assert_eq!(error.code(), "disk-state");
+    assert_eq!(error.code(), crate::StorageCode::State);
     assert!(disk.log.is_empty(), "nothing was written");
 }
 
@@ -175,7 +175,7 @@ fn the_os_stage_moves_the_phase_with_the_token_key_alone() {
 
     let back = |state: &NodeState| NodeState { phase: Phase::Formatted, ..state.clone() };
     let error = update_state(&mut disk, &token_key, back, &mut Counting::new(7)).unwrap_err();
-    assert!(matches!(error, crate::DiskError::State(StateFault::WentBack("phase"))), "{error}");
+    assert!(matches!(error, crate::DiskError::State(StateError::WentBack("phase"))), "{error}");
 }
 
 type Change = fn(&mut NodeState);
@@ -199,7 +199,7 @@ fn who_the_node_is_cannot_be_changed_even_with_the_token_key() {
             next
         };
         match update_state(&mut disk, &token_key, next, &mut Counting::new(7)).unwrap_err() {
-            crate::DiskError::State(StateFault::Changed(got) | StateFault::WentBack(got)) => assert_eq!(got, field),
+            crate::DiskError::State(StateError::Changed(got) | StateError::WentBack(got)) => assert_eq!(got, field),
             other => panic!("{field}: {other}"),
         }
         assert!(disk.log.is_empty(), "nothing was written");
@@ -211,7 +211,7 @@ fn a_state_is_not_replaced_with_the_wrong_token_key() {
     let mut disk = MemoryDisk::formatted(DISK_SIZE);
     let wrong = TokenKey::from_secret(Secret::from_slice(&[1; 32]).unwrap());
     let error = update_state(&mut disk, &wrong, NodeState::clone, &mut Counting::new(7)).unwrap_err();
-    assert_eq!(error.code(), "disk-token-forged");
+    assert_eq!(error.code(), crate::UnlockCode::TokenForged);
     assert!(disk.log.is_empty(), "nothing was written");
 }
 

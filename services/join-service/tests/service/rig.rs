@@ -9,8 +9,7 @@ use latchkey_attestation::reference::{Description, ManifestName, Origin, Platfor
 use latchkey_attestation::{Digest, EkDigest, ReferenceValues};
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
-    Attester, ChannelError, Kind, Kinds, PinnedKeyVerifier, ProofFailed, ProofRequest, Purpose, SpkiHash, Terms,
-    connect,
+    Attester, ChannelError, Kind, Kinds, PinnedKeyVerifier, ProofError, ProofRequest, Purpose, SpkiHash, Terms, connect,
 };
 use latchkey_cluster_store::{ClusterFile, ClusterStore, DiskRelease, Enrolment, NodeName, NodeRecord, Recorded};
 use latchkey_keys::{ClusterId, MasterSecret};
@@ -363,7 +362,7 @@ impl Answer {
     /// The reason code as the machine sees it.
     pub(crate) fn code(&self) -> String {
         match self {
-            Self::Refused(error) => error.code().to_owned(),
+            Self::Refused(error) => error.code().to_string(),
             Self::Status(status) => status.message().split(':').next().unwrap().to_owned(),
         }
     }
@@ -414,13 +413,13 @@ impl Attester for Machine {
         Kinds::of(&[Kind::Tpm])
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofFailed> {
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
         Ok(Identity::Tpm(self.0.identity()))
     }
 
-    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofFailed> {
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else { panic!("no TPM evidence is demanded") };
         let evidence = self.0.evidence(challenge, request.binding().as_bytes());
-        evidence.map(|evidence| Evidence::Tpm(Box::new(evidence))).ok_or_else(|| ProofFailed::new(Kind::Tpm, "refused"))
+        evidence.map(|evidence| Evidence::Tpm(Box::new(evidence))).ok_or_else(|| ProofError::new(Kind::Tpm, "refused"))
     }
 }

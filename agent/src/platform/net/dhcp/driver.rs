@@ -8,7 +8,7 @@ use smol::Async;
 
 use super::machine::{Action, Client};
 use super::packet::{Lease, MAX_MESSAGE};
-use crate::platform::net::{Link, NetFault, before};
+use crate::platform::net::{Link, NetworkError, before};
 use crate::platform::sys::bind_device::bind_device;
 use crate::platform::{clock, entropy};
 
@@ -24,16 +24,19 @@ pub struct Session {
 }
 
 /// Gets an address for this link before the deadline.
-pub(in crate::platform::net) async fn acquire(link: &Link, deadline: Instant) -> Result<(Lease, Session), NetFault> {
-    let fault = |source| NetFault::Socket { what: "DHCP", source };
+pub(in crate::platform::net) async fn acquire(
+    link: &Link,
+    deadline: Instant,
+) -> Result<(Lease, Session), NetworkError> {
+    let fault = |source| NetworkError::Socket { what: "DHCP", source };
     let socket = open(link).map_err(fault)?;
     let client = Client::new(link.mac, u64::from_ne_bytes(entropy::bytes()), clock::uptime());
     let mut session = Session { client, socket };
     match before(deadline, session.next_lease()).await {
         Some(Ok(Some(lease))) => Ok((lease, session)),
-        Some(Ok(None)) => Err(NetFault::LeaseLost),
+        Some(Ok(None)) => Err(NetworkError::LeaseLost),
         Some(Err(source)) => Err(fault(source)),
-        None => Err(NetFault::NoLease { interface: link.name.clone() }),
+        None => Err(NetworkError::NoLease { interface: link.name.clone() }),
     }
 }
 
@@ -46,13 +49,13 @@ fn open(link: &Link) -> io::Result<Async<UdpSocket>> {
 
 impl Session {
     /// Renews the lease whenever it is time. Ends when it is lost.
-    pub async fn hold(&mut self) -> NetFault {
+    pub async fn hold(&mut self) -> NetworkError {
         loop {
             match self.next_lease().await {
                 // The machine accepts only the same address, so the kernel needs to know nothing new.
                 Ok(Some(lease)) => tracing::info!(seconds = lease.time.as_secs(), "DHCP lease renewed"),
-                Ok(None) => return NetFault::LeaseLost,
-                Err(source) => return NetFault::Socket { what: "DHCP", source },
+                Ok(None) => return NetworkError::LeaseLost,
+                Err(source) => return NetworkError::Socket { what: "DHCP", source },
             }
         }
     }

@@ -5,8 +5,6 @@
 mod report;
 mod request;
 
-use std::fmt;
-
 pub use report::{AddressInfo, LinkInfo, advertised_name_servers};
 pub use request::{Builder, add_address, add_default_route, list_addresses6, list_links, set_up};
 
@@ -69,11 +67,11 @@ pub struct Message<'a> {
 }
 
 /// Splits what one call received into its messages.
-pub fn messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, MalformedMessage> {
+pub fn messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, MessageError> {
     let mut messages = Vec::new();
     while !bytes.is_empty() {
         let length = u32_at(bytes, 0)? as usize;
-        let body = bytes.get(HEADER..length).ok_or(MalformedMessage("a length"))?;
+        let body = bytes.get(HEADER..length).ok_or(MessageError("a length"))?;
         messages.push(Message { kind: u16_at(bytes, 4)?, sequence: u32_at(bytes, 8)?, body });
         bytes = bytes.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
     }
@@ -81,46 +79,41 @@ pub fn messages(mut bytes: &[u8]) -> Result<Vec<Message<'_>>, MalformedMessage> 
 }
 
 /// The error number of an [`ERROR`] message; 0 is success.
-pub fn error_number(body: &[u8]) -> Result<i32, MalformedMessage> {
+pub fn error_number(body: &[u8]) -> Result<i32, MessageError> {
     array_at(body, 0).map(i32::from_ne_bytes).map(i32::saturating_neg)
 }
 
 /// The attributes behind a fixed structure of this length.
-fn attributes(body: &[u8], from: usize) -> Result<Vec<(u16, &[u8])>, MalformedMessage> {
+fn attributes(body: &[u8], from: usize) -> Result<Vec<(u16, &[u8])>, MessageError> {
     /// The two highest bits are flags (`NLA_TYPE_MASK`).
     const TYPE: u16 = 0x3fff;
-    let mut rest = body.get(from..).ok_or(MalformedMessage("a structure"))?;
+    let mut rest = body.get(from..).ok_or(MessageError("a structure"))?;
     let mut attributes = Vec::new();
     while rest.len() >= ALIGN {
         let length = usize::from(u16_at(rest, 0)?);
-        let value = rest.get(4..length).ok_or(MalformedMessage("the length of an attribute"))?;
+        let value = rest.get(4..length).ok_or(MessageError("the length of an attribute"))?;
         attributes.push((u16_at(rest, 2)? & TYPE, value));
         rest = rest.get(length.next_multiple_of(ALIGN)..).unwrap_or_default();
     }
     Ok(attributes)
 }
 
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], MalformedMessage> {
-    latchkey_boot_formats::array_at(bytes, at).ok_or(MalformedMessage("its end"))
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], MessageError> {
+    latchkey_boot_formats::array_at(bytes, at).ok_or(MessageError("its end"))
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MalformedMessage> {
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, MessageError> {
     array_at(bytes, at).map(u16::from_ne_bytes)
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Result<u32, MalformedMessage> {
+fn u32_at(bytes: &[u8], at: usize) -> Result<u32, MessageError> {
     array_at(bytes, at).map(u32::from_ne_bytes)
 }
 
 /// A message that ends too early or contradicts itself; says in what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MalformedMessage(pub &'static str);
-
-impl fmt::Display for MalformedMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "in {}", self.0)
-    }
-}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("in {0}")]
+pub struct MessageError(pub &'static str);
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{MalformedMessage, array_at, attributes, u16_at, u32_at};
+use super::{MessageError, array_at, attributes, u16_at, u32_at};
 
 /// `IFA_F_TENTATIVE | IFA_F_DADFAILED`
 const UNUSABLE: u32 = 0x40 | 0x08;
@@ -28,7 +28,7 @@ pub struct LinkInfo {
 
 impl LinkInfo {
     /// Reads the body of a message.
-    pub fn parse(body: &[u8]) -> Result<Self, MalformedMessage> {
+    pub fn parse(body: &[u8]) -> Result<Self, MessageError> {
         let mut link = Self {
             index: u32_at(body, 4)?,
             kind: u16_at(body, 2)?,
@@ -62,7 +62,7 @@ pub struct AddressInfo {
 
 impl AddressInfo {
     /// Reads the body of a message.
-    pub fn parse(body: &[u8]) -> Result<Self, MalformedMessage> {
+    pub fn parse(body: &[u8]) -> Result<Self, MessageError> {
         let [_, prefix, flags, scope] = array_at(body, 0)?;
         let (mut address, mut flags) = (None, u32::from(flags));
         for (kind, value) in attributes(body, 8)? {
@@ -79,18 +79,18 @@ impl AddressInfo {
 }
 
 /// Name servers of a router advertisement: `RTM_NEWNDUSEROPT` with the option of RFC 8106 section 5.1.
-pub fn advertised_name_servers(body: &[u8]) -> Result<(u32, Vec<IpAddr>), MalformedMessage> {
+pub fn advertised_name_servers(body: &[u8]) -> Result<(u32, Vec<IpAddr>), MessageError> {
     const RDNSS: u8 = 25;
     // struct nduseroptmsg: family, padding, length of the options, index of the link, ICMP type and code, padding.
     let (length, index) = (usize::from(u16_at(body, 2)?), u32_at(body, 4)?);
-    let mut options = body.get(16..16 + length).ok_or(MalformedMessage("the length of an option"))?;
+    let mut options = body.get(16..16 + length).ok_or(MessageError("the length of an option"))?;
     let mut servers = Vec::new();
     while let [kind, eighths, ..] = *options {
         // RFC 4861 section 4.6: the length is in units of 8 octets, and zero must be discarded.
         let (option, rest) = options
             .split_at_checked(usize::from(eighths) * 8)
             .filter(|(option, _)| !option.is_empty())
-            .ok_or(MalformedMessage("the length of an option"))?;
+            .ok_or(MessageError("the length of an option"))?;
         let lifetime: [u8; 4] = array_at(option, 4)?;
         if kind == RDNSS && lifetime != [0; 4] {
             servers.extend(option.get(8..).unwrap_or_default().chunks_exact(16).filter_map(address_of));

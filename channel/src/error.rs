@@ -3,40 +3,41 @@
 //! Rule: a leaf error stays with its module and says one thing; [`ChannelError`] says where it happened and to whom it
 //! matters. What we know about a refusal stays here; the peer is told a [`PeerReason`].
 
-mod misuse;
-mod reason;
-mod refused;
-
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use latchkey_attestation::refusal::Refusal;
+use latchkey_reason::Reason;
 
-use crate::frame::{FrameFault, Slot};
+use crate::codes::ChannelCode;
+use crate::frame::{FrameError, Slot};
 use crate::message::{Message, VERSION};
-use crate::proof::ProofFailed;
+use crate::misuse::MisuseError;
+use crate::peer_reason::PeerReason;
+use crate::proof::ProofError;
+use crate::refusal::PeerRefusal;
 use crate::tls::TlsError;
 
-pub use misuse::Misuse;
-pub use reason::PeerReason;
-pub use refused::Refused;
-
 /// Why a handshake did not end in a proven channel.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
     /// There is no TLS session.
+    #[error("TLS handshake: {0}")]
     Tls(TlsError),
     /// A frame could not be read.
+    #[error("{slot}: {error}")]
     Frame {
         /// Where in the handshake.
         slot: Slot,
         /// What is wrong with it.
-        fault: FrameFault,
+        error: FrameError,
     },
     /// The transport failed while sending.
+    #[error("the connection failed: {0}")]
     Send(io::Error),
     /// The handshake did not end in time.
+    #[error("the handshake took longer than {} s; it was at: {step}", .allowed.as_secs_f32())]
     Deadline {
         /// What was being done.
         step: Step,
@@ -44,6 +45,7 @@ pub enum ChannelError {
         allowed: Duration,
     },
     /// A well-formed message at the wrong place.
+    #[error("expected the {slot}, got the message \"{got}\"")]
     OutOfTurn {
         /// Where in the handshake.
         slot: Slot,
@@ -51,18 +53,23 @@ pub enum ChannelError {
         got: &'static str,
     },
     /// The peer speaks another version.
+    #[error("expected version {VERSION}, the peer speaks {got}")]
     Version {
         /// The peer's; expected is [`VERSION`].
         got: u32,
     },
     /// We refuse the peer.
-    Refused(Refused),
+    #[error(transparent)]
+    Refused(#[from] PeerRefusal),
     /// The peer refuses us.
+    #[error("the peer refused us: {0}")]
     PeerRefused(PeerReason),
     /// We cannot show what we must.
-    CannotProve(ProofFailed),
+    #[error(transparent)]
+    CannotProve(ProofError),
     /// The caller asks for what cannot be.
-    Misuse(Misuse),
+    #[error(transparent)]
+    Misuse(#[from] MisuseError),
 }
 
 /// Who has to act.
@@ -81,7 +88,7 @@ impl ChannelError {
     pub fn blame(&self) -> Blame {
         match self {
             Self::Tls(TlsError::Transport(_))
-            | Self::Frame { fault: FrameFault::Io(_) | FrameFault::Truncated, .. }
+            | Self::Frame { error: FrameError::Io(_) | FrameError::Truncated, .. }
             | Self::Send(_)
             | Self::Deadline { step: Step::Tls | Step::Greeting | Step::Verdict, .. } => Blame::Network,
             Self::PeerRefused(PeerReason::VerifierUnavailable | PeerReason::ProofUnavailable) => Blame::Peer,
@@ -97,26 +104,26 @@ impl ChannelError {
         }
     }
 
-    /// The stable code for logs, metrics and decision records.
-    pub fn code(&self) -> &'static str {
+    /// The stable reason code, with its remedy, for logs, metrics and decision records.
+    pub fn code(&self) -> Reason {
         match self {
-            Self::Tls(error) => error.code(),
-            Self::Frame { fault, .. } => fault.code(),
-            Self::Send(_) => "transport-failed",
-            Self::Deadline { .. } => "handshake-deadline",
-            Self::OutOfTurn { .. } => "message-out-of-turn",
-            Self::Version { .. } => "version-unsupported",
+            Self::Tls(error) => error.code().into(),
+            Self::Frame { error, .. } => error.code().into(),
+            Self::Send(_) => ChannelCode::Transport.into(),
+            Self::Deadline { .. } => ChannelCode::Deadline.into(),
+            Self::OutOfTurn { .. } => ChannelCode::OutOfTurn.into(),
+            Self::Version { .. } => ChannelCode::Version.into(),
             Self::Refused(refused) => refused.code(),
-            Self::PeerRefused(reason) => reason.as_str(),
-            Self::CannotProve(_) => "proof-unavailable",
-            Self::Misuse(_) => "channel-misuse",
+            Self::PeerRefused(reason) => (*reason).into(),
+            Self::CannotProve(_) => ChannelCode::ProofUnavailable.into(),
+            Self::Misuse(_) => ChannelCode::Misuse.into(),
         }
     }
 
     /// The attestation refusal in it, with its reason code, if evidence was what failed.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
-            Self::Refused(Refused::Evidence(refusal)) => Some(refusal),
+            Self::Refused(PeerRefusal::Evidence(refusal)) => Some(refusal),
             _ => None,
         }
     }
@@ -125,7 +132,7 @@ impl ChannelError {
     pub(crate) fn reply(&self) -> Option<Message> {
         let reason = match self {
             Self::Refused(refused) => refused.coarse(),
-            Self::Frame { fault: FrameFault::TooLong { .. } | FrameFault::Malformed { .. }, .. } => {
+            Self::Frame { error: FrameError::TooLong { .. } | FrameError::Malformed { .. }, .. } => {
                 PeerReason::ProtocolViolation
             }
             Self::OutOfTurn { .. } | Self::Version { .. } => PeerReason::ProtocolViolation,
@@ -135,39 +142,6 @@ impl ChannelError {
             }
         };
         Some(Message::refused(reason))
-    }
-}
-
-impl fmt::Display for ChannelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tls(error) => write!(f, "TLS handshake: {error}"),
-            Self::Frame { slot, fault } => write!(f, "{slot}: {fault}"),
-            Self::Send(error) => write!(f, "the connection failed: {error}"),
-            Self::Deadline { step, allowed } => {
-                write!(f, "the handshake took longer than {} s; it was at: {step}", allowed.as_secs_f32())
-            }
-            Self::OutOfTurn { slot, got } => write!(f, "expected the {slot}, got the message \"{got}\""),
-            Self::Version { got } => write!(f, "expected version {VERSION}, the peer speaks {got}"),
-            Self::Refused(refused) => write!(f, "{refused}"),
-            Self::PeerRefused(reason) => write!(f, "the peer refused us: {reason} ({})", reason.remedy()),
-            Self::CannotProve(failed) => write!(f, "{failed}"),
-            Self::Misuse(misuse) => write!(f, "{misuse}"),
-        }
-    }
-}
-
-impl std::error::Error for ChannelError {}
-
-impl From<Refused> for ChannelError {
-    fn from(refused: Refused) -> Self {
-        Self::Refused(refused)
-    }
-}
-
-impl From<Misuse> for ChannelError {
-    fn from(misuse: Misuse) -> Self {
-        Self::Misuse(misuse)
     }
 }
 
