@@ -38,6 +38,7 @@ pub mod pe;
 pub mod pe_sample;
 pub mod predict;
 pub mod read_at;
+pub mod registers;
 pub mod replay;
 pub mod report;
 pub mod signing;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use latchkey_attestation::PcrSet;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::bank::Bank;
 use crate::check;
@@ -53,9 +53,16 @@ pub struct EventReport {
     pub size: usize,
     /// What was measured, in words.
     pub description: String,
+    /// The data itself, where it was asked for: lower-case hexadecimal.
+    #[serde(rename = "raw", skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<EventData>,
     /// Whether the digests are those of the data: `matches`, `differs` or `not-of-data`.
     pub data: &'static str,
 }
+
+/// The data of an event; in JSON lower-case hexadecimal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventData(pub Vec<u8>);
 
 impl Report {
     /// Everything about `log`.
@@ -74,6 +81,15 @@ impl Report {
             events: log.events().iter().map(EventReport::of).collect(),
             pcrs: replays.map(|replay| (replay.bank().to_string(), pcrs(&replay))).collect(),
         }
+    }
+
+    /// With the data of the events, which are those of `log`.
+    #[must_use]
+    pub fn with_data(mut self, log: &EventLog<'_>) -> Self {
+        for event in &mut self.events {
+            event.bytes = log.events().get(event.index).map(|logged| EventData(logged.data.to_vec()));
+        }
+        self
     }
 
     /// Only what concerns these PCRs.
@@ -143,6 +159,12 @@ impl Report {
     }
 }
 
+impl Serialize for EventData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&hex::encode(&self.0))
+    }
+}
+
 impl EventReport {
     /// Whether its digests are not those of its data, though they must be.
     fn is_flagged(&self) -> bool {
@@ -158,6 +180,7 @@ impl EventReport {
             digests: event.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
             size: event.data.len(),
             description: describe(event),
+            bytes: None,
             data: check::data(event).as_str(),
         }
     }

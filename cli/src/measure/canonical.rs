@@ -8,6 +8,7 @@ use latchkey_measurements::source::Source;
 use latchkey_measurements::{Bank, Replay};
 
 use super::report::LogReport;
+use super::tpm;
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -15,7 +16,7 @@ use crate::exit::Exit;
 use crate::output::{Output, Tone};
 
 pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    for flag in ["expect", "expect-image", "machine"] {
+    for flag in ["expect", "expect-image", "machine", "raw"] {
         if arguments.has(flag) {
             return Err(CommandError::usage(format!("--{flag} is for the firmware's log, and this one is canonical")));
         }
@@ -37,7 +38,8 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
         let trusted = parse(reference, &super::read(reference)?)?;
         Ok::<_, CommandError>(cel::explain_differences(&trusted, &log, pcrs))
     });
-    output.report(&LogReport { differences: differences.transpose()?, ..LogReport::of(report) })
+    let tpm = arguments.path("tpm").map(|path| tpm::compare(path, &report, PcrSet::EMPTY)).transpose()?;
+    output.report(&LogReport { differences: differences.transpose()?, tpm, ..LogReport::of(report) })
 }
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, CommandError> {

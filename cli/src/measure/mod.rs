@@ -6,6 +6,7 @@ mod expect;
 mod image;
 mod launch;
 mod report;
+mod tpm;
 
 use std::path::Path;
 
@@ -39,6 +40,9 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let bank = bank(arguments, &log)?;
     let report = bank.map_or_else(|| Report::of(&log), |bank| Report::of(&log).only_bank(bank));
     let report = if pcrs == PcrSet::all() { report } else { report.only_pcrs(pcrs) };
+    let report = if arguments.has("raw") { report.with_data(&log) } else { report };
+    let complete = replay::firmware_pcrs().intersection(pcrs);
+    let tpm = arguments.path("tpm").map(|path| tpm::compare(path, &report, complete)).transpose()?;
     let reference = arguments.path("reference-log").map(read_with_path).transpose()?;
     let differences = reference.map(|(path, reference)| {
         let reference = reference.log().map_err(|error| unusable(path, &error))?;
@@ -48,6 +52,7 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     output.report(&LogReport {
         log: report,
         quote: against_quote(&source, &log, pcrs),
+        tpm,
         differences: differences.transpose()?,
         expected,
         predicted,

@@ -8,9 +8,10 @@ use latchkey_attestation::reference::Rule;
 use latchkey_attestation::{Digest, ImageVersion};
 use latchkey_measurements::EventDifference;
 use latchkey_measurements::difference::EventSummary;
-use latchkey_measurements::report::Report as EventReport;
+use latchkey_measurements::report::{EventData, EventReport as EventRow, Report as EventReport};
 use serde::Serialize;
 
+use super::tpm::TpmComparison;
 use crate::exit::Exit;
 use crate::output::{Report, Style, Table, Tone, printable};
 
@@ -22,6 +23,9 @@ pub(super) struct LogReport {
     /// Beside the registers in the same evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) quote: Option<QuoteCheck>,
+    /// Beside the registers of a TPM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tpm: Option<TpmComparison>,
     /// The first event of each register that differs from a reference log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) differences: Option<Vec<EventDifference>>,
@@ -36,7 +40,7 @@ pub(super) struct LogReport {
 impl LogReport {
     /// Beside nothing.
     pub(super) fn of(log: EventReport) -> Self {
-        Self { log, quote: None, differences: None, expected: None, predicted: None }
+        Self { log, quote: None, tpm: None, differences: None, expected: None, predicted: None }
     }
 }
 
@@ -44,6 +48,7 @@ impl Report for LogReport {
     fn text(&self, style: Style) -> String {
         let mut text = events_and_registers(&self.log, style);
         text.extend(self.quote.iter().map(|quote| quote.text(style)));
+        text.extend(self.tpm.iter().map(|tpm| tpm.text(style)));
         text.extend(self.differences.iter().map(|differences| differing_events(differences, style)));
         text.extend(self.expected.iter().map(|expected| ManifestComparison::text(expected, style)));
         text.extend(self.predicted.iter().map(|predicted| predicted.text(style)));
@@ -53,7 +58,8 @@ impl Report for LogReport {
     fn exit(&self) -> Exit {
         let of_manifest = self.expected.as_ref().is_none_or(|all| all.iter().any(|one| one.matches));
         let of_image = self.predicted.as_ref().is_none_or(|predicted| predicted.differences.is_empty());
-        if of_manifest && of_image { Exit::Done } else { Exit::Attestation }
+        let of_tpm = self.tpm.as_ref().is_none_or(|tpm| tpm.matches);
+        if of_manifest && of_image && of_tpm { Exit::Done } else { Exit::Attestation }
     }
 }
 
@@ -65,6 +71,7 @@ fn events_and_registers(log: &EventReport, style: Style) -> String {
         events.row([event.index.to_string(), pcr, kind, event.description.clone()]);
     }
     let mut text = events.to_string();
+    text.extend(log.events.iter().filter_map(data_of_event));
     for (bank, pcrs) in &log.pcrs {
         let mut values =
             Table::new(&["PCR", &format!("REPLAYED, {}", bank.to_uppercase()), "WHAT IS MEASURED INTO IT"]);
@@ -86,6 +93,25 @@ fn events_and_registers(log: &EventReport, style: Style) -> String {
     }
     text
 }
+
+/// The data of an event where it was asked for, at most [`SHOWN_BYTES`] of it, as `hexdump -C` prints it.
+fn data_of_event(event: &EventRow) -> Option<String> {
+    let EventData(bytes) = event.bytes.as_ref()?;
+    let mut text = format!("\nevent {}, {} bytes\n", event.index, bytes.len());
+    for (at, line) in bytes.chunks(16).enumerate().take(SHOWN_BYTES / 16) {
+        let digits: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
+        let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };
+        let letters: String = line.iter().map(shown).collect();
+        let _ = writeln!(text, "  {:08x}  {:<47}  |{letters}|", at * 16, digits.join(" "));
+    }
+    if let Some(more) = bytes.len().checked_sub(SHOWN_BYTES).filter(|more| *more > 0) {
+        let _ = writeln!(text, "  {more} bytes more: --output json has all");
+    }
+    Some(text)
+}
+
+/// Of one event; a boot variable may have tens of thousands.
+const SHOWN_BYTES: usize = 1024;
 
 fn differing_events(differences: &[EventDifference], style: Style) -> String {
     if differences.is_empty() {

@@ -15,6 +15,10 @@ const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Fl
     Flag { long, value: Some(value), need: AtMostOnce, text }
 }
 
+const fn switch(long: &'static str, text: &'static str) -> Flag {
+    Flag { long, value: None, need: AtMostOnce, text }
+}
+
 pub(super) const IMAGE: Command = Command {
     path: &["measure", "image"],
     operands: &[Operand {
@@ -51,6 +55,12 @@ pub(super) const LOG: Command = Command {
         Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
         flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
         flag("firmware-log", "FILE", "with systemd's log: the firmware's of the same boot, after which it goes on"),
+        switch("raw", "with the data of each event in hexadecimal; in JSON as `raw`"),
+        flag(
+            "tpm",
+            "FILE",
+            "compare with the registers of the machine's own TPM, such as /dev/tpmrm0,\nor a socket of swtpm, in every bank of both. Exit code 3 if one differs",
+        ),
         flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
         flag(
             "expect",
@@ -68,6 +78,7 @@ pub(super) const LOG: Command = Command {
     about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both. What is expected is compared and\nshown, whatever the outcome: to admit or refuse is for `latchkey verify`.",
     examples: &[
         "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
+        "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --tpm /dev/tpmrm0",
         "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
         "latchkey measure log node-2.json --expect edge.json --expect-image edge_1.0.0.raw",
     ],

@@ -226,6 +226,7 @@ impl Record {
             digests: self.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
             size: self.content.size(),
             description: explain::describe(self),
+            bytes: None,
             data: explain::data(self).as_str(),
         }
     }

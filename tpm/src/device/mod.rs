@@ -5,6 +5,7 @@
 //! answer is noticed. See [`Session`] for what remains.
 
 mod attesting_tpm;
+mod bank;
 mod capability;
 mod command;
 mod endorsement;
