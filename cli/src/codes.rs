@@ -91,24 +91,8 @@ reason_codes! {
         DescriptionMalformed = "description-malformed": "run the same release on both sides";
         /// The node's answer is not readable.
         AnswerMalformed = "answer-malformed": "run the same release on both sides";
-        /// The configuration of an image cannot be used.
-        ImageConfigUnusable = "image-config-unusable": "see `latchkey image build --help` for a configuration that works";
-        /// A file is no event log.
-        EventLogMalformed = "event-log-malformed": "give a TCG event log, or evidence kept by `latchkey verify`";
-        /// The evidence has no event log.
-        EventLogMissing = "event-log-missing":
-            "give evidence that has an event log, or the kernel's binary_bios_measurements";
-        /// A file is no image.
-        ImageUnusable = "image-unusable":
-            "give a raw disk image made by `latchkey image build`, or its unified kernel image";
         /// The boot partition has files that would be measured too.
         ImageNotAlone = "image-not-alone": "remove these files from the boot partition: nodes with them are refused";
-        /// What the image measures is not known.
-        ImageUnpredictable = "image-unpredictable":
-            "use a boot stub and a machine type that `latchkey measure image --help` lists";
-        /// What the guest's launch digest will be is not known.
-        LaunchUnpredictable = "launch-unpredictable":
-            "give an OVMF for SEV-SNP, and a processor that `latchkey measure image --help` names";
         /// The description of a machine type does not follow its schema.
         MachineMalformed = "machine-malformed": "see `latchkey measure image --help` for descriptions of machines";
         /// A machine type names files that cannot be used.
@@ -116,10 +100,6 @@ reason_codes! {
         /// This machine's TPM cannot be used.
         TpmUnusable = "tpm-unusable":
             "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";
-        /// A signing key cannot be used.
-        KeyUnusable = "key-unusable": "give a minisign secret key and, if it is encrypted, its password";
-        /// A manifest could not be signed.
-        SigningFailed = "signing-failed": "run the command again; if it fails again, report it";
     }
 }
 

@@ -33,7 +33,7 @@ impl CommandError {
     }
 
     /// Something on this machine did not work.
-    pub(crate) fn local(code: CommandCode, what: impl AsRef<str>) -> Self {
+    pub(crate) fn local(code: impl Into<ErrorCode>, what: impl AsRef<str>) -> Self {
         Self::new(Exit::Failed, code, what)
     }
 

@@ -4,13 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use latchkey_attestation::reference::PlatformProfile;
-use latchkey_image::{Built, Image, ImageConfig, ImageError, Part, Progress, Warning, WarningCode};
+use latchkey_image::{Built, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode};
 use latchkey_initramfs::source_date_epoch;
-use latchkey_reason::Reason;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -50,12 +48,14 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 pub(crate) fn units(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
     let written = configured(arguments)?.write_units(out).map_err(|error| {
-        CommandError::new(Exit::Usage, code_of(&error), "the files were not written").because(error.to_string())
+        CommandError::new(Exit::Usage, error.code(), "the files were not written")
+            .because(error.to_string())
+            .fix(error.remedy())
     })?;
     let Some(count) = written else {
         return Err(CommandError::new(
             Exit::Usage,
-            CommandCode::ImageConfigUnusable,
+            ImageCode::ConfigUnusable,
             "the image asks for nothing for systemd",
         )
         .fix("add \"systemd\", as in `latchkey image build --help`"));
@@ -85,9 +85,9 @@ fn configured(arguments: &Arguments) -> Result<Image, CommandError> {
     };
     image.map_err(|error| {
         let what = format!("cannot use {}", path.display());
-        CommandError::new(Exit::Usage, CommandCode::ImageConfigUnusable, what)
+        CommandError::new(Exit::Usage, ImageCode::ConfigUnusable, what)
             .because(error.to_string())
-            .fix("`latchkey image build --help` shows a configuration that works")
+            .fix(error.remedy().unwrap_or(ImageCode::ConfigUnusable.remedy()))
     })
 }
 
@@ -233,15 +233,9 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// The remedy is in the sentence of the error.
-fn code_of(error: &ImageError) -> ErrorCode {
-    ErrorCode::Known(Reason { code: error.code(), remedy: "correct what is named, and run the command again" })
-}
-
 fn failure(error: &ImageError) -> CommandError {
-    let code = code_of(error);
     let exit = if error.is_local() { Exit::Failed } else { Exit::Usage };
-    CommandError::new(exit, code, "the image was not built").because(error.to_string())
+    CommandError::new(exit, error.code(), "the image was not built").because(error.to_string()).fix(error.remedy())
 }
 
 #[cfg(test)]

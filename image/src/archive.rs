@@ -4,20 +4,22 @@
 //! earlier ones are left out of what mksquashfs reads, and what has no such order is refused by name.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io::{self, Read};
 use std::ops::Range;
 
 use crate::tree::{Entry, EntryKind, MAX_ENTRIES, Reads, Tree};
 
 /// Why no file system is made of an archive.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// An entry lies in a directory that the archive does not name: whose that would be is nobody's decision.
+    #[error("the archive has {0:?}, and not before it the directory that it is in")]
     NoParent(String),
     /// An entry leads out of the root.
+    #[error("the archive has {0:?}, which leads out of it")]
     Outside(String),
     /// A hard link to a file that the archive does not have before it.
+    #[error("the archive has a hard link {link:?} to {target:?}, which is no file that comes before it in the archive")]
     Dangling {
         /// The link.
         link: String,
@@ -25,42 +27,26 @@ pub enum ArchiveError {
         target: String,
     },
     /// Several members of this name, which would not simply replace each other.
+    #[error(
+        "the archive has {0:?} several times, as other kinds of files, as directories with other owners or permissions, or with a hard link to the first"
+    )]
     Several(String),
     /// More entries than any root has.
+    #[error("the archive has more than {MAX_ENTRIES} entries")]
     TooMany,
     /// It is damaged, or could not be read.
-    Io(io::Error),
+    #[error("the archive: {0}")]
+    Io(#[from] io::Error),
 }
 
-impl fmt::Display for ArchiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoParent(path) => {
-                write!(
-                    f,
-                    "the archive has {path:?} but not the directory it is in: pack directories too, before what is in them"
-                )
-            }
-            Self::Outside(path) => write!(f, "the archive has {path:?}, which leads out of it"),
-            Self::Dangling { link, target } => write!(
-                f,
-                "the archive has a hard link {link:?} to {target:?}, which is no file that comes before it in the archive"
-            ),
-            Self::Several(path) => write!(
-                f,
-                "the archive has {path:?} several times, as other kinds of files, as directories with other owners or permissions, or with a hard link to the first: unpack it and pack it anew"
-            ),
-            Self::TooMany => write!(f, "the archive has more than {MAX_ENTRIES} entries"),
-            Self::Io(source) => write!(f, "the archive: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for ArchiveError {}
-
-impl From<io::Error> for ArchiveError {
-    fn from(source: io::Error) -> Self {
-        Self::Io(source)
+impl ArchiveError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoParent(_) => "pack directories too, before what is in them",
+            Self::Several(_) => "unpack the archive, and pack it anew",
+            _ => return None,
+        })
     }
 }
 

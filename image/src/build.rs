@@ -88,7 +88,7 @@ impl Image {
         let there = self.said_to_be_there()?;
         let tree = root.survey(&Reads::and(&there))?;
         if let Some(tree) = &tree {
-            preflight::has(tree, &there).map_err(RootError::Unfit)?;
+            preflight::has(tree, &there).map_err(RootError::Preflight)?;
         }
         let warnings = self.examine(tree.as_ref(), &cmdline)?;
         let version = self.version.to_string();
@@ -129,7 +129,7 @@ impl Image {
             tree.to_mut().add(&systemd.additions(&agent));
         }
         if let Some(demands) = demands {
-            preflight::check(&tree, &demands).map_err(RootError::Unfit)?;
+            preflight::check(&tree, &demands).map_err(RootError::Preflight)?;
         }
         Ok(Some(login_audit::look(&tree)))
     }

@@ -4,8 +4,6 @@
 //! agent or into the running system; nobody writes that by intent into an image that shall be trusted. The list is not
 //! what protects a machine (a changed command line is another measurement), it protects the operator from mistakes.
 
-use std::fmt;
-
 use latchkey_node_config::{Config, ConfigError};
 
 /// What a refused word is compared by.
@@ -141,9 +139,10 @@ const REFUSED: &[(Match, &str, &str)] = &[
 ];
 
 /// Words of the operator that cannot stand in an image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CmdlineError {
     /// A word that is on the list.
+    #[error("command_line: {word:?} cannot stand in an image: {why}")]
     Refused {
         /// The word.
         word: String,
@@ -151,25 +150,14 @@ pub enum CmdlineError {
         why: &'static str,
     },
     /// Quotes, backslashes, control characters or anything beyond ASCII.
+    #[error(
+        "command_line: {0:?} has quotes, backslashes or characters beyond ASCII, which the kernel, systemd and the agent read differently"
+    )]
     Unclear(String),
     /// The agent would not take the command line.
+    #[error("command_line: the agent would refuse it: {0}")]
     Agent(String),
 }
-
-impl fmt::Display for CmdlineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Refused { word, why } => write!(f, "command_line: {word:?} cannot stand in an image: {why}"),
-            Self::Unclear(word) => write!(
-                f,
-                "command_line: {word:?} has quotes, backslashes or characters beyond ASCII, which the kernel, systemd and the agent read differently"
-            ),
-            Self::Agent(why) => write!(f, "command_line: the agent would refuse it: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CmdlineError {}
 
 /// What a node with this command line would be: its own parser, so that what it refuses at boot is refused here.
 pub(crate) fn agent_config(command_line: &str) -> Result<Config, CmdlineError> {

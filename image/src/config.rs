@@ -127,9 +127,10 @@ impl<'de> Deserialize<'de> for MachineEntry {
 }
 
 /// Why a configuration is not used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file, or one that it names, could not be read.
+    #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -137,74 +138,53 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// It is not the JSON it should be.
+    #[error(transparent)]
     Json(serde_json::Error),
     /// It, or a file that it names, is longer than any of its kind.
+    #[error("{}: longer than any file of its kind", .0.display())]
     TooLong(PathBuf),
     /// It is of another version of the schema.
+    #[error("schema {0}: this version reads schema {SCHEMA}")]
     Schema(u64),
     /// A key's file is not private, or cannot be read.
-    Key(KeyError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
     /// A key or certificate for Secure Boot is none.
-    SecureBoot(SecureBootError),
+    #[error("secure_boot: {0}")]
+    SecureBoot(#[from] SecureBootError),
     /// The manifest's key is none.
-    Signing(SigningError),
+    #[error("signing_key: {0}")]
+    Signing(#[from] SigningError),
     /// The manifest's key has a password, which nobody is there to type.
+    #[error("signing_key: it has a password")]
     EncryptedKey,
     /// A type of machine is not known, or its files are not what it says.
-    Machine(PredictError),
+    #[error("machines: {0}")]
+    Machine(#[from] PredictError),
     /// There is no built-in type of machine of this name.
+    #[error("machines: {0:?} is none of {known}", known = MachineType::BUILTIN.join(", "))]
     UnknownMachine(String),
     /// Signed for Secure Boot, and nothing says for which keys' machines: no manifest could be made.
+    #[error("secure_boot: nothing says what machines will measure, so there would be no reference.json")]
     NoMachines,
 }
 
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Json(source) => source.fmt(f),
-            Self::TooLong(path) => write!(f, "{}: longer than any file of its kind", path.display()),
-            Self::Schema(schema) => write!(f, "schema {schema}: this version reads schema {SCHEMA}"),
-            Self::Key(error) => error.fmt(f),
-            Self::SecureBoot(error) => write!(f, "secure_boot: {error}"),
-            Self::Signing(error) => write!(f, "signing_key: {error}"),
-            Self::EncryptedKey => f.write_str(
-                "signing_key: it has a password: leave it out, and sign reference.json afterwards with `latchkey reference sign`",
-            ),
-            Self::Machine(error) => write!(f, "machines: {error}"),
-            Self::NoMachines => f.write_str(
-                "secure_boot: nothing says what machines will measure, so there would be no reference.json: add \"variables\" (an empty store, such as /usr/share/OVMF/OVMF_VARS_4M.fd), or \"machines\" with a description of yours; \"machines\": [] builds without",
-            ),
-            Self::UnknownMachine(name) => {
-                write!(f, "machines: {name:?} is none of {}; describe it", MachineType::BUILTIN.join(", "))
+impl ConfigError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::EncryptedKey => {
+                "leave the key out, and sign reference.json afterwards with `latchkey reference sign`"
             }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
-impl From<KeyError> for ConfigError {
-    fn from(error: KeyError) -> Self {
-        Self::Key(error)
-    }
-}
-
-impl From<SecureBootError> for ConfigError {
-    fn from(error: SecureBootError) -> Self {
-        Self::SecureBoot(error)
-    }
-}
-
-impl From<SigningError> for ConfigError {
-    fn from(error: SigningError) -> Self {
-        Self::Signing(error)
-    }
-}
-
-impl From<PredictError> for ConfigError {
-    fn from(error: PredictError) -> Self {
-        Self::Machine(error)
+            Self::UnknownMachine(_) => "name one of these, or describe the machine",
+            Self::NoMachines => {
+                "add \"variables\" (an empty store, such as /usr/share/OVMF/OVMF_VARS_4M.fd), or \"machines\" with a description \
+                 of yours; \"machines\": [] builds without"
+            }
+            Self::SecureBoot(error) => return error.remedy(),
+            Self::Signing(error) => return error.remedy(),
+            _ => return None,
+        })
     }
 }
 

@@ -1,17 +1,18 @@
 //! Why no image was built.
 
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::InitramfsError;
 use latchkey_initramfs::executable::ExecutableError;
+use latchkey_reason::reason_codes;
 
 use crate::cmdline::CmdlineError;
 use crate::config::ConfigError;
 use crate::gpt::GptError;
 use crate::kernel::KernelError;
+use crate::login_audit::WarningCode;
 use crate::manifest::ManifestError;
 use crate::os_release::OsReleaseError;
 use crate::program::ProgramError;
@@ -19,40 +20,56 @@ use crate::root::RootError;
 use crate::secure_boot::SecureBootError;
 use crate::uki::UkiError;
 
-/// Why no image was built; its text names what to change.
-#[derive(Debug)]
+/// Why no image was built.
+#[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// The configuration file cannot be used.
-    Config(ConfigError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The image's name has characters that file names or os-release should not have.
+    #[error("name: {0:?} is not 1 to 64 of a-z, 0-9, '-', '_' and '.', beginning with a letter or digit")]
     Name(String),
     /// The operator's words cannot stand in an image.
-    Words(CmdlineError),
+    #[error(transparent)]
+    Words(#[from] CmdlineError),
     /// The agent could not become process 1.
-    Agent(ExecutableError),
+    #[error("agent: {0}")]
+    Agent(#[from] ExecutableError),
     /// The state partition is smaller than what the agent takes for a state disk.
+    #[error("state_size: {0} bytes: a state disk has at least {MIN_SIZE}, and grows on the first boot")]
     StateSize(u64),
     /// The kernel or its modules are not what they should be.
-    Kernel(KernelError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// The root file system was not made.
-    Root(RootError),
+    #[error(transparent)]
+    Root(#[from] RootError),
     /// There is no usable `os-release`.
-    OsRelease(OsReleaseError),
+    #[error(transparent)]
+    OsRelease(#[from] OsReleaseError),
     /// The initramfs was not made.
-    Initramfs(InitramfsError),
+    #[error("initramfs: {0}")]
+    Initramfs(#[from] InitramfsError),
     /// The unified kernel image was not made.
-    Uki(UkiError),
+    #[error("unified kernel image: {0}")]
+    Uki(#[from] UkiError),
     /// The image was not signed, or its keys not enrolled.
-    SecureBoot(SecureBootError),
+    #[error("secure_boot: {0}")]
+    SecureBoot(#[from] SecureBootError),
     /// The reference manifest was not made.
-    Manifest(ManifestError),
+    #[error("reference manifest: {0}")]
+    Manifest(#[from] ManifestError),
     /// The boot partition was not made.
+    #[error("boot partition: {0}")]
     Esp(io::Error),
     /// The disk was not made.
-    Disk(GptError),
+    #[error(transparent)]
+    Disk(#[from] GptError),
     /// An external program is missing or failed.
-    Program(ProgramError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A file could not be read or written.
+    #[error("{}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -61,89 +78,84 @@ pub enum ImageError {
     },
 }
 
+reason_codes! {
+    /// Why no image was built.
+    pub enum ImageCode {
+        /// The configuration of an image cannot be used.
+        ConfigUnusable = "image-config-unusable": "see `latchkey image build --help` for a configuration that works";
+        /// The agent could not become process 1.
+        AgentUnusable = "image-agent-unusable": "give the agent of a release, or one built for musl, as \"agent\"";
+        /// The command line has words that the agent, the kernel or systemd would refuse or read differently.
+        CommandLineRefused = "image-command-line-refused": "correct the word that is named in \"command_line\"";
+        /// The kernel is none, or its modules are not its own.
+        KernelUnusable = "image-kernel-unusable": "give a kernel with an EFI stub, and the modules of the same release";
+        /// A program that the build needs is not installed.
+        ProgramMissing = "program-missing": "install the Debian package that is named (apt-get install PACKAGE)";
+        /// A program that the build needs ended with an error.
+        ProgramFailed = "program-failed": "look at what the program said; there may be no room where the image is made";
+        /// The root cannot be read, or lacks what a node needs.
+        RootUnusable = "image-root-unusable": "correct what is named in the root";
+        /// The initramfs was not made.
+        InitramfsFailed = "image-initramfs-failed": "correct \"modules\", or the directory that it names";
+        /// The unified kernel image was not made.
+        UkiFailed = "image-uki-failed": "correct what is named of boot stub, kernel or command line";
+        /// The image was not signed, or its keys not enrolled.
+        SecureBootFailed = "image-secure-boot-failed": "correct what is named in \"secure_boot\"";
+        /// The reference manifest was not made.
+        ManifestFailed = "image-manifest-failed": "correct what is named, and run the command again";
+        /// The boot partition or the disk was not made.
+        DiskFailed = "image-disk-failed": "make room where the image is made, and run the command again";
+        /// A file cannot be read or written.
+        FileUnusable = "file-unusable": "check the path, and who may read or write it";
+    }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<ImageCode>().chain(latchkey_reason::reasons::<WarningCode>())
+}
+
 impl ImageError {
-    /// A stable word for programs.
-    pub fn code(&self) -> &'static str {
+    /// The stable reason code.
+    pub fn code(&self) -> ImageCode {
         match self {
-            Self::Config(_) | Self::Name(_) | Self::StateSize(_) => "image-config-unusable",
-            Self::Agent(_) => "image-agent-unusable",
-            Self::Words(_) => "image-command-line-refused",
-            Self::Kernel(_) => "image-kernel-unusable",
-            Self::Program(ProgramError::Missing(_)) | Self::Root(RootError::Program(ProgramError::Missing(_))) => {
-                "program-missing"
-            }
-            Self::Program(_) | Self::Root(RootError::Program(_)) => "program-failed",
-            Self::Root(_) | Self::OsRelease(_) => "image-root-unusable",
-            Self::Initramfs(_) => "image-initramfs-failed",
-            Self::Uki(_) => "image-uki-failed",
-            Self::SecureBoot(_) => "image-secure-boot-failed",
-            Self::Manifest(_) => "image-manifest-failed",
-            Self::Esp(_) | Self::Disk(_) => "image-disk-failed",
-            Self::Io { .. } => "file-unusable",
+            Self::Config(_) | Self::Name(_) | Self::StateSize(_) => ImageCode::ConfigUnusable,
+            Self::Agent(_) => ImageCode::AgentUnusable,
+            Self::Words(_) => ImageCode::CommandLineRefused,
+            Self::Kernel(_) => ImageCode::KernelUnusable,
+            Self::Program(error) | Self::Root(RootError::Program(error)) => match error {
+                ProgramError::Missing(_) => ImageCode::ProgramMissing,
+                _ => ImageCode::ProgramFailed,
+            },
+            Self::Root(_) | Self::OsRelease(_) => ImageCode::RootUnusable,
+            Self::Initramfs(_) => ImageCode::InitramfsFailed,
+            Self::Uki(_) => ImageCode::UkiFailed,
+            Self::SecureBoot(_) => ImageCode::SecureBootFailed,
+            Self::Manifest(_) => ImageCode::ManifestFailed,
+            Self::Esp(_) | Self::Disk(_) => ImageCode::DiskFailed,
+            Self::Io { .. } => ImageCode::FileUnusable,
         }
+    }
+
+    /// What to do: of the part that failed, or else of the code.
+    pub fn remedy(&self) -> &'static str {
+        let own = match self {
+            Self::Config(error) => error.remedy(),
+            Self::Agent(error) => error.remedy(),
+            Self::Kernel(error) => error.remedy(),
+            Self::Root(error) => error.remedy(),
+            Self::OsRelease(error) => error.remedy(),
+            Self::Uki(error) => error.remedy(),
+            Self::SecureBoot(error) => error.remedy(),
+            _ => None,
+        };
+        own.unwrap_or(self.code().remedy())
     }
 
     /// Whether this machine is at fault, and not what was asked for.
     pub fn is_local(&self) -> bool {
-        matches!(self.code(), "program-missing" | "program-failed" | "image-disk-failed")
+        matches!(self.code(), ImageCode::ProgramMissing | ImageCode::ProgramFailed | ImageCode::DiskFailed)
     }
-}
-
-impl fmt::Display for ImageError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Name(name) => {
-                write!(
-                    f,
-                    "name: {name:?}: give 1 to 64 of a-z, 0-9, '-', '_' and '.', beginning with a letter or digit"
-                )
-            }
-            Self::Words(error) => error.fmt(f),
-            Self::Agent(error) => write!(f, "agent: {error}"),
-            Self::StateSize(size) => {
-                write!(f, "state_size: {size} bytes: a state disk has at least {MIN_SIZE}, and grows on the first boot")
-            }
-            Self::Kernel(error) => error.fmt(f),
-            Self::Root(error) => error.fmt(f),
-            Self::OsRelease(error) => error.fmt(f),
-            Self::Initramfs(error) => write!(f, "initramfs: {error}"),
-            Self::Uki(error) => write!(f, "unified kernel image: {error}"),
-            Self::SecureBoot(error) => write!(f, "secure_boot: {error}"),
-            Self::Manifest(error) => write!(f, "reference manifest: {error}"),
-            Self::Esp(source) => write!(f, "boot partition: {source}"),
-            Self::Disk(error) => error.fmt(f),
-            Self::Program(error) => error.fmt(f),
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ImageError {}
-
-macro_rules! from {
-    ($($error:ty => $variant:ident),* $(,)?) => {$(
-        impl From<$error> for ImageError {
-            fn from(error: $error) -> Self {
-                Self::$variant(error)
-            }
-        }
-    )*};
-}
-
-from! {
-    ConfigError => Config,
-    CmdlineError => Words,
-    ExecutableError => Agent,
-    KernelError => Kernel,
-    RootError => Root,
-    OsReleaseError => OsRelease,
-    InitramfsError => Initramfs,
-    UkiError => Uki,
-    SecureBootError => SecureBoot,
-    ManifestError => Manifest,
-    GptError => Disk,
-    ProgramError => Program,
 }
 
 /// Names the file that an operation failed at.

@@ -60,46 +60,23 @@ pub struct Disk<'a> {
 }
 
 /// Why a disk could not be laid out.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum GptError {
     /// A label has more than 36 UTF-16 units.
+    #[error("the partition label {0:?} has more than {MAX_LABEL} characters")]
     LongLabel(String),
     /// More partitions than the table has entries.
+    #[error("more than {ENTRIES} partitions")]
     TooMany,
     /// A partition without content, or more than a disk can hold.
+    #[error("partition {0:?} has no byte, or more than a disk has")]
     BadSize(String),
     /// The table could not be written.
-    Table(gpt::GptError),
+    #[error("write partition table: {0}")]
+    Table(#[from] gpt::GptError),
     /// The file could not be written, or a partition's content not read.
-    Io(io::Error),
-}
-
-impl fmt::Display for GptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::LongLabel(label) => write!(f, "the partition label {label:?} has more than {MAX_LABEL} characters"),
-            Self::TooMany => write!(f, "more than {ENTRIES} partitions"),
-            Self::BadSize(label) => {
-                write!(f, "partition {label:?}: give it at least a byte, and fewer than a disk has")
-            }
-            Self::Table(source) => write!(f, "write partition table: {source}"),
-            Self::Io(source) => write!(f, "write disk: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for GptError {}
-
-impl From<io::Error> for GptError {
-    fn from(source: io::Error) -> Self {
-        Self::Io(source)
-    }
-}
-
-impl From<gpt::GptError> for GptError {
-    fn from(source: gpt::GptError) -> Self {
-        Self::Table(source)
-    }
+    #[error("write disk: {0}")]
+    Io(#[from] io::Error),
 }
 
 /// Where a partition lies, in sectors, first and last.

@@ -1,7 +1,5 @@
 //! Which kernel a file is, and whether modules are made for it.
 
-use std::fmt;
-
 use latchkey_boot_formats::u16_at;
 use latchkey_measurements::pe::{self, Machine};
 
@@ -14,13 +12,16 @@ const MAGIC: (usize, &[u8]) = (0x202, b"HdrS");
 const MAX_RELEASE: usize = 64;
 
 /// Why a kernel does not go into the image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelError {
     /// It says no release, or is no x86 kernel.
+    #[error("kernel: it is no x86 kernel image (vmlinuz) that says which release it is")]
     NoRelease,
     /// Firmware could not start it: it is no PE file for x86-64.
+    #[error("kernel: firmware could not start it: it has no EFI stub")]
     NoEfiStub,
     /// A module was built for another kernel.
+    #[error("modules: {module} is for kernel {made_for}, the image's kernel is {release}")]
     Foreign {
         /// The module.
         module: String,
@@ -31,19 +32,15 @@ pub enum KernelError {
     },
 }
 
-impl fmt::Display for KernelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRelease => f.write_str("kernel: it is no x86 kernel image (vmlinuz) that says which release it is"),
-            Self::NoEfiStub => f.write_str("kernel: firmware could not start it: build it with CONFIG_EFI_STUB=y"),
-            Self::Foreign { module, made_for, release } => {
-                write!(f, "modules: {module} is for kernel {made_for}, the image's kernel is {release}")
-            }
-        }
+impl KernelError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoEfiStub => "build the kernel with CONFIG_EFI_STUB=y",
+            _ => return None,
+        })
     }
 }
-
-impl std::error::Error for KernelError {}
 
 /// The release, as `uname -r` will say it.
 pub(crate) fn release(kernel: &[u8]) -> Result<&str, KernelError> {

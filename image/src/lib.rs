@@ -41,7 +41,7 @@ pub mod verity;
 
 pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
-pub use error::ImageError;
+pub use error::{ImageCode, ImageError, reason_codes};
 pub use image::{DEBIAN_STUB, Image, Source};
 pub use login_audit::{Warning, WarningCode};
 pub use manifest::ManifestError;

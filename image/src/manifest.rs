@@ -1,7 +1,6 @@
 //! The reference manifest beside the image: what each type of machine will measure, and where the image comes from.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{Digest, ReferenceValues, Refusal};
@@ -19,30 +18,21 @@ pub(crate) const SIGNATURE: &str = "reference.json.minisig";
 const ENROLLED: &str = "ovmf-secure-boot";
 
 /// Why there is no manifest.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// What the image would measure cannot be said.
+    #[error(transparent)]
     Predict(PredictError),
     /// The image's names do not make a manifest.
+    #[error(transparent)]
     Reference(Refusal),
     /// The image's name is no name for a manifest.
+    #[error("the image's name is no name for a manifest")]
     Name,
     /// It could not be signed.
+    #[error(transparent)]
     Signing(SigningError),
 }
-
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Predict(error) => error.fmt(f),
-            Self::Reference(refusal) => refusal.fmt(f),
-            Self::Name => f.write_str("the image's name is no name for a manifest"),
-            Self::Signing(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ManifestError {}
 
 /// The types of machines that it is for.
 pub(crate) fn machines(image: &Image) -> Result<Vec<Machine>, ImageError> {

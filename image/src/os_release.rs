@@ -1,6 +1,5 @@
 //! `os-release` of the image: that of the root file system, with the image's own name and version.
 
-use std::fmt;
 use std::io::{self, Read};
 
 use crate::tree::{EntryKind, Tree};
@@ -11,33 +10,26 @@ pub(crate) const PLACES: [&str; 2] = ["usr/lib/os-release", "etc/os-release"];
 const MAX_SIZE: u64 = 16 * 1024;
 
 /// Why there is no `os-release`.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum OsReleaseError {
     /// The root file system has none, or it is in a form that cannot be looked into.
+    #[error("the root has no file usr/lib/os-release or etc/os-release that can be read")]
     None,
     /// It is too long, no text, or holds lines that are no assignments.
+    #[error("os-release: not lines of NAME=value, or longer than 16 KiB")]
     Malformed,
     /// It could not be read.
-    Io(io::Error),
+    #[error("os-release: {0}")]
+    Io(#[from] io::Error),
 }
 
-impl fmt::Display for OsReleaseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str(
-                "the root has no file usr/lib/os-release or etc/os-release that can be read: name one with \"os_release\"",
-            ),
-            Self::Malformed => f.write_str("os-release: not lines of NAME=value, or longer than 16 KiB"),
-            Self::Io(source) => write!(f, "os-release: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for OsReleaseError {}
-
-impl From<io::Error> for OsReleaseError {
-    fn from(source: io::Error) -> Self {
-        Self::Io(source)
+impl OsReleaseError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::None => "name a file with \"os_release\"",
+            _ => return None,
+        })
     }
 }
 

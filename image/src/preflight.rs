@@ -1,6 +1,5 @@
 //! Whether a root has what the agent will look for in it: what would be found at boot is found when the image is built.
 
-use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -33,53 +32,46 @@ impl RootDemands {
 }
 
 /// What a root lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unfit {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PreflightError {
     /// The program that takes over is not there.
+    #[error("it has no {}, the program that takes over", .0.display())]
     NoInit(PathBuf),
     /// It is no file, or may not be executed.
+    #[error("{}, the program that takes over, is no file that may be executed", .0.display())]
     InitNotExecutable(PathBuf),
     /// A file system is mounted there, and it is no directory, or behind a link.
+    #[error("{} must be a directory, with no link on the way: a file system is mounted there at boot", .0.display())]
     NoDirectory(PathBuf),
     /// A file for systemd that it is said to have is not there.
+    #[error("it has no /{0}, though \"in_root\": true says so")]
     Lacks(String),
     /// Something else lies there.
+    #[error("its /{0} is not the one that it must have, though \"in_root\": true says so")]
     Differs(String),
 }
 
-/// What to do when `"in_root"` promises too much.
-const IN_ROOT: &str = "though \"in_root\": true says so: put all files that `latchkey image units` writes with this configuration and this agent into it, as they are";
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoInit(path) => write!(
-                f,
-                "it has no {}, the program that takes over; name another with latchkey.init=PATH in \"command_line\"",
-                path.display()
-            ),
-            Self::InitNotExecutable(path) => {
-                write!(f, "{}, the program that takes over, is no file that may be executed", path.display())
+impl PreflightError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoInit(_) => {
+                "put the program into the root, or name another with latchkey.init=PATH in \"command_line\""
             }
-            Self::NoDirectory(path) => write!(
-                f,
-                "{} must be a directory, with no link on the way: a file system is mounted there at boot",
-                path.display()
-            ),
-            Self::Lacks(path) => write!(f, "it has no /{path}, {IN_ROOT}"),
-            Self::Differs(path) => write!(f, "its /{path} is not the one that it must have, {IN_ROOT}"),
-        }
+            Self::Lacks(_) | Self::Differs(_) => {
+                "put all files that `latchkey image units` writes with this configuration and this agent into the root, as they are"
+            }
+            _ => return None,
+        })
     }
 }
 
-impl std::error::Error for Unfit {}
-
 /// Whether the root has it all.
-pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), Unfit> {
+pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), PreflightError> {
     let (_, init) =
-        tree.find(demands.init.as_os_str().as_bytes()).ok_or_else(|| Unfit::NoInit(demands.init.clone()))?;
+        tree.find(demands.init.as_os_str().as_bytes()).ok_or_else(|| PreflightError::NoInit(demands.init.clone()))?;
     if !matches!(init, Entry { mode, what: EntryKind::File(..) } if mode & 0o111 != 0) {
-        return Err(Unfit::InitNotExecutable(demands.init.clone()));
+        return Err(PreflightError::InitNotExecutable(demands.init.clone()));
     }
     let mut directories = MOUNT_POINTS.iter().map(Path::new).chain(demands.directories.iter().map(PathBuf::as_path));
     let plain = |directory: &&Path| {
@@ -87,16 +79,16 @@ pub(crate) fn check(tree: &Tree, demands: &RootDemands) -> Result<(), Unfit> {
         !matches!(tree.at(path), Some(Entry { what: EntryKind::Directory, .. }))
     };
     match directories.find(plain) {
-        Some(lacking) => Err(Unfit::NoDirectory(lacking.into())),
+        Some(lacking) => Err(PreflightError::NoDirectory(lacking.into())),
         None => Ok(()),
     }
 }
 
 /// Whether the root has these already, at just these paths; the first that it lacks is the error. The content of files must
 /// have been read.
-pub(crate) fn has(tree: &Tree, files: &[Addition]) -> Result<(), Unfit> {
+pub(crate) fn has(tree: &Tree, files: &[Addition]) -> Result<(), PreflightError> {
     for Addition { path, what } in files {
-        let Some(entry) = tree.linked(path.as_bytes()) else { return Err(Unfit::Lacks(path.clone())) };
+        let Some(entry) = tree.linked(path.as_bytes()) else { return Err(PreflightError::Lacks(path.clone())) };
         let same = match (what, &entry.what) {
             (systemd::AdditionKind::Directory, EntryKind::Directory) => true,
             (systemd::AdditionKind::Link(target), EntryKind::Link(found)) => target.as_bytes() == found,
@@ -108,7 +100,7 @@ pub(crate) fn has(tree: &Tree, files: &[Addition]) -> Result<(), Unfit> {
             _ => false,
         };
         if !same {
-            return Err(Unfit::Differs(path.clone()));
+            return Err(PreflightError::Differs(path.clone()));
         }
     }
     Ok(())
@@ -119,7 +111,7 @@ mod tests {
     use super::*;
     use crate::tree::tests::tree;
 
-    fn judged(more: &[(&str, &str)], init: &str, directories: &[&str]) -> Result<(), Unfit> {
+    fn judged(more: &[(&str, &str)], init: &str, directories: &[&str]) -> Result<(), PreflightError> {
         let base = [("dev", "/"), ("proc", "/"), ("run", "/"), ("sys", "/"), ("usr/lib/systemd/systemd", "x")];
         let entries: Vec<_> = base.into_iter().chain(more.iter().copied()).collect();
         let directories = directories.iter().map(PathBuf::from).collect();
@@ -130,22 +122,22 @@ mod tests {
     fn an_init_behind_links_of_the_root_is_found_and_one_outside_is_not() {
         assert_eq!(judged(&[("sbin/init", "-> ../usr/lib/systemd/systemd")], "/sbin/init", &[]), Ok(()));
         assert_eq!(judged(&[("sbin/init", "-> /usr/lib/systemd/systemd")], "/sbin/init", &[]), Ok(()));
-        let no = |path: &str| Err(Unfit::NoInit(path.into()));
+        let no = |path: &str| Err(PreflightError::NoInit(path.into()));
         assert_eq!(judged(&[], "/sbin/init", &[]), no("/sbin/init"));
         // There on this machine, not in the root.
         assert_eq!(judged(&[("sbin/init", "-> /bin/sh")], "/sbin/init", &[]), no("/sbin/init"));
-        assert_eq!(judged(&[], "/usr/lib", &[]), Err(Unfit::InitNotExecutable("/usr/lib".into())));
+        assert_eq!(judged(&[], "/usr/lib", &[]), Err(PreflightError::InitNotExecutable("/usr/lib".into())));
         let mut plain = tree(&[("sbin/init", "x")]);
         plain.insert(b"sbin/init".to_vec(), Entry { mode: 0o644, what: EntryKind::File(1, None) });
         let demands = RootDemands { init: "/sbin/init".into(), directories: Vec::new() };
-        assert_eq!(check(&plain, &demands), Err(Unfit::InitNotExecutable("/sbin/init".into())));
+        assert_eq!(check(&plain, &demands), Err(PreflightError::InitNotExecutable("/sbin/init".into())));
     }
 
     #[test]
     fn every_place_that_is_mounted_on_is_a_directory_of_the_root_itself() {
         let init = "/usr/lib/systemd/systemd";
         assert_eq!(judged(&[("var/lib/x", "/")], init, &["/var/lib/x"]), Ok(()));
-        let lacking = |path: &str| Err(Unfit::NoDirectory(path.into()));
+        let lacking = |path: &str| Err(PreflightError::NoDirectory(path.into()));
         assert_eq!(judged(&[("var", "-> run")], init, &["/var"]), lacking("/var"));
         assert_eq!(judged(&[], init, &["/var"]), lacking("/var"));
         assert_eq!(judged(&[("sys", "x")], init, &[]), lacking("/sys"));

@@ -4,7 +4,6 @@
 //! locale nor its clock gets into what they write.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -143,11 +142,13 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Why an external program did not do its work.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not installed.
+    #[error("{} is missing, which is in the Debian package {}", .0.name(), .0.package())]
     Missing(Program),
     /// It could not be started, or its input not be read.
+    #[error("{}: {source}", .program.name())]
     Io {
         /// The program.
         program: Program,
@@ -155,6 +156,7 @@ pub enum ProgramError {
         source: io::Error,
     },
     /// It ended with an error.
+    #[error("{}: {status}: {said}", .program.name())]
     Failed {
         /// The program.
         program: Program,
@@ -164,22 +166,3 @@ pub enum ProgramError {
         said: String,
     },
 }
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(program) => {
-                let package = program.package();
-                write!(
-                    f,
-                    "{} is missing: install the Debian package {package} (apt-get install {package})",
-                    program.name()
-                )
-            }
-            Self::Io { program, source } => write!(f, "{}: {source}", program.name()),
-            Self::Failed { program, status, said } => write!(f, "{}: {status}: {said}", program.name()),
-        }
-    }
-}
-
-impl std::error::Error for ProgramError {}

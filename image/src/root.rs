@@ -11,7 +11,6 @@
 //! mksquashfs and mkfs.erofs sort what they find, so that equal trees give equal bytes, wherever they lie.
 
 use std::ffi::OsString;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -21,7 +20,7 @@ use std::path::{Path, PathBuf};
 use crate::archive::{self, ArchiveError, Without};
 use crate::identity::uuid_text;
 use crate::overlay::{self, Added};
-use crate::preflight::Unfit;
+use crate::preflight::PreflightError;
 use crate::program::{Program, ProgramError, open};
 use crate::systemd::Addition;
 use crate::tree::{Reads, Tree};
@@ -62,6 +61,18 @@ pub enum Compression {
     None,
 }
 
+impl Compression {
+    /// As the configuration has it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Lz4 => "lz4",
+            Self::Xz => "xz",
+            Self::None => "none",
+        }
+    }
+}
+
 /// Level 15, mksquashfs's default, takes nine times the processor time for 6 % less (Debian root of 270 MB).
 const ZSTD_LEVEL: &str = "9";
 /// `struct squashfs_super_block`: `s_magic`.
@@ -91,89 +102,55 @@ enum Packing {
 }
 
 /// Why there is no root file system.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// A file of no form that is understood.
+    #[error("root: {} is no directory, tar archive (plain, xz, zstd), squashfs or erofs", .0.display())]
     Unknown(PathBuf),
     /// mkfs.erofs of Debian 12 reads no archives.
+    #[error("root: erofs is made from a directory only")]
     ErofsFromTar,
     /// The format cannot be compressed so.
+    #[error("root: {} is not compressed with {} here", .0.name(), .1.name())]
     Compression(RootFormat, Compression),
     /// The form of the root takes no additions.
+    #[error("root: nothing is added to {0}, so \"systemd\" needs a directory or an archive, and squashfs")]
     Additions(&'static str),
     /// The root has something at this path that additions do not fit over.
+    #[error(
+        "root: /{0} is in the way of what \"systemd\" adds: it must be a directory where files lie in it, and a file or nothing where one is put"
+    )]
     InTheWay(String),
     /// A ready file system is not of the format, or compressed as, the configuration says.
+    #[error("root: it is a finished {}, so \"root_format\" can only say that, and \"compression\" nothing", .0.name())]
     Contradiction(RootFormat),
     /// It lacks what the agent looks for in it.
-    Unfit(Unfit),
+    #[error("root: {0}")]
+    Preflight(#[from] PreflightError),
     /// The archive is not usable.
-    Archive(ArchiveError),
+    #[error("root: {0}")]
+    Archive(#[from] ArchiveError),
     /// A program is missing or failed.
-    Program(ProgramError),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// A file could not be read or written.
-    Io(io::Error),
+    #[error("root: {0}")]
+    Io(#[from] io::Error),
 }
 
-impl fmt::Display for RootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(path) => {
-                write!(f, "root: {} is no directory, tar archive (plain, xz, zstd), squashfs or erofs", path.display())
+impl RootError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::ErofsFromTar => "unpack the archive, or take squashfs",
+            Self::Compression(..) => "see \"compression\" in `latchkey image build --help`",
+            Self::Additions(_) => {
+                "put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
             }
-            Self::ErofsFromTar => {
-                f.write_str("root: erofs is made from a directory; unpack the archive, or take squashfs")
-            }
-            Self::Compression(format, compression) => {
-                let (format, compression) = (format.name(), format!("{compression:?}").to_lowercase());
-                write!(f, "root: {format} is not compressed with {compression} here; see \"compression\"")
-            }
-            Self::Additions(form) => write!(
-                f,
-                "root: nothing is added to {form}, so \"systemd\" needs a directory or an archive, and squashfs; or put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
-            ),
-            Self::InTheWay(path) => write!(
-                f,
-                "root: /{path} is in the way of what \"systemd\" adds: it must be a directory where files lie in it, and a file or nothing where one is put"
-            ),
-            Self::Contradiction(format) => {
-                let format = format.name();
-                write!(
-                    f,
-                    "root: it is a finished {format}, so \"root_format\" can only say that, and \"compression\" nothing"
-                )
-            }
-            Self::Unfit(error) => write!(f, "root: {error}"),
-            Self::Archive(error) => write!(f, "root: {error}"),
-            Self::Program(error) => error.fmt(f),
-            Self::Io(source) => write!(f, "root: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for RootError {}
-
-impl From<Unfit> for RootError {
-    fn from(error: Unfit) -> Self {
-        Self::Unfit(error)
-    }
-}
-
-impl From<ArchiveError> for RootError {
-    fn from(error: ArchiveError) -> Self {
-        Self::Archive(error)
-    }
-}
-
-impl From<ProgramError> for RootError {
-    fn from(error: ProgramError) -> Self {
-        Self::Program(error)
-    }
-}
-
-impl From<io::Error> for RootError {
-    fn from(source: io::Error) -> Self {
-        Self::Io(source)
+            Self::Archive(error) => return error.remedy(),
+            Self::Preflight(error) => return error.remedy(),
+            _ => return None,
+        })
     }
 }
 

@@ -5,8 +5,6 @@
 //! the file system, so equal parts give equal bytes. A signature may be added afterwards: it
 //! does not change the Authenticode hash that the firmware measures.
 
-use std::fmt;
-
 use latchkey_measurements::pe::{Image, MAX_SECTIONS, PeError, SECTION_HEADER};
 
 /// `COMMAND_LINE_SIZE` of the kernel on x86 is 2048 with the NUL: what is longer is cut silently.
@@ -34,19 +32,25 @@ pub struct Uki<'a> {
 }
 
 /// Why no unified kernel image was built.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UkiError {
     /// The stub is no usable PE file.
+    #[error("boot stub: {0}")]
     Stub(PeError),
     /// The kernel is no usable PE file, so it has no EFI stub.
+    #[error("kernel: {0}")]
     Linux(PeError),
     /// Stub and kernel are for different processors.
+    #[error("boot stub and kernel are for different processors")]
     MachineMismatch,
     /// The stub is signed; appending to it would break the signature.
+    #[error("the boot stub is signed")]
     SignedStub,
     /// The stub already has a section of this name.
+    #[error("the boot stub already has a section {0}")]
     DuplicateSection(&'static str),
     /// The header of the stub has no room for so many sections.
+    #[error("the boot stub has room for {room} more sections, {needed} are needed")]
     NoRoom {
         /// Sections to append.
         needed: usize,
@@ -54,39 +58,31 @@ pub enum UkiError {
         room: usize,
     },
     /// The stub's sections are not in order of their addresses, or overlap.
+    #[error("the boot stub's sections are out of order or overlap")]
     UnorderedStub,
     /// The command line is too long for the kernel.
+    #[error("the command line has {0} bytes, the kernel reads {MAX_COMMAND_LINE}")]
     LongCommandLine(usize),
     /// Text that must be one line holds a NUL or line break, or a part is empty.
+    #[error("section {0}: empty, or with a NUL or line break where none belongs")]
     BadText(&'static str),
     /// The image would be 4 GiB or larger.
+    #[error("the image would be 4 GiB or larger")]
     TooLarge,
 }
 
-impl fmt::Display for UkiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stub(error) => write!(f, "boot stub: {error}"),
-            Self::Linux(error) => write!(f, "kernel: {error}; build it with CONFIG_EFI_STUB"),
-            Self::MachineMismatch => f.write_str("boot stub and kernel are for different processors"),
-            Self::SignedStub => f.write_str("the boot stub is signed: use the unsigned one and sign the whole image"),
-            Self::DuplicateSection(name) => {
-                write!(f, "the boot stub already has a section {name}: use a stub, not a finished image")
-            }
-            Self::NoRoom { needed, room } => {
-                write!(f, "the boot stub has room for {room} more sections, {needed} are needed: use another stub")
-            }
-            Self::UnorderedStub => f.write_str("the boot stub's sections are out of order or overlap"),
-            Self::LongCommandLine(length) => {
-                write!(f, "the command line has {length} bytes, the kernel reads {MAX_COMMAND_LINE}")
-            }
-            Self::BadText(name) => write!(f, "section {name}: empty, or with a NUL or line break where none belongs"),
-            Self::TooLarge => f.write_str("the image would be 4 GiB or larger"),
-        }
+impl UkiError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Linux(_) => "build the kernel with CONFIG_EFI_STUB=y",
+            Self::SignedStub => "use the unsigned boot stub, and sign the whole image",
+            Self::DuplicateSection(_) => "use a boot stub, not a finished image",
+            Self::NoRoom { .. } => "use another boot stub",
+            _ => return None,
+        })
     }
 }
-
-impl std::error::Error for UkiError {}
 
 impl Uki<'_> {
     /// The finished, unsigned image.

@@ -3,7 +3,6 @@
 //! Format: Documentation/driver-api/early-userspace/buffer-format.rst of the kernel.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 /// "magic: The string "070701" or "070702""; the second is with checksums, which nobody needs here.
 const MAGIC: &[u8; 6] = b"070701";
@@ -35,32 +34,21 @@ struct Entry {
 }
 
 /// Why an entry cannot go into the archive.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpioError {
     /// Not a plain relative path: empty, absolute, with `.` or `..`, a NUL or too long.
+    #[error("{0:?} is no relative path without '.' and '..'")]
     BadName(String),
     /// The same path twice.
+    #[error("{0} is there twice")]
     Duplicate(String),
     /// 4 GiB or more, which the format's 8 hexadecimal digits cannot say.
+    #[error("{0} is 4 GiB or more, which a cpio archive cannot hold")]
     TooLarge(String),
     /// A file is in the place of a parent directory.
+    #[error("{0} is a file, but another entry lies below it")]
     NotADirectory(String),
 }
-
-impl fmt::Display for CpioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::BadName(name) => {
-                write!(f, "{name:?} is no path for an archive: use a relative path without '.' and '..'")
-            }
-            Self::Duplicate(name) => write!(f, "{name} is there twice: give each path once"),
-            Self::TooLarge(name) => write!(f, "{name} is 4 GiB or more, which a cpio archive cannot hold"),
-            Self::NotADirectory(name) => write!(f, "{name} is a file, but another entry lies below it"),
-        }
-    }
-}
-
-impl std::error::Error for CpioError {}
 
 impl Archive {
     /// An empty archive.

@@ -3,8 +3,6 @@
 //! A strict, bounded reader of the one kind of file a module is: 64-bit, little-endian, relocatable.
 //! Layout: ELF-64 Object File Format, version 1.5, figures 2 and 8.
 
-use std::fmt;
-
 /// The largest module Debian ships is below 10 MiB.
 pub const MAX_MODULE: usize = 64 * 1024 * 1024;
 /// Modules have below 200 sections; with 0xff00 and more, ELF would use an escape that is refused here.
@@ -33,39 +31,30 @@ pub struct ModInfo {
 }
 
 /// Why bytes are not taken for a kernel module.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ElfError {
     /// The file ends before what its header promises.
+    #[error("the file is cut short")]
     Truncated,
     /// No ELF magic, not 64-bit little-endian, or not relocatable.
+    #[error("not a 64-bit little-endian relocatable ELF file, so not a kernel module")]
     NotAModule,
     /// Larger than any module, or more sections or information than any module has.
+    #[error("larger than any kernel module")]
     TooLarge,
     /// A section or string lies outside the file.
+    #[error("a section lies outside the file")]
     OutOfBounds,
     /// There is no section `.modinfo`, or two.
+    #[error("it has not exactly one section .modinfo")]
     NoModInfo,
     /// `.modinfo` holds no name, two, or a name with characters no module has.
+    #[error("its .modinfo has no usable name")]
     BadName,
     /// `depends=` is missing, there twice, or names too many modules.
+    #[error("its .modinfo has no usable list of dependencies")]
     BadDepends,
 }
-
-impl fmt::Display for ElfError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Truncated => "the file is cut short",
-            Self::NotAModule => "not a 64-bit little-endian relocatable ELF file, so not a kernel module",
-            Self::TooLarge => "larger than any kernel module",
-            Self::OutOfBounds => "a section lies outside the file",
-            Self::NoModInfo => "it has not exactly one section .modinfo",
-            Self::BadName => "its .modinfo has no usable name",
-            Self::BadDepends => "its .modinfo has no usable list of dependencies",
-        })
-    }
-}
-
-impl std::error::Error for ElfError {}
 
 impl ModInfo {
     /// Reads the module `bytes` (already decompressed).

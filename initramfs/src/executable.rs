@@ -3,8 +3,6 @@
 //! A strict, bounded reader. Layout: ELF-64 Object File Format, version 1.5, figures 2 and 14; System V ABI for x86-64,
 //! section 5.
 
-use std::fmt;
-
 use crate::elf::{ElfError, slice, u16_at, u32_at, u64_at};
 
 /// Executables have about a dozen; with 0xffff, ELF would use an escape that is refused here.
@@ -30,35 +28,34 @@ const PF_X: u32 = 1;
 const DT_NEEDED: u64 = 1;
 
 /// Why a file can not become process 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutableError {
     /// Not a 64-bit ELF file that can be executed.
+    #[error("not a 64-bit ELF executable")]
     NotExecutable,
     /// For another processor.
+    #[error("an executable for another processor than x86-64")]
     OtherProcessor,
     /// It needs a dynamic linker or libraries, which the initramfs does not have.
+    #[error("linked dynamically: the initramfs has no libraries")]
     Dynamic,
     /// Nothing in it would be executed: its entry lies in no executable part of it.
+    #[error("an ELF file without an entry that could be executed")]
     NoEntry,
     /// It is cut short, or its headers lie.
+    #[error("an ELF executable that is cut short or damaged")]
     Damaged,
 }
 
-impl fmt::Display for ExecutableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NotExecutable => "not a 64-bit ELF executable",
-            Self::OtherProcessor => "an executable for another processor than x86-64",
-            Self::Dynamic => {
-                "linked dynamically: the initramfs has no libraries; build it for the target x86_64-unknown-linux-musl"
-            }
-            Self::NoEntry => "an ELF file without an entry that could be executed",
-            Self::Damaged => "an ELF executable that is cut short or damaged",
+impl ExecutableError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Dynamic => "build it for the target x86_64-unknown-linux-musl",
+            _ => return None,
         })
     }
 }
-
-impl std::error::Error for ExecutableError {}
 
 impl From<ElfError> for ExecutableError {
     fn from(_: ElfError) -> Self {

@@ -4,7 +4,6 @@
 //! dependencies come from the modules themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -86,9 +85,10 @@ pub struct Module {
 }
 
 /// Why modules could not be gathered.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
     /// A file or directory could not be read or decompressed.
+    #[error("{}: {source}", .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
@@ -96,6 +96,7 @@ pub enum ModuleError {
         source: io::Error,
     },
     /// A file is not a usable module.
+    #[error("{}: {source}", .path.display())]
     Elf {
         /// The file.
         path: PathBuf,
@@ -103,6 +104,7 @@ pub enum ModuleError {
         source: ElfError,
     },
     /// A module that must be there is neither a file nor built in.
+    #[error("kernel module {name} is not in this kernel{}", needed_by.as_deref().map(|parent| format!(", and {parent} depends on it")).unwrap_or_default())]
     Missing {
         /// The module.
         name: String,
@@ -110,37 +112,18 @@ pub enum ModuleError {
         needed_by: Option<String>,
     },
     /// Two files have the same module name.
+    #[error("kernel module {0} is there twice: {one} and {other}", one = .1.display(), other = .2.display())]
     Ambiguous(String, PathBuf, PathBuf),
     /// A file says it is another module than its name says.
+    #[error("{path} says that it is the module {1}", path = .0.display())]
     WrongName(PathBuf, String),
     /// Modules depend on each other in a circle, or in an absurdly long chain.
+    #[error("kernel module {0} depends on itself through others")]
     Circle(String),
     /// The directory holds more files, or nests deeper, than any kernel's.
+    #[error("{}: more files or directories than any kernel has", .0.display())]
     TooMany(PathBuf),
 }
-
-impl fmt::Display for ModuleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Elf { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Missing { name, needed_by: None } => {
-                write!(f, "kernel module {name} is not in this kernel: take it off the list or mark it '?{name}'")
-            }
-            Self::Missing { name, needed_by: Some(parent) } => {
-                write!(f, "kernel module {parent} depends on {name}, which is not in this kernel")
-            }
-            Self::Ambiguous(name, one, other) => {
-                write!(f, "kernel module {name} is there twice: {} and {}", one.display(), other.display())
-            }
-            Self::WrongName(path, name) => write!(f, "{} says that it is the module {name}", path.display()),
-            Self::Circle(name) => write!(f, "kernel module {name} depends on itself through others"),
-            Self::TooMany(path) => write!(f, "{}: more files or directories than any kernel has", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ModuleError {}
 
 /// The modules of one kernel, as `/lib/modules/VERSION` or an unpacked package holds them.
 #[derive(Debug)]

@@ -108,21 +108,14 @@ impl fmt::Display for Bank {
 }
 
 impl FromStr for Bank {
-    type Err = UnknownBank;
+    type Err = UnknownBankError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownBank> {
-        Self::ALL.into_iter().find(|bank| bank.as_str() == name).ok_or(UnknownBank)
+    fn from_str(name: &str) -> Result<Self, UnknownBankError> {
+        Self::ALL.into_iter().find(|bank| bank.as_str() == name).ok_or(UnknownBankError)
     }
 }
 
 /// A name that is no bank's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownBank;
-
-impl fmt::Display for UnknownBank {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no bank of this name: sha1, sha256, sha384 or sha512")
-    }
-}
-
-impl std::error::Error for UnknownBank {}
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no bank of this name: sha1, sha256, sha384 or sha512")]
+pub struct UnknownBankError;

@@ -1,14 +1,12 @@
 //! Why a machine is not admitted, in words: the event of its own log that is not as the manifest tells.
 
-use std::fmt;
-
 use latchkey_attestation::reference::PlatformProfile;
 use latchkey_attestation::{Difference, PcrSet, PcrValues, Policy, References, Refusal};
 
 use crate::difference::{EventDifference, most_specific, unexpected};
 use crate::error::LogError;
 use crate::log::EventLog;
-use crate::replay::{self, NotReplayed};
+use crate::replay::{self, ReplayError};
 
 /// What a refused machine's own log tells, in one sentence; `None` unless `refusal` is about measurements that no image has.
 /// `quoted` are PCR values that its TPM signed, `log` what it sent along.
@@ -34,44 +32,35 @@ pub fn what_differs(
 /// not, nothing is said but that.
 ///
 /// # Errors
-/// [`NoDiagnosis`].
+/// [`DiagnosisError`].
 pub fn most_specific_event(
     expected: &PlatformProfile,
     log: &[u8],
     quoted: &PcrValues,
     refused: &Difference,
-) -> Result<EventDifference, NoDiagnosis> {
+) -> Result<EventDifference, DiagnosisError> {
     let differing = refused.differing.iter().fold(PcrSet::EMPTY, |set, &pcr| set.with(pcr).unwrap_or(set));
     let which = expected.explained().intersection(differing);
     if which.is_empty() {
-        return Err(NoDiagnosis::NoEvents(refused.pcr));
+        return Err(DiagnosisError::NoEvents(refused.pcr));
     }
-    let log = EventLog::parse(log).map_err(NoDiagnosis::Log)?;
-    replay::check(&log, quoted, replay::firmware_pcrs()).map_err(NoDiagnosis::NotReplayed)?;
+    let log = EventLog::parse(log).map_err(DiagnosisError::Log)?;
+    replay::check(&log, quoted, replay::firmware_pcrs()).map_err(DiagnosisError::ReplayError)?;
     let differences = unexpected(expected.events(), &log, which);
     let named = differences.iter().find(|difference| difference.pcr == refused.pcr).cloned();
-    named.or_else(|| most_specific(differences)).ok_or(NoDiagnosis::NoEvents(refused.pcr))
+    named.or_else(|| most_specific(differences)).ok_or(DiagnosisError::NoEvents(refused.pcr))
 }
 
 /// Why no event can be named.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoDiagnosis {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DiagnosisError {
     /// The manifest does not tell what the value of this register, or of another that differs, is made of.
+    #[error("the manifest does not tell the events behind its value of PCR {0}")]
     NoEvents(u8),
     /// The log cannot be read.
+    #[error(transparent)]
     Log(LogError),
     /// The log is not that of the quoted boot.
-    NotReplayed(NotReplayed),
+    #[error(transparent)]
+    ReplayError(ReplayError),
 }
-
-impl fmt::Display for NoDiagnosis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoEvents(pcr) => write!(f, "the manifest does not tell the events behind its value of PCR {pcr}"),
-            Self::Log(error) => error.fmt(f),
-            Self::NotReplayed(why) => why.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NoDiagnosis {}

@@ -21,6 +21,7 @@
 pub mod bank;
 pub mod cel;
 pub mod check;
+mod codes;
 pub mod diagnose;
 pub mod difference;
 pub mod disk_image;
@@ -45,8 +46,9 @@ pub mod signing;
 pub mod source;
 
 pub use bank::{AlgorithmId, Bank};
+pub use codes::{MeasurementCode, reason_codes};
 pub use difference::{EventDifference, explain_difference, explain_differences};
-pub use error::{LogError, LogFault};
+pub use error::{LogError, LogErrorKind};
 pub use event::{Event, EventType};
 pub use log::{EventLog, Format};
-pub use replay::{NotReplayed, Replay};
+pub use replay::{Replay, ReplayError};

@@ -6,7 +6,6 @@
 //! Values come from evidence ([`ReferenceValues::record`]), or, where a boot is trusted and its log at hand, from the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use latchkey_attestation::parse::PcrSet;
 pub use latchkey_attestation::reference::Description;
@@ -91,23 +90,22 @@ fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// Why there is no manifest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// The log has no SHA-256 digests, which are what verifiers compare.
+    #[error("the event log has no SHA-256 digests, or not one for each event")]
     NoSha256,
     /// The values make no valid manifest.
+    #[error(transparent)]
     Invalid(Refusal),
 }
 
-impl fmt::Display for ManifestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSha256 => f.write_str(
-                "the event log has no SHA-256 digests, or not one for each event: turn the TPM's SHA-256 bank on",
-            ),
-            Self::Invalid(refusal) => refusal.fmt(f),
-        }
+impl ManifestError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NoSha256 => "turn the TPM's SHA-256 bank on, and record again",
+            _ => return None,
+        })
     }
 }
-
-impl std::error::Error for ManifestError {}

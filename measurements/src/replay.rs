@@ -1,7 +1,6 @@
 //! Replays a log: what a TPM that was extended with its events has in its PCRs.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use latchkey_attestation::{Component, PcrSet, PcrValues};
 
@@ -73,11 +72,11 @@ pub fn firmware_pcrs() -> PcrSet {
 /// log replays to, and zero where the log has no event for it.
 ///
 /// # Errors
-/// [`NotReplayed`]: the log belongs to another boot, or was altered. It then says nothing.
-pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<(), NotReplayed> {
+/// [`ReplayError`]: the log belongs to another boot, or was altered. It then says nothing.
+pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<(), ReplayError> {
     let replay = Replay::of(log, Bank::Sha256).ok_or_else(|| match log.incomplete() {
-        incomplete if incomplete.contains(&Bank::Sha256.algorithm()) => NotReplayed::Incomplete,
-        _ => NotReplayed::NoSha256(log.algorithms().to_vec()),
+        incomplete if incomplete.contains(&Bank::Sha256.algorithm()) => ReplayError::Incomplete,
+        _ => ReplayError::NoSha256(log.algorithms().to_vec()),
     })?;
     let untouched = |pcr| Replay::first_value(log.startup_locality(), Bank::Sha256, pcr);
     for pcr in which.intersection(quoted.set()).iter() {
@@ -85,20 +84,27 @@ pub fn check(log: &EventLog<'_>, quoted: &PcrValues, which: PcrSet) -> Result<()
         let replayed = replay.value(pcr).map_or_else(|| untouched(pcr), <[u8]>::to_vec);
         if replayed != value.as_bytes() {
             let quoted = hex::encode(value.as_bytes());
-            return Err(NotReplayed::Differs { pcr, replayed: hex::encode(replayed), quoted });
+            return Err(ReplayError::Differs { pcr, replayed: hex::encode(replayed), quoted });
         }
     }
     Ok(())
 }
 
 /// Why a log does not belong to quoted PCR values.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotReplayed {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
     /// The log has no SHA-256 digests, but those of these banks.
+    #[error("the event log has digests of {} and none of sha256, which are what is quoted", names(.0))]
     NoSha256(Vec<AlgorithmId>),
     /// Some events of the log have no SHA-256 digest.
+    #[error("some events of the log have no digest of sha256, so it does not replay to what is quoted")]
     Incomplete,
     /// The first PCR that does not replay.
+    #[error(
+        "the event log does not replay to the quoted PCRs: PCR {pcr} ({}) replays to {replayed}, quoted is {quoted}; the log \
+         is of another boot or was altered",
+        Component::of(*.pcr).describe()
+    )]
     Differs {
         /// The PCR.
         pcr: u8,
@@ -109,24 +115,6 @@ pub enum NotReplayed {
     },
 }
 
-impl fmt::Display for NotReplayed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoSha256(banks) => {
-                let banks: Vec<_> = banks.iter().map(ToString::to_string).collect();
-                let banks = banks.join(", ");
-                write!(f, "the event log has digests of {banks} and none of sha256, which are what is quoted")
-            }
-            Self::Incomplete => {
-                f.write_str("some events of the log have no digest of sha256, so it does not replay to what is quoted")
-            }
-            Self::Differs { pcr, replayed, quoted } => {
-                let component = Component::of(*pcr).describe();
-                write!(f, "the event log does not replay to the quoted PCRs: PCR {pcr} ({component}) ")?;
-                write!(f, "replays to {replayed}, quoted is {quoted}; the log is of another boot or was altered")
-            }
-        }
-    }
+fn names(banks: &[AlgorithmId]) -> String {
+    banks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
-
-impl std::error::Error for NotReplayed {}

@@ -1,7 +1,5 @@
 //! Event logs as they come: the kernel's binary file, or inside recorded evidence.
 
-use std::fmt;
-
 use latchkey_attestation::{PcrValues, RecordedEvidence, Refusal};
 
 use crate::error::LogError;
@@ -52,24 +50,15 @@ impl Source {
 }
 
 /// Why a file has no event log to show.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// It is a malformed log.
+    #[error(transparent)]
     Log(LogError),
     /// It is malformed evidence.
+    #[error(transparent)]
     Evidence(Refusal),
     /// It is evidence without a log.
+    #[error("the evidence has no event log: the node's kernel gave none")]
     NoLog,
 }
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Log(error) => error.fmt(f),
-            Self::Evidence(refusal) => refusal.fmt(f),
-            Self::NoLog => f.write_str("the evidence has no event log: the node's kernel gave none"),
-        }
-    }
-}
-
-impl std::error::Error for SourceError {}

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use latchkey_attestation::PcrSet;
-use latchkey_measurements::cel::{self, CelFault, CelLog, Content, Form, Register};
+use latchkey_measurements::cel::{self, CelErrorKind, CelLog, Content, Form, Register};
 use latchkey_measurements::{Bank, EventLog, EventType, Replay};
 use support::{fixture, quoted};
 
@@ -27,8 +27,8 @@ fn good() -> String {
     )
 }
 
-fn refused(file: &[u8]) -> CelFault {
-    CelLog::parse(file).unwrap_err().fault
+fn refused(file: &[u8]) -> CelErrorKind {
+    CelLog::parse(file).unwrap_err().kind
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn informational_records_extend_nothing_and_the_startup_locality_counts() {
     assert_eq!(log.replay(Bank::Sha256).unwrap().value(0), Some(expected.as_slice()));
     let late = format!("[{separator},{locality}]");
     let error = CelLog::parse(late.as_bytes()).unwrap_err();
-    assert!(matches!((error.record, &error.fault), (1, CelFault::Locality(_))), "{error}");
+    assert!(matches!((error.record, &error.kind), (1, CelErrorKind::Locality(_))), "{error}");
 }
 
 #[test]
@@ -203,10 +203,10 @@ fn a_record_cut_off_or_hidden_between_others_is_refused() {
         // What is cut between two records cannot be told from a shorter log.
         assert_eq!(CelLog::parse(&whole[..length]).is_ok(), begins.contains(&length), "cut at {length}");
     }
-    assert_eq!(refused(b"\x1e\n"), CelFault::Json("EOF while parsing a value at line 2 column 0".to_owned()));
-    assert_eq!(refused(&[record(&good()), b"x".to_vec()].concat()), CelFault::Truncated);
-    assert_eq!(refused(&[b"\x1e".to_vec(), record(&good())].concat()), CelFault::Truncated);
-    assert!(matches!(refused(&[record(&good())[1..].to_vec()].concat()), CelFault::NoForm));
+    assert_eq!(refused(b"\x1e\n"), CelErrorKind::Json("EOF while parsing a value at line 2 column 0".to_owned()));
+    assert_eq!(refused(&[record(&good()), b"x".to_vec()].concat()), CelErrorKind::Truncated);
+    assert_eq!(refused(&[b"\x1e".to_vec(), record(&good())].concat()), CelErrorKind::Truncated);
+    assert!(matches!(refused(&[record(&good())[1..].to_vec()].concat()), CelErrorKind::NoForm));
     let array = fixture("pcrlock-257.json");
     for length in 1..array.trim_ascii_end().len() {
         assert!(CelLog::parse(&array[..length]).is_err(), "cut at {length}");
@@ -222,24 +222,24 @@ fn a_record_cut_off_or_hidden_between_others_is_refused() {
 #[test]
 fn each_lie_of_a_record_has_its_own_reason() {
     let with = |from: &str, to: &str| refused(&record(&good().replace(from, to)));
-    assert!(matches!(with("\"pcr\":11", "\"pcr\":11,\"rtmr\":1"), CelFault::Json(_)));
-    assert!(matches!(with("\"pcr\":11", "\"pcr\":11,\"pcr\":11"), CelFault::Json(_)));
-    assert!(matches!(with("\"pcr\":11", "\"pcr\":-1"), CelFault::Json(_)));
-    assert_eq!(with("\"pcr\":11", "\"recnum\":1"), CelFault::Register);
-    assert_eq!(with("\"pcr\":11", "\"pcr\":11,\"nv_index\":1"), CelFault::Register);
-    assert_eq!(with("\"pcr\":11", "\"pcr\":24"), CelFault::PcrUnknown(24));
-    assert_eq!(with("sha256", "md5"), CelFault::AlgorithmUnknown("md5".to_owned()));
-    assert_eq!(with("sha256", "sha384"), CelFault::Digest(Bank::Sha384.algorithm()));
-    assert_eq!(with("51e6", "5!e6"), CelFault::Digest(Bank::Sha256.algorithm()));
-    assert_eq!(with("systemd", "a b"), CelFault::ContentType);
-    assert_eq!(with("systemd", ""), CelFault::ContentType);
-    assert_eq!(with("systemd", "pcclient_std"), CelFault::Content("an event's type and data"));
-    assert_eq!(with("systemd", "ima_template"), CelFault::Content("an IMA template's name and data"));
-    assert_eq!(with("\"enter-initrd\"", "1"), CelFault::Content("an object of systemd's"));
+    assert!(matches!(with("\"pcr\":11", "\"pcr\":11,\"rtmr\":1"), CelErrorKind::Json(_)));
+    assert!(matches!(with("\"pcr\":11", "\"pcr\":11,\"pcr\":11"), CelErrorKind::Json(_)));
+    assert!(matches!(with("\"pcr\":11", "\"pcr\":-1"), CelErrorKind::Json(_)));
+    assert_eq!(with("\"pcr\":11", "\"recnum\":1"), CelErrorKind::Register);
+    assert_eq!(with("\"pcr\":11", "\"pcr\":11,\"nv_index\":1"), CelErrorKind::Register);
+    assert_eq!(with("\"pcr\":11", "\"pcr\":24"), CelErrorKind::PcrUnknown(24));
+    assert_eq!(with("sha256", "md5"), CelErrorKind::AlgorithmUnknown("md5".to_owned()));
+    assert_eq!(with("sha256", "sha384"), CelErrorKind::Digest(Bank::Sha384.algorithm()));
+    assert_eq!(with("51e6", "5!e6"), CelErrorKind::Digest(Bank::Sha256.algorithm()));
+    assert_eq!(with("systemd", "a b"), CelErrorKind::ContentType);
+    assert_eq!(with("systemd", ""), CelErrorKind::ContentType);
+    assert_eq!(with("systemd", "pcclient_std"), CelErrorKind::Content("an event's type and data"));
+    assert_eq!(with("systemd", "ima_template"), CelErrorKind::Content("an IMA template's name and data"));
+    assert_eq!(with("\"enter-initrd\"", "1"), CelErrorKind::Content("an object of systemd's"));
     let digest = format!(r#"{{"hashAlg":"sha256","digest":"{SHA256}"}}"#);
-    assert_eq!(with(&digest, ""), CelFault::DigestCount(0));
-    assert_eq!(with(&digest, &format!("{digest},{digest}")), CelFault::DigestTwice(Bank::Sha256.algorithm()));
-    assert_eq!(with(&digest, &[digest.as_str(); 9].join(",")), CelFault::DigestCount(9));
+    assert_eq!(with(&digest, ""), CelErrorKind::DigestCount(0));
+    assert_eq!(with(&digest, &format!("{digest},{digest}")), CelErrorKind::DigestTwice(Bank::Sha256.algorithm()));
+    assert_eq!(with(&digest, &[digest.as_str(); 9].join(",")), CelErrorKind::DigestCount(9));
 }
 
 #[test]
@@ -247,21 +247,21 @@ fn numbers_must_rise() {
     let numbered = |number: u8| record(&format!("\"recnum\":{number},{}", good()));
     assert!(CelLog::parse(&[numbered(1), record(&good()), numbered(3)].concat()).is_ok());
     let error = CelLog::parse(&[numbered(2), record(&good()), numbered(2)].concat()).unwrap_err();
-    assert_eq!((error.record, error.fault), (2, CelFault::NumberOrder { last: 2, number: 2 }));
+    assert_eq!((error.record, error.kind), (2, CelErrorKind::NumberOrder { last: 2, number: 2 }));
 }
 
 #[test]
 fn too_many_records_and_too_many_bytes_are_refused() {
     let size = CelLog::MAX_SIZE + 1;
-    assert_eq!(refused(&vec![0x1e; size]), CelFault::TooLarge { size, limit: size - 1 });
-    assert_eq!(refused(&b"\x1e{}\n".repeat(16 * 1024 + 1)), CelFault::TooManyRecords { limit: 16 * 1024 });
+    assert_eq!(refused(&vec![0x1e; size]), CelErrorKind::TooLarge { size, limit: size - 1 });
+    assert_eq!(refused(&b"\x1e{}\n".repeat(16 * 1024 + 1)), CelErrorKind::TooManyRecords { limit: 16 * 1024 });
     assert_eq!(
         refused(format!("[{}{{}}]", "{},".repeat(16 * 1024)).as_bytes()),
-        CelFault::TooManyRecords { limit: 16 * 1024 }
+        CelErrorKind::TooManyRecords { limit: 16 * 1024 }
     );
     // serde_json's own bound of depth.
     let deep = format!("{}1{}", "[".repeat(1000), "]".repeat(1000));
-    assert!(matches!(refused(&record(&good().replace("\"phase\"", &deep))), CelFault::Json(_)));
+    assert!(matches!(refused(&record(&good().replace("\"phase\"", &deep))), CelErrorKind::Json(_)));
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn a_firmware_that_would_boot_any_kernel_is_refused_for_direct_boot() {
     let refusal = digest(&file, CASES[4]).unwrap_err();
     assert_eq!(refusal, LaunchError::NoKernelHashes);
     assert!(refusal.to_string().contains("it would boot any kernel"), "{refusal}");
-    assert!(refusal.fix().unwrap().contains("AmdSevX64.dsc"));
+    assert!(refusal.remedy().unwrap().contains("AmdSevX64.dsc"));
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_firmware_without_sev_metadata_is_refused_with_a_reason() {
     let file = Sample { metadata: false, ..Sample::amd_sev() }.build();
     let refusal = Firmware::parse(&file).unwrap_err();
     assert_eq!(refusal, LaunchError::NoSevMetadata);
-    assert!(refusal.to_string().contains("does not start as an SNP guest") && refusal.fix().is_some());
+    assert!(refusal.to_string().contains("does not start as an SNP guest") && refusal.remedy().is_some());
     let file = Sample { reset: None, ..Sample::amd_sev() }.build();
     assert_eq!(Firmware::parse(&file).unwrap_err(), LaunchError::NoResetAddress);
 }

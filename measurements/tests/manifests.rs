@@ -6,7 +6,7 @@ mod support;
 use latchkey_attestation::parse::PcrSet;
 use latchkey_attestation::reference::{ManifestName, PlatformProfile, Rule};
 use latchkey_attestation::{Component, Difference, RecordedEvidence, ReferenceValues};
-use latchkey_measurements::diagnose::{NoDiagnosis, most_specific_event};
+use latchkey_measurements::diagnose::{DiagnosisError, most_specific_event};
 use latchkey_measurements::manifest::{Description, ManifestError, differing, from_log};
 use latchkey_measurements::source::{Source, SourceError};
 use latchkey_measurements::{Bank, EventLog};
@@ -75,18 +75,18 @@ fn the_event_that_tells_is_named_from_a_log_that_replays_and_from_no_other() {
     let event = told("override", &refused(9, &[9])).unwrap();
     assert!(event.starts_with("PCR 9 (kernel command line or initrd): event "), "{event}");
 
-    assert_eq!(told("honest", &impostor).unwrap_err(), NoDiagnosis::NoEvents(11), "nothing differs");
-    assert_eq!(told("impostor", &refused(7, &[7])).unwrap_err(), NoDiagnosis::NoEvents(7), "nothing is told of it");
+    assert_eq!(told("honest", &impostor).unwrap_err(), DiagnosisError::NoEvents(11), "nothing differs");
+    assert_eq!(told("impostor", &refused(7, &[7])).unwrap_err(), DiagnosisError::NoEvents(7), "nothing is told of it");
     let lie = most_specific_event(machine, &honest, &quoted("impostor"), &impostor);
-    assert!(matches!(lie, Err(NoDiagnosis::NotReplayed(_))), "{lie:?}");
+    assert!(matches!(lie, Err(DiagnosisError::ReplayError(_))), "{lie:?}");
     assert!(matches!(
         most_specific_event(machine, b"nonsense", &quoted("honest"), &impostor),
-        Err(NoDiagnosis::Log(_))
+        Err(DiagnosisError::Log(_))
     ));
     let silent = PlatformProfile::new("swtpm", machine.pcrs().clone());
     assert!(matches!(
         most_specific_event(&silent, &honest, &quoted("honest"), &impostor),
-        Err(NoDiagnosis::NoEvents(11))
+        Err(DiagnosisError::NoEvents(11))
     ));
 }
 

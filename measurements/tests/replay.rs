@@ -9,7 +9,7 @@ use std::process::Command;
 use latchkey_attestation::PcrSet;
 use latchkey_measurements::replay::{check, firmware_pcrs};
 use latchkey_measurements::report::Report;
-use latchkey_measurements::{Bank, EventLog, NotReplayed, Replay};
+use latchkey_measurements::{Bank, EventLog, Replay, ReplayError};
 use latchkey_test_support::output;
 use support::{Agile, IPL, NO_ACTION, SEPARATOR, fixture, logs, quoted, sha1_event};
 
@@ -26,7 +26,7 @@ fn a_log_of_another_boot_is_refused_and_the_first_pcr_named() {
     let bytes = fixture("honest.bin");
     let log = EventLog::parse(&bytes).unwrap();
     let refusal = check(&log, &quoted("impostor"), firmware_pcrs()).unwrap_err();
-    assert!(matches!(refusal, NotReplayed::Differs { pcr: 4, .. }), "{refusal}");
+    assert!(matches!(refusal, ReplayError::Differs { pcr: 4, .. }), "{refusal}");
     assert!(refusal.to_string().contains("PCR 4 (boot loader or unified kernel image)"), "{refusal}");
 }
 
@@ -39,21 +39,21 @@ fn a_log_with_an_event_hidden_is_refused() {
     let hidden = [&bytes[..event.offset], &bytes[end..]].concat();
     let hidden = EventLog::parse(&hidden).unwrap();
     let refusal = check(&hidden, &quoted("override"), firmware_pcrs()).unwrap_err();
-    assert!(matches!(refusal, NotReplayed::Differs { pcr: 12, .. }), "{refusal}");
+    assert!(matches!(refusal, ReplayError::Differs { pcr: 12, .. }), "{refusal}");
 }
 
 #[test]
 fn ima_and_the_lock_are_not_the_firmwares_to_log() {
     let bytes = fixture("honest.bin");
     let all = check(&EventLog::parse(&bytes).unwrap(), &quoted("honest"), PcrSet::all());
-    assert!(matches!(all, Err(NotReplayed::Differs { pcr: 10, .. })), "{all:?}");
+    assert!(matches!(all, Err(ReplayError::Differs { pcr: 10, .. })), "{all:?}");
 }
 
 #[test]
 fn a_log_without_sha256_proves_nothing() {
     let bytes = Agile::new(&[Bank::Sha384]).event(4, IPL, b"x").bytes;
     let refusal = check(&EventLog::parse(&bytes).unwrap(), &quoted("honest"), firmware_pcrs());
-    assert!(matches!(refusal, Err(NotReplayed::NoSha256(_))), "{refusal:?}");
+    assert!(matches!(refusal, Err(ReplayError::NoSha256(_))), "{refusal:?}");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_log_with_fewer_digests_than_its_header_lists_is_read_and_that_bank_is_not_r
     // The other way round the log is none that a quote could be held against.
     let log = Agile::new(&[Bank::Sha1, Bank::Sha256]).event_in(Bank::Sha1, 4, IPL, b"loader").bytes;
     let refusal = check(&EventLog::parse(&log).unwrap(), &quoted("honest"), firmware_pcrs());
-    assert_eq!(refusal, Err(NotReplayed::Incomplete));
+    assert_eq!(refusal, Err(ReplayError::Incomplete));
 }
 
 #[test]

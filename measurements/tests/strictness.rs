@@ -4,7 +4,7 @@
 mod support;
 
 use latchkey_measurements::log::MAX_SIZE;
-use latchkey_measurements::{AlgorithmId, Bank, EventLog, Format, LogError, LogFault};
+use latchkey_measurements::{AlgorithmId, Bank, EventLog, Format, LogError, LogErrorKind};
 use proptest::prelude::*;
 use support::{Agile, IPL, NO_ACTION, SEPARATOR, fixture, logs, sha1_event};
 
@@ -30,14 +30,14 @@ fn fault_with(offset: usize, bytes: &[u8]) -> LogError {
 #[test]
 fn nothing_and_nothing_but_padding_are_no_log() {
     for log in [vec![], vec![0; 4096], vec![0xff; 4096]] {
-        assert_eq!(refused(&log), LogError { offset: 0, fault: LogFault::Empty });
+        assert_eq!(refused(&log), LogError { offset: 0, kind: LogErrorKind::Empty });
     }
 }
 
 #[test]
 fn a_giant_log_is_refused_before_it_is_read() {
     let log = vec![1; MAX_SIZE + 1];
-    assert_eq!(refused(&log).fault, LogFault::TooLarge { size: MAX_SIZE + 1, limit: MAX_SIZE });
+    assert_eq!(refused(&log).kind, LogErrorKind::TooLarge { size: MAX_SIZE + 1, limit: MAX_SIZE });
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_log_cut_anywhere_is_refused_or_a_shorter_log() {
         match EventLog::parse(&log[..length]) {
             Ok(shorter) => assert!(ends.contains(&(length - shorter.padding())), "{length}"),
             Err(error) => {
-                let cut = matches!(error.fault, LogFault::Truncated { .. } | LogFault::Empty);
+                let cut = matches!(error.kind, LogErrorKind::Truncated { .. } | LogErrorKind::Empty);
                 assert!(cut, "{length}: {error}");
             }
         }
@@ -72,7 +72,7 @@ fn padding_is_zeros_or_ones_and_nothing_else() {
     assert!(EventLog::parse(&log).is_err(), "mixed padding");
     let mut log = good().bytes;
     log.extend([0xaa; 64]);
-    assert_eq!(refused(&log).fault, LogFault::PcrUnknown(0xaaaa_aaaa));
+    assert_eq!(refused(&log).kind, LogErrorKind::PcrUnknown(0xaaaa_aaaa));
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn an_event_that_claims_more_than_there_is_or_is_read_is_refused() {
     let size = FIRST + 12 + 22 + 34;
     assert_eq!(
         fault_with(size, &u32::MAX.to_le_bytes()),
-        LogError { offset: size, fault: LogFault::EventTooLarge { size: u32::MAX, limit: 1 << 20 } }
+        LogError { offset: size, kind: LogErrorKind::EventTooLarge { size: u32::MAX, limit: 1 << 20 } }
     );
-    let fault = fault_with(size, &(1_u32 << 20).to_le_bytes());
-    assert_eq!(fault, LogError { offset: size + 4, fault: LogFault::Truncated { what: "an event's data" } });
+    let kind = fault_with(size, &(1_u32 << 20).to_le_bytes());
+    assert_eq!(kind, LogError { offset: size + 4, kind: LogErrorKind::Truncated { what: "an event's data" } });
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn endless_events_are_refused() {
     for _ in 0..16 * 1024 {
         log = log.event(16, IPL, b"");
     }
-    assert_eq!(refused(&log.bytes).fault, LogFault::TooManyEvents { limit: 16 * 1024 });
+    assert_eq!(refused(&log.bytes).kind, LogErrorKind::TooManyEvents { limit: 16 * 1024 });
 }
 
 #[test]
@@ -100,22 +100,22 @@ fn a_header_that_lies_is_refused() {
     let spec = 32;
     let sha256 = Bank::Sha256.algorithm();
     for (offset, bytes, expected) in [
-        (0, vec![1, 0, 0, 0], LogFault::HeaderPcr(1)),
-        (8, vec![1], LogFault::HeaderDigest),
-        (spec + 14, vec![b'9'], LogFault::SpecIdUnknown),
-        (spec + 16, vec![2], LogFault::PlatformClass(2)),
-        (spec + 21, vec![1], LogFault::SpecVersion { major: 1, minor: 0 }),
-        (spec + 21, vec![3], LogFault::SpecVersion { major: 3, minor: 0 }),
-        (spec + 23, vec![0], LogFault::UintnSize(0)),
-        (spec + 24, vec![0], LogFault::AlgorithmCount(0)),
-        (spec + 24, vec![9], LogFault::AlgorithmCount(9)),
-        (spec + 24, vec![1], LogFault::Truncated { what: "the header's vendor information" }),
-        (spec + 28, vec![0x0b, 0, 32, 0], LogFault::AlgorithmTwice(sha256)),
-        (spec + 34, vec![20], LogFault::DigestSize { algorithm: sha256, size: 20 }),
-        (spec + 32, vec![0x77, 0x77], LogFault::DigestSize { algorithm: AlgorithmId(0x7777), size: 32 }),
-        (spec + 36, vec![1], LogFault::Truncated { what: "the header's vendor information" }),
+        (0, vec![1, 0, 0, 0], LogErrorKind::HeaderPcr(1)),
+        (8, vec![1], LogErrorKind::HeaderDigest),
+        (spec + 14, vec![b'9'], LogErrorKind::SpecIdUnknown),
+        (spec + 16, vec![2], LogErrorKind::PlatformClass(2)),
+        (spec + 21, vec![1], LogErrorKind::SpecVersion { major: 1, minor: 0 }),
+        (spec + 21, vec![3], LogErrorKind::SpecVersion { major: 3, minor: 0 }),
+        (spec + 23, vec![0], LogErrorKind::UintnSize(0)),
+        (spec + 24, vec![0], LogErrorKind::AlgorithmCount(0)),
+        (spec + 24, vec![9], LogErrorKind::AlgorithmCount(9)),
+        (spec + 24, vec![1], LogErrorKind::Truncated { what: "the header's vendor information" }),
+        (spec + 28, vec![0x0b, 0, 32, 0], LogErrorKind::AlgorithmTwice(sha256)),
+        (spec + 34, vec![20], LogErrorKind::DigestSize { algorithm: sha256, size: 20 }),
+        (spec + 32, vec![0x77, 0x77], LogErrorKind::DigestSize { algorithm: AlgorithmId(0x7777), size: 32 }),
+        (spec + 36, vec![1], LogErrorKind::Truncated { what: "the header's vendor information" }),
     ] {
-        assert_eq!(fault_with(offset, &bytes).fault, expected, "byte {offset}");
+        assert_eq!(fault_with(offset, &bytes).kind, expected, "byte {offset}");
     }
 }
 
@@ -124,7 +124,7 @@ fn a_header_with_something_behind_it_is_refused() {
     let good = good().bytes;
     let spec = [&good[32..FIRST], &[0xee; 3]].concat();
     let log = sha1_event(0, NO_ACTION, &[0; 20], &spec);
-    assert_eq!(refused(&log), LogError { offset: FIRST, fault: LogFault::SpecIdTrailing(3) });
+    assert_eq!(refused(&log), LogError { offset: FIRST, kind: LogErrorKind::SpecIdTrailing(3) });
 }
 
 #[test]
@@ -132,15 +132,15 @@ fn an_event_that_lies_about_its_digests_or_pcr_is_refused() {
     let count = FIRST + 8;
     let sha512 = Bank::Sha512.algorithm();
     for (offset, bytes, expected) in [
-        (FIRST, vec![24], LogFault::PcrUnknown(24)),
-        (FIRST, vec![0xff; 4], LogFault::PcrUnknown(u32::MAX)),
-        (count, vec![3], LogFault::DigestCount { expected: 2, got: 3 }),
-        (count, vec![0xff; 4], LogFault::DigestCount { expected: 2, got: u32::MAX }),
-        (count + 4, vec![0x0d], LogFault::DigestUnlisted(sha512)),
-        (count + 4 + 22, vec![0x04], LogFault::DigestTwice(Bank::Sha1.algorithm())),
+        (FIRST, vec![24], LogErrorKind::PcrUnknown(24)),
+        (FIRST, vec![0xff; 4], LogErrorKind::PcrUnknown(u32::MAX)),
+        (count, vec![3], LogErrorKind::DigestCount { expected: 2, got: 3 }),
+        (count, vec![0xff; 4], LogErrorKind::DigestCount { expected: 2, got: u32::MAX }),
+        (count + 4, vec![0x0d], LogErrorKind::DigestUnlisted(sha512)),
+        (count + 4 + 22, vec![0x04], LogErrorKind::DigestTwice(Bank::Sha1.algorithm())),
     ] {
         let error = fault_with(offset, &bytes);
-        assert_eq!((error.fault, error.offset), (expected, offset.max(FIRST)), "byte {offset}");
+        assert_eq!((error.kind, error.offset), (expected, offset.max(FIRST)), "byte {offset}");
     }
 }
 
@@ -150,19 +150,19 @@ fn a_startup_locality_is_believed_once_and_before_pcr_0_begins() {
     let log = || Agile::new(&[Bank::Sha256]);
     let good = log().event(0, NO_ACTION, &statement(&[3])).event(0, SEPARATOR, &[0; 4]).bytes;
     assert_eq!(EventLog::parse(&good).unwrap().startup_locality(), Some(3));
-    for (what, bad, fault) in [
-        ("late", log().event(0, SEPARATOR, &[0; 4]).event(0, NO_ACTION, &statement(&[3])), LogFault::LocalityLate),
+    for (what, bad, kind) in [
+        ("late", log().event(0, SEPARATOR, &[0; 4]).event(0, NO_ACTION, &statement(&[3])), LogErrorKind::LocalityLate),
         (
             "twice",
             log().event(0, NO_ACTION, &statement(&[3])).event(0, NO_ACTION, &statement(&[3])),
-            LogFault::LocalityLate,
+            LogErrorKind::LocalityLate,
         ),
-        ("unknown", log().event(0, NO_ACTION, &statement(&[1])), LogFault::LocalityMalformed),
-        ("without one", log().event(0, NO_ACTION, &statement(&[])), LogFault::LocalityMalformed),
-        ("with more", log().event(0, NO_ACTION, &statement(&[3, 0, 1])), LogFault::LocalityMalformed),
-        ("of another PCR", log().event(1, NO_ACTION, &statement(&[3])), LogFault::LocalityMalformed),
+        ("unknown", log().event(0, NO_ACTION, &statement(&[1])), LogErrorKind::LocalityMalformed),
+        ("without one", log().event(0, NO_ACTION, &statement(&[])), LogErrorKind::LocalityMalformed),
+        ("with more", log().event(0, NO_ACTION, &statement(&[3, 0, 1])), LogErrorKind::LocalityMalformed),
+        ("of another PCR", log().event(1, NO_ACTION, &statement(&[3])), LogErrorKind::LocalityMalformed),
     ] {
-        assert_eq!(refused(&bad.bytes).fault, fault, "{what}");
+        assert_eq!(refused(&bad.bytes).kind, kind, "{what}");
     }
 }
 
@@ -216,6 +216,6 @@ fn every_real_log_is_read_to_its_end() {
 fn the_log_of_a_confidential_machine_is_called_that() {
     let mut log = Agile::new(&[Bank::Sha384]).bytes;
     log[0] = 1;
-    assert_eq!(refused(&log).fault, LogFault::ConfidentialMachine);
+    assert_eq!(refused(&log).kind, LogErrorKind::ConfidentialMachine);
     assert!(refused(&log).to_string().contains("RTMR"), "{}", refused(&log));
 }

@@ -1,4 +1,5 @@
-//! The attestation report of an AMD SEV-SNP guest, as far as it is read here: no signature is checked.
+//! The attestation report of an AMD SEV-SNP guest, as far as it is read here. **No signature is checked, and nothing
+//! is decided by it.**
 //!
 //! Specification: AMD 56860, "SEV Secure Nested Paging Firmware ABI Specification", `ATTESTATION_REPORT`: version at 0,
 //! guest policy at 8, VMPL at 30h, MEASUREMENT at 90h, 4A0h bytes with the signature.

@@ -1,4 +1,5 @@
-//! Launch digests of SEV-SNP guests, with everything they depend on beside the image.
+//! Launch digests of SEV-SNP guests, with everything they depend on beside the image. **Nothing is decided by them yet**: they
+//! stand in manifests for the verifier of SNP reports that is to come.
 
 use std::fmt;
 
@@ -7,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::parse::{Digest, LaunchDigest};
 
 /// The launch measurement of a SEV-SNP guest (`MEASUREMENT` of the attestation report; SEV-SNP ABI 1.57, table 23), and
-/// what it is computed from beside the image.
+/// what it is computed from beside the image. No machine is admitted or refused by it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnpLaunch {

@@ -1,5 +1,6 @@
 //! Which launch is this? The launch digest of an SEV-SNP guest, beside those of the manifests. For the verifier of SNP
-//! reports that is to come: nobody is admitted by it, and the caller answers for where the digest comes from.
+//! reports that is to come. **Nothing is decided by it**: nobody is admitted, and the caller answers for where the digest comes
+//! from.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use crate::policy::{Policy, ReferenceRule};
 use crate::reference::{AuthenticManifest, Image, PlatformProfile, References, SnpLaunch};
 use crate::refusal::{ReasonCode, Refusal};
 
-/// A launch digest that a manifest lists, for images that may run.
+/// A launch digest that a manifest lists, for images that may run. It explains; no admission is made of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecognisedLaunch {
     /// What the digest covers.

@@ -10,7 +10,6 @@ use latchkey_measurements::{Bank, Replay};
 use super::report::LogReport;
 use super::tpm;
 use crate::arguments::Arguments;
-use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Tone};
@@ -44,7 +43,7 @@ pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &
 
 fn parse(path: &Path, source: &Source) -> Result<CelLog, CommandError> {
     CelLog::parse(source.bytes()).map_err(|error| {
-        CommandError::new(Exit::Usage, CommandCode::EventLogMalformed, format!("{} cannot be used", path.display()))
+        CommandError::new(Exit::Usage, error.code(), format!("{} cannot be used", path.display()))
             .because(error.to_string())
             .fix("give systemd's /run/log/systemd/tpm2-measure.log, or another log in TCG's canonical JSON form")
     })

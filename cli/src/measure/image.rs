@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::launch::{self, Asked, LaunchReport};
 use crate::arguments::Arguments;
-use crate::codes::CommandCode;
+use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -166,13 +166,13 @@ impl Report for ImageReport<'_> {
 pub(super) fn open(path: &Path) -> Result<BootImage, CommandError> {
     files::must_be_a_file(path, "an image is read at several places")?;
     let image = BootImage::open(path).map_err(|error| {
-        let failure = unusable(path, CommandCode::ImageUnusable).because(error.to_string());
+        let failure = unusable(path, error.code()).because(error.to_string());
         match error {
             ImageError::Qcow2 => {
                 let path = path.display();
                 failure.fix(format!("qemu-img convert -O raw {path} {path}.raw"))
             }
-            _ => failure.fix("give a raw disk image made by `latchkey image build`, or its unified kernel image"),
+            _ => failure,
         }
     })?;
     let measured: Vec<_> = image.measured().collect();
@@ -192,10 +192,10 @@ pub(super) fn measure(path: &Path, image: &BootImage) -> Result<Uki, CommandErro
 }
 
 pub(super) fn unpredictable(path: &Path, error: &PredictError) -> CommandError {
-    unusable(path, CommandCode::ImageUnpredictable).because(error.to_string())
+    unusable(path, error.code()).because(error.to_string())
 }
 
-fn unusable(path: &Path, code: CommandCode) -> CommandError {
+fn unusable(path: &Path, code: impl Into<ErrorCode>) -> CommandError {
     CommandError::new(Exit::Usage, code, format!("nothing is predicted for {}", path.display()))
 }
 

@@ -10,7 +10,6 @@ use latchkey_measurements::launch::{
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -135,8 +134,8 @@ fn boot(launch: &SnpLaunch) -> &'static str {
 
 fn unusable(path: &Path, error: &LaunchError) -> CommandError {
     let what = format!("no launch digest is predicted for {}", path.display());
-    let failure = CommandError::new(Exit::Usage, CommandCode::LaunchUnpredictable, what).because(error.to_string());
-    match error.fix() {
+    let failure = CommandError::new(Exit::Usage, error.code(), what).because(error.to_string());
+    match error.remedy() {
         Some(fix) => failure.fix(fix),
         None => failure,
     }

@@ -14,10 +14,10 @@ use latchkey_attestation::parse::PcrSet;
 use latchkey_measurements::cel::CelLog;
 use latchkey_measurements::report::Report;
 use latchkey_measurements::source::{Source, SourceError};
-use latchkey_measurements::{AlgorithmId, Bank, EventLog, explain_differences, replay};
+use latchkey_measurements::{AlgorithmId, Bank, EventLog, MeasurementCode, explain_differences, replay};
 
 use crate::arguments::Arguments;
-use crate::codes::{CommandCode, ErrorCode};
+use crate::codes::ErrorCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -70,9 +70,9 @@ fn read_with_path(path: &Path) -> Result<(&Path, Source), CommandError> {
 
 fn unusable(path: &Path, error: &SourceError) -> CommandError {
     let code = match error {
-        SourceError::Log(_) => CommandCode::EventLogMalformed.into(),
+        SourceError::Log(error) => error.code().into(),
         SourceError::Evidence(refusal) => ErrorCode::of_attestation(refusal.code()),
-        SourceError::NoLog => CommandCode::EventLogMissing.into(),
+        SourceError::NoLog => MeasurementCode::EventLogMissing.into(),
     };
     CommandError::new(Exit::Usage, code, format!("{} cannot be used", path.display()))
         .because(error.to_string())

@@ -76,9 +76,7 @@ pub(crate) fn sign(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     super::warn_of_serial(&values, output);
     let key = load(arguments)?;
     let comment = format!("manifest:{} serial:{}", values.name(), values.serial());
-    let signature = key
-        .sign(&file, &comment)
-        .map_err(|error| CommandError::local(CommandCode::SigningFailed, error.to_string()))?;
+    let signature = key.sign(&file, &comment).map_err(|error| CommandError::local(error.code(), error.to_string()))?;
     let beside = signature_of(path);
     files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
     output.report(&SignReport {
@@ -161,6 +159,10 @@ fn public_path(secret: &Path) -> std::path::PathBuf {
 }
 
 fn unusable(path: &Path, error: SigningError) -> CommandError {
-    CommandError::new(Exit::Usage, CommandCode::KeyUnusable, format!("{} cannot be used", path.display()))
-        .because(error.to_string())
+    let failure = CommandError::new(Exit::Usage, error.code(), format!("{} cannot be used", path.display()))
+        .because(error.to_string());
+    match error.remedy() {
+        Some(remedy) => failure.fix(remedy),
+        None => failure,
+    }
 }

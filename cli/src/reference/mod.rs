@@ -91,7 +91,7 @@ fn publish(
         base.warn_unless_signed_by(&key, output);
         let signed = key.sign_manifest(values);
         let SignedManifest { manifest, signature } =
-            signed.map_err(|error| CommandError::local(CommandCode::SigningFailed, error.to_string()))?;
+            signed.map_err(|error| CommandError::local(error.code(), error.to_string()))?;
         let beside = signature_of(out);
         files::replace(&beside, signature.as_bytes(), Readers::Anyone)?;
         files::write_new(out, manifest.as_bytes(), Readers::Anyone)?;

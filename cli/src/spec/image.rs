@@ -78,7 +78,7 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       with secure_boot.variables, OVMF with these]; naming one whose Secure Boot is off
       admits machines that have it off
       a description may say which SEV-SNP guests of QEMU are such machines; their launch
-      digests stand in reference.json too. firmware is the file that -bios gets:
+      digests stand in reference.json too (nothing is decided by them). firmware is the file that -bios gets:
         "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4], "vcpu_type": "EPYC-v4",
                 "guest_features": "0x1", "kernel_hashes": true}
       kernel_hashes are those of a direct boot ("boot": "qemu-kernel"; -kernel with

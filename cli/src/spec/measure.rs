@@ -28,7 +28,11 @@ pub(super) const IMAGE: Command = Command {
     }],
     flags: &[
         MACHINE,
-        flag("snp-firmware", "FILE", "predict the launch digest of SEV-SNP guests too, with this OVMF as -bios"),
+        flag(
+            "snp-firmware",
+            "FILE",
+            "predict the launch digest of SEV-SNP guests too, with this OVMF as -bios;\nit is shown and listed, and nothing is decided by it",
+        ),
         Flag { need: AnyNumber, ..flag("vcpus", "N", "how many processors they have, as -smp; several: 2,4 [1]") },
         flag("vcpu-type", "TYPE", "QEMU's model as -cpu, or the signature as 0x… [EPYC-v4]"),
         flag("guest-features", "HEX", "SEV_FEATURES of the guests [0x1]"),
@@ -49,7 +53,7 @@ pub(super) const LOG: Command = Command {
     operands: &[Operand {
         name: "FILE",
         required: true,
-        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log, or evidence kept by `latchkey verify`",
+        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log (which only explains), or evidence kept by `latchkey verify`",
     }],
     flags: &[
         Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },

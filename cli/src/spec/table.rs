@@ -229,7 +229,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "snp-report",
                 "FILE",
-                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nits signature is NOT checked",
+                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nits signature is NOT checked, so nothing is decided by it",
             ),
         ],
         summary: "checks a policy with its reference values, and explains whom they admit",

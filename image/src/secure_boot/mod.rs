@@ -4,8 +4,6 @@ mod der;
 mod enroll;
 mod sign;
 
-use std::fmt;
-
 pub use enroll::Keys;
 pub use sign::Signer;
 use sign::certificate;
@@ -39,32 +37,31 @@ pub fn certificate_from_pem(pem: &[u8]) -> Result<Vec<u8>, SecureBootError> {
 }
 
 /// Why nothing was signed or enrolled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SecureBootError {
     /// No RSA key that can be used.
+    #[error("the key is no RSA key of at least 2048 bits in PEM without a password")]
     Key,
     /// No X.509 certificate in PEM.
+    #[error("the certificate is no X.509 certificate in PEM")]
     Certificate,
     /// The certificate is of another key.
+    #[error("the certificate is of another key")]
     KeyOfAnother,
     /// No PE file with room for a signature, or one that has a signature.
+    #[error("the image has no room for a signature, or is signed already")]
     NoImage,
     /// No empty variable store.
+    #[error("the template is no variable store without variables")]
     Template,
 }
 
-impl fmt::Display for SecureBootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Key => "the key is no RSA key of at least 2048 bits in PEM without a password",
-            Self::Certificate => "the certificate is no X.509 certificate in PEM",
-            Self::KeyOfAnother => "the certificate is of another key",
-            Self::NoImage => "the image has no room for a signature, or is signed already",
-            Self::Template => {
-                "the template is no variable store without variables: give OVMF_VARS_4M.fd of the package ovmf"
-            }
+impl SecureBootError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Template => "give OVMF_VARS_4M.fd of the package ovmf",
+            _ => return None,
         })
     }
 }
-
-impl std::error::Error for SecureBootError {}

@@ -1,6 +1,5 @@
 //! A directory that lasts, and the name of the unit that mounts it.
 
-use std::fmt;
 use std::fmt::Write as _;
 
 /// `PATH_MAX` is 4096, unit names have at most 255 bytes (`UNIT_NAME_MAX`), and a byte may take four of them.
@@ -107,40 +106,32 @@ const TOO_MUCH: &str = "/tmp";
 pub struct StateDirectory(String);
 
 /// Why a directory cannot lie on the state disk.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StateDirectoryError {
     /// Not absolute, not plain, or with characters that units and shells read in their own way.
+    #[error("persist: {0:?} is no plain absolute path of at most {MAX_LENGTH} letters, digits, '-', '_', '.' and '/'")]
     Unclear(String),
     /// It is, holds or lies in something that must stay as it was measured, or is a file system of its own.
+    #[error("persist: {0:?} holds what is measured or a file system of its own")]
     Taken(String),
     /// One is the other, or lies in it.
+    #[error("persist: of {:?} and {:?} the first is enough", .0.path(), .1.path())]
     Nested(StateDirectory, StateDirectory),
     /// More than [`Persist::MOST`](super::Persist::MOST).
+    #[error("persist: {0} directories, at most {most} can be", most = super::Persist::MOST)]
     TooMany(usize),
 }
 
-impl fmt::Display for StateDirectoryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unclear(path) => write!(
-                f,
-                "persist: {path:?} is no plain absolute path of at most {MAX_LENGTH} letters, digits, '-', '_', '.' and '/'"
-            ),
-            Self::Taken(path) => write!(
-                f,
-                "persist: {path:?} holds what is measured or a file system of its own: name the directory in it that must last"
-            ),
-            Self::Nested(outer, inner) => {
-                write!(f, "persist: of {:?} and {:?} the first is enough", outer.path(), inner.path())
-            }
-            Self::TooMany(count) => {
-                write!(f, "persist: {count} directories, at most {}: name one that holds several", super::Persist::MOST)
-            }
-        }
+impl StateDirectoryError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Taken(_) => "name the directory in it that must last",
+            Self::TooMany(_) => "name a directory that holds several",
+            _ => return None,
+        })
     }
 }
-
-impl std::error::Error for StateDirectoryError {}
 
 impl StateDirectory {
     /// Checks a path.

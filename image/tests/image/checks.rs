@@ -67,7 +67,7 @@ fn a_root_that_a_node_would_refuse_is_refused_as_a_directory_and_as_an_archive()
                 return;
             }
             let error = build(&sample, &image).unwrap_err();
-            assert_eq!(error.code(), "image-root-unusable");
+            assert_eq!(error.code().as_str(), "image-root-unusable");
             assert!(error.to_string().contains(said), "{form}: {error}");
             assert!(!sample.out("a").exists(), "refused before any work: {form}");
         }
@@ -99,7 +99,7 @@ fn an_agent_that_is_no_static_executable_is_refused() {
     ] {
         image.agent = agent;
         let error = build(&sample, &image).unwrap_err();
-        assert_eq!(error.code(), "image-agent-unusable");
+        assert_eq!(error.code().as_str(), "image-agent-unusable");
         assert!(error.to_string().contains(said), "{error}");
     }
 }

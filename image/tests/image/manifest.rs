@@ -99,6 +99,6 @@ fn an_image_whose_measurements_are_uncertain_gets_no_manifest_and_is_not_built()
     // A stub that nobody knows the measurements of.
     image.stub = sample.image().stub;
     let error = image.build(&sample.out("a"), &mut |_| {}).unwrap_err();
-    assert_eq!(error.code(), "image-manifest-failed");
+    assert_eq!(error.code().as_str(), "image-manifest-failed");
     assert_eq!(fs::read_dir(sample.out("a")).unwrap().count(), 0);
 }

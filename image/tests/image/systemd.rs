@@ -184,7 +184,7 @@ fn a_root_that_is_said_to_have_the_files_and_lacks_one_or_has_another_is_refused
             }
             let error = image.build(&sample.out("a"), &mut |_| {}).unwrap_err();
             let text = error.to_string();
-            assert_eq!(error.code(), "image-root-unusable");
+            assert_eq!(error.code().as_str(), "image-root-unusable");
             assert!(text.contains(said) && text.contains("latchkey image units"), "{text}");
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::error::CelFault;
+use super::error::CelErrorKind;
 use crate::event::EventType;
 
 /// The content of a record.
@@ -44,15 +44,17 @@ pub struct SystemdEvent {
 }
 
 impl Content {
-    pub(super) fn of(kind: &str, content: &Value) -> Result<Self, CelFault> {
+    pub(super) fn of(kind: &str, content: &Value) -> Result<Self, CelErrorKind> {
         let fields = content.as_object();
         match kind {
-            "systemd" => fields.and_then(systemd).map(Self::Systemd).ok_or(CelFault::Content("an object of systemd's")),
-            "pcclient_std" => fields.and_then(pcclient).ok_or(CelFault::Content("an event's type and data")),
-            "ima_template" => fields.and_then(ima).ok_or(CelFault::Content("an IMA template's name and data")),
+            "systemd" => {
+                fields.and_then(systemd).map(Self::Systemd).ok_or(CelErrorKind::Content("an object of systemd's"))
+            }
+            "pcclient_std" => fields.and_then(pcclient).ok_or(CelErrorKind::Content("an event's type and data")),
+            "ima_template" => fields.and_then(ima).ok_or(CelErrorKind::Content("an IMA template's name and data")),
             "cel" => Ok(Self::Management),
             other if is_word(other) => Ok(Self::Other(other.to_owned())),
-            _ => Err(CelFault::ContentType),
+            _ => Err(CelErrorKind::ContentType),
         }
     }
 

@@ -1,29 +1,39 @@
 //! Why a file is no canonical event log.
 
-use std::fmt;
-
+use crate::MeasurementCode;
 use crate::bank::AlgorithmId;
-use crate::error::LogFault;
+use crate::error::LogErrorKind;
 
 /// What is wrong, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no valid canonical event log: record {record}, at byte {offset}: {kind}")]
 pub struct CelError {
     /// Position of the wrong record, from 0.
     pub record: usize,
     /// Byte of the file at which that record begins.
     pub offset: usize,
     /// What is wrong.
-    pub fault: CelFault,
+    pub kind: CelErrorKind,
+}
+
+impl CelError {
+    /// The stable reason code.
+    pub fn code(&self) -> MeasurementCode {
+        MeasurementCode::EventLogMalformed
+    }
 }
 
 /// What can be wrong with a canonical event log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CelFault {
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CelErrorKind {
     /// Neither a JSON text sequence nor a JSON array.
+    #[error("neither a JSON text sequence nor a JSON array")]
     NoForm,
     /// There is no record.
+    #[error("there is no record")]
     Empty,
     /// More bytes than are read.
+    #[error("{size} bytes, at most {limit} are read")]
     TooLarge {
         /// Bytes of the file.
         size: usize,
@@ -31,29 +41,40 @@ pub enum CelFault {
         limit: usize,
     },
     /// More records than are read.
+    #[error("more than {limit} records")]
     TooManyRecords {
         /// Records that are read.
         limit: usize,
     },
     /// A record or the array is cut off.
+    #[error("the log is cut off")]
     Truncated,
     /// Something between records, or after the last.
+    #[error("something that belongs to no record")]
     Stray,
     /// A record that is no JSON object of the specified form.
+    #[error("{0}")]
     Json(String),
     /// Neither a PCR nor an NV index, or both.
+    #[error("expected either a PCR or an NV index")]
     Register,
     /// A PCR that no TPM has.
+    #[error("there is no PCR {0}")]
     PcrUnknown(u64),
     /// No digest, or more than any TPM has banks.
+    #[error("{0} digests, expected 1 to 8")]
     DigestCount(usize),
     /// A hash algorithm that is no TPM's.
+    #[error("a digest of {0:?}, which is no hash of a TPM")]
     AlgorithmUnknown(String),
     /// Two digests of one bank.
+    #[error("two digests of {0}")]
     DigestTwice(AlgorithmId),
     /// A digest that is not hexadecimal, or not as long as its algorithm's.
+    #[error("a digest of {0} that is not as many hexadecimal digits")]
     Digest(AlgorithmId),
     /// A record number that is not above the last.
+    #[error("record number {number} after {last}")]
     NumberOrder {
         /// The last.
         last: u64,
@@ -61,42 +82,12 @@ pub enum CelFault {
         number: u64,
     },
     /// A content type that is no plain word.
+    #[error("a content type that is no plain word")]
     ContentType,
     /// Content that is not of its type's form.
+    #[error("content that is not {0}")]
     Content(&'static str),
-    /// As [`LogFault::LocalityMalformed`] and [`LogFault::LocalityLate`].
-    Locality(LogFault),
-}
-
-impl fmt::Display for CelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { record, offset, fault } = self;
-        write!(f, "no valid canonical event log: record {record}, at byte {offset}: {fault}")
-    }
-}
-
-impl std::error::Error for CelError {}
-
-impl fmt::Display for CelFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoForm => f.write_str("neither a JSON text sequence nor a JSON array"),
-            Self::Empty => f.write_str("there is no record"),
-            Self::TooLarge { size, limit } => write!(f, "{size} bytes, at most {limit} are read"),
-            Self::TooManyRecords { limit } => write!(f, "more than {limit} records"),
-            Self::Truncated => f.write_str("the log is cut off"),
-            Self::Stray => f.write_str("something that belongs to no record"),
-            Self::Json(why) => write!(f, "{why}"),
-            Self::Register => f.write_str("expected either a PCR or an NV index"),
-            Self::PcrUnknown(pcr) => write!(f, "there is no PCR {pcr}"),
-            Self::DigestCount(count) => write!(f, "{count} digests, expected 1 to 8"),
-            Self::AlgorithmUnknown(name) => write!(f, "a digest of {name:?}, which is no hash of a TPM"),
-            Self::DigestTwice(algorithm) => write!(f, "two digests of {algorithm}"),
-            Self::Digest(algorithm) => write!(f, "a digest of {algorithm} that is not as many hexadecimal digits"),
-            Self::NumberOrder { last, number } => write!(f, "record number {number} after {last}"),
-            Self::ContentType => f.write_str("a content type that is no plain word"),
-            Self::Content(what) => write!(f, "content that is not {what}"),
-            Self::Locality(fault) => fault.fmt(f),
-        }
-    }
+    /// As [`LogErrorKind::LocalityMalformed`] and [`LogErrorKind::LocalityLate`].
+    #[error(transparent)]
+    Locality(LogErrorKind),
 }

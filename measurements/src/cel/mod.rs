@@ -1,6 +1,9 @@
 //! The TCG Canonical Event Log in JSON: what systemd measures after the firmware (`/run/log/systemd/tpm2-measure.log`),
 //! and logs of firmware or IMA that were written in this form (`systemd-pcrlock cel`, `tpm2-tss`).
 //!
+//! **Nothing is decided by a canonical log.** It explains registers, as every log does; joins neither send nor read one, and
+//! only `latchkey measure log` shows it.
+//!
 //! 1. [`CelLog::parse`] reads a log: total, bounded, strict. What comes out is well-formed and nothing more.
 //! 2. [`CelLog::replay`] extends the records as a TPM would. systemd's log goes on where the firmware's ended:
 //!    [`CelLog::replay_after`].
@@ -27,9 +30,9 @@ use crate::report::{EventReport, Report};
 
 pub use content::{Content, SystemdEvent};
 pub use difference::explain_differences;
-pub use error::{CelError, CelFault};
+pub use error::{CelError, CelErrorKind};
 
-/// A canonical event log, well-formed and nothing more.
+/// A canonical event log, well-formed and nothing more: nothing is decided by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CelLog {
     form: Form,
@@ -94,7 +97,7 @@ impl CelLog {
             if let (Some(last), Some(number)) = (last, record.number)
                 && number <= last
             {
-                return Err(CelError { record: index, offset, fault: CelFault::NumberOrder { last, number } });
+                return Err(CelError { record: index, offset, kind: CelErrorKind::NumberOrder { last, number } });
             }
             last = record.number.or(last);
             records.push(record);
@@ -237,6 +240,6 @@ fn startup_locality(records: &[Record]) -> Result<Option<u8>, CelError> {
     let events: Vec<_> = records.iter().filter_map(Record::event).collect();
     log::startup_locality(&events).map_err(|error| {
         let record = records.iter().find(|record| record.offset == error.offset).map_or(0, |record| record.index);
-        CelError { record, offset: error.offset, fault: CelFault::Locality(error.fault) }
+        CelError { record, offset: error.offset, kind: CelErrorKind::Locality(error.kind) }
     })
 }

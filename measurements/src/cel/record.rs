@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::content::Content;
-use super::error::{CelError, CelFault};
+use super::error::{CelError, CelErrorKind};
 use super::{Record, Register};
 use crate::bank::{AlgorithmId, Bank};
 
@@ -29,42 +29,43 @@ struct WireDigest {
 }
 
 pub(super) fn parse(index: usize, offset: usize, text: &[u8]) -> Result<Record, CelError> {
-    let fault = |fault| CelError { record: index, offset, fault };
+    let error = |kind| CelError { record: index, offset, kind };
     // serde_json's own words name line and column, and no more of the text than a short token.
-    let wire: Wire = serde_json::from_slice(text).map_err(|error| fault(CelFault::Json(plain(&error.to_string()))))?;
+    let wire: Wire =
+        serde_json::from_slice(text).map_err(|json| error(CelErrorKind::Json(plain(&json.to_string()))))?;
     Ok(Record {
         index,
         offset,
         number: wire.recnum,
-        register: register(wire.pcr, wire.nv_index).map_err(fault)?,
-        digests: digests(&wire.digests).map_err(fault)?,
-        content: Content::of(&wire.content_type, &wire.content).map_err(fault)?,
+        register: register(wire.pcr, wire.nv_index).map_err(error)?,
+        digests: digests(&wire.digests).map_err(error)?,
+        content: Content::of(&wire.content_type, &wire.content).map_err(error)?,
     })
 }
 
-fn register(pcr: Option<u64>, nv_index: Option<u32>) -> Result<Register, CelFault> {
+fn register(pcr: Option<u64>, nv_index: Option<u32>) -> Result<Register, CelErrorKind> {
     match (pcr, nv_index) {
         (Some(pcr), None) => match u8::try_from(pcr) {
             Ok(index) if index < PCR_COUNT => Ok(Register::Pcr(index)),
-            _ => Err(CelFault::PcrUnknown(pcr)),
+            _ => Err(CelErrorKind::PcrUnknown(pcr)),
         },
         (None, Some(index)) => Ok(Register::Nv(index)),
-        _ => Err(CelFault::Register),
+        _ => Err(CelErrorKind::Register),
     }
 }
 
-fn digests(wire: &[WireDigest]) -> Result<Vec<(AlgorithmId, Vec<u8>)>, CelFault> {
+fn digests(wire: &[WireDigest]) -> Result<Vec<(AlgorithmId, Vec<u8>)>, CelErrorKind> {
     if wire.is_empty() || wire.len() > MAX_DIGESTS {
-        return Err(CelFault::DigestCount(wire.len()));
+        return Err(CelErrorKind::DigestCount(wire.len()));
     }
     let mut digests: Vec<(AlgorithmId, Vec<u8>)> = Vec::with_capacity(wire.len());
     for WireDigest { algorithm, digest } in wire {
-        let algorithm = self::algorithm(algorithm).ok_or_else(|| CelFault::AlgorithmUnknown(plain(algorithm)))?;
+        let algorithm = self::algorithm(algorithm).ok_or_else(|| CelErrorKind::AlgorithmUnknown(plain(algorithm)))?;
         if digests.iter().any(|(earlier, _)| *earlier == algorithm) {
-            return Err(CelFault::DigestTwice(algorithm));
+            return Err(CelErrorKind::DigestTwice(algorithm));
         }
         let value = hex::decode(digest).ok().filter(|value| algorithm.digest_size() == Some(value.len()));
-        digests.push((algorithm, value.ok_or(CelFault::Digest(algorithm))?));
+        digests.push((algorithm, value.ok_or(CelErrorKind::Digest(algorithm))?));
     }
     Ok(digests)
 }

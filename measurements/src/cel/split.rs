@@ -1,6 +1,6 @@
 //! Cuts a file into records, each with the byte at which it begins.
 
-use super::error::{CelError, CelFault};
+use super::error::{CelError, CelErrorKind};
 use super::{CelLog, Form};
 
 /// The byte at which a record begins, and its text.
@@ -16,16 +16,16 @@ pub(super) fn form(file: &[u8]) -> Option<Form> {
 }
 
 pub(super) fn split(file: &[u8]) -> Result<(Form, Vec<Text<'_>>), CelError> {
-    let error = |fault| CelError { record: 0, offset: 0, fault };
+    let error = |kind| CelError { record: 0, offset: 0, kind };
     if file.len() > CelLog::MAX_SIZE {
-        return Err(error(CelFault::TooLarge { size: file.len(), limit: CelLog::MAX_SIZE }));
+        return Err(error(CelErrorKind::TooLarge { size: file.len(), limit: CelLog::MAX_SIZE }));
     }
-    let form = form(file).ok_or_else(|| error(CelFault::NoForm))?;
+    let form = form(file).ok_or_else(|| error(CelErrorKind::NoForm))?;
     let records = match form {
         Form::Sequence => sequence(file)?,
         Form::Array => array(file)?,
     };
-    if records.is_empty() { Err(error(CelFault::Empty)) } else { Ok((form, records)) }
+    if records.is_empty() { Err(error(CelErrorKind::Empty)) } else { Ok((form, records)) }
 }
 
 /// RFC 7464, section 2.2: "any number of JSON texts, all encoded in UTF-8, each JSON text preceded by one ASCII RS
@@ -35,16 +35,16 @@ fn sequence(file: &[u8]) -> Result<Vec<Text<'_>>, CelError> {
     let mut records = Vec::new();
     let mut offset = 0;
     while offset < file.len() {
-        let fault = |fault| CelError { record: records.len(), offset, fault };
+        let error = |kind| CelError { record: records.len(), offset, kind };
         let after = file.get(offset..).unwrap_or_default();
-        let Some((&RECORD_SEPARATOR, text)) = after.split_first() else { return Err(fault(CelFault::Stray)) };
+        let Some((&RECORD_SEPARATOR, text)) = after.split_first() else { return Err(error(CelErrorKind::Stray)) };
         let end = text.iter().position(|&byte| byte == RECORD_SEPARATOR).unwrap_or(text.len());
         let text = text.get(..end).unwrap_or_default();
         if text.last() != Some(&b'\n') {
-            return Err(fault(CelFault::Truncated));
+            return Err(error(CelErrorKind::Truncated));
         }
         if records.len() == MAX_RECORDS {
-            return Err(fault(CelFault::TooManyRecords { limit: MAX_RECORDS }));
+            return Err(error(CelErrorKind::TooManyRecords { limit: MAX_RECORDS }));
         }
         records.push((offset, text));
         offset += 1 + end;
@@ -59,10 +59,10 @@ fn array(file: &[u8]) -> Result<Vec<Text<'_>>, CelError> {
     if bytes.next_if(|(_, byte)| **byte == b']').is_none() {
         loop {
             let next = bytes.peek().map_or(file.len(), |(offset, _)| *offset);
-            let fault = |fault| CelError { record: records.len(), offset: next, fault };
-            let text = object(file.get(next..).unwrap_or_default()).map_err(fault)?;
+            let error = |kind| CelError { record: records.len(), offset: next, kind };
+            let text = object(file.get(next..).unwrap_or_default()).map_err(error)?;
             if records.len() == MAX_RECORDS {
-                return Err(fault(CelFault::TooManyRecords { limit: MAX_RECORDS }));
+                return Err(error(CelErrorKind::TooManyRecords { limit: MAX_RECORDS }));
             }
             let end = next + text.len();
             while bytes.next_if(|(offset, _)| *offset < end).is_some() {}
@@ -73,19 +73,19 @@ fn array(file: &[u8]) -> Result<Vec<Text<'_>>, CelError> {
                     records.push((next, text));
                     break;
                 }
-                Some(_) => return Err(fault(CelFault::Stray)),
-                None => return Err(fault(CelFault::Truncated)),
+                Some(_) => return Err(error(CelErrorKind::Stray)),
+                None => return Err(error(CelErrorKind::Truncated)),
             }
         }
     }
     match bytes.next() {
-        Some((offset, _)) => Err(CelError { record: records.len(), offset, fault: CelFault::Stray }),
+        Some((offset, _)) => Err(CelError { record: records.len(), offset, kind: CelErrorKind::Stray }),
         None => Ok(records),
     }
 }
 
 /// The object that `text` begins with, to the brace that closes it.
-fn object(text: &[u8]) -> Result<&[u8], CelFault> {
+fn object(text: &[u8]) -> Result<&[u8], CelErrorKind> {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (at, byte) in text.iter().enumerate() {
         match byte {
@@ -98,10 +98,14 @@ fn object(text: &[u8]) -> Result<&[u8], CelFault> {
             _ => {}
         }
         if depth == 0 {
-            return if *byte == b'}' { text.get(..=at).ok_or(CelFault::Truncated) } else { Err(CelFault::Stray) };
+            return if *byte == b'}' {
+                text.get(..=at).ok_or(CelErrorKind::Truncated)
+            } else {
+                Err(CelErrorKind::Stray)
+            };
         }
     }
-    Err(CelFault::Truncated)
+    Err(CelErrorKind::Truncated)
 }
 
 /// RFC 7464, section 2.2: ASCII RS.

@@ -1,5 +1,7 @@
 //! Why a file is no image to predict from.
 
+use crate::MeasurementCode;
+
 /// What is wrong with an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
@@ -40,4 +42,11 @@ pub enum ImageError {
         /// Bytes that are read.
         limit: u64,
     },
+}
+
+impl ImageError {
+    /// The stable reason code.
+    pub fn code(&self) -> MeasurementCode {
+        MeasurementCode::ImageUnusable
+    }
 }

@@ -40,15 +40,15 @@ impl CpuSignature {
 
 /// A model's name, or `0x` and the signature in hexadecimal, for `-cpu host` and for models that QEMU gets later.
 impl FromStr for CpuSignature {
-    type Err = UnknownCpu;
+    type Err = UnknownCpuError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownCpu> {
+    fn from_str(text: &str) -> Result<Self, UnknownCpuError> {
         let digits = text.strip_prefix("0x").filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let signature = match digits {
             Some(digits) => u32::from_str_radix(digits, 16).ok().map(Self),
             None => Self::of_model(text),
         };
-        signature.ok_or_else(|| UnknownCpu(text.to_owned()))
+        signature.ok_or_else(|| UnknownCpuError(text.to_owned()))
     }
 }
 
@@ -59,18 +59,12 @@ impl fmt::Display for CpuSignature {
 }
 
 /// A name that is no processor model's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownCpu(pub String);
-
-impl fmt::Display for UnknownCpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known: Vec<_> = CpuSignature::models().collect();
-        write!(f, "no processor model of QEMU with SEV-SNP: {:?}; known are {}, ", self.0, known.join(", "))?;
-        f.write_str("or give the signature, the 0x… that CPUID leaf 1 has in EAX")
-    }
-}
-
-impl std::error::Error for UnknownCpu {}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no processor model of QEMU with SEV-SNP: {0:?}; known are {known}, or the signature, the 0x… that CPUID leaf 1 has in EAX",
+    known = CpuSignature::models().collect::<Vec<_>>().join(", ")
+)]
+pub struct UnknownCpuError(pub String);
 
 /// Family, model and stepping of QEMU's EPYC models (`target/i386/cpu.c`, `builtin_x86_defs`).
 const MODELS: [(&str, [u8; 3]); 6] = [

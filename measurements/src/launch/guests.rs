@@ -60,9 +60,9 @@ impl Default for CpuName {
 }
 
 impl FromStr for CpuName {
-    type Err = super::UnknownCpu;
+    type Err = super::UnknownCpuError;
 
-    fn from_str(name: &str) -> Result<Self, super::UnknownCpu> {
+    fn from_str(name: &str) -> Result<Self, super::UnknownCpuError> {
         Ok(Self { name: name.to_owned(), signature: name.parse()? })
     }
 }

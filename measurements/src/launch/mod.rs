@@ -1,5 +1,8 @@
 //! Launch digests: what an AMD SEV-SNP machine that QEMU starts will report as its MEASUREMENT, known before it starts.
 //!
+//! **Nothing is decided by a launch digest.** No verifier here checks a report's signature, so nobody is admitted or refused
+//! by one: these are values for manifests and explanations.
+//!
 //! 1. [`Firmware::parse`] reads an OVMF file and measures its pages.
 //! 2. [`KernelHashes`] is what QEMU puts into the firmware's table for a direct boot (`-kernel` with `kernel-hashes=on`).
 //! 3. [`SnpGuest::digest`] continues with the pages that the firmware's metadata asks for, and the first registers of
@@ -20,7 +23,7 @@ mod hashes;
 mod metadata;
 mod vmsa;
 
-pub use cpu::{CpuSignature, UnknownCpu};
+pub use cpu::{CpuSignature, UnknownCpuError};
 pub use error::LaunchError;
 pub use firmware::Firmware;
 pub use guests::{CpuName, GuestType, Guests};

@@ -2,7 +2,7 @@
 
 use latchkey_boot_formats::Cursor;
 
-use crate::error::{LogError, LogFault};
+use crate::error::{LogError, LogErrorKind};
 
 /// The rest of a log, and where in the log it begins.
 pub(crate) struct Bytes<'a> {
@@ -28,23 +28,23 @@ impl<'a> Bytes<'a> {
         self.fields.remaining()
     }
 
-    pub(crate) fn error(&self, fault: LogFault) -> LogError {
-        LogError { offset: self.offset(), fault }
+    pub(crate) fn error(&self, kind: LogErrorKind) -> LogError {
+        LogError { offset: self.offset(), kind }
     }
 
     pub(crate) fn take(&mut self, length: usize, what: &'static str) -> Result<&'a [u8], LogError> {
-        self.fields.take(length).ok_or_else(|| self.error(LogFault::Truncated { what }))
+        self.fields.take(length).ok_or_else(|| self.error(LogErrorKind::Truncated { what }))
     }
 
     pub(crate) fn u8(&mut self, what: &'static str) -> Result<u8, LogError> {
-        self.fields.u8().ok_or_else(|| self.error(LogFault::Truncated { what }))
+        self.fields.u8().ok_or_else(|| self.error(LogErrorKind::Truncated { what }))
     }
 
     pub(crate) fn u16(&mut self, what: &'static str) -> Result<u16, LogError> {
-        self.fields.u16().ok_or_else(|| self.error(LogFault::Truncated { what }))
+        self.fields.u16().ok_or_else(|| self.error(LogErrorKind::Truncated { what }))
     }
 
     pub(crate) fn u32(&mut self, what: &'static str) -> Result<u32, LogError> {
-        self.fields.u32().ok_or_else(|| self.error(LogFault::Truncated { what }))
+        self.fields.u32().ok_or_else(|| self.error(LogErrorKind::Truncated { what }))
     }
 }

@@ -3,7 +3,7 @@
 use super::Format;
 use super::bytes::Bytes;
 use crate::bank::{AlgorithmId, Bank};
-use crate::error::{LogError, LogFault};
+use crate::error::{LogError, LogErrorKind};
 use crate::event::{Event, EventType};
 
 /// `TCG_EfiSpecIDEvent` (PFP 1.05, section 10.4).
@@ -19,7 +19,7 @@ pub struct SpecId {
 
 /// Which format the log has, by its first event.
 pub(super) fn format(first: &Event<'_>) -> Result<Format, LogError> {
-    let error = |fault| LogError { offset: first.offset, fault };
+    let error = |kind| LogError { offset: first.offset, kind };
     if first.kind != EventType::NO_ACTION || !first.data.starts_with(b"Spec ID Event") {
         return Ok(Format::Sha1);
     }
@@ -29,17 +29,17 @@ pub(super) fn format(first: &Event<'_>) -> Result<Format, LogError> {
             match first.pcr {
                 Some(0) => {}
                 Some(1) if spec.as_ref().is_ok_and(|spec| spec.algorithms == [Bank::Sha384.algorithm()]) => {
-                    return Err(error(LogFault::ConfidentialMachine));
+                    return Err(error(LogErrorKind::ConfidentialMachine));
                 }
-                other => return Err(error(LogFault::HeaderPcr(other.map_or(u32::MAX, u32::from)))),
+                other => return Err(error(LogErrorKind::HeaderPcr(other.map_or(u32::MAX, u32::from)))),
             }
             if first.digests.iter().any(|(_, digest)| digest.iter().any(|&byte| byte != 0)) {
-                return Err(error(LogFault::HeaderDigest));
+                return Err(error(LogErrorKind::HeaderDigest));
             }
             spec.map(Format::CryptoAgile)
         }
         Some((signature, _)) if SHA1_ONLY.iter().any(|known| signature == *known) => Ok(Format::Sha1),
-        _ => Err(error(LogFault::SpecIdUnknown)),
+        _ => Err(error(LogErrorKind::SpecIdUnknown)),
     }
 }
 
@@ -48,21 +48,21 @@ fn spec_id(bytes: &mut Bytes<'_>) -> Result<SpecId, LogError> {
     let at = bytes.offset();
     let platform_class = bytes.u32(what)?;
     let (minor, major, errata, uintn) = (bytes.u8(what)?, bytes.u8(what)?, bytes.u8(what)?, bytes.u8(what)?);
-    let fault = match (platform_class, major, uintn) {
-        (2.., _, _) => Some(LogFault::PlatformClass(platform_class)),
-        (_, ..=1 | 3.., _) => Some(LogFault::SpecVersion { major, minor }),
-        (_, _, 0 | 3..) => Some(LogFault::UintnSize(uintn)),
+    let kind = match (platform_class, major, uintn) {
+        (2.., _, _) => Some(LogErrorKind::PlatformClass(platform_class)),
+        (_, ..=1 | 3.., _) => Some(LogErrorKind::SpecVersion { major, minor }),
+        (_, _, 0 | 3..) => Some(LogErrorKind::UintnSize(uintn)),
         _ => None,
     };
-    if let Some(fault) = fault {
-        return Err(LogError { offset: at, fault });
+    if let Some(kind) = kind {
+        return Err(LogError { offset: at, kind });
     }
     let algorithms = algorithms(bytes)?;
     let vendor = bytes.u8(what)?;
     bytes.take(usize::from(vendor), "the header's vendor information")?;
     match bytes.remaining() {
         0 => Ok(SpecId { platform_class, version: [major, minor, errata], algorithms }),
-        trailing => Err(bytes.error(LogFault::SpecIdTrailing(trailing))),
+        trailing => Err(bytes.error(LogErrorKind::SpecIdTrailing(trailing))),
     }
 }
 
@@ -70,7 +70,7 @@ fn algorithms(bytes: &mut Bytes<'_>) -> Result<Vec<AlgorithmId>, LogError> {
     let at = bytes.offset();
     let count = bytes.u32("the number of banks")?;
     if count == 0 || count > MAX_ALGORITHMS {
-        return Err(LogError { offset: at, fault: LogFault::AlgorithmCount(count) });
+        return Err(LogError { offset: at, kind: LogErrorKind::AlgorithmCount(count) });
     }
     let mut algorithms = Vec::new();
     for _ in 0..count {
@@ -78,10 +78,10 @@ fn algorithms(bytes: &mut Bytes<'_>) -> Result<Vec<AlgorithmId>, LogError> {
         let algorithm = AlgorithmId(bytes.u16("a bank")?);
         let size = bytes.u16("a bank's digest size")?;
         if algorithms.contains(&algorithm) {
-            return Err(LogError { offset, fault: LogFault::AlgorithmTwice(algorithm) });
+            return Err(LogError { offset, kind: LogErrorKind::AlgorithmTwice(algorithm) });
         }
         if algorithm.digest_size() != Some(usize::from(size)) {
-            return Err(LogError { offset, fault: LogFault::DigestSize { algorithm, size } });
+            return Err(LogError { offset, kind: LogErrorKind::DigestSize { algorithm, size } });
         }
         algorithms.push(algorithm);
     }

@@ -5,7 +5,7 @@ mod header;
 mod locality;
 
 use crate::bank::{AlgorithmId, Bank};
-use crate::error::{LogError, LogFault};
+use crate::error::{LogError, LogErrorKind};
 use crate::event::{Event, EventType};
 use bytes::Bytes;
 
@@ -41,12 +41,12 @@ impl<'a> EventLog<'a> {
     /// A [`LogError`] with the byte at which the first wrong thing begins.
     pub fn parse(log: &'a [u8]) -> Result<Self, LogError> {
         if log.len() > MAX_SIZE {
-            return Err(LogError { offset: 0, fault: LogFault::TooLarge { size: log.len(), limit: MAX_SIZE } });
+            return Err(LogError { offset: 0, kind: LogErrorKind::TooLarge { size: log.len(), limit: MAX_SIZE } });
         }
         let padding_from = padding_from(log);
         let mut bytes = Bytes::new(log);
         if padding_from == 0 {
-            return Err(bytes.error(LogFault::Empty));
+            return Err(bytes.error(LogErrorKind::Empty));
         }
         let first = sha1_event(&mut bytes, 0)?;
         let format = header::format(&first)?;
@@ -57,7 +57,7 @@ impl<'a> EventLog<'a> {
         let mut events = vec![first];
         while bytes.offset() < padding_from {
             if events.len() == MAX_EVENTS {
-                return Err(bytes.error(LogFault::TooManyEvents { limit: MAX_EVENTS }));
+                return Err(bytes.error(LogErrorKind::TooManyEvents { limit: MAX_EVENTS }));
             }
             let index = events.len();
             events.push(match format {
@@ -135,17 +135,17 @@ fn digests<'a>(bytes: &mut Bytes<'a>, algorithms: &[AlgorithmId]) -> Result<Vec<
     let at = bytes.offset();
     let count = bytes.u32("the number of digests")?;
     let Some(count) = usize::try_from(count).ok().filter(|count| *count <= algorithms.len()) else {
-        let fault = LogFault::DigestCount { expected: algorithms.len(), got: count };
-        return Err(LogError { offset: at, fault });
+        let kind = LogErrorKind::DigestCount { expected: algorithms.len(), got: count };
+        return Err(LogError { offset: at, kind });
     };
     let mut digests = Vec::with_capacity(count);
     for _ in 0..count {
         let offset = bytes.offset();
         let algorithm = AlgorithmId(bytes.u16("a digest's algorithm")?);
         let listed = algorithms.contains(&algorithm).then(|| algorithm.digest_size()).flatten();
-        let size = listed.ok_or(LogError { offset, fault: LogFault::DigestUnlisted(algorithm) })?;
+        let size = listed.ok_or(LogError { offset, kind: LogErrorKind::DigestUnlisted(algorithm) })?;
         if digests.iter().any(|(earlier, _)| *earlier == algorithm) {
-            return Err(LogError { offset, fault: LogFault::DigestTwice(algorithm) });
+            return Err(LogError { offset, kind: LogErrorKind::DigestTwice(algorithm) });
         }
         digests.push((algorithm, bytes.take(size, "a digest")?));
     }
@@ -159,7 +159,7 @@ fn pcr_and_type(bytes: &mut Bytes<'_>) -> Result<(Option<u8>, EventType), LogErr
     match u8::try_from(pcr) {
         Ok(index) if index < PCR_COUNT => Ok((Some(index), kind)),
         _ if pcr == NO_PCR && kind == EventType::NO_ACTION => Ok((None, kind)),
-        _ => Err(LogError { offset, fault: LogFault::PcrUnknown(pcr) }),
+        _ => Err(LogError { offset, kind: LogErrorKind::PcrUnknown(pcr) }),
     }
 }
 
@@ -168,7 +168,7 @@ fn event_data<'a>(bytes: &mut Bytes<'a>) -> Result<&'a [u8], LogError> {
     let size = bytes.u32("an event's size")?;
     match usize::try_from(size) {
         Ok(length) if size <= MAX_EVENT => bytes.take(length, "an event's data"),
-        _ => Err(LogError { offset, fault: LogFault::EventTooLarge { size, limit: MAX_EVENT } }),
+        _ => Err(LogError { offset, kind: LogErrorKind::EventTooLarge { size, limit: MAX_EVENT } }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Why nothing is predicted.
 
 use super::variables::VariableError;
+use crate::MeasurementCode;
 use crate::pe::PeError;
 
 /// Why nothing certain can be said about what an image measures on a machine.
@@ -66,4 +67,11 @@ pub enum PredictError {
     /// A thread that hashes could not do its work.
     #[error("a thread that hashes could not do its work")]
     ThreadFailed,
+}
+
+impl PredictError {
+    /// The stable reason code.
+    pub fn code(&self) -> MeasurementCode {
+        MeasurementCode::ImageUnpredictable
+    }
 }

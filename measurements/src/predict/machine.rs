@@ -260,7 +260,7 @@ impl MachineType {
 
 /// Says what is wrong with a type's guests, and what would help.
 fn unlaunchable(name: &str, error: &LaunchError) -> PredictError {
-    let fix = error.fix().map(|fix| format!(": {fix}")).unwrap_or_default();
+    let fix = error.remedy().map(|fix| format!(": {fix}")).unwrap_or_default();
     PredictError::Machine(format!("machine {name}: snp: {error}{fix}"))
 }
 

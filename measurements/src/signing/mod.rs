@@ -9,9 +9,9 @@
 //! Ed25519 by ring, over the BLAKE2b-512 digest of the file (`ED`, minisign's form since 0.10). Signing is deterministic, and
 //! the trusted comment says name and serial and no time: the same manifest and key give the same bytes.
 
-mod key_file;
+use crate::MeasurementCode;
 
-use std::fmt;
+mod key_file;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -125,38 +125,48 @@ pub fn public_key_file(key: &SignerKey) -> String {
 }
 
 /// Why there is no key, or no signature.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SigningError {
     /// The kernel gives no random numbers.
+    #[error("the kernel gives no random numbers")]
     Random,
     /// The file is no secret key of minisign.
+    #[error("not a secret key of minisign")]
     NotAKey,
     /// The file's parts do not belong together.
+    #[error("the secret key is damaged")]
     Damaged,
     /// Encrypted, and the password is not the one.
+    #[error("the password does not open this key")]
     WrongPassword,
     /// Encrypted with parameters beyond minisign's own.
+    #[error("the key is encrypted with parameters that minisign does not use")]
     TooCostly,
     /// A trusted comment that is too long or has line breaks.
+    #[error("a trusted comment has at most 8192 bytes and no line break")]
     Comment,
 }
 
-impl fmt::Display for SigningError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Random => "the kernel gives no random numbers",
-            Self::NotAKey => {
-                "not a secret key of minisign: make one with `latchkey reference new-key` or `minisign -G`"
-            }
-            Self::Damaged => "the secret key is damaged: take it from its backup",
-            Self::WrongPassword => "the password does not open this key",
-            Self::TooCostly => "the key is encrypted with parameters that minisign does not use",
-            Self::Comment => "a trusted comment has at most 8192 bytes and no line break",
-        })
+impl SigningError {
+    /// The stable reason code.
+    pub fn code(&self) -> MeasurementCode {
+        match self {
+            Self::Random | Self::Comment => MeasurementCode::SigningFailed,
+            Self::NotAKey | Self::Damaged | Self::WrongPassword | Self::TooCostly => MeasurementCode::KeyUnusable,
+        }
     }
 }
 
-impl std::error::Error for SigningError {}
+impl SigningError {
+    /// What to do, where that is more than to correct what the message names.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::NotAKey => "make one with `latchkey reference new-key` or `minisign -G`",
+            Self::Damaged => "take the key from its backup",
+            _ => return None,
+        })
+    }
+}
 
 impl From<KeyError> for SigningError {
     fn from(_: KeyError) -> Self {
