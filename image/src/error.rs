@@ -90,7 +90,7 @@ reason_codes! {
         /// The kernel is none, or its modules are not its own.
         KernelUnusable = "image-kernel-unusable": "give a kernel with an EFI stub, and the modules of the same release";
         /// A program that the build needs is not installed.
-        ProgramMissing = "program-missing": "install the Debian package that is named (apt-get install PACKAGE)";
+        ProgramMissing = "program-missing": "install the program that is named";
         /// A program that the build needs ended with an error.
         ProgramFailed = "program-failed": "look at what the program said; there may be no room where the image is made";
         /// The root cannot be read, or lacks what a node needs.
@@ -145,6 +145,7 @@ impl ImageError {
             Self::Kernel(error) => error.remedy(),
             Self::Root(error) => error.remedy(),
             Self::OsRelease(error) => error.remedy(),
+            Self::Program(error) => error.remedy(),
             Self::Uki(error) => error.remedy(),
             Self::SecureBoot(error) => error.remedy(),
             _ => None,

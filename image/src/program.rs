@@ -36,11 +36,11 @@ impl Program {
         }
     }
 
-    const fn package(self) -> &'static str {
+    const fn how_to_install(self) -> &'static str {
         match self {
-            Self::Mksquashfs => "squashfs-tools",
-            Self::MkfsErofs => "erofs-utils",
-            Self::QemuImg => "qemu-utils",
+            Self::Mksquashfs => "install the Debian package squashfs-tools: apt-get install squashfs-tools",
+            Self::MkfsErofs => "install the Debian package erofs-utils: apt-get install erofs-utils",
+            Self::QemuImg => "install the Debian package qemu-utils: apt-get install qemu-utils",
         }
     }
 
@@ -145,7 +145,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// It is not installed.
-    #[error("{} is missing, which is in the Debian package {}", .0.name(), .0.package())]
+    #[error("{} is missing", .0.name())]
     Missing(Program),
     /// It could not be started, or its input not be read.
     #[error("{}: {source}", .program.name())]
@@ -165,4 +165,14 @@ pub enum ProgramError {
         /// What it said.
         said: String,
     },
+}
+
+impl ProgramError {
+    /// What to do, where that is more than to look at what the program said.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Missing(program) => Some(program.how_to_install()),
+            Self::Io { .. } | Self::Failed { .. } => None,
+        }
+    }
 }

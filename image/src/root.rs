@@ -148,6 +148,7 @@ impl RootError {
                 "put the files that `latchkey image units` writes into the root yourself, and say \"in_root\": true"
             }
             Self::Archive(error) => return error.remedy(),
+            Self::Program(error) => return error.remedy(),
             Self::Preflight(error) => return error.remedy(),
             _ => return None,
         })

@@ -105,7 +105,7 @@ impl ManifestError {
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoSha256 => "turn the TPM's SHA-256 bank on, and record again",
-            _ => return None,
+            Self::Invalid(_) => return None,
         })
     }
 }

@@ -116,7 +116,7 @@ fn a_kernel_without_efi_stub_and_a_state_disk_that_is_too_small_are_refused() {
     let Source::Bytes(kernel) = &mut image.kernel else { panic!("the sample's kernel is bytes") };
     kernel[..2].copy_from_slice(b"\xea\x05");
     let error = build(&sample, &image).unwrap_err();
-    assert!(error.to_string().contains("CONFIG_EFI_STUB"), "{error}");
+    assert!(error.remedy().contains("CONFIG_EFI_STUB"), "{error}");
 }
 
 fn bootable_again(sample: &Sample) -> Image {

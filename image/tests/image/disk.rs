@@ -20,7 +20,7 @@ fn refused(change: impl FnOnce(&mut Image)) -> String {
     // Nothing half finished stays.
     let left = fs::read_dir(sample.out("a")).map_or(0, Iterator::count);
     assert_eq!(left, 0, "{error}");
-    error.to_string()
+    format!("{error}; {}", error.remedy())
 }
 
 pub(crate) fn part<'a>(built: &'a Built, what: &str) -> &'a Part {

@@ -142,10 +142,11 @@ fn keys_without_anything_to_predict_for_are_refused_and_no_machines_said_aloud_a
             r#"{{"schema": 1, "name": "sample", "version": "1.0.0", "kernel": "k", "modules": "m", "agent": "a",
                 "root": "r", "command_line": "", "secure_boot": {{"key": "ours.key", "certificate": "ours.pem"}}{more}}}"#
         );
-        ImageConfig::parse(text.as_bytes()).unwrap().image(&sample.path("")).map_err(|error| error.to_string())
+        ImageConfig::parse(text.as_bytes()).unwrap().image(&sample.path(""))
     };
     let error = configured("").unwrap_err();
-    assert!(error.contains("no reference.json: add \"variables\"") && error.contains("\"machines\": []"), "{error}");
+    let remedy = error.remedy().unwrap();
+    assert!(remedy.contains("add \"variables\"") && remedy.contains("\"machines\": []"), "{error}: {remedy}");
     assert!(configured(r#", "machines": []"#).is_ok());
 }
 

@@ -185,7 +185,7 @@ fn a_root_that_is_said_to_have_the_files_and_lacks_one_or_has_another_is_refused
             let error = image.build(&sample.out("a"), &mut |_| {}).unwrap_err();
             let text = error.to_string();
             assert_eq!(error.code().as_str(), "image-root-unusable");
-            assert!(text.contains(said) && text.contains("latchkey image units"), "{text}");
+            assert!(text.contains(said) && error.remedy().contains("latchkey image units"), "{text}");
         }
     }
     let sample = sample();
@@ -211,7 +211,8 @@ fn what_is_in_the_way_is_named_and_a_finished_root_is_told_the_way_out() {
         let sample = Sample::new();
         let mut image = image(&sample);
         change(&sample, &mut image);
-        image.build(&sample.out("a"), &mut |_| {}).unwrap_err().to_string()
+        let error = image.build(&sample.out("a"), &mut |_| {}).unwrap_err();
+        format!("{error}; {}", error.remedy())
     };
     // Units would land wherever the link leads when the system runs.
     let linked = |sample: &Sample| symlink("/var", sample.path("root/etc/systemd")).unwrap();
