@@ -60,6 +60,13 @@ pub struct Greeting<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Greeting<S> {
+    /// Of a connection whose TLS somebody else established.
+    #[cfg(feature = "test-rig")]
+    pub(crate) async fn of(mut line: Line<S>, session: crate::tls::Session) -> Result<Self, ChannelError> {
+        let hello = line.receive(Step::Greeting, Slot::Hello).await?;
+        Ok(Self { heard: AwaitHello::new(session).heard(hello)?, line })
+    }
+
     /// What it connected for.
     pub const fn purpose(&self) -> Purpose {
         self.heard.purpose()

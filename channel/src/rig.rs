@@ -5,9 +5,11 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
 use smol::io::{AsyncRead, AsyncWrite};
 
+use crate::accept::Greeting;
 use crate::driver::{self, HANDSHAKE_TIME, Line};
 use crate::error::ChannelError;
 use crate::frame::{self, FrameError, Slot};
+use crate::handshake::Reception;
 use crate::message::Message;
 use crate::proof::Terms;
 use crate::proven::Proven;
@@ -66,6 +68,22 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     driver::prove(Line::established(stream, HANDSHAKE_TIME), session, purpose, terms).await
+}
+
+/// The honest rest of the handshake of a server whose TLS is established.
+pub async fn prove_as_server<S>(
+    stream: TlsStream<S>,
+    session: Session,
+    reception: &dyn Reception,
+) -> Result<Proven<S>, ChannelError>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let greeting = Greeting::of(Line::established(stream, HANDSHAKE_TIME), session).await?;
+    match reception.terms(greeting.purpose()) {
+        Some(terms) => greeting.challenge(terms).await?.evidence().await?.conclude().await,
+        None => Err(greeting.refuse().await),
+    }
 }
 
 /// Sends one message.

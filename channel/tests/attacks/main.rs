@@ -13,4 +13,5 @@ mod honest;
 mod real_tpm;
 mod relay;
 mod tls;
+mod tpm_commands;
 mod wrong_evidence;

@@ -18,7 +18,7 @@ use smol::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::world::{meet, policy_trusting, terms};
 
-const IMAGE_EVENT: &[u8] = b"the image of this test";
+pub(crate) const IMAGE_EVENT: &[u8] = b"the image of this test";
 const LOCK_EVENT: &[u8] = b"the cluster of this test";
 
 /// A machine that has booted the image.
@@ -29,7 +29,7 @@ fn booted(tpm: &Swtpm) -> Arc<Mutex<AttestingTpm>> {
 }
 
 /// Trusts every TPM of the authority, with the image of this test.
-fn demand(tpm: &Swtpm, lock: LockExpectation) -> TpmVerifier {
+pub(crate) fn demand(tpm: &Swtpm, lock: LockExpectation) -> TpmVerifier {
     let pem = |pem: String| serde_json::to_string(&pem).unwrap();
     let authority = tpm.authority();
     let rule = format!(

@@ -7,7 +7,7 @@ use latchkey_attestation::LockExpectation;
 use latchkey_channel::frame::Slot;
 use latchkey_channel::message::{Demand, Evidence, Hello, Identity, Message, Proof};
 use latchkey_channel::rig::{self, SharedKey};
-use latchkey_channel::tls::TlsStream;
+use latchkey_channel::tls::{Session, TlsStream};
 use latchkey_channel::{
     ChannelError, Kind, Kinds, NoProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, Purpose, Side, Terms, accept,
     connect,
@@ -125,22 +125,67 @@ fn relayed_signature_of_a_pinned_key_is_refused_by_the_node() {
     assert_eq!(node.unwrap_err().code().as_str(), "key-signature-invalid");
 }
 
-/// The middle has the private key of the node's own TLS certificate, and uses it towards the service.
+/// The middle has the private TLS keys of both ends and shows each end the other's key. Only the exporter tells the two sessions
+/// apart.
 #[test]
 fn relay_with_the_stolen_tls_key_of_the_node_is_refused() {
     let (client, server) = join_terms();
     let ((client_end, middle_up), (middle_down, server_end)) = (wire(), wire());
     let reception = move |_| Some(server.clone());
-    let stolen = SharedKey::new();
-    let middle = async { Middle::between(middle_up, middle_down, &stolen).await.relay().await };
+    let (of_node, of_service) = (SharedKey::new(), SharedKey::new());
+    let middle = async {
+        let towards_node = rig::unproven(&of_service, middle_up, Side::Server);
+        let towards_service = rig::unproven(&of_node, middle_down, Side::Client);
+        let (up, down) = zip(towards_node, towards_service).await;
+        let ((to_client, with_node), (to_server, with_service)) = (up.unwrap(), down.unwrap());
+        let keys = |session: &Session| (session.client_key, session.server_key);
+        assert_eq!(keys(&with_node), keys(&with_service), "no key differs");
+        assert_ne!(with_node.exporter, with_service.exporter);
+        Middle { to_client, to_server }.relay().await
+    };
     let node = async {
-        let (stream, session) = rig::unproven(&stolen, client_end, Side::Client).await.unwrap();
+        let (stream, session) = rig::unproven(&of_node, client_end, Side::Client).await.unwrap();
         rig::prove_as_client(stream, session, Purpose::Join, client).await
     };
-    let ((node, service), _) =
-        latchkey_test_support::block_on(zip(zip(node, accept(server_end, &reception, TIME)), middle));
+    let service = async {
+        let (stream, session) = rig::unproven(&of_service, server_end, Side::Server).await.unwrap();
+        rig::prove_as_server(stream, session, &reception).await
+    };
+    let ((node, service), _) = latchkey_test_support::block_on(zip(zip(node, service), middle));
     assert_eq!(service.unwrap_err().code().as_str(), "quote-binding-mismatch");
-    assert!(node.is_err());
+    assert!(matches!(node.unwrap_err(), ChannelError::PeerRefused(PeerReason::EvidenceRejected)));
+}
+
+/// A key that is stolen from a process is of no use on its next connection.
+#[test]
+fn no_two_connections_show_the_same_tls_key() {
+    let shown = |side: Side| {
+        let (client, server) = join_terms();
+        let (near, far) = wire();
+        let reception = move |_| Some(server.clone());
+        let key = SharedKey::new();
+        latchkey_test_support::block_on(async {
+            // The peer says nothing more, and the honest end fails: the key was shown by then.
+            match side {
+                Side::Client => {
+                    let honest = connect(near, Purpose::Join, client, TIME);
+                    let (_, peer) =
+                        zip(honest, async { rig::unproven(&key, far, Side::Server).await.unwrap().1 }).await;
+                    peer.client_key
+                }
+                Side::Server => {
+                    let honest = accept(far, &reception, TIME);
+                    let (_, peer) =
+                        zip(Box::pin(honest), async { rig::unproven(&key, near, Side::Client).await.unwrap().1 }).await;
+                    peer.server_key
+                }
+            }
+        })
+    };
+    for side in [Side::Client, Side::Server] {
+        let keys: std::collections::BTreeSet<_> = (0..8).map(|_| shown(side)).collect();
+        assert_eq!(keys.len(), 8, "{side:?}");
+    }
 }
 
 /// The attacker claims to be the very node it talks to, and lets that node answer its own challenge on a second

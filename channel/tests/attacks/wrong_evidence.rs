@@ -2,19 +2,24 @@
 //! channel makes of it, and what both sides are told.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use latchkey_attestation::LockExpectation;
+use latchkey_attestation::parse::Bytes;
 use latchkey_channel::binding::Binding;
-use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_channel::frame::Slot;
+use latchkey_channel::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, KeyEvidence, Message};
+use latchkey_channel::rig::{self, SharedKey};
 use latchkey_channel::{
     Appraisal, AppraisalError, Attester, AttesterSet, ChannelError, Claim, Kind, Kinds, MisuseError, NoProof,
-    PeerProof, PeerReason, PeerRefusal, PinnedKeyAttester, PinnedKeyVerifier, ProofError, ProofRequest, Purpose,
-    Verifier, VerifierSet,
+    PeerProof, PeerReason, PeerRefusal, PinnedKeyAttester, PinnedKeyVerifier, ProofError, ProofRequest, Purpose, Side,
+    Verifier, VerifierSet, accept, connect,
 };
+use smol::future::zip;
 
 use crate::support::fake_tpm::FakeTpm;
 use crate::support::world::{
-    CLUSTER, IMAGE, demand, fresh_node, init_terms, locked_node, meet, policy_trusting, terms,
+    CLUSTER, TIME, demand, fresh_node, init_terms, locked_node, meet, policy_trusting, terms, wire,
 };
 
 /// Shows the EK of one TPM and the AK of another; whoever has the EK does not know the AK.
@@ -104,43 +109,48 @@ fn a_service_on_an_unlocked_node_is_refused() {
     assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::LockRefused)));
 }
 
-#[test]
-fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
-    let (node, service, other) =
-        (fresh_node(), PinnedKeyAttester::generate().unwrap(), PinnedKeyAttester::generate().unwrap());
-    let of_node = demand(&[&node], LockExpectation::Unlocked);
-    let shown = service.hash();
-    for pins in [vec![other.hash()], vec![]] {
-        let service = terms(AttesterSet(vec![Arc::new(PinnedKeyAttester::generate().unwrap())]), of_node.clone());
-        let client = terms(FakeTpm::new([(11, IMAGE)]), PinnedKeyVerifier::new(pins));
-        let (node, _) = meet(Purpose::Join, client, service);
-        // The service refuses the unknown EK first, or the node the unknown key: never both are content.
-        assert!(node.is_err());
-    }
-    let pin = PinnedKeyVerifier::new([other.hash()]);
-    let (node, service) = meet(Purpose::Join, terms(node, pin), terms(service, of_node));
-    let error = node.unwrap_err();
-    assert!(
-        matches!(&error, ChannelError::Refused(PeerRefusal::KeyNotPinned { got: Some(got) }) if *got == shown),
-        "{error}"
-    );
-    assert!(matches!(service.unwrap_err(), ChannelError::PeerRefused(PeerReason::KeyNotTrusted)));
+/// Counts how often it is asked for a proof.
+struct Watched {
+    tpm: FakeTpm,
+    proofs: Arc<AtomicUsize>,
 }
 
-/// Shows the kinds it likes, whatever it is.
-struct Liar(Kinds, Arc<dyn Attester>);
-
-impl Attester for Liar {
+impl Attester for Watched {
     fn kinds(&self) -> Kinds {
-        self.0
+        self.tpm.kinds()
     }
 
-    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
-        self.1.identity(self.1.kinds().strongest().unwrap())
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        Attester::identity(&self.tpm, kind)
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
-        self.1.prove(request)
+        self.proofs.fetch_add(1, Ordering::Relaxed);
+        self.tpm.prove(request)
+    }
+}
+
+#[test]
+fn a_key_that_is_not_pinned_is_refused_before_the_node_proves_anything() {
+    let (service, other) =
+        (Arc::new(PinnedKeyAttester::generate().unwrap()), PinnedKeyAttester::generate().unwrap().hash());
+    // The service would admit the node each time; what the node has pinned is all that differs.
+    for (pins, proofs) in [(vec![other], 0), (vec![], 0), (vec![other, service.hash()], 1)] {
+        let (tpm, counted) = (fresh_node(), Arc::new(AtomicUsize::new(0)));
+        let join_service = terms(AttesterSet(vec![service.clone()]), demand(&[&tpm], LockExpectation::Unlocked));
+        let client = terms(Watched { tpm, proofs: counted.clone() }, PinnedKeyVerifier::new(pins));
+        let (node, served) = meet(Purpose::Join, client, join_service);
+        assert_eq!(counted.load(Ordering::Relaxed), proofs);
+        if proofs == 1 {
+            assert!(node.is_ok() && served.is_ok(), "the control");
+            continue;
+        }
+        let (error, shown) = (node.unwrap_err(), service.hash());
+        assert!(
+            matches!(&error, ChannelError::Refused(PeerRefusal::KeyNotPinned { got: Some(got) }) if *got == shown),
+            "{error}"
+        );
+        assert!(matches!(served.unwrap_err(), ChannelError::PeerRefused(PeerReason::KeyNotTrusted)));
     }
 }
 
@@ -167,18 +177,58 @@ fn no_configuration_accepts_what_the_purpose_forbids() {
     assert!(matches!(served.unwrap_err(), ChannelError::Misuse(MisuseError::Lock { .. })));
 }
 
-/// The peer chooses the kind of its evidence, and with it the verifier: only configured kinds are looked at.
+/// Somebody between an honest node that demands `demands` and an honest service with a pinned key. He changes the node's hello and
+/// demand so that the service answers, and with `identity` also who the service says it is. What the node makes of it:
+fn node_that_is_shown_a_pinned_key(demands: impl Verifier + 'static, identity: Option<Identity>) -> ChannelError {
+    let (node, service) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
+    let server = terms(service, demand(&[&node], LockExpectation::Unlocked));
+    let ((node_end, up), (down, service_end)) = (wire(), wire());
+    let (key, own) = (SharedKey::new(), SharedKey::new());
+    let reception = move |_| Some(server.clone());
+    let liar = async {
+        // The same TLS keys on both sides, and messages that mean the same to both: only the kinds are lies.
+        let (up, down) = zip(rig::unproven(&own, up, Side::Server), rig::unproven(&key, down, Side::Client)).await;
+        let (mut up, mut down) = (up.unwrap().0, down.unwrap().0);
+        let Message::Hello(hello) = rig::receive(&mut up, Slot::Hello).await.ok()? else { return None };
+        assert!(!hello.accepts.contains(Kind::None));
+        let hello = Hello { accepts: Kinds::of(&[Kind::PinnedKey]), ..*hello };
+        rig::send(&mut down, &Message::Hello(Box::new(hello))).await.ok()?;
+        let Message::Challenge(challenge) = rig::receive(&mut down, Slot::Challenge).await.ok()? else { return None };
+        assert_eq!(challenge.identity.kind(), Kind::PinnedKey);
+        let shown = identity.unwrap_or(challenge.identity);
+        let challenge = Challenge { identity: shown, nonce: challenge.nonce, demand: challenge.demand };
+        rig::send(&mut up, &Message::Challenge(Box::new(challenge))).await.ok()?;
+        let Message::Proof(proof) = rig::receive(&mut up, Slot::Proof).await.ok()? else { return None };
+        assert_eq!(proof.demand.kind(), Kind::Tpm);
+        // A signature with some pinned key, in place of what was demanded.
+        let evidence = Evidence::PinnedKey(KeyEvidence { signature: Bytes::new(vec![0x30; 70]).unwrap() });
+        rig::send(&mut up, &Message::Admitted(Box::new(Admitted { evidence }))).await.ok()?;
+        rig::receive(&mut up, Slot::ClientVerdict).await.ok()
+    };
+    let ends = zip(connect(node_end, Purpose::Join, terms(node, demands), TIME), accept(service_end, &reception, TIME));
+    let ((node, _), _) = latchkey_test_support::block_on(zip(ends, liar));
+    node.unwrap_err()
+}
+
+/// The peer chooses the kind of its evidence, and with it the verifier: only the configured kinds are looked at, and what was
+/// claimed is what must be proven.
 #[test]
 fn the_peer_cannot_choose_its_verifier() {
-    let (node, key) = (fresh_node(), PinnedKeyAttester::generate().unwrap());
-    let of_service = demand(&[&node], LockExpectation::Locked);
-    let of_node = demand(&[&node], LockExpectation::Unlocked);
-    // The node wants a TPM, the service offers its key under the name of a TPM.
-    let liar = Liar(Kinds::of(&[Kind::Tpm]), Arc::new(key));
-    let (node, served) =
-        meet(Purpose::Join, terms(node, VerifierSet(vec![Arc::new(of_service)])), terms(liar, of_node));
-    assert!(matches!(served.unwrap_err(), ChannelError::Misuse(MisuseError::WrongKind { .. })));
-    assert!(node.is_err());
+    let locked = locked_node(CLUSTER);
+    let of_service = || demand(&[&locked], LockExpectation::LockedTo(CLUSTER));
+    // The node demands a TPM of the service. Whatever the service is asked for, a pinned key is none.
+    let error = node_that_is_shown_a_pinned_key(VerifierSet(vec![Arc::new(of_service())]), None);
+    assert!(
+        matches!(&error, ChannelError::Refused(PeerRefusal::KindNotAccepted { got: Kind::PinnedKey, .. })),
+        "{error}"
+    );
+    // It would take either. Who claims to be a machine does not get through with a key.
+    let either = VerifierSet(vec![Arc::new(of_service()), Arc::new(PinnedKeyVerifier::new([]))]);
+    let error = node_that_is_shown_a_pinned_key(either, Some(Identity::Tpm(locked.identity())));
+    assert!(
+        matches!(&error, ChannelError::Refused(PeerRefusal::KindChanged { expected: Kind::Tpm, got: Kind::PinnedKey })),
+        "{error}"
+    );
 }
 
 #[test]
