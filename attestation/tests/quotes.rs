@@ -271,15 +271,26 @@ fn truncated_and_overlong_quotes_are_refused() {
     assert_eq!(code(verify_signed(&tpm, longer, pcrs)), ReasonCode::QuoteMalformed);
 }
 
+/// The credential that the verifier makes opens with this endorsement key in the name of this attestation key only, and whoever
+/// cannot open it is refused, whatever he answers in its place.
 #[test]
 fn activation_with_another_tpms_key_is_refused() {
     let (tpm, other) = (booted(1), booted(1));
     let policy = policy_for(&tpm);
-    let (challenge, _pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new()).unwrap();
+    let begin = || Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new()).unwrap();
+    let (challenge, pending) = begin();
+    let opened = tpm.activate(challenge.credential()).expect("its own");
+    assert!(pending.confirm(&opened).is_ok());
+    // An answer of the right form, from another challenge: the best that those have who cannot open this one.
+    let old = tpm.activate(begin().0.credential()).expect("its own");
+    let (challenge, pending) = begin();
     assert!(other.activate(challenge.credential()).is_none(), "another EK opens the credential");
+    assert_eq!(pending.confirm(&old).unwrap_err().code(), ReasonCode::ActivationFailed);
     // The EK's TPM is asked to open a credential for an AK that is not in it.
+    let (challenge, pending) = begin();
     let thief = tpm.with_ak_public(other.ak_public().clone());
     assert!(thief.activate(challenge.credential()).is_none(), "the credential does not depend on the AK");
+    assert_eq!(pending.confirm(&old).unwrap_err().code(), ReasonCode::ActivationFailed);
 }
 
 #[test]
