@@ -175,3 +175,36 @@ fn verify_of_another_node_of_the_cluster_is_refused() {
     verify(&node, &[]).failed(2);
     verify(&other, &["--accept-any-ek"]).succeeded();
 }
+
+/// Two clusters with one master secret, so that a disk's key is the same whoever asks: the disk itself says whose it is.
+#[test]
+fn a_disk_that_opens_and_is_of_another_cluster_is_no_recovery() {
+    let (operator, node) = Operator::with_node();
+    let second = FakeNode::start(&operator.init_secret());
+    operator.trust(&[&node, &second]);
+    operator.init(&node, &[]).succeeded();
+    operator.init(&second, &["--cluster", "second"]).succeeded();
+    let of_plant = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    // The node's record was copied to where the other cluster has its own.
+    let record = format!("nodes/{}.json", node.ek());
+    let [from, to] = ["plant", "second"].map(|cluster| operator.path(cluster).join(&record));
+    std::fs::copy(from, to).unwrap();
+    node.restart(Stage::Existing);
+    let address = node.address();
+    let arguments = ["recover", &address, "--cluster", "second", "--master-secret", "master.json", "--output", "json"];
+    let ran = operator.run(&arguments).failed(4);
+    assert_eq!(error_code(&ran), "wrong-cluster");
+    assert!(ran.out.contains(of_plant["cluster_id"].as_str().unwrap()), "{}", ran.out);
+    node.restart(Stage::Existing);
+    operator.recover(&node, "master.json", &[]).succeeded();
+}
+
+/// What the node says at the end of `Init` is held against what it was given.
+#[test]
+fn init_does_not_found_a_cluster_with_a_node_that_says_it_is_in_another() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { another_cluster: true, ..Behaviour::default() });
+    let ran = operator.init(&node, &["--output", "json"]).failed(4);
+    assert_eq!(error_code(&ran), "wrong-cluster");
+    assert!(!operator.path("plant/cluster.json").exists());
+}

@@ -63,6 +63,8 @@ pub struct Behaviour {
     pub away: usize,
     /// The first bootstrap on the existing disk never finished.
     pub bootstrap_unfinished: bool,
+    /// It says that it locked itself on another cluster than the one it was given.
+    pub another_cluster: bool,
     /// Wrong secrets that are tolerated.
     pub tries: Option<usize>,
 }
@@ -378,7 +380,9 @@ impl Init<Visit> for Services {
             return request.context.break_off().await;
         }
         tell(&mut replies, 12_600, "format-disk", "LUKS2, aes-xts-plain64").await?;
-        let locked = Locked { cluster_id: cluster.as_bytes().to_vec() };
+        let another = self.0.state.lock().unwrap().behaviour.another_cluster;
+        let cluster_id = if another { vec![0xc2; 32] } else { cluster.as_bytes().to_vec() };
+        let locked = Locked { cluster_id };
         replies.send(&InitEvent { event: Some(Event::Locked(locked)) }).await
     }
 
