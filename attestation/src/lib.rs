@@ -18,14 +18,17 @@
 #![forbid(unsafe_code)]
 
 mod codes;
+mod ek;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
 pub mod firmware;
+mod name;
 pub mod parse;
 pub mod policy;
 pub mod record;
 pub mod reference;
 pub mod refusal;
+mod signature;
 pub mod validate;
 pub mod verify;
 

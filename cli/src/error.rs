@@ -67,11 +67,11 @@ impl CommandError {
     }
 }
 
-/// Secret files, random numbers, keys: the messages of that crate say more than the code.
+/// Secret files, random numbers, keys: the remedies of that crate say more than the command's.
 impl From<KeyError> for CommandError {
     fn from(error: KeyError) -> Self {
         let exit = if matches!(error, KeyError::File(_)) { Exit::Usage } else { Exit::Failed };
-        Self::new(exit, CommandCode::SecretUnusable, error.to_string())
+        Self::new(exit, CommandCode::SecretUnusable, error.to_string()).fix(error.code().remedy())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Why a cluster directory, or a file of it, is not usable.
 
 use latchkey_attestation::Refusal;
-use latchkey_keys::FileFault;
+use latchkey_keys::SecretFileError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,8 +50,8 @@ pub enum ContentError {
     #[error("`version` is {0}; this program knows version 1")]
     Version(u64),
     /// A file that may hold a secret, and that others can read, or worse.
-    #[error("{0}")]
-    Secret(FileFault),
+    #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
+    Secret(SecretFileError),
     /// A rule between fields is broken.
     #[error("{0}")]
     Rule(String),

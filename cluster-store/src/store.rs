@@ -147,7 +147,7 @@ impl ClusterStore {
         match latchkey_keys::read_private_file(&path, MAX_PAYLOAD) {
             Ok(payload) => Ok(payload),
             Err(error) if error.is_absent() => Ok(SecretVec::from_slice(&[])),
-            Err(KeyError::File(error)) => Err(StoreError::malformed(&path)(ContentError::Secret(error.fault))),
+            Err(KeyError::File(error)) => Err(StoreError::malformed(&path)(ContentError::Secret(error.error))),
             Err(error) => Err(StoreError::malformed(&path)(ContentError::Rule(error.to_string()))),
         }
     }

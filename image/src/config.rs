@@ -173,6 +173,7 @@ impl ConfigError {
     /// What to do, where that is more than to correct what the message names.
     pub fn remedy(&self) -> Option<&'static str> {
         Some(match self {
+            Self::Key(error) => error.code().remedy(),
             Self::EncryptedKey => {
                 "leave the key out, and sign reference.json afterwards with `latchkey reference sign`"
             }

@@ -1,21 +1,24 @@
-//! Everything that can go wrong here. Messages name the fix and never carry secret bytes.
+//! Everything that can go wrong here. Messages never carry secret bytes.
 
 use crate::{KeyClass, KeyLength, KeyVersion, Uuid};
-use core::fmt;
+use latchkey_reason::{Reason, reason_codes, reasons};
 use std::io;
 use std::path::PathBuf;
 
 /// The crate's public error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The id of a key, disk or cluster does not parse. The asker's fault.
-    Id(IdError),
+    #[error(transparent)]
+    Id(#[from] IdError),
     /// A key of this many bytes cannot be had. The asker's fault.
+    #[error("a key of {got} bytes cannot be derived, only of {} to {} bytes", KeyLength::MIN, KeyLength::MAX)]
     KeyLength {
         /// What was asked for.
         got: u32,
     },
     /// The master secret has no such version. The asker's fault, or an old secret was removed too early.
+    #[error("the master secret has no version {asked}; the current one is {current}")]
     UnknownVersion {
         /// What was asked for.
         asked: u32,
@@ -23,6 +26,7 @@ pub enum KeyError {
         current: KeyVersion,
     },
     /// Bytes of the wrong number were offered as a secret.
+    #[error("a secret of {expected} bytes is needed, not of {got}")]
     SecretLength {
         /// What was needed.
         expected: usize,
@@ -30,45 +34,57 @@ pub enum KeyError {
         got: usize,
     },
     /// The kernel gave no random bytes.
+    #[error("the kernel gave no random bytes")]
     Random,
     /// A file with a secret is not usable.
+    #[error(transparent)]
     File(FileError),
 }
 
 /// Why a text is not an id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// No id at all: every asker would share one key.
+    #[error("the key id is empty")]
     Empty,
     /// Longer than any valid id.
+    #[error("the key id is longer than any valid one")]
     TooLong,
     /// Not in the closed list of classes.
+    #[error("the key id's class is unknown")]
     UnknownClass,
     /// The class needs a parameter after a slash.
+    #[error("`{0}` needs a name behind it")]
     ParameterMissing(KeyClass),
     /// The class takes no parameter.
+    #[error("`{0}` takes nothing behind it")]
     ParameterUnexpected(KeyClass),
     /// Not the 36-character form.
+    #[error("not a UUID, which has {} characters, such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6", Uuid::TEXT_LENGTH)]
     UuidSyntax,
     /// The nil UUID names no disk.
+    #[error("the nil UUID names no disk")]
     NilUuid,
     /// Not 64 hexadecimal digits.
+    #[error("not a cluster id, which has 64 hexadecimal digits")]
     ClusterIdSyntax,
 }
 
 /// A file, and what is wrong with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("secret file {}: {error}", .path.display())]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
     /// What is wrong.
-    pub fault: FileFault,
+    pub error: SecretFileError,
 }
 
 /// Why a file with a secret is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FileFault {
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretFileError {
     /// A system call failed.
+    #[error("cannot {action}: {}", said(*.errno, *.kind))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -78,22 +94,28 @@ pub enum FileFault {
         kind: io::ErrorKind,
     },
     /// The path's last component is a symbolic link.
+    #[error("is a symbolic link")]
     Symlink,
     /// A directory, device, pipe or socket.
+    #[error("is not a regular file")]
     NotRegular,
     /// Owned by somebody who is neither the effective user nor root.
+    #[error("is owned by user {uid}")]
     Owner {
         /// The owner's user id.
         uid: u32,
     },
     /// Group or others have access.
+    #[error("has mode {mode:04o}")]
     Permissions {
         /// The permission bits found.
         mode: u32,
     },
     /// Larger than any valid file.
+    #[error("is larger than any valid one")]
     TooLarge,
     /// Not JSON of the documented schema. Says where, and not what: the file's text is secret.
+    #[error("does not follow the schema at line {line}, column {column}")]
     Syntax {
         /// Line, from 1.
         line: usize,
@@ -101,121 +123,132 @@ pub enum FileFault {
         column: usize,
     },
     /// A schema this program does not know.
+    #[error("has schema {got}; this program knows schema 1")]
     Schema {
         /// What the file says.
         got: u32,
     },
     /// The number of versions is outside the bounds.
+    #[error("holds {got} versions; 1 to 64 are possible")]
     VersionCount {
         /// How many there are.
         got: usize,
     },
     /// The same version twice.
+    #[error("holds version {0} twice")]
     VersionTwice(KeyVersion),
     /// `current` is not among the versions.
+    #[error("names version {0} as current but does not hold it")]
     CurrentMissing(KeyVersion),
     /// The new file's name is taken; an existing master secret is never overwritten.
+    #[error("exists already")]
     Exists,
 }
 
-impl FileFault {
+/// What the operating system said.
+fn said(errno: Option<i32>, kind: io::ErrorKind) -> String {
+    errno.map_or_else(|| kind.to_string(), |errno| io::Error::from_raw_os_error(errno).to_string())
+}
+
+reason_codes! {
+    /// Why there is no key, or no secret.
+    pub enum KeyCode {
+        /// The id of a key does not parse.
+        Id = "key-id-invalid": "use `state-disk/<uuid>` or `measurement-secret`";
+        /// The UUID of a disk does not parse, or is nil.
+        Uuid = "disk-uuid-invalid": "use the UUID in the disk's LUKS2 header";
+        /// The id of a cluster does not parse.
+        ClusterId = "cluster-id-invalid": "write the 64 hexadecimal digits of the cluster's id";
+        /// A key of this length cannot be had.
+        Length = "key-length-invalid": "ask for 16 to 64 bytes";
+        /// The master secret has no such version.
+        UnknownVersion = "key-version-unknown": "ask for a version that it has, or for 0, the current one";
+        /// Bytes of the wrong number were offered as a secret.
+        SecretLength = "secret-length-invalid": "give a secret of the length that is named";
+        /// The kernel gave no random bytes.
+        Random = "no-randomness": "check that getrandom(2) works here";
+        /// A file with a secret cannot be read or written.
+        FileIo = "secret-file-io": "check the path, the disk, and who may read the file";
+        /// Its path leads to a symbolic link.
+        FileLink = "secret-file-link": "give the path of the file itself";
+        /// It is a directory, device, pipe or socket.
+        FileKind = "secret-file-not-regular": "give the path of a regular file";
+        /// It belongs to somebody else.
+        FileOwner = "secret-file-owner": "chown it to the user that runs this program, or to root";
+        /// Group or others have access.
+        FilePermissions = "secret-file-permissions": "chmod it to 0600 or 0400";
+        /// It is larger than any valid file.
+        FileTooLarge = "secret-file-too-large": "give the file that is meant";
+        /// It does not follow the schema of a master secret.
+        FileMalformed = "secret-file-malformed": "restore the file from a copy; `latchkey secret new` shows the schema";
+        /// The new file's name is taken.
+        FileExists = "secret-file-exists": "choose another name: a secret is never overwritten";
+    }
+}
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = Reason> {
+    reasons::<KeyCode>()
+}
+
+impl SecretFileError {
     pub(crate) fn io(action: &'static str, error: &io::Error) -> Self {
         Self::Io { action, errno: error.raw_os_error(), kind: error.kind() }
     }
 
     pub(crate) fn at(self, path: &std::path::Path) -> KeyError {
-        KeyError::File(FileError { path: path.to_owned(), fault: self })
+        KeyError::File(FileError { path: path.to_owned(), error: self })
+    }
+
+    /// The stable reason code.
+    pub const fn code(&self) -> KeyCode {
+        match self {
+            Self::Io { .. } => KeyCode::FileIo,
+            Self::Symlink => KeyCode::FileLink,
+            Self::NotRegular => KeyCode::FileKind,
+            Self::Owner { .. } => KeyCode::FileOwner,
+            Self::Permissions { .. } => KeyCode::FilePermissions,
+            Self::TooLarge => KeyCode::FileTooLarge,
+            Self::Syntax { .. }
+            | Self::Schema { .. }
+            | Self::VersionCount { .. }
+            | Self::VersionTwice(_)
+            | Self::CurrentMissing(_) => KeyCode::FileMalformed,
+            Self::Exists => KeyCode::FileExists,
+        }
+    }
+}
+
+impl IdError {
+    /// The stable reason code.
+    pub const fn code(self) -> KeyCode {
+        match self {
+            Self::Empty
+            | Self::TooLong
+            | Self::UnknownClass
+            | Self::ParameterMissing(_)
+            | Self::ParameterUnexpected(_) => KeyCode::Id,
+            Self::UuidSyntax | Self::NilUuid => KeyCode::Uuid,
+            Self::ClusterIdSyntax => KeyCode::ClusterId,
+        }
     }
 }
 
 impl KeyError {
     /// Whether a file is simply not there.
     pub fn is_absent(&self) -> bool {
-        matches!(self, Self::File(FileError { fault: FileFault::Io { kind: io::ErrorKind::NotFound, .. }, .. }))
+        matches!(self, Self::File(FileError { error: SecretFileError::Io { kind: io::ErrorKind::NotFound, .. }, .. }))
     }
-}
 
-impl fmt::Display for KeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The stable reason code.
+    pub const fn code(&self) -> KeyCode {
         match self {
-            Self::Id(error) => error.fmt(f),
-            Self::KeyLength { got } => write!(
-                f,
-                "A key of {got} bytes cannot be derived: ask for {} to {} bytes",
-                KeyLength::MIN,
-                KeyLength::MAX
-            ),
-            Self::UnknownVersion { asked, current } => write!(
-                f,
-                "The master secret has no version {asked}: ask for a version it has, or for 0, the current one (now {current})"
-            ),
-            Self::SecretLength { expected, got } => write!(f, "A secret of {expected} bytes is needed, not of {got}"),
-            Self::Random => f.write_str("The kernel gave no random bytes: check that getrandom(2) works here"),
-            Self::File(error) => error.fmt(f),
+            Self::Id(error) => error.code(),
+            Self::KeyLength { .. } => KeyCode::Length,
+            Self::UnknownVersion { .. } => KeyCode::UnknownVersion,
+            Self::SecretLength { .. } => KeyCode::SecretLength,
+            Self::Random => KeyCode::Random,
+            Self::File(FileError { error, .. }) => error.code(),
         }
-    }
-}
-
-impl fmt::Display for IdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "The key id is empty: {FORMS}"),
-            Self::TooLong => write!(f, "The key id is longer than any valid one: {FORMS}"),
-            Self::UnknownClass => write!(f, "The key id's class is unknown: {FORMS}"),
-            Self::ParameterMissing(class) => write!(f, "`{class}` needs a name behind it: {FORMS}"),
-            Self::ParameterUnexpected(class) => write!(f, "`{class}` takes nothing behind it: {FORMS}"),
-            Self::UuidSyntax => write!(
-                f,
-                "Not a UUID: write {} characters such as f81d4fae-7dec-11d0-a765-00a0c91e6bf6",
-                Uuid::TEXT_LENGTH
-            ),
-            Self::NilUuid => f.write_str("The nil UUID names no disk: use the UUID in the disk's LUKS2 header"),
-            Self::ClusterIdSyntax => f.write_str("Not a cluster id: write its 64 hexadecimal digits"),
-        }
-    }
-}
-
-const FORMS: &str = "use `state-disk/<uuid>` or `measurement-secret`";
-
-impl fmt::Display for FileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secret file {}: {}", self.path.display(), self.fault)
-    }
-}
-
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { action, errno: Some(errno), .. } => {
-                write!(f, "cannot {action}: {}", io::Error::from_raw_os_error(*errno))
-            }
-            Self::Io { action, errno: None, kind } => write!(f, "cannot {action}: {kind}"),
-            Self::Symlink => f.write_str("is a symbolic link; give the path of the file itself"),
-            Self::NotRegular => f.write_str("is not a regular file"),
-            Self::Owner { uid } => {
-                write!(f, "is owned by user {uid}; chown it to the user that runs this program, or to root")
-            }
-            Self::Permissions { mode } => write!(f, "has mode {mode:04o}; chmod it to 0600 or 0400"),
-            Self::TooLarge => f.write_str("is larger than any valid one; is this the right file?"),
-            Self::Syntax { line, column } => write!(
-                f,
-                "does not follow the schema at line {line}, column {column}; see the documentation of MasterSecret"
-            ),
-            Self::Schema { got } => write!(f, "has schema {got}; this program knows schema 1"),
-            Self::VersionCount { got } => write!(f, "holds {got} versions; 1 to 64 are possible"),
-            Self::VersionTwice(version) => write!(f, "holds version {version} twice; keep one"),
-            Self::CurrentMissing(version) => write!(f, "names version {version} as current but does not hold it"),
-            Self::Exists => f.write_str("exists already; choose another name, a master secret is never overwritten"),
-        }
-    }
-}
-
-impl std::error::Error for KeyError {}
-impl std::error::Error for IdError {}
-impl std::error::Error for FileError {}
-
-impl From<IdError> for KeyError {
-    fn from(error: IdError) -> Self {
-        Self::Id(error)
     }
 }

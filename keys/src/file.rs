@@ -1,6 +1,6 @@
 //! Files with secrets: read only when nobody else could have read or written them.
 
-use crate::error::FileFault;
+use crate::error::SecretFileError;
 use crate::{KeyError, MasterSecret, SecretVec, acl};
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
@@ -55,7 +55,7 @@ impl MasterSecret {
         fs::rename(new, path)
             .map_err(|error| {
                 drop(fs::remove_file(new));
-                FileFault::io("rename", &error)
+                SecretFileError::io("rename", &error)
             })
             .and_then(|()| sync_directory_of(path))
             .map_err(|fault| fault.at(path))
@@ -71,35 +71,35 @@ pub fn read_private_file(path: &Path, limit: usize) -> Result<SecretVec, KeyErro
     read(path, limit).map(SecretVec::from).map_err(|fault| fault.at(path))
 }
 
-fn read(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+fn read(path: &Path, limit: usize) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
     // NONBLOCK: opening a pipe must not wait for a writer, it shall be refused.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let file =
         OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| match error.raw_os_error() {
-            Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => FileFault::Symlink,
-            _ => FileFault::io("open", &error),
+            Some(errno) if errno == rustix::io::Errno::LOOP.raw_os_error() => SecretFileError::Symlink,
+            _ => SecretFileError::io("open", &error),
         })?;
     check(&file)?;
     read_bounded(file, limit)
 }
 
-fn check(file: &File) -> Result<(), FileFault> {
-    let metadata = file.metadata().map_err(|error| FileFault::io("stat", &error))?;
+fn check(file: &File) -> Result<(), SecretFileError> {
+    let metadata = file.metadata().map_err(|error| SecretFileError::io("stat", &error))?;
     if !metadata.is_file() {
-        return Err(FileFault::NotRegular);
+        return Err(SecretFileError::NotRegular);
     }
     let (uid, user) = (metadata.uid(), geteuid().as_raw());
     if uid != 0 && uid != user {
-        return Err(FileFault::Owner { uid });
+        return Err(SecretFileError::Owner { uid });
     }
     let mode = metadata.mode() & 0o7777;
     let others = mode & 0o007 != 0;
     let group = mode & 0o070 != 0 && !acl::admits_only(file, user);
-    if others || group { Err(FileFault::Permissions { mode }) } else { Ok(()) }
+    if others || group { Err(SecretFileError::Permissions { mode }) } else { Ok(()) }
 }
 
 /// Reads into one allocation of final size: a vector that grows would leave copies behind.
-fn read_bounded(mut file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+fn read_bounded(mut file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, SecretFileError> {
     let mut buffer = Zeroizing::new(vec![0; limit.saturating_add(1)]);
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -110,26 +110,30 @@ fn read_bounded(mut file: File, limit: usize) -> Result<Zeroizing<Vec<u8>>, File
             }
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(FileFault::io("read", &error)),
+            Err(error) => return Err(SecretFileError::io("read", &error)),
         }
     }
-    Err(FileFault::TooLarge)
+    Err(SecretFileError::TooLarge)
 }
 
-fn write_new(path: &Path, text: &[u8]) -> Result<(), FileFault> {
+fn write_new(path: &Path, text: &[u8]) -> Result<(), SecretFileError> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-        if error.kind() == io::ErrorKind::AlreadyExists { FileFault::Exists } else { FileFault::io("create", &error) }
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            SecretFileError::Exists
+        } else {
+            SecretFileError::io("create", &error)
+        }
     })?;
     file.write_all(text)
         .and_then(|()| file.sync_all())
-        .map_err(|error| FileFault::io("write", &error))
+        .map_err(|error| SecretFileError::io("write", &error))
         .and_then(|()| sync_directory_of(path))
         .inspect_err(|_| drop(fs::remove_file(path)))
 }
 
-fn sync_directory_of(path: &Path) -> Result<(), FileFault> {
+fn sync_directory_of(path: &Path) -> Result<(), SecretFileError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent)
         .and_then(|directory| directory.sync_all())
-        .map_err(|error| FileFault::io("sync the directory", &error))
+        .map_err(|error| SecretFileError::io("sync the directory", &error))
 }

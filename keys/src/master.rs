@@ -1,6 +1,6 @@
 //! The master secret: a set of versions, one of them current.
 
-use crate::error::FileFault;
+use crate::error::SecretFileError;
 use crate::{DerivedKey, KeyError, KeyId, KeyLength, KeyRelease, Secret, SecretVec, derive, label};
 use core::fmt;
 use core::num::NonZeroU32;
@@ -143,24 +143,24 @@ impl MasterSecret {
     /// Bytes of the largest file.
     pub const MAX_FILE_SIZE: usize = crate::file::MAX_FILE_SIZE;
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, FileFault> {
+    pub(crate) fn parse(json: &[u8]) -> Result<Self, SecretFileError> {
         let document: Document = serde_json::from_slice(json)
-            .map_err(|error| FileFault::Syntax { line: error.line(), column: error.column() })?;
+            .map_err(|error| SecretFileError::Syntax { line: error.line(), column: error.column() })?;
         if document.schema != SCHEMA {
-            return Err(FileFault::Schema { got: document.schema });
+            return Err(SecretFileError::Schema { got: document.schema });
         }
         let count = document.secrets.len();
         if !(1..=MAX_VERSIONS).contains(&count) {
-            return Err(FileFault::VersionCount { got: count });
+            return Err(SecretFileError::VersionCount { got: count });
         }
         let mut versions = BTreeMap::new();
         for Entry { version, secret } in document.secrets {
             if versions.insert(version, secret.0).is_some() {
-                return Err(FileFault::VersionTwice(version));
+                return Err(SecretFileError::VersionTwice(version));
             }
         }
         if !versions.contains_key(&document.current) {
-            return Err(FileFault::CurrentMissing(document.current));
+            return Err(SecretFileError::CurrentMissing(document.current));
         }
         Ok(Self { current: document.current, versions })
     }

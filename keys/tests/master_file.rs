@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
-use latchkey_keys::{FileFault, KeyError, MasterSecret};
+use latchkey_keys::{KeyError, MasterSecret, SecretFileError};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ fn valid() -> String {
     format!(r#"{{"schema":1,"current":1,"secrets":[{{"version":1,"secret":"{SECRET}"}}]}}"#)
 }
 
-fn fault(path: &Path) -> FileFault {
+fn fault(path: &Path) -> SecretFileError {
     match MasterSecret::load(path) {
-        Err(KeyError::File(error)) => error.fault,
+        Err(KeyError::File(error)) => error.error,
         other => panic!("expected a refusal of {}, got {other:?}", path.display()),
     }
 }
@@ -48,7 +48,7 @@ fn a_file_that_others_can_read_or_write_is_refused() {
     let path = rig.file(&valid());
     for mode in [0o644, 0o640, 0o660, 0o620, 0o604, 0o601, 0o610, 0o777] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        assert_eq!(fault(&path), FileFault::Permissions { mode }, "{mode:o}");
+        assert_eq!(fault(&path), SecretFileError::Permissions { mode }, "{mode:o}");
     }
     for mode in [0o600, 0o400] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -93,7 +93,7 @@ fn a_file_of_another_user_is_refused() {
         return;
     }
     chown(&path, Some(4711), None).unwrap();
-    assert_eq!(fault(&path), FileFault::Owner { uid: 4711 });
+    assert_eq!(fault(&path), SecretFileError::Owner { uid: 4711 });
 }
 
 #[test]
@@ -102,19 +102,22 @@ fn a_symbolic_link_is_refused_even_if_its_target_is_good() {
     let target = rig.file(&valid());
     let link = rig.path("link.json");
     symlink(target, &link).unwrap();
-    assert_eq!(fault(&link), FileFault::Symlink);
+    assert_eq!(fault(&link), SecretFileError::Symlink);
 }
 
 #[test]
 fn directories_devices_and_pipes_are_refused_without_waiting() {
     let rig = Rig::new();
-    assert_eq!(fault(rig.directory.path()), FileFault::NotRegular);
-    assert_eq!(fault(Path::new("/dev/zero")), FileFault::NotRegular);
+    assert_eq!(fault(rig.directory.path()), SecretFileError::NotRegular);
+    assert_eq!(fault(Path::new("/dev/zero")), SecretFileError::NotRegular);
     let pipe = rig.path("pipe");
     let made =
         latchkey_test_support::output(std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe)).unwrap();
     assert!(made.status.success());
-    assert_eq!(latchkey_test_support::in_time("the fault of a pipe", move || fault(&pipe)), FileFault::NotRegular);
+    assert_eq!(
+        latchkey_test_support::in_time("the fault of a pipe", move || fault(&pipe)),
+        SecretFileError::NotRegular
+    );
 }
 
 #[test]
@@ -128,7 +131,7 @@ fn a_missing_file_says_so_with_its_path() {
 fn a_giant_file_is_refused_after_a_bounded_read() {
     let rig = Rig::new();
     let path = rig.file(&(valid() + &" ".repeat(20_000)));
-    assert_eq!(fault(&path), FileFault::TooLarge);
+    assert_eq!(fault(&path), SecretFileError::TooLarge);
 }
 
 #[test]
@@ -162,17 +165,23 @@ fn everything_outside_the_schema_is_refused_and_the_message_never_shows_the_text
     for text in syntax {
         let path = rig.file(&text);
         let error = MasterSecret::load(&path).unwrap_err();
-        assert!(matches!(&error, KeyError::File(file) if matches!(file.fault, FileFault::Syntax { .. })), "{text}");
+        assert!(
+            matches!(&error, KeyError::File(file) if matches!(file.error, SecretFileError::Syntax { .. })),
+            "{text}"
+        );
         let told = format!("{error} {error:?}");
         assert!(!told.contains(&SECRET[2..10]) && !told.contains("12345"), "{told}");
     }
     let one = std::slice::from_ref(&good);
-    assert_eq!(fault(&rig.file(&file("2", "1", one))), FileFault::Schema { got: 2 });
-    assert_eq!(fault(&rig.file(&file("1", "1", &[]))), FileFault::VersionCount { got: 0 });
+    assert_eq!(fault(&rig.file(&file("2", "1", one))), SecretFileError::Schema { got: 2 });
+    assert_eq!(fault(&rig.file(&file("1", "1", &[]))), SecretFileError::VersionCount { got: 0 });
     let many: Vec<_> = (1..=65).map(|version| entry(&version.to_string(), &quoted)).collect();
-    assert_eq!(fault(&rig.file(&file("1", "1", &many))), FileFault::VersionCount { got: 65 });
-    assert!(matches!(fault(&rig.file(&file("1", "1", &[good.clone(), good.clone()]))), FileFault::VersionTwice(_)));
-    assert!(matches!(fault(&rig.file(&file("1", "2", one))), FileFault::CurrentMissing(_)));
+    assert_eq!(fault(&rig.file(&file("1", "1", &many))), SecretFileError::VersionCount { got: 65 });
+    assert!(matches!(
+        fault(&rig.file(&file("1", "1", &[good.clone(), good.clone()]))),
+        SecretFileError::VersionTwice(_)
+    ));
+    assert!(matches!(fault(&rig.file(&file("1", "2", one))), SecretFileError::CurrentMissing(_)));
 }
 
 #[test]
@@ -196,7 +205,7 @@ fn a_new_file_is_private_and_never_replaces_another() {
     first.write_new(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     let refusal = MasterSecret::random().unwrap().write_new(&path).unwrap_err();
-    assert!(matches!(refusal, KeyError::File(error) if error.fault == FileFault::Exists));
+    assert!(matches!(refusal, KeyError::File(error) if error.error == SecretFileError::Exists));
     let secret = |master: &MasterSecret| master.measurement_secret(master.current()).unwrap();
     assert_eq!(secret(&MasterSecret::load(&path).unwrap()), secret(&first));
 }

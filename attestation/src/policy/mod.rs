@@ -34,10 +34,11 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::ek::EkDigest;
+use crate::name::ManifestName;
 use crate::parse::{ImageVersion, PcrSet, from_json};
-use crate::reference::{ManifestName, SignerKey};
 use crate::refusal::{ReasonCode, Refusal};
-use crate::verify::EkDigest;
+use crate::signature::SignerKey;
 
 pub(crate) use anchors::EkChain;
 use anchors::EkChainFile;

@@ -4,10 +4,10 @@ use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
 use super::ReferenceValues;
-use super::signature::{KeyId, Signature, SignerKey, unknown_signer};
 use crate::parse::Digest;
 use crate::policy::{Policy, ReferenceRule, Signers};
 use crate::refusal::{ReasonCode, Refusal};
+use crate::signature::{KeyId, Signature, SignerKey, unknown_signer};
 
 /// A manifest's file, and its signature's if there is one, as they were found: nothing is believed, nothing is parsed.
 #[derive(Debug, Clone)]

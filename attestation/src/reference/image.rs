@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::name::{NAME_RULE, is_name};
 use super::platform_profile::PlatformProfile;
 use super::provenance::{Artefact, Provenance};
 use super::{first_twice, malformed};
+use crate::name::{NAME_RULE, is_name};
 use crate::parse::ImageVersion;
 use crate::refusal::{ReasonCode, Refusal};
 

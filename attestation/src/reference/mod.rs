@@ -33,11 +33,9 @@ mod authentic;
 mod event;
 mod image;
 mod launch;
-mod name;
 mod platform_profile;
 mod provenance;
 mod set;
-mod signature;
 mod time;
 
 use std::collections::BTreeSet;
@@ -49,16 +47,16 @@ use crate::policy::{Policy, resettable};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::VerifiedEvidence;
 
+pub use crate::name::ManifestName;
 pub use crate::parse::LaunchDigest;
+pub use crate::signature::{KeyId, NotAKey, Signature, SignerKey};
 pub use authentic::{AuthenticManifest, Authority, ManifestFile, Revision};
 pub use event::ExpectedEvent;
 pub use image::{Image, Revocation, Source};
 pub use launch::SnpLaunch;
-pub use name::ManifestName;
 pub use platform_profile::{PlatformProfile, Reference, Rule};
 pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
-pub use signature::{KeyId, NotAKey, Signature, SignerKey};
 pub use time::{format_rfc3339, parse_rfc3339};
 
 /// One manifest: images that may run, with their measurements and where these come from.

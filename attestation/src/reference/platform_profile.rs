@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::event::ExpectedEvent;
 use super::launch::SnpLaunch;
-use super::name::{NAME_RULE, is_name};
 use super::{allowed, first_twice, malformed};
+use crate::name::{NAME_RULE, is_name};
 use crate::parse::{Digest, PcrSet, by_index};
 use crate::refusal::{ReasonCode, Refusal};
 

@@ -8,7 +8,7 @@ mod ak;
 mod certificate;
 pub(crate) mod cfb;
 mod credential;
-mod ek;
+mod ek_trust;
 mod quote;
 
 use std::sync::Arc;
@@ -18,11 +18,13 @@ use ring::rand::SecureRandom;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
+use crate::ek::EndorsementKey;
 use crate::parse::{AttesterIdentity, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
-pub use ek::{EkDigest, EkTrust};
+pub use crate::ek::EkDigest;
+pub use ek_trust::EkTrust;
 pub(crate) use quote::{QuoteFacts, check_quote};
 
 /// Where an appraisal begins.
@@ -190,13 +192,13 @@ impl VerifiedEvidence {
 /// known before activation.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    pub(crate) ek: ek::EndorsementKey,
+    pub(crate) ek: EndorsementKey,
     pub(crate) trust: EkTrust,
     pub(crate) ak: Public,
 }
 
 pub(crate) fn check_identity(policy: &Policy, identity: &AttesterIdentity, now: u64) -> Result<Claimed, Refusal> {
-    let ek = ek::EndorsementKey::parse(identity.ek_public())?;
+    let ek = EndorsementKey::parse(identity.ek_public())?;
     let ak = ak::parse(policy, identity.ak_public())?;
     let trust = ek.trust(policy, identity, now)?;
     Ok(Claimed { ek, trust, ak })

@@ -18,7 +18,10 @@ pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource)
     let identity = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
     let keys = match (&config.key_service, &config.master_secret_file) {
         (Some(service), _) => KeySource::remote(service).map_err(ProgramError::unusable)?,
-        (None, Some(file)) => KeySource::embedded(MasterSecret::load(file).map_err(ProgramError::unusable)?),
+        (None, Some(file)) => KeySource::embedded(
+            MasterSecret::load(file)
+                .map_err(|error| ProgramError::unusable(format!("{error}; {}", error.code().remedy())))?,
+        ),
         (None, None) => return Err(ProgramError::unusable("there is no source of keys")),
     };
     Ok((config, identity, keys))

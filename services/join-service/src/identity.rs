@@ -18,7 +18,7 @@ const MAX_KEY_FILE: usize = 16 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The file is unsafe or unreadable.
-    #[error("{0}")]
+    #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     File(KeyError),
     /// What it holds is no P-256 key in PKCS#8.
     #[error("{}: {source}", path.display())]

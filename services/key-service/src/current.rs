@@ -23,7 +23,8 @@ impl Prepared {
     /// Reads and checks everything that the service needs from files.
     pub(crate) fn load(file: &Path) -> Result<Self, ProgramError> {
         let config = Config::load(file).map_err(ProgramError::unusable)?;
-        let master = MasterSecret::load(&config.master_secret).map_err(ProgramError::unusable)?;
+        let master = MasterSecret::load(&config.master_secret)
+            .map_err(|error| ProgramError::unusable(format!("{error}; {}", error.code().remedy())))?;
         let acceptor = tls::acceptor(&config.tls).map_err(ProgramError::unusable)?;
         Ok(Self { config, master, acceptor })
     }

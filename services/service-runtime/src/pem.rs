@@ -18,7 +18,7 @@ pub const MAX_KEY_FILE: usize = 64 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum PemError {
     /// The private key's file is unsafe or unreadable.
-    #[error("{0}")]
+    #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     KeyFile(KeyError),
     /// The file cannot be read or holds nothing usable.
     #[error("{}: {fault}", path.display())]

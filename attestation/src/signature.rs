@@ -204,7 +204,7 @@ fn prehash(_: &[u8]) -> Result<[u8; 64], Refusal> {
     Err(Refusal::new(ReasonCode::ReferenceSignatureUnsupported, "the signature is over a BLAKE2b digest"))
 }
 
-pub(super) fn unknown_signer(id: KeyId) -> Refusal {
+pub(crate) fn unknown_signer(id: KeyId) -> Refusal {
     Refusal::new(ReasonCode::ReferenceSignatureUnknownSigner, format!("signed by key {id}"))
 }
 

@@ -34,11 +34,11 @@ impl<'de> Deserialize<'de> for ManifestName {
     }
 }
 
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let character = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len())
         && text.bytes().all(character)
         && text.starts_with(|first: char| first.is_ascii_lowercase() || first.is_ascii_digit())
 }
 
-pub(super) const NAME_RULE: &str = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit";
+pub(crate) const NAME_RULE: &str = "1 to 64 of a-z 0-9 . _ -, beginning with a letter or digit";
