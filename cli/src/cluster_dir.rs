@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, DiskState, Enrolment, NodeName, NodeRecord, Outcome,
-    PendingRecord, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError, check_not_denied,
+    BootSeen, ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, DiskState, Enrolment, NodeName,
+    NodeRecord, Outcome, PendingRecord, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError, TpmBoot,
+    check_not_denied,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -47,6 +48,10 @@ pub(crate) struct FirstNode {
     pub(crate) ek: EkDigest,
     pub(crate) name: String,
     pub(crate) disk: Uuid,
+    /// What it showed before its lock, if this run saw it then.
+    pub(crate) seen: Option<BootSeen>,
+    /// The boot in which it proved its lock, if this run saw that.
+    pub(crate) locked: Option<TpmBoot>,
 }
 
 impl ClusterDir {
@@ -64,6 +69,11 @@ impl ClusterDir {
     pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
         files::make_directory(path)?;
         Self::open(path)
+    }
+
+    /// Its files.
+    pub(crate) fn store(&self) -> &ClusterStore {
+        &self.0
     }
 
     pub(crate) fn shown(&self) -> String {
@@ -301,7 +311,10 @@ impl ClusterDir {
     /// The cluster exists from here on: its first node is locked on it.
     pub(crate) fn initialise(&self, cluster: &ClusterFile, first: &FirstNode) -> Result<(), CommandError> {
         let mut writer = self.0.writer().map_err(unusable)?;
-        let record = self.first_record(first, cluster.key_version)?;
+        let mut record = self.first_record(first, cluster.key_version)?;
+        if let Some(seen) = &first.seen {
+            record.keep(seen, now());
+        }
         if self.cluster()?.is_some() { writer.put(&record).map(drop) } else { writer.initialise(cluster, &record) }
             .map_err(unusable)
     }
@@ -315,6 +328,9 @@ impl ClusterDir {
             for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
                 disk.state = DiskState::Confirmed;
             }
+        }
+        if let Some(boot) = first.locked {
+            record.keep_boot(boot, true, now());
         }
         record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
         writer.put(&record).map(drop).map_err(unusable)
@@ -363,7 +379,7 @@ fn keeps_revocations(before: &AuthenticManifest, next: &AuthenticManifest) -> Re
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unusable(error: StoreError) -> CommandError {
+pub(crate) fn unusable(error: StoreError) -> CommandError {
     if let StoreError::Malformed { path, fault: ContentError::Attestation(refusal) } = &error {
         return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
     }

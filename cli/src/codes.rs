@@ -45,6 +45,21 @@ reason_codes! {
         NodeUnknown = "node-unknown": "see `latchkey status` for the nodes on record";
         /// A machine that is to be allowed is not denied.
         NotDenied = "not-denied": "see `latchkey node list`; a policy may deny it, too";
+        /// The firmware of a machine is not the one on its record.
+        FirmwareChanged = "firmware-changed":
+            "if the change is yours, say so with `latchkey policy accept-firmware`; if not, shut the machine out with `latchkey node deny`";
+        /// The counters of a machine's TPM are lower than on its record.
+        CountersWentBack = "tpm-counters-went-back":
+            "if nobody cleared the TPM in the firmware set-up, find out who brought an older state of it back";
+        /// The counters are those of a boot that was locked, and PCR 15 is zero.
+        AlreadyLocked = "boot-already-locked":
+            "restart the machine; if it is refused again, ask its host who brings its TPM back to before the lock";
+        /// A machine whose firmware is to be accepted has no other firmware than the one on record.
+        NoFirmwareChange = "no-firmware-change":
+            "see `latchkey node show`: a change is on record once the machine was seen with it";
+        /// Nobody said that a machine's new firmware is meant.
+        ChangeNotConfirmed = "change-not-confirmed":
+            "look at the change with `latchkey node show`, and name it with --change if it is yours";
         /// A key would be given without a proof, and nobody said the word for it.
         WordMissing = "word-missing": "if that is what you want, say --without-its-machine; else see `latchkey recover`";
         /// The operator said that the machine is another one.

@@ -16,6 +16,7 @@ mod codes;
 mod error;
 mod exit;
 mod files;
+mod firmware;
 mod image;
 mod init;
 mod init_secret;

@@ -56,7 +56,16 @@ impl Job {
         let basis = match arguments.path("policy") {
             None => Basis::New(Draft::from_arguments(arguments)?),
             Some(path) => {
-                let flags = ["ek-root", "ek-intermediate", "ek-pin", "ek-template", "enforce", "warn", "policy-out"];
+                let flags = [
+                    "ek-root",
+                    "ek-intermediate",
+                    "ek-pin",
+                    "ek-template",
+                    "enforce",
+                    "warn",
+                    "firmware-refuse",
+                    "policy-out",
+                ];
                 if let Some(flag) = flags.into_iter().find(|flag| arguments.has(flag)) {
                     let what = format!("--{flag} and --policy exclude each other: the policy says it all");
                     return Err(CommandError::usage(what));

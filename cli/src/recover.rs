@@ -81,8 +81,11 @@ impl Recovery {
         output.say(Tone::Good, "proven", &proven_in_words(&node.admission));
         let described = node.describe_recovery(address).await?;
         output.say(Tone::Plain, "node", &format!("{}, disk {}", described.node_name, described.disk));
-        let keys = self.release(ek, described.disk, output).and_then(|release| self.keys(&release));
-        let keys = keys.map_err(ConnectError::Fatal)?;
+        let release = self.release(ek, described.disk, output).map_err(ConnectError::Fatal)?;
+        // After the record is this machine's: what it shows of its firmware is held against that.
+        let seen = node.seen(&self.trust.policy);
+        self.directory.check_boot(ek, &seen, output).map_err(ConnectError::Fatal)?;
+        let keys = self.keys(&release).map_err(ConnectError::Fatal)?;
         let cluster = push(&node, address, &keys).await.map_err(RefusedCall::trouble)?;
         if cluster != self.cluster.cluster_id {
             let failure = CommandError::new(

@@ -53,6 +53,7 @@ impl Bench {
         let (other, disk) = (self.fresh.ek().to_string(), self.node.state().disk.to_string());
         let out = format!("out-{number}");
         let serial = (self.operator.serial("demo.json") + 1 + number as u64).to_string();
+        let change;
         let trust = ["--policy", "policy.json", "--reference", "demo.json"];
         let more: Vec<&str> = match command {
             "secret new" => vec![&out],
@@ -97,6 +98,14 @@ impl Bench {
                     self.operator.run(&["node", word, &other, "--cluster", "plant"]).succeeded();
                 }
                 vec![&other, "--cluster", "plant"]
+            }
+            "policy accept-firmware" => {
+                // The manifest says nothing of PCR 1, and the machine is seen with another value than before.
+                self.node.restart(Stage::Existing);
+                self.node.set_pcr(1, [u8::try_from(number + 1).unwrap(); 32]);
+                self.operator.recover(&self.node, "master.json", &[]).succeeded();
+                change = self.operator.firmware_change();
+                vec!["edge-1", "--cluster", "plant", "--change", &change]
             }
             "secret disk-key" => {
                 let key = ["--cluster", "plant", "--master-secret", "master.json", "--without-its-machine", "--disk"];

@@ -11,7 +11,7 @@
 //!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   denied/EK-DIGEST     TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back    (Denials)
 //!   pending/EK-DIGEST.json machines that no rule speaks of and that wait for the operator; nothing is decided by it (PendingRecord)
-//!   nodes/EK-DIGEST.json one record per TPM                                                               (NodeRecord)
+//!   nodes/EK-DIGEST.json one record per TPM, with the machine's firmware and what of it waits for the operator (NodeRecord)
 //!   .lock                held while records are written; counts the writes                                (Writer)
 //! ```
 //!

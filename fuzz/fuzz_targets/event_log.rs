@@ -2,9 +2,11 @@
 //! differs from itself in nothing.
 #![no_main]
 
+use latchkey_attestation::PcrValues;
+use latchkey_measurements::firmware::measured;
 use latchkey_measurements::replay::firmware_pcrs;
 use latchkey_measurements::report::Report;
-use latchkey_measurements::{EventLog, explain_difference};
+use latchkey_measurements::{Bank, EventLog, Replay, explain_difference};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,4 +17,10 @@ fuzz_target!(|bytes: &[u8]| {
     let text = report.to_text();
     assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "a log writes to the terminal");
     assert_eq!(report.events.len(), log.events().len());
+    let Some(replay) = Replay::of(&log, Bank::Sha256) else { return };
+    // What a TPM would quote of it is kept with the machine's record.
+    let values = replay.iter().filter_map(|(pcr, value)| Some((pcr, value.try_into().ok()?))).collect();
+    let Some(values) = PcrValues::new(values) else { return };
+    let firmware = measured(&values, Some(bytes));
+    assert!(firmware.pcrs().set().is_empty() || firmware.fault().is_none(), "a record that cannot be read again");
 });

@@ -15,7 +15,7 @@ use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, Nod
 use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{ClusterFile, DiskRelease, Outcome, ReleaseCode};
+use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot};
 use latchkey_keys::{ClusterId, Uuid};
 
 use super::Job;
@@ -40,6 +40,10 @@ pub(super) struct Drive<'a> {
     goal: Goal,
     meant: Meant,
     node_name: String,
+    /// What the machine showed before its lock.
+    seen: Option<BootSeen>,
+    /// The boot in which it proved its lock.
+    locked_boot: Option<TpmBoot>,
     follower: Follower<'a>,
 }
 
@@ -80,7 +84,8 @@ impl<'a> Drive<'a> {
             Stage::Locked { .. } | Stage::Done { .. } => Goal::Attach,
         };
         let (meant, node_name) = (job.meant, String::new());
-        Self { job, journal, output, goal, meant, node_name, follower: Follower::new(output) }
+        let follower = Follower::new(output);
+        Self { job, journal, output, goal, meant, node_name, seen: None, locked_boot: None, follower }
     }
 
     /// Connects until it is done, or cannot be done.
@@ -132,6 +137,7 @@ impl<'a> Drive<'a> {
         let ek = node.admission.ek_digest();
         self.introduce(&node, &described);
         let machine = self.same_machine(ek)?;
+        self.hold_against_record(&node)?;
         // Another machine of this image and of the same vendor does not know the secret: it is asked before any key is derived.
         let authorize = AuthorizeRequest { init_secret: self.job.init_secret.expose().to_vec() };
         let authorized = node.init().authorize(&authorize, CALL).await;
@@ -211,6 +217,7 @@ impl<'a> Drive<'a> {
         let node = self.connect(Purpose::Attach, LockExpectation::LockedTo(cluster_id.locked_pcr15())).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
+        self.locked_boot = Some(TpmBoot::of(&node.admission));
         let request = AttachRequest {
             init_secret: self.job.init_secret.expose().to_vec(),
             cluster_id: cluster_id.as_bytes().to_vec(),
@@ -241,6 +248,7 @@ impl<'a> Drive<'a> {
         let described = node.describe_recovery(&self.job.address).await?;
         let ek = node.admission.ek_digest();
         self.same_machine(ek)?;
+        self.hold_against_record(&node)?;
         let keys = self.keys(ek, described.disk).map_err(ConnectError::Fatal)?;
         match recover::push(&node, &self.job.address, &keys).await {
             Ok(cluster_id) => {
@@ -345,7 +353,7 @@ impl<'a> Drive<'a> {
         let (name, version) = (&self.job.name, self.journal.key_version.number());
         let salt = self.journal.salt().map_err(ConnectError::Fatal)?;
         let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
-        let first = FirstNode { ek, name: self.node_name.clone(), disk };
+        let first = self.first(ek, disk);
         self.job.directory.initialise(&cluster, &first).map_err(ConnectError::Fatal)?;
         self.enter(Stage::Locked { ek, disk })?;
         self.goal = Goal::Attach;
@@ -391,10 +399,24 @@ impl<'a> Drive<'a> {
         noted.err().unwrap_or(trouble)
     }
 
+    fn first(&self, ek: EkDigest, disk: Uuid) -> FirstNode {
+        let (name, seen, locked) = (self.node_name.clone(), self.seen.clone(), self.locked_boot);
+        FirstNode { ek, name, disk, seen, locked }
+    }
+
+    /// The machine may be on record, by an earlier run of this init.
+    fn hold_against_record(&mut self, node: &Node) -> Attempt<()> {
+        let seen = node.seen(&self.job.trust.policy);
+        let checked = self.job.directory.check_boot(node.admission.ek_digest(), &seen, self.output);
+        checked.map_err(ConnectError::Fatal)?;
+        self.seen = Some(seen);
+        Ok(())
+    }
+
     /// Keeps with the node's record how its bootstrap ended.
     fn note(&self, outcome: Outcome) -> Attempt<()> {
         let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
-        let first = FirstNode { ek, name: self.node_name.clone(), disk };
+        let first = self.first(ek, disk);
         self.job.directory.report(&first, outcome).map_err(ConnectError::Fatal)
     }
 

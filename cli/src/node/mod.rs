@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, InitClient, NodeStage, RecoveryClient};
-use latchkey_attestation::{Admission, LockExpectation, RecordedEvidence, VerifiedEvidence};
+use latchkey_attestation::{Admission, LockExpectation, Policy, RecordedEvidence, VerifiedEvidence};
 use latchkey_channel::{HANDSHAKE_TIME, NoProof, PeerProof, Purpose, Terms, TpmVerifier};
+use latchkey_cluster_store::{BootSeen, TpmBoot};
 use latchkey_keys::Uuid;
+use latchkey_measurements::firmware::measured;
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 
@@ -33,6 +35,8 @@ pub(crate) const CALL: Duration = Duration::from_secs(30);
 /// A node that has proven itself, and calls to it.
 pub(crate) struct Node {
     pub(crate) admission: Admission,
+    /// The firmware's event log as it was sent along.
+    log: Option<Arc<[u8]>>,
     channel: Channel,
     /// Moves the connection's bytes; dropped with the node, which cuts the connection.
     driver: smol::Task<()>,
@@ -84,13 +88,13 @@ pub(crate) async fn connect(
             "the node was admitted without TPM evidence",
         )));
     };
-    let admission = peer.admission().clone();
+    let (admission, log) = (peer.admission().clone(), peer.verified().shared_unverified_event_log());
     let (channel, driver) = Channel::open(proven, Limits::default())
         .await
         .map_err(|error| ConnectError::lost(address, CommandCode::ConnectionLost, &error.to_string()))?;
     // How a connection ends, its calls say.
     let driver = smol::spawn(async move { drop(driver.await) });
-    Ok(Node { admission, channel, driver })
+    Ok(Node { admission, log, channel, driver })
 }
 
 async fn dial(address: &Address) -> Result<TcpStream, ConnectError> {
@@ -109,6 +113,13 @@ async fn dial(address: &Address) -> Result<TcpStream, ConnectError> {
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Node {
+    /// What its record is asked about, under this policy.
+    pub(crate) fn seen(&self, policy: &Policy) -> BootSeen {
+        let pcrs = policy.firmware_of(&self.admission);
+        let (boot, rule) = (TpmBoot::of(&self.admission), policy.firmware_change());
+        BootSeen { firmware: measured(&pcrs, self.log.as_deref()), boot, rule }
+    }
+
     /// Ends the connection in order, so that the node knows that its last message arrived. Dropping the node cuts it.
     pub(crate) async fn goodbye(self) {
         let Self { channel, driver, .. } = self;

@@ -1,7 +1,7 @@
 //! `latchkey node list`, `latchkey node show`.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord};
+use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord, TpmRecord};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -9,6 +9,7 @@ use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::firmware::waiting as waiting_firmware;
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -103,6 +104,19 @@ fn described(record: &NodeRecord) -> Vec<(&'static str, String)> {
     if !record.retired.is_empty() {
         lines.push(("replaced", format!("{} earlier disks", record.retired.len())));
     }
+    if let Some(TpmRecord { boot, went_back_at, .. }) = &record.tpm {
+        let back = if went_back_at.is_some() { "; the counters went back once" } else { "" };
+        lines.push(("TPM state", format!("{} resets, {} restarts{back}", boot.reset_count, boot.restart_count)));
+    }
+    match (waiting_firmware(record), &record.firmware) {
+        (Some((changes, change)), _) => {
+            let changes: Vec<_> = changes.iter().map(|change| printable(&change.to_string())).collect();
+            let text = format!("changed, and not accepted: `latchkey policy accept-firmware`\n{}", changes.join("\n"));
+            lines.extend([("firmware", text), ("change", change.to_string())]);
+        }
+        (None, Some(known)) => lines.push(("firmware", format!("as on record, PCRs {}", known.measured.pcrs().set()))),
+        (None, None) => lines.push(("firmware", "not on record yet".to_owned())),
+    }
     if let Some(moved) = &record.moved {
         lines.push(("moved here", format!("from the TPM {}", moved.from)));
     }
@@ -119,10 +133,12 @@ fn waiting(held: &PendingRecord) -> Vec<(&'static str, String)> {
 /// What was last heard of a node, about its newest disk.
 pub(crate) fn state(node: &NodeRecord) -> String {
     let newest = node.disks.iter().max_by_key(|disk| disk.epoch);
+    let firmware = if waiting_firmware(node).is_some() { ", firmware changed" } else { "" };
     let reported = node.reported.as_ref().filter(|reported| newest.is_some_and(|disk| disk.uuid == reported.disk));
-    match (reported.map(|reported| &reported.outcome), newest.map(|disk| disk.state)) {
+    let state = match (reported.map(|reported| &reported.outcome), newest.map(|disk| disk.state)) {
         (Some(Outcome::Failed { code, .. }), _) => format!("failed: {code}"),
         (Some(Outcome::Succeeded), _) | (None, Some(DiskState::Confirmed)) => "member".to_owned(),
         (None, _) => "joining".to_owned(),
-    }
+    };
+    format!("{state}{firmware}")
 }

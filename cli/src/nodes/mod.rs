@@ -16,7 +16,10 @@ use crate::which_machine;
 
 /// The machine that the operand names: by its name on record, or by its EK digest, on record or not. A name that a machine merely
 /// asks for names nobody.
-fn machine(arguments: &Arguments, directory: &ClusterDir) -> Result<(EkDigest, Option<NodeRecord>), CommandError> {
+pub(crate) fn machine(
+    arguments: &Arguments,
+    directory: &ClusterDir,
+) -> Result<(EkDigest, Option<NodeRecord>), CommandError> {
     let named = arguments.operand_text(0)?;
     let (nodes, _) = directory.nodes()?;
     if let Some(record) = nodes.iter().find(|node| node.name.as_str() == named) {

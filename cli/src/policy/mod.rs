@@ -1,8 +1,10 @@
-//! `latchkey policy new` and `latchkey policy check`.
+//! `latchkey policy new`, `latchkey policy check` and `latchkey policy accept-firmware`.
 
+mod accept;
 mod check;
 mod new;
 mod snp;
 
+pub(crate) use accept::run as accept_firmware;
 pub(crate) use check::run as check;
 pub(crate) use new::{Draft, manifest_name, run as new};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::policy::{AkAlgorithm, Signers};
 use latchkey_attestation::reference::{ManifestName, SignerKey};
-use latchkey_attestation::{EkDigest, ImageVersion, PcrSet, Policy};
+use latchkey_attestation::{EkDigest, FirmwareChange, ImageVersion, PcrSet, Policy};
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
@@ -68,13 +68,15 @@ pub(crate) struct Draft {
     ak_trust: Vec<TrustRuleFile>,
     enforce: PcrSet,
     warn: PcrSet,
+    firmware_refuse: PcrSet,
 }
 
 impl Draft {
-    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`.
+    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
+        let firmware_refuse = pcrs(arguments, "firmware-refuse", &[])?;
         let mut ak_trust = Vec::new();
         let pins = arguments.texts("ek-pin")?.into_iter().map(pin).collect::<Result<Vec<_>, _>>()?;
         if !pins.is_empty() {
@@ -98,7 +100,7 @@ impl Draft {
         if ek_templates.is_empty() {
             ek_templates.push(EkTemplate::P256L2.name());
         }
-        Ok(Self { ek_templates, ak_trust, enforce, warn })
+        Ok(Self { ek_templates, ak_trust, enforce, warn, firmware_refuse })
     }
 
     /// The policy with these manifests and their minimum versions, all of the same signers.
@@ -128,6 +130,10 @@ impl Draft {
             denied_ek_sha256: [],
             ak_algorithms: [AkAlgorithm::EcdsaP256Sha256],
             pcrs: RegisterRules { enforce: self.enforce, warn: self.warn },
+            firmware_change: FirmwareRules {
+                warn: FirmwareChange::registers().without(self.enforce).without(self.firmware_refuse),
+                refuse: self.firmware_refuse,
+            },
             lock: "pcr-15",
             references: manifests.iter().map(rule).collect(),
         };
@@ -157,6 +163,7 @@ struct PolicyFile<'a> {
     denied_ek_sha256: [EkDigest; 0],
     ak_algorithms: [AkAlgorithm; 1],
     pcrs: RegisterRules,
+    firmware_change: FirmwareRules,
     lock: &'static str,
     references: Vec<ReferenceRuleFile>,
 }
@@ -172,6 +179,12 @@ enum TrustRuleFile {
 struct RegisterRules {
     enforce: PcrSet,
     warn: PcrSet,
+}
+
+#[derive(Serialize)]
+struct FirmwareRules {
+    warn: PcrSet,
+    refuse: PcrSet,
 }
 
 #[derive(Serialize)]

@@ -2,7 +2,7 @@
 
 use super::Need::{AtMostOnce, Once};
 use super::{Command, Flag, Operand};
-use crate::nodes;
+use crate::{nodes, policy};
 
 const CLUSTER: Flag = Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" };
 const MACHINE: Operand = Operand {
@@ -47,6 +47,23 @@ pub(super) const ADMIT: Command = Command {
     about: "Writes a rule for this TPM into enrolment.json. Compare the digest with what the\nmachine's own console shows: that a machine has the right image and a TPM of a\ntrusted vendor does not make it yours. It keeps asking, and joins by itself.",
     examples: &["latchkey node admit 7d0c…64 hexadecimal digits…91ab --cluster ./plant --name edge-2"],
     run: nodes::admit,
+};
+
+pub(super) const ACCEPT_FIRMWARE: Command = Command {
+    path: &["policy", "accept-firmware"],
+    operands: &[MACHINE],
+    flags: &[
+        CLUSTER,
+        optional(
+            "change",
+            "DIGEST",
+            "the change that is meant, as `latchkey node show` names it; without it the\ncommand asks on a terminal",
+        ),
+    ],
+    summary: "makes a machine's new firmware the one on its record",
+    about: "A machine's record keeps what its firmware measured (PCR 0 to 3 and 6) when it was let\nin first. A policy's `firmware_change` says which registers are held against it, and\nwhether a change is told or refuses the machine. This shows the change that was seen\nlast, register by register with the event that is new, gone or another, and takes it\nover. The join service takes it up by itself.",
+    examples: &["latchkey policy accept-firmware edge-1 --cluster ./plant"],
+    run: policy::accept_firmware,
 };
 
 pub(super) const DENY: Command = Command {

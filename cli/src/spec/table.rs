@@ -82,6 +82,12 @@ const WARN: Flag = Flag {
     need: AtMostOnce,
     text: "registers that may differ with a warning [0,2,3,6]",
 };
+const FIRMWARE_REFUSE: Flag = Flag {
+    long: "firmware-refuse",
+    value: Some("PCRS"),
+    need: AtMostOnce,
+    text: "registers of firmware (0 to 3 and 6) that refuse a machine when they are not as on\nits record [none: a warning]",
+};
 
 const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
     Flag { long, value: Some(value), need: AtMostOnce, text }
@@ -165,6 +171,7 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_TEMPLATE,
             ENFORCE,
             WARN,
+            FIRMWARE_REFUSE,
             flag("machine", "NAME", "the machine type whose values these are [recorded-machine]"),
             flag("serial", "NUMBER", "the manifest's revision; a newer one is higher [seconds since 1970]"),
             flag("policy-out", "FILE", "write a policy that admits this image on TPMs trusted by the flags above"),
@@ -205,6 +212,7 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_TEMPLATE,
             ENFORCE,
             WARN,
+            FIRMWARE_REFUSE,
         ],
         summary: "writes a policy",
         about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.",
@@ -240,6 +248,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
         run: policy::check,
     },
+    super::node::ACCEPT_FIRMWARE,
     reference::NEW_KEY,
     reference::SIGN,
     reference::CHECK,

@@ -170,6 +170,12 @@ impl FakeNode {
     pub fn restart(&self, stage: Stage) {
         self.state().stage = stage;
         self.inner.tpm.set_lock([0; 32]);
+        self.inner.tpm.fake(FakeTpm::count_reset);
+    }
+
+    /// Something is done to its TPM, which is a fake.
+    pub fn tpm(&self, change: impl FnOnce(&mut FakeTpm)) {
+        self.inner.tpm.fake(change);
     }
 
     /// The disk of that node is in this machine now, or a copy of it.
@@ -453,8 +459,12 @@ impl Tpm {
     }
 
     fn set_lock(&self, value: [u8; 32]) {
+        self.fake(|tpm| tpm.set_pcr(15, value));
+    }
+
+    fn fake(&self, change: impl FnOnce(&mut FakeTpm)) {
         if let Self::Fake(tpm) = self {
-            tpm.lock().unwrap().set_pcr(15, value);
+            change(&mut tpm.lock().unwrap());
         }
     }
 }

@@ -134,6 +134,12 @@ impl Operator {
         std::fs::remove_file(self.path("new.json")).unwrap();
     }
 
+    /// What names the new firmware of the node `edge-1`, which waits.
+    pub fn firmware_change(&self) -> String {
+        let shown = self.run(&["node", "show", "edge-1", "--cluster", "plant"]).succeeded().out;
+        shown.lines().find_map(|line| line.strip_prefix("change")).unwrap().trim().to_owned()
+    }
+
     pub fn recover(&self, node: &FakeNode, master: &str, more: &[&str]) -> Ran {
         let address = node.address();
         let arguments = ["recover", &address, "--cluster", "plant", "--master-secret", master];

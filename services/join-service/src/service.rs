@@ -163,6 +163,15 @@ impl JoinService {
         BootSeen { firmware: measured(&pcrs, log), boot: TpmBoot::of(admission), rule: policy.firmware_change() }
     }
 
+    /// What is another in the firmware that waits beside this machine's record, for the machine's own console.
+    fn firmware_waiting(&self, ek: EkDigest) -> Option<String> {
+        self.store.look(|state| {
+            let known = state.record(&ek)?.firmware.as_ref()?;
+            let changes = Changes::between(&known.measured, &known.changed.as_ref()?.measured)?;
+            Some(changes.to_string().chars().take(MAX_CAUSE).collect())
+        })
+    }
+
     /// Lines about what is not as on record; whether there is something to be kept. `refusal` is why the machine is not let in.
     fn tell_of_firmware(&self, node: &Node, seen: &BootSeen, refusal: Option<&Refusal>) -> bool {
         let judged = self.store.look(|state| {
@@ -265,7 +274,9 @@ impl JoinService {
                     outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
-                Err(refusal.status(&request_id))
+                let changes = self.firmware_waiting(ek).filter(|_| refusal == Refusal::FirmwareChanged);
+                Err(changes
+                    .map_or_else(|| refusal.status(&request_id), |changes| refusal.status_for(&changes, &request_id)))
             }
         }
     }
@@ -286,6 +297,8 @@ pub(crate) fn audit_unhandled() -> impl Fn(&Node, &str, &Status) + Send + Sync +
     }
 }
 
+/// What a node is told of its own evidence, in characters.
+const MAX_CAUSE: usize = 512;
 /// What a line shows of the path of a call, in characters.
 const MAX_PATH: usize = 128;
 

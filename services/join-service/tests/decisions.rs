@@ -1,7 +1,7 @@
 //! The decision core under random requests, restarts, failures and rules: what holds whatever happens.
 #![expect(clippy::unwrap_used, reason = "constants of the test are well-formed")]
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{EkDigest, FirmwareChange, MeasuredFirmware, PcrValues, Policy};
 use latchkey_cluster_store::{
     BootSeen, DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role,
     RoleRule, TpmBoot,
@@ -9,7 +9,9 @@ use latchkey_cluster_store::{
 use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};
 use latchkey_keys::Uuid;
 use proptest::prelude::*;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 const TPMS: u8 = 4;
@@ -23,6 +25,8 @@ enum Action {
         name: u8,
         role: Option<Role>,
         rejoin: bool,
+        /// What PCR 2 holds, and how often the TPM was reset.
+        boot: (u8, u32),
     },
     /// The keys for the n-th request under way are there.
     Keys(usize),
@@ -32,6 +36,7 @@ enum Action {
         tpm: u8,
         disk: u8,
         succeeded: bool,
+        resets: u32,
     },
     Wait(u64),
     /// The service ends, with requests under way, and starts again.
@@ -67,16 +72,40 @@ fn any_rules() -> impl Strategy<Value = Enrolment> {
 fn any_action() -> impl Strategy<Value = Action> {
     let wish = prop_oneof![Just(None), Just(Some(Role::Worker)), Just(Some(Role::ControlPlane))];
     prop_oneof![
-        8 => (0..TPMS, 0..DISKS, 0..6_u8, wish, prop::bool::weighted(0.3))
-            .prop_map(|(tpm, disk, name, role, rejoin)| Action::Ask { tpm, disk, name, role, rejoin }),
+        8 => (0..TPMS, 0..DISKS, 0..6_u8, wish, prop::bool::weighted(0.3), any_boot())
+            .prop_map(|(tpm, disk, name, role, rejoin, boot)| Action::Ask { tpm, disk, name, role, rejoin, boot }),
         8 => (0..4_usize).prop_map(Action::Keys),
         2 => (0..4_usize).prop_map(Action::NoKeys),
-        3 => (0..TPMS, 0..DISKS, any::<bool>()).prop_map(|(tpm, disk, succeeded)| Action::Report { tpm, disk, succeeded }),
+        3 => (0..TPMS, 0..DISKS, any::<bool>(), 0..6_u32)
+            .prop_map(|(tpm, disk, succeeded, resets)| Action::Report { tpm, disk, succeeded, resets }),
         2 => (1..700_u64).prop_map(Action::Wait),
         1 => Just(Action::Restart),
         1 => Just(Action::Reread),
         1 => any_rules().prop_map(Action::Rules),
     ]
+}
+
+fn any_boot() -> impl Strategy<Value = (u8, u32)> {
+    (prop_oneof![6 => Just(1_u8), 1 => Just(2)], 0..6_u32)
+}
+
+/// What a machine shows, under a policy that refuses a change of PCR 2.
+fn seen((firmware, resets): (u8, u32)) -> BootSeen {
+    static RULE: LazyLock<FirmwareChange> = LazyLock::new(|| {
+        let policy = json!({
+            "version": 3, "ek_templates": ["ecc-p256"], "ak_algorithms": ["ecdsa-p256-sha256"], "lock": "pcr-15",
+            "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek(0)]}], "pcrs": {"enforce": [11], "warn": []},
+            "firmware_change": {"warn": [], "refuse": [2]},
+            "references": [{"manifest": "m", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
+        });
+        Policy::from_json(policy.to_string().as_bytes()).unwrap().firmware_change()
+    });
+    let pcrs = PcrValues::new([(2, [firmware; 32])].into()).unwrap();
+    BootSeen { firmware: MeasuredFirmware::new(&pcrs, &[]), boot: boot(resets), rule: *RULE }
+}
+
+fn boot(reset_count: u32) -> TpmBoot {
+    TpmBoot { reset_count, restart_count: 0 }
 }
 
 fn ek(tpm: u8) -> EkDigest {
@@ -95,7 +124,7 @@ struct World {
     state: State,
     disk: BTreeMap<EkDigest, NodeRecord>,
     rules: Enrolment,
-    under_way: Vec<(EkDigest, Uuid, bool, Admitted)>,
+    under_way: Vec<(EkDigest, Uuid, bool, BootSeen, Admitted)>,
     now: Now,
     /// Who ever got the key of which disk.
     owners: BTreeMap<Uuid, EkDigest>,
@@ -120,8 +149,11 @@ impl World {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Ask { tpm, disk, name, role, rejoin } => {
-                self.ask(ek(tpm), disk_of(disk), name_of(name), role, rejoin);
+            Action::Ask { tpm, disk, name, role, rejoin, boot } => {
+                let disk = disk_of(disk);
+                let ask =
+                    if rejoin { Ask::Rejoin(disk) } else { Ask::Join(JoinAsk { disk, name: name_of(name), role }) };
+                self.ask(ek(tpm), ask, seen(boot));
             }
             Action::Keys(at) if at < self.under_way.len() => self.keys(at),
             Action::NoKeys(at) if at < self.under_way.len() => {
@@ -129,7 +161,9 @@ impl World {
                 self.state.abandon(admitted);
             }
             Action::Keys(_) | Action::NoKeys(_) => {}
-            Action::Report { tpm, disk, succeeded } => self.report(ek(tpm), disk_of(disk), succeeded),
+            Action::Report { tpm, disk, succeeded, resets } => {
+                self.report(ek(tpm), disk_of(disk), succeeded, boot(resets));
+            }
             Action::Wait(seconds) => {
                 self.now.unix += seconds;
                 self.now.uptime += Duration::from_secs(seconds);
@@ -146,22 +180,23 @@ impl World {
         self.check();
     }
 
-    fn ask(&mut self, ek: EkDigest, disk: Uuid, name: String, role: Option<Role>, rejoin: bool) {
-        let ask = if rejoin { Ask::Rejoin(disk) } else { Ask::Join(JoinAsk { disk, name, role }) };
+    fn ask(&mut self, ek: EkDigest, ask: Ask, seen: BootSeen) {
         let leased = self.state.is_leased(self.now);
-        match self.state.admit(&self.rules, ek, ask, BootSeen::default(), self.now) {
-            Ok(admitted) => self.under_way.push((ek, disk, !rejoin, admitted)),
+        let (disk, joins) = (ask.disk(), matches!(ask, Ask::Join(_)));
+        match self.state.admit(&self.rules, ek, ask, seen.clone(), self.now) {
+            Ok(admitted) => self.under_way.push((ek, disk, joins, seen, admitted)),
             Err(_) => assert_eq!(self.state.is_leased(self.now), leased, "a refusal changes nothing"),
         }
     }
 
     fn keys(&mut self, at: usize) {
-        let (ek, disk, leases, admitted) = self.under_way.remove(at);
+        let (ek, disk, leases, seen, admitted) = self.under_way.remove(at);
         let version = admitted.key_version().max(1);
         let Ok(plan) = self.state.conclude(&self.rules, &admitted, version, self.now) else {
             return self.state.abandon(admitted);
         };
         self.check_role(ek, plan.grant.role, leases);
+        self.check_machine(ek, &seen);
         if let Some(record) = &plan.record {
             self.disk.insert(ek, record.clone());
         }
@@ -188,6 +223,14 @@ impl World {
         assert!(!matches!(pinned, Some(RoleRule::Refuse | RoleRule::Hold)));
     }
 
+    /// Nobody gets a ticket with other firmware than on record, nor in a boot that was locked.
+    fn check_machine(&self, ek: EkDigest, seen: &BootSeen) {
+        let Some(record) = self.disk.get(&ek) else { return };
+        let recorded = record.firmware.as_ref().and_then(|known| known.measured.pcrs().value(2));
+        assert!(recorded.is_none() || recorded == seen.firmware.pcrs().value(2), "{record:?}: {seen:?}");
+        assert!(record.tpm.as_ref().is_none_or(|tpm| !tpm.locked || tpm.boot != seen.boot), "{record:?}: {seen:?}");
+    }
+
     fn joins(&mut self, ek: EkDigest, role: Role) {
         if role == Role::ControlPlane {
             for (other, since) in &self.joining {
@@ -197,10 +240,10 @@ impl World {
         }
     }
 
-    fn report(&mut self, ek: EkDigest, disk: Uuid, succeeded: bool) {
+    fn report(&mut self, ek: EkDigest, disk: Uuid, succeeded: bool, boot: TpmBoot) {
         let failed = Outcome::Failed { code: "x".into(), message: String::new() };
         let report = ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed } };
-        let Ok(record) = self.state.report(ek, &report, TpmBoot::default(), self.now) else { return };
+        let Ok(record) = self.state.report(ek, &report, boot, self.now) else { return };
         self.disk.insert(ek, record.clone());
         self.state.commit_report(Recorded::fake(record));
         self.joining.remove(&ek);

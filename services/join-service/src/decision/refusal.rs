@@ -90,6 +90,11 @@ impl Refusal {
         Status::new(self.status_code(), format!("{self}: {} [request {request}]", self.remedy()))
     }
 
+    /// The same, with what of the peer's own evidence is the cause.
+    pub fn status_for(self, cause: &str, request: &str) -> Status {
+        Status::new(self.status_code(), format!("{self}: {cause}; {} [request {request}]", self.remedy()))
+    }
+
     const fn status_code(self) -> Code {
         match self {
             Self::WrongPurpose

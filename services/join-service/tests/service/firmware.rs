@@ -1,6 +1,6 @@
 //! A machine's firmware, which no manifest predicts, is held against the machine's own record.
 
-use crate::rig::{Machine, Rig, policy};
+use crate::rig::{Answer, Machine, Rig, policy};
 use latchkey_attestation::MeasuredFirmware;
 use latchkey_cluster_store::{FirmwareRecord, NodeRecord};
 use latchkey_measurements::{Bank, EventLog, EventType, Replay, log_sample};
@@ -135,7 +135,12 @@ fn a_changed_firmware_register_refuses_where_the_policy_says_so() {
         assert_eq!(service.join(&machine, disk, "w-1").unwrap_err().code(), "firmware-changed");
         service.next_line(&["audit", "refused", "firmware-changed", ROM]);
     }
-    assert_eq!(service.rejoin(&machine, DISK).unwrap_err().code(), "firmware-changed");
+    let answer = service.rejoin(&machine, DISK).unwrap_err();
+    assert_eq!(answer.code(), "firmware-changed");
+    assert!(
+        matches!(&answer, Answer::Status(status) if status.message().contains(ROM)),
+        "its console says why: {answer:?}"
+    );
     let record = rig.record(&machine).unwrap();
     assert_eq!((record.disks.len(), record.tpm.unwrap().boot.reset_count), (1, 1), "nothing but the change is kept");
     // With its old firmware the machine is let in, before anybody says anything.

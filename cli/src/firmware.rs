@@ -1,0 +1,65 @@
+//! A machine's firmware beside its record, where this command gives it keys or an operator accepts it.
+
+use latchkey_attestation::{Digest, EkDigest};
+use latchkey_cluster_store::{BootSeen, NodeRecord};
+use latchkey_measurements::firmware::Changes;
+
+use crate::cluster_dir::{ClusterDir, unusable};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::output::{Output, Tone};
+use crate::trust::now;
+
+/// What is another in the firmware that waits beside the record; `None` if nothing waits.
+pub(crate) fn waiting(record: &NodeRecord) -> Option<(Changes, Digest)> {
+    let known = record.firmware.as_ref()?;
+    let changed = &known.changed.as_ref()?.measured;
+    Some((Changes::between(&known.measured, changed)?, changed.digest()))
+}
+
+impl ClusterDir {
+    /// Holds a machine that is to get keys against its record, if it has one, as the join service does: what is new is written down,
+    /// a change told or refused as the policy says.
+    pub(crate) fn check_boot(&self, ek: EkDigest, seen: &BootSeen, output: &Output) -> Result<(), CommandError> {
+        let mut writer = self.store().writer().map_err(unusable)?;
+        let Some(before) = self.store().record(&ek).map_err(unusable)? else { return Ok(()) };
+        let (finding, name) = (before.judge(seen), &before.name);
+        if finding.already_locked {
+            let what = format!("{name} was locked in this boot before, and its TPM says otherwise");
+            return Err(CommandError::new(Exit::Attestation, CommandCode::AlreadyLocked, what));
+        }
+        let mut record = (*before).clone();
+        record.keep(seen, now());
+        if record != *before {
+            drop(writer.put(&record).map_err(unusable)?);
+        }
+        drop(writer);
+        let changes = before.firmware.as_ref().and_then(|known| Changes::between(&known.measured, &seen.firmware));
+        let changes: Vec<String> = changes.iter().flat_map(Changes::iter).map(ToString::to_string).collect();
+        if !finding.refused.is_empty() {
+            let what = format!("the firmware of {name} is not the one on its record");
+            let refused = CommandError::new(Exit::Attestation, CommandCode::FirmwareChanged, what);
+            return Err(changes.into_iter().fold(refused, CommandError::because));
+        }
+        let told = changes.into_iter().map(|change| (CommandCode::FirmwareChanged, change));
+        let counters =
+            "the counters of its TPM are lower than on record: it was cleared, or an older state was brought back";
+        let went_back = finding.went_back.then(|| (CommandCode::CountersWentBack, counters.to_owned()));
+        for (code, text) in told.chain(went_back) {
+            output.say(Tone::Warning, "warning", &format!("{code}: {name}: {text}"));
+        }
+        Ok(())
+    }
+
+    /// Makes the changed firmware with this digest the one on record. `false` if it is not the one that waits now.
+    pub(crate) fn accept_firmware(&self, ek: EkDigest, change: &Digest) -> Result<bool, CommandError> {
+        let mut writer = self.store().writer().map_err(unusable)?;
+        let Some(record) = self.store().record(&ek).map_err(unusable)? else { return Ok(false) };
+        let mut record = record.into_inner();
+        if !record.accept_firmware(change, now()) {
+            return Ok(false);
+        }
+        writer.put(&record).map(|_| true).map_err(unusable)
+    }
+}

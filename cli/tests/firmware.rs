@@ -1,0 +1,143 @@
+//! A machine's firmware beside its record: noted by `init`, held against it by `recover`, taken over by the operator.
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use latchkey_measurements::{Bank, EventLog, EventType, Replay, log_sample};
+use serde_json::Value;
+use support::command::Ran;
+use support::node::{FakeNode, Stage};
+use support::operator::Operator;
+
+/// The node boots with these option ROMs.
+fn boot(node: &FakeNode, roms: &[&str]) {
+    let driver = |log: Vec<u8>, rom: &&str| log_sample::with_event(&log, 2, EventType::EFI_ACTION, rom.as_bytes());
+    let log = roms.iter().fold(log_sample::empty(), driver);
+    let log = log_sample::with_event(&log, 2, EventType::SEPARATOR, &[0; 4]);
+    let replay = Replay::of(&EventLog::parse(&log).unwrap(), Bank::Sha256).unwrap();
+    let value = replay.value(2).unwrap().try_into().unwrap();
+    node.tpm(|tpm| {
+        tpm.set_pcr(2, value);
+        tpm.set_event_log(log.clone());
+    });
+}
+
+/// A cluster of one node whose manifest says nothing about firmware.
+fn founded(more: &[&str]) -> (Operator, FakeNode) {
+    let operator = Operator::new();
+    let node = FakeNode::start(&operator.init_secret());
+    boot(&node, &["ROM of the disk"]);
+    let (address, ek) = (node.address(), node.ek().to_string());
+    let arguments = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", "1.0.0", "--warn", ""];
+    let files = ["--out", "demo.json", "--policy-out", "policy.json"];
+    operator.run(&[&arguments[..], &files, more].concat()).succeeded();
+    operator.init(&node, &[]).succeeded();
+    (operator, node)
+}
+
+fn restart(node: &FakeNode, roms: &[&str]) {
+    node.restart(Stage::Existing);
+    boot(node, roms);
+}
+
+fn record(operator: &Operator, node: &FakeNode) -> Value {
+    operator.json(&format!("plant/nodes/{}.json", node.ek()))
+}
+
+fn accept(operator: &Operator, more: &[&str]) -> Ran {
+    operator.run(&[&["policy", "accept-firmware", "edge-1", "--cluster", "plant"], more].concat())
+}
+
+fn error_code(ran: &Ran) -> String {
+    ran.json()["error"]["code"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_first_node_s_firmware_is_on_record_from_its_init() {
+    let (operator, node) = founded(&[]);
+    let record = record(&operator, &node);
+    let pcrs = record["firmware"]["measured"]["pcrs"].as_object().unwrap();
+    assert_eq!(pcrs.keys().collect::<Vec<_>>(), ["0", "1", "2", "3", "6"]);
+    assert_eq!(record["firmware"]["measured"]["events"][0]["what"], "ROM of the disk");
+    assert_eq!(record["tpm"]["locked"], true, "{record}");
+    let shown = operator.run(&["node", "show", "edge-1", "--cluster", "plant"]).succeeded().out;
+    assert!(shown.contains("as on record, PCRs [0, 1, 2, 3, 6]"), "{shown}");
+    // The same boot without its lock is no boot of this machine.
+    node.restart(Stage::Existing);
+    let boot = &record["tpm"]["boot"];
+    let [resets, restarts] =
+        ["reset_count", "restart_count"].map(|name| boot[name].as_u64().unwrap().try_into().unwrap());
+    node.tpm(|tpm| tpm.set_boot(resets, restarts));
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "boot-already-locked");
+    assert_eq!(node.state().recoveries, 0, "no key was sent");
+}
+
+#[test]
+fn recover_tells_or_refuses_firmware_that_is_not_on_record() {
+    let (operator, node) = founded(&[]);
+    restart(&node, &["ROM of the disk", "ROM of a stranger"]);
+    let ran = operator.recover(&node, "master.json", &[]).succeeded();
+    assert!(ran.err.contains("firmware-changed: edge-1: PCR 2"), "{}", ran.err);
+    assert!(ran.err.contains("EV_EFI_ACTION, ROM of a stranger is new"), "{}", ran.err);
+
+    let (operator, node) = founded(&["--firmware-refuse", "0,2"]);
+    restart(&node, &["ROM of a stranger"]);
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "firmware-changed");
+    let because = ran.json()["error"]["because"][0].as_str().unwrap().to_owned();
+    assert!(because.contains("ROM of a stranger, in the place of EV_EFI_ACTION, ROM of the disk"), "{because}");
+    assert_eq!(node.state().recoveries, 0, "no key was sent");
+    // By the operator's word it is let in.
+    accept(&operator, &["--change", &operator.firmware_change()]).succeeded();
+    node.restart(Stage::Existing);
+    operator.recover(&node, "master.json", &[]).succeeded();
+}
+
+#[test]
+fn a_change_is_accepted_by_the_word_that_names_it_and_no_other() {
+    let (operator, node) = founded(&["--firmware-refuse", "2"]);
+    let ran = accept(&operator, &["--output", "json"]).failed(2);
+    assert_eq!(error_code(&ran), "no-firmware-change");
+    restart(&node, &["ROM of a stranger"]);
+    operator.recover(&node, "master.json", &[]).failed(3);
+    let before = record(&operator, &node);
+    let list = operator.run(&["node", "list", "--cluster", "plant"]).succeeded().out;
+    assert!(list.contains("firmware changed"), "{list}");
+    // Nobody is there to answer, and the error says what to say.
+    let ran = accept(&operator, &["--output", "json"]).failed(2).json();
+    assert_eq!(ran["error"]["code"], "change-not-confirmed");
+    let fix = ran["error"]["fix"].as_str().unwrap();
+    let change = fix.rsplit(' ').next().unwrap().to_owned();
+    // The machine comes with yet another firmware in between.
+    restart(&node, &["ROM of another stranger"]);
+    operator.recover(&node, "master.json", &[]).failed(3);
+    let ran = accept(&operator, &["--change", &change, "--output", "json"]).failed(2).json();
+    assert_eq!(ran["error"]["code"], "change-not-confirmed");
+    assert_eq!(record(&operator, &node)["firmware"]["measured"], before["firmware"]["measured"]);
+    restart(&node, &["ROM of a stranger"]);
+    operator.recover(&node, "master.json", &[]).failed(3);
+    let ran = accept(&operator, &["--change", &change, "--output", "json"]).succeeded().json();
+    assert_eq!((&ran["name"], &ran["registers"][0]["pcr"]), (&"edge-1".into(), &2.into()));
+    assert_eq!(ran["registers"][0]["event"]["got"]["description"], "ROM of a stranger");
+    let after = record(&operator, &node);
+    assert_eq!(after["firmware"]["measured"]["events"][0]["what"], "ROM of a stranger");
+    assert!(after["firmware"]["accepted_at"].is_u64() && after["firmware"]["changed"].is_null(), "{after}");
+    node.restart(Stage::Existing);
+    operator.recover(&node, "master.json", &[]).succeeded();
+}
+
+#[test]
+fn a_disk_that_was_moved_brings_no_firmware_along() {
+    let (operator, node) = founded(&["--firmware-refuse", "2"]);
+    node.restart(Stage::Existing);
+    let other = FakeNode::start(&operator.init_secret());
+    boot(&other, &["ROM of another board"]);
+    operator.trust(&[&node, &other]);
+    other.take_disk_of(&node);
+    let ek = other.ek().to_string();
+    operator.recover(&other, "master.json", &["--moved-to", &ek]).succeeded();
+    let record = record(&operator, &other);
+    assert_eq!(record["firmware"]["measured"]["events"][0]["what"], "ROM of another board");
+}
