@@ -38,8 +38,8 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let built = built.map_err(|error| failure(&error))?;
     let took = format!("in {:.1} s, at {}", begun.elapsed().as_secs_f64(), built.disk.display());
     output.say(Tone::Good, "finished", &took);
-    for Warning { path, told, .. } in built.warnings.iter().flatten() {
-        output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {told}")));
+    for Warning { path, finding, .. } in built.warnings.iter().flatten() {
+        output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {finding}")));
     }
     output.report(&BuildReport::of(&built))
 }
@@ -144,7 +144,8 @@ struct PartRow<'a> {
 
 impl<'a> BuildReport<'a> {
     fn of(built: &'a Built) -> Self {
-        let warning = |Warning { code, path, told }: &'a Warning| RootWarning { code: code.as_str(), path, what: told };
+        let warning =
+            |Warning { code, path, finding }: &'a Warning| RootWarning { code: code.as_str(), path, what: finding };
         let part = |Part { what, file, size, sha256 }: &'a Part| PartRow {
             what,
             file: file.as_deref(),

@@ -15,7 +15,7 @@ pub struct Warning {
     /// Where in the root.
     pub path: String,
     /// What it does, and how it is mended.
-    pub told: String,
+    pub finding: String,
 }
 
 reason_codes! {
@@ -58,8 +58,8 @@ pub(crate) fn look(tree: &Tree) -> Vec<Warning> {
     warnings
 }
 
-fn warning(code: WarningCode, path: &[u8], told: impl Into<String>) -> Warning {
-    Warning { code, path: format!("/{}", String::from_utf8_lossy(path)), told: told.into() }
+fn warning(code: WarningCode, path: &[u8], finding: impl Into<String>) -> Warning {
+    Warning { code, path: format!("/{}", String::from_utf8_lossy(path)), finding: finding.into() }
 }
 
 /// Accounts whose second field is empty (shadow(5), passwd(5)).
@@ -325,7 +325,8 @@ mod tests {
             ("etc/passwd", "root:x:0:0::/root:/bin/sh\nguest::1:1::/:/bin/sh\n"),
             ("etc/inittab", "# ::askfirst:/bin/sh\n::sysinit:/etc/rc\nttyS0::respawn:/sbin/getty 115200\n"),
         ]);
-        let found: Vec<_> = look(&tree).into_iter().map(|warning| (warning.code, warning.path, warning.told)).collect();
+        let found: Vec<_> =
+            look(&tree).into_iter().map(|warning| (warning.code, warning.path, warning.finding)).collect();
         let told = |at: usize| (found[at].0, found[at].1.as_str(), found[at].2.split(' ').next().unwrap());
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].2.contains("/sbin/getty 115200"));

@@ -18,8 +18,8 @@ use latchkey_channel::Purpose;
 use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot};
 use latchkey_keys::{ClusterId, Uuid};
 
-use super::Job;
 use super::follow::{End, Follower};
+use super::job::Job;
 use super::journal::{Journal, Stage};
 use crate::cluster_dir::FirstNode;
 use crate::codes::{CommandCode, ErrorCode};

@@ -1,35 +1,26 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
-//! [`run`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
-//! shows what the node tells; [`journal`] is what makes that safe; [`report`] prints the end.
+//! [`job`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
+//! shows what the node reports; [`journal`] is what makes that safe; [`report`] prints the end.
 
 mod drive;
 mod follow;
+mod job;
 mod journal;
 mod report;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use latchkey_api::v1::ClusterSettings;
-use latchkey_keys::{MasterSecret, SecretVec};
-
 use crate::arguments::Arguments;
-use crate::cluster_dir::{ClusterDir, Held};
-use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files;
-use crate::node::{self, Address, Patience};
-use crate::output::{Output, Tone};
-use crate::trust::Trust;
-use crate::which_machine::Meant;
+use crate::node::{self, Patience};
+use crate::output::Output;
 use drive::Drive;
-use journal::{Journal, Stage};
+use job::Job;
+use journal::Stage;
 
 const TIMEOUT: Duration = Duration::from_mins(30);
-/// `InitRequest.init_secret`: 16..72 bytes.
-const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let job = Job::from_arguments(arguments)?;
@@ -42,104 +33,4 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
     report::done(&job, &ending, output)
-}
-
-/// What the user wants.
-struct Job {
-    address: Address,
-    directory: ClusterDir,
-    name: String,
-    master: MasterSecret,
-    init_secret: SecretVec,
-    trust: Trust,
-    meant: Meant,
-    settings: ClusterSettings,
-    admin_config: PathBuf,
-}
-
-impl Job {
-    fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
-        let directory = arguments.required_path("cluster")?;
-        let trust = Trust::from_arguments(arguments)?;
-        let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
-        Ok(Self {
-            address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
-            name: cluster_name(arguments.required_text("name")?)?,
-            settings: ClusterSettings {
-                kubernetes_version: text("kubernetes-version")?,
-                control_plane_endpoint: text("control-plane-endpoint")?,
-                apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
-                pod_cidr: text("pod-cidr")?,
-                service_cidr: text("service-cidr")?,
-            },
-            meant: Meant::from_arguments(arguments, &trust.policy)?,
-            trust,
-            master: files::read_master_secret(arguments.required_path("master-secret")?)?,
-            init_secret: init_secret(arguments)?,
-            admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
-            // Last: a command that is wrong makes no directory.
-            directory: ClusterDir::make(directory)?,
-        })
-    }
-
-    /// Holds the directory, and finds or begins the journal in it.
-    fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), CommandError> {
-        let held = self.directory.hold()?;
-        let journal = match Journal::load(&self.directory)? {
-            Some(journal) => {
-                journal.check(&self.directory, &self.name, &self.master)?;
-                output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
-                journal
-            }
-            None if resume => {
-                let what = format!("there is nothing to resume in {}", self.directory.shown());
-                return Err(
-                    CommandError::usage(what).fix("check --cluster, or leave out --resume to begin a new cluster")
-                );
-            }
-            None if self.directory.cluster()?.is_some() => {
-                let what = format!("{} holds a cluster already", self.directory.shown());
-                return Err(CommandError::usage(what).fix("use another directory for another cluster"));
-            }
-            None => Journal::begin(&self.directory, &self.name, &self.master)?,
-        };
-        Ok((held, journal))
-    }
-
-    /// Said before the node is touched: afterwards there would be credentials and nowhere to put them.
-    fn check_admin_config(&self) -> Result<(), CommandError> {
-        let path = &self.admin_config;
-        if path.exists() {
-            let what = format!("{} exists already", path.display());
-            return Err(CommandError::usage(what).fix("move it away, or name another file with --admin-config"));
-        }
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        match parent.filter(|parent| !parent.is_dir()) {
-            Some(missing) => {
-                let what = format!("--admin-config: there is no directory {}", missing.display());
-                Err(CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-fn cluster_name(name: &str) -> Result<String, CommandError> {
-    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if (1..=63).contains(&name.len()) && name.chars().all(letter) && !name.starts_with('-') && !name.ends_with('-') {
-        Ok(name.to_owned())
-    } else {
-        let what = format!("--name {name}: a cluster's name is 1 to 63 lower-case letters, digits and inner hyphens");
-        Err(CommandError::usage(what))
-    }
-}
-
-fn init_secret(arguments: &Arguments) -> Result<SecretVec, CommandError> {
-    let secret = files::read_secret(arguments.required_path("init-secret")?, *INIT_SECRET.end())?;
-    if INIT_SECRET.contains(&secret.len()) {
-        Ok(secret)
-    } else {
-        let what = format!("the init secret has {} bytes, expected 16 to 72", secret.len());
-        Err(CommandError::usage(what).fix("make one with `latchkey init-secret`"))
-    }
 }

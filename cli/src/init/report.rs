@@ -4,8 +4,8 @@ use latchkey_attestation::EkDigest;
 use latchkey_keys::{ClusterId, Uuid};
 use serde::Serialize;
 
-use super::Job;
 use super::drive::{AdminConfig, Ending};
+use super::job::Job;
 use super::journal::Journal;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
