@@ -109,17 +109,18 @@ pub fn decode(json: &[u8]) -> Result<Message, FrameError> {
 }
 
 /// Writes header and JSON of `message`.
-pub fn encode(message: &Message) -> Result<Vec<u8>, EncodeFailed> {
+pub fn encode(message: &Message) -> Result<Vec<u8>, EncodeError> {
     let mut frame = vec![0; HEADER];
-    serde_json::to_writer(&mut frame, message).map_err(|_| EncodeFailed)?;
-    let length = u32::try_from(frame.len() - HEADER).map_err(|_| EncodeFailed)?;
+    serde_json::to_writer(&mut frame, message).map_err(|_| EncodeError)?;
+    let length = u32::try_from(frame.len() - HEADER).map_err(|_| EncodeError)?;
     frame.splice(..HEADER, length.to_be_bytes());
     Ok(frame)
 }
 
 /// A message that cannot be written down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EncodeFailed;
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message that cannot be written down")]
+pub struct EncodeError;
 
 /// Receives the message for `slot`.
 pub(crate) async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, FrameError> {
@@ -136,7 +137,7 @@ pub(crate) async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -
 
 /// Sends a message.
 pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &Message) -> io::Result<()> {
-    let frame = encode(message).map_err(|EncodeFailed| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let frame = encode(message).map_err(|EncodeError| io::Error::from(io::ErrorKind::InvalidInput))?;
     stream.write_all(&frame).await?;
     stream.flush().await
 }

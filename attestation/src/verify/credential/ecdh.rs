@@ -6,7 +6,7 @@ use ring::rand::SecureRandom;
 
 /// Whose key it was.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum EcdhError {
     /// The peer's point is not on its curve.
     Peer,
     /// There is no ephemeral key.
@@ -19,16 +19,16 @@ pub(super) fn with_ring<T>(
     peer: &[u8],
     random: &dyn SecureRandom,
     derive: impl FnOnce(&[u8], &EccPoint) -> T,
-) -> Result<(T, EccPoint), Failure> {
+) -> Result<(T, EccPoint), EcdhError> {
     let algorithm = match curve {
         Curve::P256 => &ECDH_P256,
         Curve::P384 => &ECDH_P384,
     };
-    let ephemeral = EphemeralPrivateKey::generate(algorithm, random).map_err(|_| Failure::Ephemeral)?;
-    let public = ephemeral.compute_public_key().map_err(|_| Failure::Ephemeral)?;
-    let public = EccPoint::from_uncompressed(public.as_ref(), curve).ok_or(Failure::Ephemeral)?;
+    let ephemeral = EphemeralPrivateKey::generate(algorithm, random).map_err(|_| EcdhError::Ephemeral)?;
+    let public = ephemeral.compute_public_key().map_err(|_| EcdhError::Ephemeral)?;
+    let public = EccPoint::from_uncompressed(public.as_ref(), curve).ok_or(EcdhError::Ephemeral)?;
     let derived = agree_ephemeral(ephemeral, &UnparsedPublicKey::new(algorithm, peer), |z| derive(z, &public));
-    Ok((derived.map_err(|_| Failure::Peer)?, public))
+    Ok((derived.map_err(|_| EcdhError::Peer)?, public))
 }
 
 /// The same on P-384, with the library's own randomness.
@@ -36,14 +36,14 @@ pub(super) fn with_ring<T>(
 pub(super) fn p384_with_aws_lc<T>(
     peer: &[u8],
     derive: impl FnOnce(&[u8], &EccPoint) -> T,
-) -> Result<(T, EccPoint), Failure> {
+) -> Result<(T, EccPoint), EcdhError> {
     use aws_lc_rs::agreement::{ECDH_P384, PrivateKey, UnparsedPublicKey, agree};
 
-    let ephemeral = PrivateKey::generate(&ECDH_P384).map_err(|_| Failure::Ephemeral)?;
-    let public = ephemeral.compute_public_key().map_err(|_| Failure::Ephemeral)?;
-    let public = EccPoint::from_uncompressed(public.as_ref(), Curve::P384).ok_or(Failure::Ephemeral)?;
+    let ephemeral = PrivateKey::generate(&ECDH_P384).map_err(|_| EcdhError::Ephemeral)?;
+    let public = ephemeral.compute_public_key().map_err(|_| EcdhError::Ephemeral)?;
+    let public = EccPoint::from_uncompressed(public.as_ref(), Curve::P384).ok_or(EcdhError::Ephemeral)?;
     let peer = UnparsedPublicKey::new(&ECDH_P384, peer);
-    let derived = agree(&ephemeral, peer, Failure::Peer, |z| Ok(derive(z, &public)))?;
+    let derived = agree(&ephemeral, peer, EcdhError::Peer, |z| Ok(derive(z, &public)))?;
     Ok((derived, public))
 }
 
@@ -80,8 +80,8 @@ mod tests {
         off[96] ^= 1;
         for peer in [&off[..], &[&[4][..], &[0; 96]].concat(), &[0], &[]] {
             let ring = with_ring(Curve::P384, peer, &SystemRandom::new(), |_, _| ());
-            assert_eq!(ring.unwrap_err(), Failure::Peer);
-            assert_eq!(p384_with_aws_lc(peer, |_, _| ()).unwrap_err(), Failure::Peer);
+            assert_eq!(ring.unwrap_err(), EcdhError::Peer);
+            assert_eq!(p384_with_aws_lc(peer, |_, _| ()).unwrap_err(), EcdhError::Peer);
         }
     }
 }

@@ -57,8 +57,8 @@ fn share_seed(
     };
     match agreed {
         Ok((seed, ephemeral)) => Ok((seed, ephemeral.marshal())),
-        Err(ecdh::Failure::Peer) => Err(off_curve()),
-        Err(ecdh::Failure::Ephemeral) => Err(fault("no ephemeral key")),
+        Err(ecdh::EcdhError::Peer) => Err(off_curve()),
+        Err(ecdh::EcdhError::Ephemeral) => Err(fault("no ephemeral key")),
     }
 }
 
