@@ -101,6 +101,8 @@ fn a_tpm_that_is_not_there_or_has_no_bank_of_the_log_is_an_error_with_a_fix() {
     // A TPM of a SHA-256 bank alone, beside a log of SHA-1 alone.
     let Some(swtpm) = Swtpm::start() else { return };
     let socket = swtpm.socket_path().display().to_string();
+    let more_banks = measure_log(&fixture("gce-rhel8-uefi"), &["--tpm", &socket]).failed(3).out;
+    assert!(more_banks.contains(&format!("sha384: {socket} has no such bank")), "{more_banks}");
     let ran = measure_log(&log, &["--tpm", &socket]).failed(2);
     assert!(ran.err.contains("replays in no register that the TPM at") && ran.err.contains("fix: "), "{}", ran.err);
 }
