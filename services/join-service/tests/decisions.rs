@@ -309,6 +309,21 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
     assert_eq!(state.admit(&rules, ek(0), join(0), BootSeen::default(), now(601)).unwrap_err(), Refusal::LeaseHeld);
 }
 
+/// One that died without a word. Whether it is dead, only the operator knows.
+#[test]
+fn removing_a_dead_control_plane_lets_the_next_one_join_at_once() {
+    let rules = Enrolment::workers_and([ek(0), ek(1)]);
+    let mut state = State::default();
+    let first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
+    let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
+    let record = plan.record.map(Recorded::fake).unwrap();
+    state.commit(&first, Some(record.clone()), now(0));
+    state.reload([record], Damage::new(), now(1));
+    assert_eq!(state.admit(&rules, ek(1), join(1), BootSeen::default(), now(2)).unwrap_err(), Refusal::LeaseHeld);
+    state.reload([], Damage::new(), now(3));
+    let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(3)).unwrap();
+}
+
 /// The first one's keys come late, when the second has the lease: it gets nothing.
 #[test]
 fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {

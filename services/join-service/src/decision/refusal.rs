@@ -65,7 +65,7 @@ reason_codes! {
             "this disk is not on this machine's record: attach the machine's own disk, or let the agent format this one anew";
         /// Another control plane is joining.
         LeaseHeld = "control-plane-lease-held":
-            "another control plane is joining: wait until it has reported, at most 10 minutes";
+            "another control plane is joining: wait until it has reported, at most 10 minutes, or remove it with `latchkey node remove` if it is dead";
         /// A file that cannot be used names this machine, this name or this disk, or two records do.
         RecordsDamaged = "records-damaged":
             "a file in `nodes/` of the cluster directory that cannot be used names this machine, its name or its disk: restore or remove it; the service's log names it";
