@@ -12,6 +12,7 @@ use latchkey_boot_formats::partition_type::{ESP, ROOT_VERITY_X86_64, ROOT_X86_64
 use latchkey_disk::MIN_SIZE;
 use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
+use latchkey_node_config::Config;
 
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, Partition};
@@ -19,6 +20,7 @@ use crate::identity::Identity;
 use crate::image::Image;
 use crate::login_audit::Warning;
 use crate::manifest;
+use crate::modules::{default_modules, unused_modules};
 use crate::os_release::OsReleaseError;
 use crate::parts::{Part, Progress, StagingDir, check_name};
 use crate::preflight::RootDemands;
@@ -161,8 +163,9 @@ impl Job<'_> {
         self.record.fact("kernelRelease", &kernel_release);
         let os_release = self.os_release()?;
         let root = self.root(root)?;
-        let initrd = self.initramfs(&kernel_release)?;
-        let command_line = self.command_line(cmdline, &root)?;
+        let command_line = self.command_line(cmdline, &root);
+        let config = self.image.is_agent.then(|| cmdline::agent_config(&command_line)).transpose()?;
+        let initrd = self.initramfs(&kernel_release, config.as_ref())?;
         let stub = self.image.stub.read()?;
         self.record.source("boot-stub", &stub);
         let uki = Uki {
@@ -213,10 +216,10 @@ impl Job<'_> {
         Ok(Hashed { file, format: root.format, salt, tree })
     }
 
-    fn initramfs(&mut self, release: &str) -> Result<Vec<u8>, ImageError> {
+    fn initramfs(&mut self, release: &str, config: Option<&Config>) -> Result<Vec<u8>, ImageError> {
         self.staging.begins("initramfs");
         let tree = ModuleTree::open(&self.image.modules).map_err(InitramfsError::from)?;
-        let modules = tree.closure(&self.module_names()).map_err(InitramfsError::from)?;
+        let modules = tree.closure(&self.module_names(config)).map_err(InitramfsError::from)?;
         for module in &modules {
             kernel::check_module(&module.name, &module.bytes, release)?;
             self.record.source(&format!("module {}", module.name), &module.bytes);
@@ -233,14 +236,17 @@ impl Job<'_> {
         Ok(bytes)
     }
 
-    /// The operator's, and that of the state disk's file system: the root need not have it.
-    fn module_names(&self) -> Vec<Wanted> {
+    /// The operator's list, or of the default one what a node of this configuration needs; and the state disk's file system, which
+    /// the root need not have.
+    fn module_names(&self, config: Option<&Config>) -> Vec<Wanted> {
         let state = self.image.systemd.as_ref().and_then(|systemd| systemd.state.as_ref());
         let file_system = state.map(|state| Wanted::parse(&format!("?{}", state.file_system.name())));
-        self.image.module_names.iter().cloned().chain(file_system).collect()
+        let all = self.image.module_names.clone();
+        let unused = config.filter(|_| all == default_modules()).map(unused_modules).unwrap_or_default();
+        all.into_iter().filter(|wanted| !unused.contains(&wanted.name.as_str())).chain(file_system).collect()
     }
 
-    fn command_line(&self, cmdline: &str, root: &Hashed) -> Result<String, ImageError> {
+    fn command_line(&self, cmdline: &str, root: &Hashed) -> String {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
         let mut own = cmdline::protections(cmdline);
@@ -253,11 +259,7 @@ impl Job<'_> {
         }
         own.push(format!("latchkey.root_verity={hash},salt={salt},blocks={blocks} latchkey.root_fs={format}"));
         let own = own.join(" ");
-        let whole = if cmdline.is_empty() { own } else { format!("{cmdline} {own}") };
-        if self.image.is_agent {
-            cmdline::agent_config(&whole)?;
-        }
-        Ok(whole)
+        if cmdline.is_empty() { own } else { format!("{cmdline} {own}") }
     }
 
     fn uki(&mut self, uki: &Uki<'_>) -> Result<Vec<u8>, ImageError> {

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use latchkey_attestation::ImageVersion;
-use latchkey_initramfs::{DEBIAN_CLOUD, Wanted};
+use latchkey_initramfs::Wanted;
 use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
 use crate::error::{ImageError, at};
+use crate::modules::default_modules;
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
 use crate::systemd::Systemd;
@@ -49,7 +50,8 @@ pub struct Image {
     pub kernel: Source,
     /// The directory of its modules, for example `/lib/modules/6.1.0-56-cloud-amd64`.
     pub modules: PathBuf,
-    /// Which go into the initramfs, with what they depend on [`DEBIAN_CLOUD`].
+    /// Which go into the initramfs, with what they depend on [of `latchkey_initramfs::DEBIAN_CLOUD` those that a node of this
+    /// configuration uses].
     pub module_names: Vec<Wanted>,
     /// The agent, a static executable.
     pub agent: Source,
@@ -113,7 +115,7 @@ impl Image {
             version,
             kernel,
             modules: modules.into(),
-            module_names: DEBIAN_CLOUD.iter().map(|name| Wanted::parse(name)).collect(),
+            module_names: default_modules(),
             agent,
             initramfs_files: Vec::new(),
             stub: Source::File(DEBIAN_STUB.into()),

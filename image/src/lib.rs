@@ -24,6 +24,7 @@ pub mod image;
 mod kernel;
 mod login_audit;
 mod manifest;
+mod modules;
 mod os_release;
 mod overlay;
 pub mod parts;

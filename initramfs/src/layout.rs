@@ -6,11 +6,11 @@
 //! | `/dev/console` | character device 5:1: process 1 has a console before devtmpfs is mounted |
 //! | `/dev` `/proc` `/sys` `/run` `/tmp` `/newroot` | mount points |
 //! | `/lib/modules/NAME.ko` | decompressed kernel modules |
-//! | `/lib/modules/order` | the order to load them in: `NAME.ko` or `?NAME.ko` (may fail) on each line |
+//! | `/lib/modules/order` | the order to load them in: `NAME.ko` or `?NAME.ko` (may fail) on each line; `[root]` and `[state-disk]` before those that are needed later |
 
 use crate::cpio::Archive;
 use crate::error::InitramfsError;
-use crate::modules::Module;
+use crate::modules::{Module, Need};
 
 /// Best ratio that still unpacks in milliseconds; its window of 8 MiB is within the kernel's 128 MiB.
 const ZSTD_LEVEL: i32 = 19;
@@ -38,7 +38,12 @@ impl Initramfs {
     /// Adds kernel modules, in the order given, which is the order they are loaded in.
     pub fn modules(&mut self, modules: Vec<Module>) -> Result<(), InitramfsError> {
         let mut order = String::new();
+        let mut section = Need::Devices;
         for module in modules {
+            if module.need > section {
+                section = module.need;
+                order.extend(["[", section.name(), "]\n"]);
+            }
             let file = format!("{}.ko", module.name);
             if module.optional {
                 order.push('?');

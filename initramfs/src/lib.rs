@@ -21,4 +21,4 @@ mod unpack;
 
 pub use error::InitramfsError;
 pub use layout::{Initramfs, source_date_epoch};
-pub use modules::{DEBIAN_CLOUD, Module, ModuleTree, Wanted};
+pub use modules::{DEBIAN_CLOUD, Module, ModuleTree, Need, Wanted};

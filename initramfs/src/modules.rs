@@ -44,6 +44,41 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "overlay",
 ];
 
+/// When a node needs a module. Modules that nothing here knows count as drivers of devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Before it looks for disks and networks.
+    Devices,
+    /// Before it opens its root.
+    Root,
+    /// Before it opens its state disk, for which it needs a key first.
+    StateDisk,
+}
+
+impl Need {
+    /// All, in the order of a boot.
+    pub const ALL: [Self; 3] = [Self::Devices, Self::Root, Self::StateDisk];
+
+    /// As the list of modules in the initramfs has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Devices => "devices",
+            Self::Root => "root",
+            Self::StateDisk => "state-disk",
+        }
+    }
+
+    fn of(module: &str) -> Self {
+        match module {
+            "dm_mod" | "dm_verity" | "sha256_generic" | "sha256_ssse3" | "squashfs" | "erofs" | "overlay" => Self::Root,
+            "aes_generic" | "ecb" | "xts" | "aesni_intel" | "dm_crypt" | "dm_integrity" | "hmac" | "authenc" => {
+                Self::StateDisk
+            }
+            _ => Self::Devices,
+        }
+    }
+}
+
 /// More files than any kernel package has (Debian's full kernel: about 4 000 modules).
 const MAX_FILES: usize = 50_000;
 /// Deeper than any kernel package nests.
@@ -80,6 +115,8 @@ pub struct Module {
     pub name: String,
     /// Whether the boot goes on if the kernel refuses it.
     pub optional: bool,
+    /// When the first module is needed that needs this one, or this one itself.
+    pub need: Need,
     /// The decompressed ELF file.
     pub bytes: Vec<u8>,
 }
@@ -141,11 +178,15 @@ impl ModuleTree {
         Ok(tree)
     }
 
-    /// The wanted modules and their dependencies, each after what it depends on. Built-in ones are left out.
+    /// The wanted modules and their dependencies, each after what it depends on, those that are needed first in front. Built-in
+    /// ones are left out.
     pub fn closure(&self, wanted: &[Wanted]) -> Result<Vec<Module>, ModuleError> {
-        let mut gathering = Gathering { tree: self, done: BTreeMap::new(), order: Vec::new() };
-        for module in wanted {
-            gathering.gather(&module.name, module.optional, &mut Vec::new())?;
+        let mut gathering = Gathering { tree: self, need: Need::Devices, done: BTreeMap::new(), order: Vec::new() };
+        for need in Need::ALL {
+            gathering.need = need;
+            for module in wanted.iter().filter(|module| Need::of(&module.name) == need) {
+                gathering.gather(&module.name, module.optional, &mut Vec::new())?;
+            }
         }
         Ok(gathering.order)
     }
@@ -198,6 +239,7 @@ fn builtin(list: &Path) -> Result<BTreeSet<String>, ModuleError> {
 /// A depth-first walk; `done` remembers the place of each module in `order` (none: built in or left out).
 struct Gathering<'a> {
     tree: &'a ModuleTree,
+    need: Need,
     done: BTreeMap<String, Option<usize>>,
     order: Vec<Module>,
 }
@@ -224,7 +266,7 @@ impl Gathering<'_> {
         }
         self.dependencies(name, &info.depends, optional, chain)?;
         self.done.insert(name.into(), Some(self.order.len()));
-        self.order.push(Module { name: name.into(), optional, bytes });
+        self.order.push(Module { name: name.into(), optional, need: self.need, bytes });
         Ok(())
     }
 

@@ -89,8 +89,25 @@ fn dependencies_come_first_and_built_in_ones_not_at_all() {
     let tree = kernel("order");
     assert_eq!(
         order(tree.root(), &["dm_crypt", "?virtio_rng"]).unwrap(),
-        ["dm_mod", "dm_crypt", "?virtio_ring", "?virtio_rng"]
+        ["?virtio_ring", "?virtio_rng", "dm_mod", "dm_crypt"]
     );
+}
+
+/// A dependency is needed when the first module is that needs it.
+#[test]
+fn what_is_needed_later_stands_behind_the_line_that_says_so() {
+    let tree = kernel("sections");
+    tree.module("kernel/md/dm-bufio.ko", "dm_bufio", "dm-mod");
+    tree.module("kernel/md/dm-verity.ko", "dm_verity", "dm-mod,dm-bufio");
+    tree.module("kernel/md/dm-integrity.ko", "dm_integrity", "dm-mod,dm-bufio");
+    let names = wanted(&["dm_crypt", "dm_integrity", "dm_verity", "?virtio-rng"]);
+    let mut initramfs = Initramfs::new(b"the agent".to_vec()).unwrap();
+    initramfs.modules(ModuleTree::open(tree.root()).unwrap().closure(&names).unwrap()).unwrap();
+    let archive = zstd::bulk::decompress(&initramfs.build(0).unwrap(), 1 << 20).unwrap();
+    let order = "?virtio_ring.ko\n?virtio_rng.ko\n\
+                 [root]\ndm_mod.ko\ndm_bufio.ko\ndm_verity.ko\n\
+                 [state-disk]\ndm_crypt.ko\ndm_integrity.ko\n\0";
+    assert!(archive.windows(order.len()).any(|window| window == order.as_bytes()), "{order}");
 }
 
 #[test]

@@ -4,6 +4,9 @@
 //! follows the list. One path per line, relative to `/lib/modules`, no module before those it needs; `#` begins a
 //! comment; a leading `?` says that the boot goes on without this module (`?sev-guest.ko`: ENODEV outside a
 //! confidential machine). Modules are uncompressed.
+//!
+//! The lines `[root]` and `[state-disk]` begin what is needed only before the root, and the state disk, is opened: checking a
+//! module's signature takes a slow machine tens of milliseconds, which pass while the node waits for something else.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -27,18 +30,34 @@ pub struct Loaded {
     pub skipped: Vec<String>,
 }
 
-/// Loads every module of the list, in order. No list means a kernel that needs no modules.
-pub fn load_all(_: Pid1) -> Result<Loaded, ModuleError> {
-    load_from(Path::new(DIRECTORY), |path| {
+/// When modules are needed: the sections of the list, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Before devices are looked for: what stands before any other section.
+    Devices,
+    /// Before the root is opened.
+    Root,
+    /// Before the state disk is opened.
+    StateDisk,
+}
+
+/// Loads the modules of one section, in order. No list means a kernel that needs no modules.
+pub fn load(_: Pid1, need: Need) -> Result<Loaded, ModuleError> {
+    load_from(Path::new(DIRECTORY), need, |path| {
         let file = File::open(path)?;
         Ok(rustix::system::finit_module(file, c"", 0)?)
     })
 }
 
-fn load_from(directory: &Path, mut insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleError> {
+fn load_from(
+    directory: &Path,
+    need: Need,
+    mut insert: impl FnMut(&Path) -> io::Result<()>,
+) -> Result<Loaded, ModuleError> {
     let mut result = Loaded::default();
     let Some(list) = read_list(&directory.join("order"))? else { return Ok(result) };
-    for entry in parse(&list)? {
+    // The whole list is read each time: a line that is wrong anywhere ends the boot before anything is loaded.
+    for entry in parse(&list)?.into_iter().filter(|entry| entry.need == need) {
         match insert(&directory.join(entry.path)) {
             Ok(()) => result.loaded += 1,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => result.loaded += 1,
@@ -67,20 +86,38 @@ fn read_list(path: &Path) -> Result<Option<String>, ModuleError> {
 struct Listed<'a> {
     path: &'a str,
     optional: bool,
+    need: Need,
 }
 
 fn parse(list: &str) -> Result<Vec<Listed<'_>>, ModuleError> {
     let lines = list.lines().map(|line| line.split('#').next().unwrap_or("").trim()).filter(|line| !line.is_empty());
-    lines.map(parse_line).collect()
+    let mut need = Need::Devices;
+    let mut entries = Vec::new();
+    for line in lines {
+        let next = match line {
+            "[root]" => Need::Root,
+            "[state-disk]" => Need::StateDisk,
+            module => {
+                entries.push(parse_line(module, need)?);
+                continue;
+            }
+        };
+        // Sections stand in the order of a boot, each once.
+        if next <= need {
+            return Err(ModuleError::Line { line: line.to_owned() });
+        }
+        need = next;
+    }
+    Ok(entries)
 }
 
-fn parse_line(line: &str) -> Result<Listed<'_>, ModuleError> {
+fn parse_line(line: &str, need: Need) -> Result<Listed<'_>, ModuleError> {
     let (path, optional) = line.strip_prefix('?').map_or((line, false), |path| (path, true));
     let stays_inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-    if path.is_empty() || !stays_inside || path.contains(char::is_whitespace) {
+    if path.is_empty() || path.starts_with('[') || !stays_inside || path.contains(char::is_whitespace) {
         return Err(ModuleError::Line { line: line.to_owned() });
     }
-    Ok(Listed { path, optional })
+    Ok(Listed { path, optional, need })
 }
 
 /// A kernel module did not load.
@@ -144,7 +181,7 @@ mod tests {
 
     fn load(order: &str, insert: impl FnMut(&Path) -> io::Result<()>) -> Result<Loaded, ModuleError> {
         let directory = directory_with(order);
-        let result = load_from(&directory, insert);
+        let result = load_from(&directory, Need::Devices, insert);
         std::fs::remove_dir_all(directory).unwrap();
         result
     }
@@ -187,8 +224,35 @@ mod tests {
     }
 
     #[test]
+    fn each_section_is_loaded_by_itself() {
+        let order = "virtio.ko\n[root]\ndm_mod.ko\ndm_verity.ko\n[state-disk] # later\n?xts.ko\n";
+        let directory = directory_with(order);
+        let load = |need| {
+            let mut seen = Vec::new();
+            load_from(&directory, need, |path| {
+                seen.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+                Ok(())
+            })
+            .unwrap();
+            seen.join(" ")
+        };
+        let sections = [Need::Devices, Need::Root, Need::StateDisk].map(load);
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(sections, ["virtio.ko", "dm_mod.ko dm_verity.ko", "xts.ko"]);
+        // A list without them is of modules that are needed at once.
+        assert!(parse("virtio.ko\nxts.ko").unwrap().iter().all(|entry| entry.need == Need::Devices));
+    }
+
+    #[test]
+    fn sections_that_are_unknown_twice_or_out_of_order_are_refused() {
+        for list in ["[else]\na.ko", "[root]\n[root]", "[state-disk]\n[root]", "[Root]", "?[root]", "[root", "[]"] {
+            assert_eq!(parse(list).expect_err(list).code().as_str(), "module-list-invalid");
+        }
+    }
+
+    #[test]
     fn a_missing_list_means_no_modules() {
-        assert_eq!(load_from(Path::new("/nonexistent"), |_| Ok(())).unwrap(), Loaded::default());
+        assert_eq!(load_from(Path::new("/nonexistent"), Need::Devices, |_| Ok(())).unwrap(), Loaded::default());
     }
 
     #[test]

@@ -46,12 +46,18 @@ pub(super) trait Machine {
 pub(super) struct RealMachine {
     tpm: Arc<Mutex<AttestingTpm>>,
     disk: StateDisk,
+    /// Loads what the kernel needs to open the disk; `None` once that is awaited.
+    modules: Option<smol::Task<Result<(), BootError>>>,
     hand_over: PathBuf,
 }
 
 impl RealMachine {
-    pub(super) fn new(tpm: Arc<Mutex<AttestingTpm>>, disk: StateDisk) -> Self {
-        Self { tpm, disk, hand_over: Path::new(handover::PATH).into() }
+    pub(super) fn new(
+        tpm: Arc<Mutex<AttestingTpm>>,
+        disk: StateDisk,
+        modules: smol::Task<Result<(), BootError>>,
+    ) -> Self {
+        Self { tpm, disk, modules: Some(modules), hand_over: Path::new(handover::PATH).into() }
     }
 }
 
@@ -69,6 +75,10 @@ impl Machine for RealMachine {
     }
 
     async fn lock(&mut self, order: LockOrder) -> Result<Digest, BootError> {
+        // A machine that cannot open its disk must not lock itself.
+        if let Some(modules) = self.modules.take() {
+            modules.await?;
+        }
         let tpm = Arc::clone(&self.tpm);
         let locked = smol::unblock(move || {
             let mut tpm = tpm
@@ -113,6 +123,7 @@ mod tests {
     use crate::handover::Task;
     use crate::lifecycle::{Effect, Node, NodeRole, Source, Verdict};
     use crate::platform::devices::{BlockDevice, Kind};
+    use crate::platform::modules::ModuleCode;
     use latchkey_node_config::StateIntegrity;
 
     fn secret(byte: u8) -> Secret<32> {
@@ -227,12 +238,29 @@ mod tests {
         assert!(matches!(fits, Event::KeyFits { id: OfferId(2), .. }), "{fits:?}");
     }
 
+    fn loaded() -> smol::Task<Result<(), BootError>> {
+        smol::spawn(std::future::ready(Ok(())))
+    }
+
+    #[test]
+    fn a_machine_whose_modules_do_not_load_is_not_locked() {
+        let Some(tpm) = Tpm2::start() else { return };
+        let attester = Arc::clone(&tpm.attester);
+        let directory = tempfile::tempdir().unwrap();
+        let refused = BootError::new("state-disk-modules", ModuleCode::Refused, "dm_crypt.ko");
+        let modules = smol::spawn(std::future::ready(Err(refused)));
+        let mut machine = RealMachine::new(Arc::clone(&attester), blank(&directory), modules);
+        let failure = latchkey_test_support::block_on(machine.lock(order())).unwrap_err();
+        assert_eq!(failure.code, ModuleCode::Refused);
+        assert_eq!(attester.lock().unwrap().read_pcr(Policy::LOCK_PCR).unwrap(), [0; 32]);
+    }
+
     #[test]
     fn a_tpm_that_is_gone_or_a_register_that_was_used_gives_no_lock() {
         let Some(tpm) = Tpm2::start() else { return };
         let attester = Arc::clone(&tpm.attester);
         let directory = tempfile::tempdir().unwrap();
-        let mut machine = RealMachine::new(Arc::clone(&attester), blank(&directory));
+        let mut machine = RealMachine::new(Arc::clone(&attester), blank(&directory), loaded());
         latchkey_test_support::block_on(async {
             assert_eq!(machine.lock(order()).await.unwrap(), order().expected());
             // Again: the register is no longer zero, and what is read back is not what the node expects.
@@ -247,7 +275,7 @@ mod tests {
     fn a_disk_that_cannot_be_mapped_is_an_error_and_is_never_tried_twice() {
         let Some(tpm) = Tpm2::start() else { return };
         let directory = tempfile::tempdir().unwrap();
-        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory));
+        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory), loaded());
         let (offer, member) = (offer(1, 2, known()), member());
         assert!(machine.open(permit(), &offer, Some(&member)).is_err());
         let again = machine.open(permit(), &offer, Some(&member)).err().unwrap();
@@ -258,7 +286,7 @@ mod tests {
     fn a_disk_that_does_not_format_is_an_error_and_stays_fresh() {
         let Some(tpm) = Tpm2::start() else { return };
         let directory = tempfile::tempdir().unwrap();
-        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory));
+        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory), loaded());
         // The medium shrinks under its user.
         std::fs::OpenOptions::new().write(true).open(directory.path().join("disk")).unwrap().set_len(0).unwrap();
         assert!(machine.open(permit(), &offer(1, 2, known()), Some(&member())).is_err());
@@ -268,7 +296,7 @@ mod tests {
     fn a_hand_over_that_cannot_be_written_is_an_error() {
         let Some(tpm) = Tpm2::start() else { return };
         let directory = tempfile::tempdir().unwrap();
-        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory));
+        let mut machine = RealMachine::new(Arc::clone(&tpm.attester), blank(&directory), loaded());
         // A file where a directory must be.
         machine.hand_over = directory.path().join("disk/handover.json");
         let handover = HandOver {

@@ -16,8 +16,9 @@ use latchkey_tpm::wire::EkTemplate;
 use super::disk::StateDisk;
 use super::machine::RealMachine;
 use super::{BootError, TIMELINE, grow};
-use crate::platform::devices::{self, BlockDevice, Wanted};
+use crate::platform::devices::{BlockDevice, Wanted, Watch};
 use crate::platform::metadata::{self, InstanceMetadata};
+use crate::platform::modules::Need;
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
@@ -58,7 +59,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), B
     })?;
     logging::install(config.log);
 
-    run("modules", || modules::load_all(pid1).map(drop))?;
+    run("modules", || modules::load(pid1, Need::Devices).map(drop))?;
     let step = TIMELINE.begin("entropy");
     entropy::wait();
     step.done();
@@ -67,9 +68,10 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), B
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
+    let watch = Watch::begin().map_err(|fault| failure("devices", &fault.into()))?;
     let template = crate::ek_template(config.ek);
     let tpm = smol::unblock(move || attesting_tpm(template));
-    let disks = Box::pin(open_root(pid1, &config));
+    let disks = Box::pin(open_root(pid1, &config, watch));
     let network = Box::pin(run_async("network", net::up(&config)));
     // The network first: it has asked for an address while the disks are still looked at.
     let (network, (root, state)) = smol::future::try_zip(network, disks).await?;
@@ -94,12 +96,14 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, Rea
         attester = attester.with_event_log(log);
     }
     let attester = Arc::new(attester);
-    let machine = RealMachine::new(tpm, disk);
+    // A key is still to come, and the processor has nothing else to do meanwhile.
+    let modules = smol::unblock(move || run("state-disk-modules", || modules::load(pid1, Need::StateDisk).map(drop)));
+    let machine = RealMachine::new(tpm, disk, modules);
     Ok((root, Prepared { config, attester, network: Some(network), metadata, node_name }, machine))
 }
 
 /// Opens the root while the state disk is looked for.
-async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice), BootError> {
+async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoot, BlockDevice), BootError> {
     let step = TIMELINE.begin("devices");
     let fault = |fault: PlatformError| failure("devices", &fault);
     let verity = config.root().map_err(|e| fault(e.into()))?;
@@ -109,6 +113,7 @@ async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice
     let opening = {
         let config = config.clone();
         smol::unblock(move || {
+            run("root-modules", || modules::load(pid1, Need::Root).map(drop))?;
             let step = TIMELINE.begin("root");
             let root = OpenRoot::open(pid1, &located, &config).map_err(|fault| failure("root", &fault))?;
             step.note(&root);
@@ -118,7 +123,7 @@ async fn open_root(pid1: Pid1, config: &Config) -> Result<(OpenRoot, BlockDevice
     };
     let finding = async {
         let wanted = Wanted::state(&config.state_disk, &taken);
-        let state = devices::find(&wanted, config.device_timeout).await.map_err(|e| fault(e.into()))?;
+        let state = watch.find(&wanted, config.device_timeout).await.map_err(|e| fault(e.into()))?;
         step.note(format_args!("state {state}"));
         step.done();
         Ok(state)

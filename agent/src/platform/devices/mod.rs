@@ -52,29 +52,65 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Finds a device, waiting for it until the time is over.
-pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
-    // First listen, then look: nothing can appear in between unnoticed.
-    let events = uevent::Listener::open()?;
-    let deadline = Instant::now() + timeout;
-    loop {
-        let inventory = Inventory::scan(&PathBuf::from("/"))?;
-        let choice = select::choose(&inventory, wanted);
-        let patience = match (&choice, wanted) {
-            // There is one of a name, and of the root any will do: its hash decides.
-            (Choice::Found(device), Wanted::Selected(DiskSelector::Device(_)) | Wanted::Partition(..)) => {
-                return Ok(device.clone());
+/// Hears of block devices from the moment it is made.
+#[derive(Debug)]
+pub struct Watch {
+    events: uevent::Listener,
+    /// Since when no block device has appeared.
+    quiet: Instant,
+}
+
+impl Watch {
+    /// Begins to listen. Made when the drivers are loaded: from then on it is known how long it has been quiet, and whoever waits
+    /// for [`SETTLE`] may do something else meanwhile.
+    pub fn begin() -> Result<Self, DeviceError> {
+        Ok(Self { events: uevent::Listener::open()?, quiet: Instant::now() })
+    }
+
+    /// Finds a device, waiting for it until the time is over.
+    pub async fn find(mut self, wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
+        let deadline = Instant::now() + timeout;
+        // What has appeared already, nobody knows when.
+        while self.events.block_device_within(Duration::ZERO).await? {
+            self.quiet = Instant::now();
+            if self.quiet >= deadline {
+                break;
             }
-            // More disks may come: choose only among all of them.
-            (Choice::Found(_) | Choice::Ambiguous(_), _) | (Choice::Damaged(_), Wanted::AutoState(_)) => SETTLE,
-            (Choice::Nothing | Choice::Damaged(_), _) => deadline.saturating_duration_since(Instant::now()),
-        };
-        // Disks that come and go without end must not keep the node here.
-        let over = Instant::now() >= deadline;
-        if over || !events.block_device_within(patience).await? {
-            return select::settle(choice, wanted, &inventory);
+        }
+        loop {
+            // It listens before it looks: nothing can appear in between unnoticed.
+            let inventory = Inventory::scan(&PathBuf::from("/"))?;
+            let choice = select::choose(&inventory, wanted);
+            let Some(until) = waits_until(&choice, wanted, self.quiet, deadline) else {
+                return select::settle(choice, wanted, &inventory);
+            };
+            // Disks that come and go without end must not keep the node here.
+            let now = Instant::now();
+            let patience = until.saturating_duration_since(now);
+            if now >= deadline || !self.events.block_device_within(patience).await? {
+                return select::settle(choice, wanted, &inventory);
+            }
+            self.quiet = Instant::now();
         }
     }
+}
+
+/// Until when more devices may come, if none does; `None` if the choice stands whatever comes.
+fn waits_until(choice: &Choice, wanted: &Wanted<'_>, quiet: Instant, deadline: Instant) -> Option<Instant> {
+    match (choice, wanted) {
+        // There is one of a name, and of the root any will do: its hash decides.
+        (Choice::Found(_), Wanted::Selected(DiskSelector::Device(_)) | Wanted::Partition(..)) => None,
+        // More disks may come: choose only among all of them.
+        (Choice::Found(_) | Choice::Ambiguous(_), _) | (Choice::Damaged(_), Wanted::AutoState(_)) => {
+            Some(quiet + SETTLE)
+        }
+        (Choice::Nothing | Choice::Damaged(_), _) => Some(deadline),
+    }
+}
+
+/// Finds a device that is needed by its name only, waiting for it until the time is over.
+pub async fn find(wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
+    Watch::begin()?.find(wanted, timeout).await
 }
 
 #[cfg(test)]

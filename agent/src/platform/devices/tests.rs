@@ -253,3 +253,18 @@ fn waiting_for_a_disk_ends_at_its_time() {
     assert_eq!(fault.code().as_str(), "device-missing");
     assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(&[])), Choice::Nothing));
 }
+
+/// The time in which no disk appeared counts from when the drivers were loaded, whatever was done meanwhile; and it is never
+/// shorter than [`SETTLE`].
+#[test]
+fn a_state_disk_is_chosen_when_it_has_been_quiet_for_long_enough() {
+    let machine = Machine::new().disk("vda", &vec![0; SECTORS * 512]);
+    let inventory = Inventory::scan(&machine.0).unwrap();
+    let (quiet, long) = (Instant::now(), Duration::from_secs(30));
+    let waits = |wanted: &Wanted<'_>| waits_until(&choose(&inventory, wanted), wanted, quiet, quiet + long);
+    assert_eq!(waits(&Wanted::AutoState(&[])), Some(quiet + SETTLE));
+    let labelled = DiskSelector::PartLabel("state".into());
+    assert_eq!(waits(&Wanted::Selected(&labelled)), Some(quiet + long), "nothing yet");
+    let named = DiskSelector::Device("vda".into());
+    assert_eq!(waits(&Wanted::Selected(&named)), None, "there is one of a name");
+}

@@ -16,6 +16,7 @@ const KERNEL_GROUP: u32 = 1;
 const MAX_MESSAGE: usize = 8192;
 
 /// Hears about devices from the moment it is opened.
+#[derive(Debug)]
 pub(super) struct Listener {
     socket: Async<OwnedFd>,
 }
