@@ -23,11 +23,15 @@ const BOOTS: usize = 5;
 const UP: &str = "NOTHING to do";
 /// What a node says when its key arrives.
 const TICKET: &str = "lifecycle: {\"saw\":{\"offered\"";
-/// The steps of a node on the way, as it says that they are done.
-const STEPS: [(&str, &str); 4] = [
+/// The steps of a node on the way, as firmware and agent say that they are done.
+const STEPS: [(&str, &str); 8] = [
+    ("boot-stub", "BdsDxe: starting"),
     ("process-1", "mounts: begin"),
-    ("tpm", "] tpm: done"),
+    ("modules", "] modules: done"),
     ("network", "] network: done"),
+    ("tpm", "] tpm: done"),
+    ("root", "] root: done"),
+    ("state-disk", "] devices: done"),
     ("disk", "look-at-disk: done"),
 ];
 
