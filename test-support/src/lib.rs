@@ -10,6 +10,7 @@ mod flood;
 mod port;
 mod process;
 mod skip;
+mod stop;
 mod stream;
 
 pub use clock::wrong_clock;
@@ -17,6 +18,7 @@ pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
 pub use port::Port;
 pub use process::{finish, finish_within, output, output_within, status_within, wait};
 pub use skip::skip;
+pub use stop::StopOnDrop;
 pub use stream::{Lines, drained};
 
 use smol::Timer;

@@ -42,7 +42,8 @@ reason_codes! {
         /// The certificate is good, but several rules speak of its names.
         AmbiguousCaller = "ambiguous-caller": "leave one of the certificate's names in `callers` of the key service";
         /// What was asked for is no key id.
-        BadKeyId = "bad-key-id": "run versions of the two services that go together";
+        BadKeyId = "bad-key-id":
+            "ask for `state-disk/<uuid>` or `measurement-secret`; a join service of the same release asks for nothing else";
         /// It is no length that a key can have.
         BadLength = "bad-length": "ask for 16 to 64 bytes";
         /// The caller's rule does not have this class of keys.

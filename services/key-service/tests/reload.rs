@@ -54,6 +54,7 @@ fn certificates_are_rotated_under_load_and_no_call_fails() {
     let old = rig.client("join", &[JOIN]);
     let (stop, calls) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
+        let stopping = latchkey_test_support::StopOnDrop(&stop);
         for _ in 0..4 {
             scope.spawn(|| {
                 latchkey_test_support::block_on(async {
@@ -94,7 +95,7 @@ fn certificates_are_rotated_under_load_and_no_call_fails() {
             assert!(asked.is_err(), "an authority that is gone lets nobody in any more");
         });
         until(100);
-        stop.store(true, Ordering::Relaxed);
+        drop(stopping);
     });
     assert!(service.page("/metrics").1.contains("reloads_total{outcome=\"done\"} 1"));
     let (status, log) = service.stop();

@@ -39,15 +39,6 @@ fn keep_asking(client: Client, machine: &Machine, stop: &AtomicBool, answered: &
     asked.unwrap();
 }
 
-/// Lets those stop who ask, however the test ends.
-struct Stopping<'a>(&'a AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Blocks until `count` has grown by so many.
 fn until(count: &AtomicU64, more: u64) {
     let (goal, end) = (count.load(Ordering::Relaxed) + more, Instant::now() + latchkey_test_support::PATIENCE);
@@ -71,7 +62,7 @@ fn keys_and_certificates_are_rotated_under_load_and_no_accepted_connection_ends(
     let (old, next) = (*service, new_identity(&rig));
     let (stop, kept, fresh) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let stopping = Stopping(&stop);
+        let stopping = latchkey_test_support::StopOnDrop(&stop);
         for _ in 0..3 {
             scope.spawn(|| keep_asking(old, &node, &stop, &kept));
         }
