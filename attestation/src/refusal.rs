@@ -170,10 +170,10 @@ impl fmt::Display for ReasonCode {
 }
 
 impl FromStr for ReasonCode {
-    type Err = UnknownReason;
+    type Err = UnknownReasonError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownReason> {
-        Self::ALL.iter().copied().find(|code| code.as_str() == text).ok_or(UnknownReason)
+    fn from_str(text: &str) -> Result<Self, UnknownReasonError> {
+        Self::ALL.iter().copied().find(|code| code.as_str() == text).ok_or(UnknownReasonError)
     }
 }
 
@@ -192,15 +192,15 @@ impl<'de> Deserialize<'de> for ReasonCode {
 
 /// A word that is no reason code of this release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownReason;
+pub struct UnknownReasonError;
 
-impl fmt::Display for UnknownReason {
+impl fmt::Display for UnknownReasonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a reason code of this release")
     }
 }
 
-impl std::error::Error for UnknownReason {}
+impl std::error::Error for UnknownReasonError {}
 
 /// Details are for one log line.
 const MAX_DETAIL: usize = 1024;

@@ -61,13 +61,13 @@ impl SignerKey {
 }
 
 impl FromStr for SignerKey {
-    type Err = NotAKey;
+    type Err = PublicKeyError;
 
-    fn from_str(text: &str) -> Result<Self, NotAKey> {
-        let bytes = decode::<42>(text).ok_or(NotAKey)?;
-        let ([b'E', b'd'], rest) = bytes.split_first_chunk().ok_or(NotAKey)? else { return Err(NotAKey) };
-        let (id, key) = rest.split_first_chunk().ok_or(NotAKey)?;
-        Ok(Self { id: KeyId(*id), key: key.try_into().map_err(|_| NotAKey)? })
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
+        let bytes = decode::<42>(text).ok_or(PublicKeyError)?;
+        let ([b'E', b'd'], rest) = bytes.split_first_chunk().ok_or(PublicKeyError)? else { return Err(PublicKeyError) };
+        let (id, key) = rest.split_first_chunk().ok_or(PublicKeyError)?;
+        Ok(Self { id: KeyId(*id), key: key.try_into().map_err(|_| PublicKeyError)? })
     }
 }
 
@@ -218,15 +218,15 @@ fn malformed(detail: impl Into<String>) -> Refusal {
 
 /// Text that is no public key of minisign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotAKey;
+pub struct PublicKeyError;
 
-impl fmt::Display for NotAKey {
+impl fmt::Display for PublicKeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a minisign public key: 56 characters that begin with RW")
     }
 }
 
-impl std::error::Error for NotAKey {}
+impl std::error::Error for PublicKeyError {}
 
 const UNTRUSTED: &str = "untrusted comment: ";
 const TRUSTED: &str = "trusted comment: ";

@@ -166,7 +166,7 @@ fn a_policy_that_says_not_or_twice_who_signs_is_refused_with_what_to_write() {
 }
 
 #[test]
-fn an_revision_follows_only_older_ones_and_itself() {
+fn a_revision_follows_only_older_ones_and_itself() {
     let manifest = |serial: u64, image: u8| {
         let mut json = reference_json(&[image_json(image)]);
         json["serial"] = json!(serial);

@@ -1,4 +1,4 @@
-"""keylime's check of a quote: FOLDER ID WHAT, where FOLDER has ak.pem, nonce, signature, quote and pcrs."""
+"""keylime's check of a quote: DIRECTORY ID WHAT, where DIRECTORY has ak.pem, nonce, signature, quote and pcrs."""
 
 import pathlib
 import sys
@@ -6,9 +6,9 @@ import sys
 import figure
 from keylime.tpm import tpm_util
 
-folder, name, what = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+directory, name, what = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 key, nonce, signature, quote, pcrs = (
-    (folder / file).read_bytes() for file in ("ak.pem", "nonce", "signature", "quote", "pcrs")
+    (directory / file).read_bytes() for file in ("ak.pem", "nonce", "signature", "quote", "pcrs")
 )
 
 

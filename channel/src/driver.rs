@@ -133,11 +133,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
     pub(crate) async fn turn_away(mut self, error: ChannelError) -> ChannelError {
         if let Some(reply) = error.reply() {
             // Best effort: our own reason for failing matters more than whether the peer hears it.
-            let told = async {
+            let peer_heard = async {
                 let _ = frame::send(&mut self.stream, &reply).await;
                 let _ = self.stream.close().await;
             };
-            or(told, self.deadline.passed()).await;
+            or(peer_heard, self.deadline.passed()).await;
         }
         error
     }
@@ -193,12 +193,12 @@ async fn ask<T: Send + 'static>(
 }
 
 async fn receive(stream: &mut (impl AsyncRead + Unpin), slot: Slot) -> Result<Message, ChannelError> {
-    frame::receive(stream, slot).await.map_err(|fault| match fault {
+    frame::receive(stream, slot).await.map_err(|error| match error {
         FrameError::Io(error) => match TlsError::from_io(error) {
             TlsError::Transport(error) => ChannelError::Frame { slot, error: FrameError::Io(error) },
             protocol => ChannelError::Tls(protocol),
         },
-        fault => ChannelError::Frame { slot, error: fault },
+        error => ChannelError::Frame { slot, error },
     })
 }
 

@@ -165,8 +165,8 @@ mod tests {
             let limit = u32::try_from(slot.limit()).unwrap();
             assert_eq!(announced_len(limit.to_be_bytes(), slot).unwrap(), slot.limit());
             for got in [limit + 1, u32::MAX] {
-                let fault = announced_len(got.to_be_bytes(), slot).unwrap_err();
-                assert!(matches!(fault, FrameError::TooLong { got: announced, .. } if announced == got));
+                let error = announced_len(got.to_be_bytes(), slot).unwrap_err();
+                assert!(matches!(error, FrameError::TooLong { got: announced, .. } if announced == got));
             }
         }
     }

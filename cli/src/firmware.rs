@@ -42,11 +42,11 @@ impl ClusterDir {
             let refused = CommandError::new(Exit::Attestation, CommandCode::FirmwareChanged, what);
             return Err(changes.into_iter().fold(refused, CommandError::because));
         }
-        let told = changes.into_iter().map(|change| (CommandCode::FirmwareChanged, change));
+        let warnings = changes.into_iter().map(|change| (CommandCode::FirmwareChanged, change));
         let counters =
             "the counters of its TPM are lower than on record: it was cleared, or an older state was brought back";
         let went_back = finding.went_back.then(|| (CommandCode::CountersWentBack, counters.to_owned()));
-        for (code, text) in told.chain(went_back) {
+        for (code, text) in warnings.chain(went_back) {
             output.say(Tone::Warning, "warning", &format!("{code}: {name}: {text}"));
         }
         Ok(())

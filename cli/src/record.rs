@@ -125,7 +125,7 @@ impl Job {
                 );
                 Err(ConnectError::Fatal(failure.fix("reboot the node, and record while it waits in its first stage")))
             }
-            (Err(trouble), None) => Err(trouble),
+            (Err(error), None) => Err(error),
             (Ok(_), None) => Err(ConnectError::Fatal(CommandError::local(
                 CommandCode::NoEvidence,
                 "the node's evidence was not kept",

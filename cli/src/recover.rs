@@ -86,7 +86,7 @@ impl Recovery {
         let seen = node.seen(&self.trust.policy);
         self.directory.check_boot(ek, &seen, output).map_err(ConnectError::Fatal)?;
         let keys = self.keys(&release).map_err(ConnectError::Fatal)?;
-        let cluster = push(&node, address, &keys).await.map_err(RefusedCall::trouble)?;
+        let cluster = push(&node, address, &keys).await.map_err(RefusedCall::into_connect_error)?;
         if cluster != self.cluster.cluster_id {
             let failure = CommandError::new(
                 Exit::Node,

@@ -171,7 +171,7 @@ fn what_is_added_keeps_its_revocations_and_ends_only_older_versions_of_its_own()
 }
 
 #[test]
-fn an_revision_that_makes_no_sense_is_not_written() {
+fn a_revision_that_makes_no_sense_is_not_written() {
     let (operator, _) = published();
     let revoke = |name: &str, version: &str| {
         let arguments = ["reference", "revoke", "edge.json", name, version, "--why", "x", "--out", "next.json"];

@@ -48,7 +48,7 @@ fn revoked(operator: &Operator, base: &str, out: &str, more: &[&str]) -> Ran {
 
 /// A build makes its manifest anew and knows nothing of revocations; signed and installed as it is, it would end them.
 #[test]
-fn an_revision_that_forgets_a_revocation_is_installed_only_if_that_is_said() {
+fn a_revision_that_forgets_a_revocation_is_installed_only_if_that_is_said() {
     let (operator, node) = cluster();
     revoked(&operator, "demo.json", "revoked.json", &[]).succeeded();
     install(&operator, "revoked.json", &[]).succeeded();

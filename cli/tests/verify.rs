@@ -16,7 +16,7 @@ fn stable(operator: &Operator, node: &FakeNode, text: &str) -> String {
         .replace(&node.address(), "NODE")
         .replace(&node.ek().to_string(), "EK")
         .replace(&disk, "DISK")
-        .replace(&operator.directory().display().to_string(), "FOLDER")
+        .replace(&operator.directory().display().to_string(), "DIRECTORY")
         .replace(&operator.serial("demo.json").to_string(), "SERIAL");
     if let Some(cluster) = cluster {
         stable = stable.replace(&cluster.to_string(), "CLUSTER");
@@ -26,7 +26,7 @@ fn stable(operator: &Operator, node: &FakeNode, text: &str) -> String {
 }
 
 #[test]
-fn the_story_and_the_result_of_an_init() {
+fn the_progress_and_the_result_of_an_init() {
     let (operator, node) = Operator::with_node();
     let ran = operator.init(&node, &[]).succeeded();
     assert_eq!(stable(&operator, &node, &ran.err), include_str!("golden/init.err"));
@@ -34,7 +34,7 @@ fn the_story_and_the_result_of_an_init() {
 }
 
 #[test]
-fn a_program_reads_one_document_and_a_story_of_one_object_per_line() {
+fn a_program_reads_one_document_and_progress_of_one_object_per_line() {
     let (operator, node) = Operator::with_node();
     let ran = operator.init(&node, &["--output", "json"]).succeeded();
     let mut result = ran.json();
@@ -45,8 +45,9 @@ fn a_program_reads_one_document_and_a_story_of_one_object_per_line() {
         "disk_uuid": node.state().disk, "admin_config": "plant/admin.conf", "seconds": 0, "schema": 1,
     });
     assert_eq!(result, expected);
-    let story: Vec<serde_json::Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let steps: Vec<_> = story.iter().filter(|line| line["event"] == "step").map(|line| line["step"].clone()).collect();
+    let progress: Vec<serde_json::Value> = ran.err.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let steps: Vec<_> =
+        progress.iter().filter(|line| line["event"] == "step").map(|line| line["step"].clone()).collect();
     assert_eq!(steps, ["lock", "format-disk", "cluster-step", "cluster-step"]);
 }
 

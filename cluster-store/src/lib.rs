@@ -1,7 +1,7 @@
 //! A cluster kept in plain files: the standalone back-end of the join service, made by `latchkey init`.
 //!
 //! ```text
-//! FOLDER/
+//! DIRECTORY/
 //!   cluster.json         name, cluster id, measurement salt; absent: the cluster is not initialised yet   (ClusterFile)
 //!   enrolment.json       which TPM gets which role and name                                               (Enrolment)
 //!   policy.json          what evidence must show                             (latchkey_attestation::Policy)

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// As many manifests as a directory may hold, many times over. Names that are not in use any more stay.
-const MAX_EDITIONS: usize = 1024;
+const MAX_MANIFESTS: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,10 +44,10 @@ impl Revisions {
     }
 
     fn check(&self) -> Result<(), ContentError> {
-        if self.manifests.len() <= MAX_EDITIONS {
+        if self.manifests.len() <= MAX_MANIFESTS {
             return Ok(());
         }
-        Err(ContentError::Rule(format!("more than {MAX_EDITIONS} manifests are remembered; remove those long gone")))
+        Err(ContentError::Rule(format!("more than {MAX_MANIFESTS} manifests are remembered; remove those long gone")))
     }
 
     /// Whether the manifest is no older than the revision that is remembered.

@@ -23,7 +23,7 @@ pub enum DiskError {
     #[error(transparent)]
     Disk(#[from] DiskRefusal),
     /// The header is outside the closed list.
-    #[error("the state disk's header is refused: {}", .0.fault())]
+    #[error("the state disk's header is refused: {}", .0.sentence())]
     Header(#[from] HeaderRefusal),
     /// The header does not open with this key.
     #[error(transparent)]

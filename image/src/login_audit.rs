@@ -33,7 +33,7 @@ reason_codes! {
 }
 
 /// Where systemd looks for units, and below `…-generators` for generators; the first that has it counts.
-const FOLDERS: [&str; 4] = ["etc/systemd/", "usr/local/lib/systemd/", "usr/lib/systemd/", "lib/systemd/"];
+const UNIT_DIRECTORIES: [&str; 4] = ["etc/systemd/", "usr/local/lib/systemd/", "usr/lib/systemd/", "lib/systemd/"];
 /// Units that open a log-in or a shell where they are enabled: with `@` at the end, each of their instances.
 const CONSOLES: [&str; 6] =
     ["getty@", "serial-getty@", "container-getty@", "autovt@", "console-getty.service", "debug-shell.service"];
@@ -46,7 +46,7 @@ const INITTAB: [&str; 4] = ["getty", "askfirst", "sulogin", "/sh"];
 pub(crate) fn look(tree: &Tree) -> Vec<Warning> {
     let mut warnings = passwords(tree);
     warnings.extend(inittab(tree));
-    if FOLDERS.iter().any(|directory| tree.find(format!("{directory}systemd").as_bytes()).is_some()) {
+    if UNIT_DIRECTORIES.iter().any(|directory| tree.find(format!("{directory}systemd").as_bytes()).is_some()) {
         let units = Units(tree);
         warnings.extend(units.enabled());
         warnings.extend(units.generated());
@@ -67,9 +67,9 @@ fn passwords(tree: &Tree) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for path in [&b"etc/shadow"[..], b"etc/passwd"] {
         if tree.at(path).is_some() && tree.text(path).is_none() {
-            let told =
+            let text =
                 "not looked into, since it leads elsewhere or is too long: accounts without a password may be in it";
-            warnings.push(warning(WarningCode::NotLookedInto, path, told));
+            warnings.push(warning(WarningCode::NotLookedInto, path, text));
         }
         for line in tree.text(path).unwrap_or_default().split(|byte| *byte == b'\n') {
             let mut fields = line.split(|byte| *byte == b':');
@@ -89,8 +89,8 @@ fn passwords(tree: &Tree) -> Vec<Warning> {
 fn inittab(tree: &Tree) -> Option<Warning> {
     tree.at(b"etc/inittab")?;
     if tree.text(b"etc/inittab").is_none() {
-        let told = "not looked into, since it leads elsewhere or is too long: it may open log-ins on consoles";
-        return Some(warning(WarningCode::NotLookedInto, b"etc/inittab", told));
+        let text = "not looked into, since it leads elsewhere or is too long: it may open log-ins on consoles";
+        return Some(warning(WarningCode::NotLookedInto, b"etc/inittab", text));
     }
     let text = String::from_utf8_lossy(tree.text(b"etc/inittab")?);
     let opens = |line: &&str| !line.trim_start().starts_with('#') && INITTAB.iter().any(|word| line.contains(word));
@@ -108,7 +108,7 @@ struct Units<'a>(&'a Tree);
 impl Units<'_> {
     /// Where a unit or generator is, unless it is masked or not there.
     fn place(&self, kind: &str, name: &str) -> Option<Vec<u8>> {
-        let places = FOLDERS.map(|directory| format!("{directory}{kind}/{name}").into_bytes());
+        let places = UNIT_DIRECTORIES.map(|directory| format!("{directory}{kind}/{name}").into_bytes());
         let place = places.into_iter().find(|place| self.there(place))?;
         (!self.masked(&place)).then_some(place)
     }
@@ -150,7 +150,7 @@ impl Units<'_> {
     /// A unit, or its template: an instance has the template's mask too.
     fn unit(&self, name: &str) -> Option<Vec<u8>> {
         let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
-        let own = FOLDERS.iter().any(|directory| self.there(format!("{directory}system/{name}").as_bytes()));
+        let own = UNIT_DIRECTORIES.iter().any(|directory| self.there(format!("{directory}system/{name}").as_bytes()));
         match template.filter(|template| !own && template != name) {
             Some(template) => self.place("system", &template),
             None => self.place("system", name),
@@ -160,7 +160,7 @@ impl Units<'_> {
     /// Units that other units want, and that open consoles.
     fn enabled(&self) -> Vec<Warning> {
         let (mut warnings, mut seen) = (Vec::new(), Vec::new());
-        for directory in FOLDERS.map(|directory| format!("{directory}system").into_bytes()) {
+        for directory in UNIT_DIRECTORIES.map(|directory| format!("{directory}system").into_bytes()) {
             // One that is another's name was told of under that.
             match self.0.find(&directory) {
                 Some((real, _)) if !seen.contains(&real) => seen.push(real),
@@ -174,8 +174,8 @@ impl Units<'_> {
                     if opens_console(&text) && self.unit(&text).is_some() {
                         let what =
                             if text.starts_with("debug") { "opens a shell for everybody" } else { "opens a log-in" };
-                        let told = format!("{text} is enabled and {what} on a console; mask it");
-                        warnings.push(warning(WarningCode::ConsoleLogin, &join(&wanting, name), told));
+                        let text = format!("{text} is enabled and {what} on a console; mask it");
+                        warnings.push(warning(WarningCode::ConsoleLogin, &join(&wanting, name), text));
                     }
                 }
             }
@@ -208,10 +208,10 @@ impl Units<'_> {
     }
 
     fn fallbacks(&self) -> Vec<Warning> {
-        let told = "opens a root shell on the console when a boot fails, for who knows root's password; mask it";
+        let text = "opens a root shell on the console when a boot fails, for who knows root's password; mask it";
         let open = |name: &&str| self.unit(&format!("{name}.target")).is_some();
         let place = |name: &str| {
-            self.unit(&format!("{name}.service")).map(|place| warning(WarningCode::RescueShell, &place, told))
+            self.unit(&format!("{name}.service")).map(|place| warning(WarningCode::RescueShell, &place, text))
         };
         FALLBACKS.iter().filter(|name| open(name)).filter_map(|name| place(name)).collect()
     }
@@ -297,8 +297,8 @@ mod tests {
     #[test]
     fn what_is_enabled_in_a_directory_with_two_names_is_told_of_once() {
         let enabled = ("usr/lib/systemd/system/multi-user.target.wants/getty@tty2.service", "-> ../getty@.service");
-        let told = found(&[enabled]);
-        assert_eq!(told.iter().filter(|line| line.contains("tty2")).count(), 1, "{told:?}");
+        let text = found(&[enabled]);
+        assert_eq!(text.iter().filter(|line| line.contains("tty2")).count(), 1, "{text:?}");
     }
 
     #[test]
@@ -312,10 +312,10 @@ mod tests {
         let unread = Entry { mode: 0o600, what: EntryKind::File(2 << 20, None) };
         tree.insert(b"usr/share/shadow".to_vec(), unread.clone());
         tree.insert(b"etc/passwd".to_vec(), unread);
-        let told: Vec<_> = look(&tree).into_iter().map(|warning| (warning.code, warning.path)).collect();
+        let text: Vec<_> = look(&tree).into_iter().map(|warning| (warning.code, warning.path)).collect();
         let expected =
             ["/etc/inittab", "/etc/passwd", "/etc/shadow"].map(|path| (WarningCode::NotLookedInto, path.to_owned()));
-        assert_eq!(told, expected);
+        assert_eq!(text, expected);
     }
 
     #[test]
@@ -327,11 +327,11 @@ mod tests {
         ]);
         let found: Vec<_> =
             look(&tree).into_iter().map(|warning| (warning.code, warning.path, warning.finding)).collect();
-        let told = |at: usize| (found[at].0, found[at].1.as_str(), found[at].2.split(' ').next().unwrap());
+        let text = |at: usize| (found[at].0, found[at].1.as_str(), found[at].2.split(' ').next().unwrap());
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].2.contains("/sbin/getty 115200"));
-        assert_eq!(told(1), (WarningCode::PasswordEmpty, "/etc/passwd", "guest"));
-        assert_eq!(told(2), (WarningCode::PasswordEmpty, "/etc/shadow", "root"));
+        assert_eq!(text(1), (WarningCode::PasswordEmpty, "/etc/passwd", "guest"));
+        assert_eq!(text(2), (WarningCode::PasswordEmpty, "/etc/shadow", "root"));
     }
 
     #[test]

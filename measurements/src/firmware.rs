@@ -18,11 +18,11 @@ use crate::replay::Replay;
 pub fn measured(quoted: &PcrValues, log: Option<&[u8]>) -> MeasuredFirmware {
     let quoted = quoted.of(FirmwareChange::registers());
     let log = log.and_then(|log| EventLog::parse(log).ok());
-    let told = log.map_or_else(Vec::new, |log| told(&log, &quoted));
-    MeasuredFirmware::new(&quoted, &told)
+    let replayed = log.map_or_else(Vec::new, |log| replayed(&log, &quoted));
+    MeasuredFirmware::new(&quoted, &replayed)
 }
 
-fn told(log: &EventLog<'_>, quoted: &PcrValues) -> Vec<ExpectedEvent> {
+fn replayed(log: &EventLog<'_>, quoted: &PcrValues) -> Vec<ExpectedEvent> {
     let Some(replay) = Replay::of(log, Bank::Sha256) else { return Vec::new() };
     let behind = |pcr| replay.value(pcr).zip(quoted.value(pcr)).is_some_and(|(got, quoted)| got == quoted.as_bytes());
     let events = log.events().iter().filter_map(|event| {
@@ -60,9 +60,9 @@ impl Changes {
         let tells = |firmware: &MeasuredFirmware, pcr| {
             firmware.pcrs().value(pcr) == Some(Digest::ZERO) || firmware.events().iter().any(|event| event.pcr == pcr)
         };
-        let told = pcrs.iter().filter(|&pcr| tells(before, pcr) && tells(now, pcr));
-        let told = told.fold(PcrSet::EMPTY, |set, pcr| set.with(pcr).unwrap_or(set));
-        let events = between(before.events(), now.events(), told).into_iter();
+        let replayed = pcrs.iter().filter(|&pcr| tells(before, pcr) && tells(now, pcr));
+        let replayed = replayed.fold(PcrSet::EMPTY, |set, pcr| set.with(pcr).unwrap_or(set));
+        let events = between(before.events(), now.events(), replayed).into_iter();
         let events: Vec<_> = events.map(|event| new_or_gone(event, before.events(), now.events())).collect();
         let change = |pcr| {
             let (before, now) = before.pcrs().value(pcr).zip(now.pcrs().value(pcr))?;
@@ -146,7 +146,7 @@ mod tests {
         measured(quoted, Some(log))
     }
 
-    fn told(before: &MeasuredFirmware, now: &MeasuredFirmware) -> String {
+    fn replayed(before: &MeasuredFirmware, now: &MeasuredFirmware) -> String {
         Changes::between(before, now).unwrap().to_string()
     }
 
@@ -156,11 +156,11 @@ mod tests {
         let (few, more) = (firmware(&boot(b"1", &[one])), firmware(&boot(b"1", &[one, two])));
         assert_eq!(Changes::between(&few, &few), None);
         let rom = "PCR 2 (firmware code or configuration): EV_EFI_ACTION, ROM of the network";
-        assert_eq!(told(&few, &more), format!("{rom} is new"));
-        assert_eq!(told(&more, &few), format!("{rom} is gone"));
+        assert_eq!(replayed(&few, &more), format!("{rom} is new"));
+        assert_eq!(replayed(&more, &few), format!("{rom} is gone"));
         let other = firmware(&boot(b"1", &[two]));
-        assert_eq!(told(&few, &other), format!("{rom}, in the place of EV_EFI_ACTION, ROM of the disk"));
-        let all = told(&few, &firmware(&boot(b"2", &[one, two])));
+        assert_eq!(replayed(&few, &other), format!("{rom}, in the place of EV_EFI_ACTION, ROM of the disk"));
+        let all = replayed(&few, &firmware(&boot(b"2", &[one, two])));
         assert!(all.starts_with("PCR 0 ") && all.contains("; PCR 2 ") && all.ends_with("is new"), "{all}");
     }
 
@@ -170,7 +170,7 @@ mod tests {
         // The values of the one boot with the log of the other: PCR 0 replays, PCR 2 does not.
         let lying = measured(&now.0, Some(&before.1));
         assert!(!lying.events().is_empty() && lying.events().iter().all(|event| event.pcr == 0), "{lying:?}");
-        let text = told(&firmware(&before), &lying);
+        let text = replayed(&firmware(&before), &lying);
         assert!(text.contains("no event tells") && !text.contains("EV_EFI_ACTION"), "{text}");
         for log in [None, Some(&b"no log"[..]), Some(&now.1[..now.1.len() - 1])] {
             let made = measured(&now.0, log);

@@ -61,10 +61,10 @@ fn events(log: &EventLog<'_>, made: impl Fn(u8) -> Option<Digest>) -> Vec<Expect
         Some(ExpectedEvent::new(event.extends()?, &event.kind.to_string(), &describe(event), digest))
     };
     let mut events: Vec<_> = log.events().iter().filter_map(expected).collect();
-    let told: BTreeSet<u8> = events.iter().map(|event| event.pcr).collect();
-    let told: BTreeSet<u8> =
-        told.into_iter().filter(|&pcr| made(pcr) == Some(ExpectedEvent::fold(&events, pcr))).collect();
-    events.retain(|event| told.contains(&event.pcr));
+    let replayed: BTreeSet<u8> = events.iter().map(|event| event.pcr).collect();
+    let replayed: BTreeSet<u8> =
+        replayed.into_iter().filter(|&pcr| made(pcr) == Some(ExpectedEvent::fold(&events, pcr))).collect();
+    events.retain(|event| replayed.contains(&event.pcr));
     // A log may have thousands; a manifest is for those of a boot.
     if events.len() > PlatformProfile::MAX_EVENTS { Vec::new() } else { events }
 }

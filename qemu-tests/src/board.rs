@@ -59,7 +59,7 @@ struct Shared {
 struct State {
     begun: Instant,
     boots: BTreeMap<usize, Boot>,
-    story: String,
+    headline: String,
     drawn: usize,
     live: bool,
     finished: bool,
@@ -72,7 +72,7 @@ impl Board {
         let state = State {
             begun: Instant::now(),
             boots: BTreeMap::new(),
-            story: String::new(),
+            headline: String::new(),
             drawn: 0,
             live,
             finished: false,
@@ -81,13 +81,13 @@ impl Board {
     }
 
     /// Says what happens next.
-    pub fn story(&self, text: &str) {
+    pub fn headline(&self, text: &str) {
         let mut state = self.lock();
         state.erase();
         let at = state.begun.elapsed();
         let (bold, plain) = if state.live { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         eprintln!("{bold}[{:6.1} s] {text}{plain}", at.as_secs_f32());
-        text.clone_into(&mut state.story);
+        text.clone_into(&mut state.headline);
         state.draw();
     }
 

@@ -37,7 +37,7 @@ pub enum Form {
     /// An archive, of which it makes a squashfs.
     Archive,
     /// A directory, of which it makes an erofs.
-    FolderForErofs,
+    DirectoryForErofs,
 }
 
 /// A root as an image's configuration names it.
@@ -103,7 +103,7 @@ echo OS stage2 $status
         let (path, format) = match form {
             Form::Squashfs => (self.build(run, "root.img")?, "squashfs"),
             Form::Archive => (self.archive(run, "root.tar")?, "squashfs"),
-            Form::FolderForErofs => (self.directory(run, "root.tree")?, "erofs"),
+            Form::DirectoryForErofs => (self.directory(run, "root.tree")?, "erofs"),
         };
         Ok(Root { path, format: Some(format) })
     }

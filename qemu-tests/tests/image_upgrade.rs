@@ -73,7 +73,8 @@ fn data(node: &Vm, step: &str) -> String {
 fn old_and_new_are_admitted_during_the_window_and_the_old_one_never_again_after_it() {
     let fleet = Fleet::with("upgrade", "", SHOW_ROOT).unwrap();
     // Nothing says that the next version has its root in the same form.
-    let new = fleet.build_image_of((Form::FolderForErofs, SHOW_ROOT), "next", NEXT, "latchkey.writable=none").unwrap();
+    let new =
+        fleet.build_image_of((Form::DirectoryForErofs, SHOW_ROOT), "next", NEXT, "latchkey.writable=none").unwrap();
     let (services, first) = fleet.found_cluster(fleet.machine("node-1").unwrap()).unwrap();
     drop(first);
     let mut node = fleet.machine("node-2").unwrap().start().unwrap();

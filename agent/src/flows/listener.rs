@@ -24,7 +24,7 @@ pub(crate) const DRAIN_TIME: Duration = Duration::from_secs(3);
 /// From a connection to its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(3);
 /// Connections at once. A stranger costs some 50 KiB and, once its handshake is done, a quote of the TPM.
-const SLOTS: SlotLimits = SlotLimits { total: 32, per_host: 8, reserve: 8 };
+pub(super) const SLOTS: SlotLimits = SlotLimits { total: 32, per_host: 8, reserve: 8 };
 /// Until the next accept when one failed: too many open files do not get fewer by asking at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -43,7 +43,7 @@ const LIMITS: fn() -> Limits = || Limits {
 /// Who came in, and what for. The peer is somebody; the secret it must know is asked for by the service.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    role: Purpose,
+    purpose: Purpose,
     network: PeerNetwork,
     seat: Arc<Seat>,
     /// The witness that this connection proved the init secret.
@@ -52,14 +52,14 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Refuses a call that does not fit the connection's role.
-    pub(crate) fn expect(&self, roles: &[Purpose]) -> Result<(), Status> {
-        if roles.contains(&self.role) {
+    /// Refuses a call that does not fit the connection's purpose.
+    pub(crate) fn expect(&self, purposes: &[Purpose]) -> Result<(), Status> {
+        if purposes.contains(&self.purpose) {
             return Ok(());
         }
-        let expected = roles.iter().map(|role| role.name()).collect::<Vec<_>>().join(" or ");
-        let role = self.role;
-        Err(Status::permission_denied(format!("this connection is for {role}; the call needs one for {expected}")))
+        let expected = purposes.iter().map(|purpose| purpose.name()).collect::<Vec<_>>().join(" or ");
+        let purpose = self.purpose;
+        Err(Status::permission_denied(format!("this connection is for {purpose}; the call needs one for {expected}")))
     }
 
     /// Where it came from.
@@ -284,8 +284,8 @@ impl Visit {
         let Some(proven) = until(&stop, handshake).await else { return Ok(()) };
         let proven = proven?;
         let closed = Arc::new(Mutex::new(None));
-        let (role, secret) = (proven.purpose(), OnceLock::new());
-        let peer = Peer { role, network: seat.network, seat, secret, closed: Arc::clone(&closed) };
+        let (purpose, secret) = (proven.purpose(), OnceLock::new());
+        let peer = Peer { purpose, network: seat.network, seat, secret, closed: Arc::clone(&closed) };
         let (stream, watch) = Watched::new(proven);
         let stopped = async {
             let _ = stop.recv().await;

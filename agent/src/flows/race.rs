@@ -59,7 +59,7 @@ pub(crate) struct DialError {
 }
 
 /// Connects to `host:port` and proves both sides.
-pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<Proven<TcpStream>, DialError> {
+pub(crate) async fn dial(service: &str, purpose: Purpose, terms: Terms) -> Result<Proven<TcpStream>, DialError> {
     let unreachable =
         |why: String| DialError { code: DialCode::Unreachable.into(), message: format!("{service}: {why}") };
     let connect = async { TcpStream::connect(service).await.map_err(|error| unreachable(error.to_string())) };
@@ -72,7 +72,7 @@ pub(crate) async fn dial(service: &str, role: Purpose, terms: Terms) -> Result<P
     let _ = stream.set_nodelay(true);
     // Messages are small and waited for. Without it everything works, only later.
     let _ = stream.set_nodelay(true);
-    latchkey_channel::connect(stream, role, terms, HANDSHAKE_TIME)
+    latchkey_channel::connect(stream, purpose, terms, HANDSHAKE_TIME)
         .await
         .map_err(|error| DialError { code: error.code(), message: format!("{service}: {error}") })
 }

@@ -107,9 +107,9 @@ impl Asker {
                     Some(Verdict::Accepted { .. } | Verdict::Refused { code: OfferRefusal::AlreadyActivating, .. })
                     | None,
                 ) => return,
-                Ok(Some(Verdict::Refused { code, message })) => console::told(code.into(), &message),
+                Ok(Some(Verdict::Refused { code, message })) => console::with_remedy(code.into(), &message),
                 Ok(Some(Verdict::Failed { code, message })) | Err(TicketError { code, message }) => {
-                    console::told(code, &message)
+                    console::with_remedy(code, &message)
                 }
             };
             if log.is_due(&line, millis(clock::uptime())) {

@@ -59,11 +59,11 @@ pub fn line(step: &str, message: &str) {
 
 /// Prints the line of a failure: `STEP: failed: CODE: SENTENCE; REMEDY`.
 pub fn failure(step: &str, reason: impl Into<Reason>, sentence: &str) {
-    line(step, &format!("failed: {}", told(reason.into(), sentence)));
+    line(step, &format!("failed: {}", with_remedy(reason.into(), sentence)));
 }
 
 /// A failure as people read it: `CODE: SENTENCE; REMEDY`.
-pub(crate) fn told(reason: Reason, sentence: &str) -> String {
+pub(crate) fn with_remedy(reason: Reason, sentence: &str) -> String {
     format!("{reason}: {sentence}; {}", reason.remedy)
 }
 

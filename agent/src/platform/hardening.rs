@@ -40,17 +40,17 @@ pub fn close(_: Pid1) -> Result<(), HardeningError> {
 fn close_in(directory: &Path) -> Result<(), HardeningError> {
     SETTINGS.iter().try_for_each(|setting| {
         let path = directory.join(setting.name);
-        let fault = |source| HardeningError { what: setting.what, name: setting.name, source };
+        let failed = |source| HardeningError { what: setting.what, name: setting.name, source };
         match OpenOptions::new().write(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file.and_then(|mut file| file.write_all(setting.value.as_bytes())).map_err(fault)?,
+            file => file.and_then(|mut file| file.write_all(setting.value.as_bytes())).map_err(failed)?,
         }
         // A parameter of the kernel may overrule it: with sysrq_always_enabled the file takes any value and says 1.
-        let now = std::fs::read_to_string(&path).map_err(fault)?;
+        let now = std::fs::read_to_string(&path).map_err(failed)?;
         if now.trim_end() == setting.value {
             Ok(())
         } else {
-            Err(fault(io::Error::other(format!("it says {:?} afterwards", now.trim_end()))))
+            Err(failed(io::Error::other(format!("it says {:?} afterwards", now.trim_end()))))
         }
     })
 }
@@ -114,9 +114,9 @@ mod tests {
         for (device, names_the_cause) in [("/dev/null", "afterwards"), ("/dev/full", "can not be set")] {
             let directory = settings(&["core_pattern"]);
             std::os::unix::fs::symlink(device, directory.path().join("sysrq")).unwrap();
-            let fault = close_in(directory.path()).unwrap_err();
-            assert_eq!(fault.code().as_str(), "sysrq-open");
-            assert!(fault.to_string().contains(names_the_cause), "{fault}");
+            let error = close_in(directory.path()).unwrap_err();
+            assert_eq!(error.code().as_str(), "sysrq-open");
+            assert!(error.to_string().contains(names_the_cause), "{error}");
         }
     }
 }

@@ -208,18 +208,18 @@ mod tests {
         let no_device = || Err(io::Error::from_raw_os_error(19));
         let loaded = load("?sev-guest.ko\n", |_| no_device()).unwrap();
         assert_eq!((loaded.loaded, loaded.skipped.len()), (0, 1));
-        let fault = load("sev-guest.ko\nnext.ko\n", |path| {
+        let error = load("sev-guest.ko\nnext.ko\n", |path| {
             assert!(path.ends_with("sev-guest.ko"), "nothing is loaded after a failure");
             no_device()
         });
-        assert_eq!(fault.unwrap_err().code().as_str(), "module-refused");
+        assert_eq!(error.unwrap_err().code().as_str(), "module-refused");
     }
 
     #[test]
     fn a_list_can_not_name_files_outside_its_directory() {
         for line in ["/etc/x.ko", "../x.ko", "a/../../x.ko", "?", "a b.ko", "./"] {
-            let fault = parse(line).expect_err(line);
-            assert_eq!(fault.code().as_str(), "module-list-invalid");
+            let error = parse(line).expect_err(line);
+            assert_eq!(error.code().as_str(), "module-list-invalid");
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_endless_list_is_refused() {
-        let fault = load(&"a.ko\n".repeat(20_000), |_| Ok(())).unwrap_err();
-        assert_eq!(fault.code().as_str(), "module-list-invalid");
+        let error = load(&"a.ko\n".repeat(20_000), |_| Ok(())).unwrap_err();
+        assert_eq!(error.code().as_str(), "module-list-invalid");
     }
 }

@@ -60,9 +60,9 @@ pub fn kernel_file_systems(_: Pid1) -> Result<(), MountError> {
 
 /// Mounts the operating system's root file system, read-only and without device files.
 pub(super) fn root(_: Pid1, device: &Path, place: &str, fs: RootFs) -> Result<(), MountError> {
-    let fault = |source| MountError::Root { device: device.display().to_string(), fs, source };
-    make_directory(Path::new(place)).map_err(fault)?;
-    mount(device, place, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| fault(e.into()))
+    let failed = |source| MountError::Root { device: device.display().to_string(), fs, source };
+    make_directory(Path::new(place)).map_err(failed)?;
+    mount(device, place, fs.name(), MountFlags::RDONLY | MountFlags::NODEV, None).map_err(|e| failed(e.into()))
 }
 
 /// Directories of the initramfs may be there already.

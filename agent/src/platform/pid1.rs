@@ -48,8 +48,8 @@ mod tests {
 
     #[test]
     fn a_process_started_by_hand_gets_no_rights() {
-        let fault = Pid1::claim().expect_err("a test is never process 1");
-        assert_eq!(fault.code(), Pid1Code::NotProcessOne);
-        assert_eq!(fault.pid, std::process::id());
+        let error = Pid1::claim().expect_err("a test is never process 1");
+        assert_eq!(error.code(), Pid1Code::NotProcessOne);
+        assert_eq!(error.pid, std::process::id());
     }
 }

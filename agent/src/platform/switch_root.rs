@@ -64,21 +64,21 @@ fn open(path: &Path) -> Result<OwnedFd, SwitchRootError> {
 }
 
 fn check_new_root(root: &OwnedFd, new: &OwnedFd, init: &Path) -> Result<(), SwitchRootError> {
-    let fault = |problem, source: Errno| SwitchRootError::NewRoot { problem, source: source.into() };
-    let device = |fd: &OwnedFd| fstat(fd).map(|stat| stat.st_dev).map_err(|e| fault("it can not be examined", e));
+    let failed = |problem, source: Errno| SwitchRootError::NewRoot { problem, source: source.into() };
+    let device = |fd: &OwnedFd| fstat(fd).map(|stat| stat.st_dev).map_err(|e| failed("it can not be examined", e));
     if device(root)? == device(new)? {
-        return Err(fault("nothing is mounted there", Errno::NOTDIR));
+        return Err(failed("nothing is mounted there", Errno::NOTDIR));
     }
     // Links on the way lead where they will lead after the switch, and not into the initramfs. One at the end may lead to a
     // file that exists only then; exec judges it.
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stat = openat2(new, init, flags, Mode::empty(), ResolveFlags::IN_ROOT)
         .and_then(fstat)
-        .map_err(|e| fault("the program that takes over is not there", e))?;
+        .map_err(|e| failed("the program that takes over is not there", e))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => Ok(()),
         FileType::RegularFile if stat.st_mode & 0o111 != 0 => Ok(()),
-        _ => Err(fault("the program that takes over can not be executed", Errno::ACCESS)),
+        _ => Err(failed("the program that takes over can not be executed", Errno::ACCESS)),
     }
 }
 
@@ -264,16 +264,16 @@ mod tests {
     fn a_disk_as_root_is_never_emptied() {
         // The root of a machine that runs tests is no initramfs with an /init.
         if !Path::new("/init").exists() {
-            let fault = check_initramfs(&open(Path::new("/")).unwrap()).unwrap_err();
-            assert_eq!(fault.code().as_str(), "not-an-initramfs");
+            let error = check_initramfs(&open(Path::new("/")).unwrap()).unwrap_err();
+            assert_eq!(error.code().as_str(), "not-an-initramfs");
         }
     }
 
     #[test]
     fn a_new_root_must_be_mounted_and_have_a_program() {
         let root = open(Path::new("/")).unwrap();
-        let fault = check_new_root(&root, &open(Path::new("/")).unwrap(), Path::new("/bin/sh")).unwrap_err();
-        assert_eq!(fault.code().as_str(), "new-root-unusable");
+        let error = check_new_root(&root, &open(Path::new("/")).unwrap(), Path::new("/bin/sh")).unwrap_err();
+        assert_eq!(error.code().as_str(), "new-root-unusable");
         let proc = open(Path::new("/proc")).unwrap();
         for (init, usable) in [("/self", true), ("/version", false), ("/missing", false), ("/sys", false)] {
             assert_eq!(check_new_root(&root, &proc, Path::new(init)).is_ok(), usable, "{init}");

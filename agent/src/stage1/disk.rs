@@ -66,7 +66,7 @@ impl StateDisk {
                 (uuid, Content::Fresh { fresh, attempts })
             }
             Probe::Existing(header) => {
-                let header = header.check(mode).map_err(|e| BootError::new("look-at-disk", e, e.fault()))?;
+                let header = header.check(mode).map_err(|e| BootError::new("look-at-disk", e, e.sentence()))?;
                 (header.uuid(), Content::Checked(Box::new(header)))
             }
             Probe::Refused(refusal) => return Err(BootError::new("look-at-disk", refusal.code(), &refusal)),

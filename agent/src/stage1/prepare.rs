@@ -68,7 +68,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), B
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
-    let watch = Watch::begin().map_err(|fault| failure("devices", &fault.into()))?;
+    let watch = Watch::begin().map_err(|error| failure("devices", &error.into()))?;
     let template = crate::ek_template(config.ek);
     let tpm = smol::unblock(move || attesting_tpm(template));
     let disks = Box::pin(open_root(pid1, &config, watch));
@@ -105,9 +105,9 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, Rea
 /// Opens the root while the state disk is looked for.
 async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoot, BlockDevice), BootError> {
     let step = TIMELINE.begin("devices");
-    let fault = |fault: PlatformError| failure("devices", &fault);
-    let verity = config.root().map_err(|e| fault(e.into()))?;
-    let located = Located::find(verity, config.device_timeout).await.map_err(|e| fault(e.into()))?;
+    let failed = |error: PlatformError| failure("devices", &error);
+    let verity = config.root().map_err(|e| failed(e.into()))?;
+    let located = Located::find(verity, config.device_timeout).await.map_err(|e| failed(e.into()))?;
     step.note(format_args!("root {located}"));
     let taken = located.devices();
     let opening = {
@@ -115,7 +115,7 @@ async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoo
         smol::unblock(move || {
             run("root-modules", || modules::load(pid1, Need::Root).map(drop))?;
             let step = TIMELINE.begin("root");
-            let root = OpenRoot::open(pid1, &located, &config).map_err(|fault| failure("root", &fault))?;
+            let root = OpenRoot::open(pid1, &located, &config).map_err(|error| failure("root", &error))?;
             step.note(&root);
             step.done();
             Ok(root)
@@ -123,7 +123,7 @@ async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoo
     };
     let finding = async {
         let wanted = Wanted::state(&config.state_disk, &taken);
-        let state = watch.find(&wanted, config.device_timeout).await.map_err(|e| fault(e.into()))?;
+        let state = watch.find(&wanted, config.device_timeout).await.map_err(|e| failed(e.into()))?;
         step.note(format_args!("state {state}"));
         step.done();
         Ok(state)
@@ -164,7 +164,7 @@ fn event_log() -> Option<Vec<u8>> {
 
 fn run<T, F: Into<PlatformError>>(name: &'static str, work: impl FnOnce() -> Result<T, F>) -> Result<T, BootError> {
     let step = TIMELINE.begin(name);
-    let value = work().map_err(|fault| failure(name, &fault.into()))?;
+    let value = work().map_err(|error| failure(name, &error.into()))?;
     step.done();
     Ok(value)
 }
@@ -174,14 +174,14 @@ async fn run_async<T: Display, F: Into<PlatformError>>(
     work: impl Future<Output = Result<T, F>>,
 ) -> Result<T, BootError> {
     let step = TIMELINE.begin(name);
-    let value = work.await.map_err(|fault| failure(name, &fault.into()))?;
+    let value = work.await.map_err(|error| failure(name, &error.into()))?;
     step.note(&value);
     step.done();
     Ok(value)
 }
 
-fn failure(step: &'static str, fault: &PlatformError) -> BootError {
-    BootError::new(step, fault.code(), fault)
+fn failure(step: &'static str, error: &PlatformError) -> BootError {
+    BootError::new(step, error.code(), error)
 }
 
 #[cfg(test)]
@@ -196,8 +196,8 @@ mod tests {
         ] {
             let error = Config::parse(line.as_bytes()).unwrap_err();
             let failure = failure("config", &PlatformError::from(error));
-            let told = console::told(failure.code, &failure.message);
-            assert!(told.ends_with(remedy) && failure.message.contains("latchkey."), "{told}");
+            let sentence = console::with_remedy(failure.code, &failure.message);
+            assert!(sentence.ends_with(remedy) && failure.message.contains("latchkey."), "{sentence}");
         }
     }
 }

@@ -36,13 +36,13 @@ pub(super) async fn report(
         return Err("the hand-over names no join service".into());
     }
     let all = async {
-        let told = race::first(&handover.join_services, |service| {
+        let reported = race::first(&handover.join_services, |service| {
             let terms =
                 Terms { attester: attester.clone(), verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(pin.0)])) };
             let request = request.clone();
             async move { tell(&service, terms, &request).await }
         });
-        told.await.map_err(|failures| failures.join("; "))
+        reported.await.map_err(|failures| failures.join("; "))
     };
     let late = async {
         smol::Timer::after(LIMIT).await;

@@ -286,7 +286,7 @@ fn an_operator_who_never_comes_does_not_keep_the_node_from_its_work() {
 }
 
 #[test]
-fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_in_another_role() {
+fn nobody_follows_with_a_wrong_secret_or_for_another_cluster_or_for_another_purpose() {
     let Some(mut node) = boot(init(), DiskPhase::Formatted, |_, _, _| {}) else { return };
     latchkey_test_support::block_on(async {
         let stage = node.run();

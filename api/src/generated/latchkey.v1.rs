@@ -126,7 +126,7 @@ pub struct Succeeded {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failed {
-    /// reason code, see SECURITY.md
+    /// reason code, see docs/reason-codes.md
     #[prost(string, tag = "1")]
     pub code: ::prost::alloc::string::String,
     /// names the cause and the fix

@@ -28,13 +28,13 @@ impl fmt::Display for ImageVersion {
 }
 
 impl FromStr for ImageVersion {
-    type Err = NotAVersion;
+    type Err = VersionError;
 
-    fn from_str(text: &str) -> Result<Self, NotAVersion> {
+    fn from_str(text: &str) -> Result<Self, VersionError> {
         let mut parts = text.split('.').map(number);
-        let mut next = || parts.next().flatten().ok_or(NotAVersion);
+        let mut next = || parts.next().flatten().ok_or(VersionError);
         let version = Self { major: next()?, minor: next()?, patch: next()? };
-        parts.next().is_none().then_some(version).ok_or(NotAVersion)
+        parts.next().is_none().then_some(version).ok_or(VersionError)
     }
 }
 
@@ -58,15 +58,15 @@ impl<'de> Deserialize<'de> for ImageVersion {
 
 /// Text that is not `MAJOR.MINOR.PATCH`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotAVersion;
+pub struct VersionError;
 
-impl fmt::Display for NotAVersion {
+impl fmt::Display for VersionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("not a version of the form MAJOR.MINOR.PATCH")
     }
 }
 
-impl std::error::Error for NotAVersion {}
+impl std::error::Error for VersionError {}
 
 #[cfg(test)]
 mod tests {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_version_in_a_second_spelling_is_refused() {
         for text in ["", "1", "1.2", "1.2.3.4", "01.2.3", "1.2.3-rc1", "+1.2.3", "1.2.4294967296", " 1.2.3", "1..3"] {
-            assert_eq!(text.parse::<ImageVersion>(), Err(NotAVersion), "{text:?}");
+            assert_eq!(text.parse::<ImageVersion>(), Err(VersionError), "{text:?}");
         }
     }
 }

@@ -34,7 +34,7 @@ impl SnpLaunch {
         guest(self) == guest(other) && self.vcpu_type == other.vcpu_type
     }
 
-    pub(super) fn fault(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         if !(1..=MAX_VCPUS).contains(&self.vcpus) {
             return Some(format!("{} vcpus, expected 1 to {MAX_VCPUS}", self.vcpus));
         }

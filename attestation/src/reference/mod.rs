@@ -49,7 +49,7 @@ use crate::verify::VerifiedEvidence;
 
 pub use crate::name::ManifestName;
 pub use crate::parse::LaunchDigest;
-pub use crate::signature::{KeyId, NotAKey, Signature, SignerKey};
+pub use crate::signature::{KeyId, PublicKeyError, Signature, SignerKey};
 pub use authentic::{AuthenticManifest, Authority, ManifestFile, Revision};
 pub use event::ExpectedEvent;
 pub use image::{Image, Revocation, Source};

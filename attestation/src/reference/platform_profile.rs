@@ -94,8 +94,8 @@ impl PlatformProfile {
             let detail = format!("image {image} enforces no PCR on machine {}", self.name);
             return Err(Refusal::new(ReasonCode::ReferenceEmpty, detail));
         }
-        if let Some(fault) = self.events_fault() {
-            return wrong(format!("machine {}: {fault}", self.name));
+        if let Some(problem) = self.events_problem() {
+            return wrong(format!("machine {}: {problem}", self.name));
         }
         if self.snp_launch.len() > MAX_LAUNCHES {
             return wrong(format!("{} launch digests, at most {MAX_LAUNCHES} are read", self.snp_launch.len()));
@@ -103,14 +103,14 @@ impl PlatformProfile {
         if let Some(launch) = first_twice(&self.snp_launch, SnpLaunch::same_guest) {
             return wrong(format!("machine {} has two launch digests for {launch} of one firmware", self.name));
         }
-        match self.snp_launch.iter().find_map(SnpLaunch::fault) {
-            Some(fault) => wrong(fault),
+        match self.snp_launch.iter().find_map(SnpLaunch::problem) {
+            Some(problem) => wrong(problem),
             None => Ok(()),
         }
     }
 
     /// What is wrong with the events: words that explain another value than the one compared would mislead.
-    fn events_fault(&self) -> Option<String> {
+    fn events_problem(&self) -> Option<String> {
         if self.events.len() > Self::MAX_EVENTS {
             return Some(format!("{} events, at most {} are read", self.events.len(), Self::MAX_EVENTS));
         }

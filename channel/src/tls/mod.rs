@@ -24,7 +24,7 @@ pub use stream::TlsStream;
 
 pub(crate) use provider::{P256Key, fill_random};
 pub(crate) use spki::{MAX_SIGNATURE_LEN, SPKI_LEN};
-pub(crate) use stream::TooMuch;
+pub(crate) use stream::HandshakeTooLongError;
 
 use crate::codes::ChannelCode;
 use crate::purpose::Side;
@@ -147,8 +147,8 @@ pub enum TlsError {
     #[error("the peer shows our own key")]
     OwnKey,
     /// The peer sent more than a whole handshake can need.
-    #[error("the peer sent {TooMuch}")]
-    TooMuch,
+    #[error("the peer sent {HandshakeTooLongError}")]
+    HandshakeTooLong,
     /// No random key could be made here.
     #[error("no random key could be made")]
     NoKey,
@@ -157,8 +157,8 @@ pub enum TlsError {
 impl TlsError {
     pub(crate) fn from_io(error: io::Error) -> Self {
         let Some(inner) = error.get_ref() else { return Self::Transport(error) };
-        if inner.is::<TooMuch>() {
-            return Self::TooMuch;
+        if inner.is::<HandshakeTooLongError>() {
+            return Self::HandshakeTooLong;
         }
         match inner.downcast_ref::<rustls::Error>() {
             Some(protocol) => Self::Protocol(protocol.clone()),
@@ -177,7 +177,7 @@ impl TlsError {
             Self::Alpn { .. } => ChannelCode::TlsProtocolName,
             Self::NotFull => ChannelCode::TlsResumed,
             Self::OwnKey => ChannelCode::TlsOwnKey,
-            Self::TooMuch => ChannelCode::HandshakeTooLong,
+            Self::HandshakeTooLong => ChannelCode::HandshakeTooLong,
             Self::NoKey => ChannelCode::NoRandomness,
         }
     }

@@ -63,7 +63,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         };
         self.allowance = match self.allowance.checked_sub(len as u64) {
             Some(rest) => rest,
-            None => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, TooMuch))),
+            None => return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, HandshakeTooLongError))),
         };
         if let Err(error) = self.tls.process_new_packets() {
             // The alert that tells the peer why; if it cannot be sent at once, the connection is lost anyway.
@@ -149,15 +149,15 @@ impl<S> fmt::Debug for TlsStream<S> {
 
 /// The peer sent more than a whole handshake can need.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TooMuch;
+pub(crate) struct HandshakeTooLongError;
 
-impl fmt::Display for TooMuch {
+impl fmt::Display for HandshakeTooLongError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("more bytes than a whole handshake can need")
     }
 }
 
-impl std::error::Error for TooMuch {}
+impl std::error::Error for HandshakeTooLongError {}
 
 /// The transport as rustls wants it: what would wait is `WouldBlock`.
 struct Blocking<'a, 'cx, S> {

@@ -128,6 +128,6 @@ fn key(shown: &CertificateDer<'_>) -> Result<Spki, Error> {
     Spki::from_der(shown).ok_or_else(|| refused(PeerKeyError::Form))
 }
 
-fn refused(fault: PeerKeyError) -> Error {
-    CertificateError::Other(OtherError(Arc::new(fault))).into()
+fn refused(error: PeerKeyError) -> Error {
+    CertificateError::Other(OtherError(Arc::new(error))).into()
 }

@@ -393,7 +393,7 @@ fn a_refused_peer_learns_no_values() {
 
 #[test]
 fn a_frame_fault_says_what_was_expected_and_what_came() {
-    let fault = frame::announced_len([0, 0, 0x90, 0], Slot::Hello).unwrap_err();
-    assert!(matches!(fault, FrameError::TooLong { limit: 32_768, got: 36_864 }));
-    assert_eq!(fault.to_string(), "expected at most 32768 bytes, 36864 were announced");
+    let error = frame::announced_len([0, 0, 0x90, 0], Slot::Hello).unwrap_err();
+    assert!(matches!(error, FrameError::TooLong { limit: 32_768, got: 36_864 }));
+    assert_eq!(error.to_string(), "expected at most 32768 bytes, 36864 were announced");
 }

@@ -141,7 +141,7 @@ impl<'a> Drive<'a> {
         // Another machine of this image and of the same vendor does not know the secret: it is asked before any key is derived.
         let authorize = AuthorizeRequest { init_secret: self.job.init_secret.expose().to_vec() };
         let authorized = node.init().authorize(&authorize, CALL).await;
-        authorized.map_err(|status| refused_call(&self.job.address, &status).trouble())?;
+        authorized.map_err(|status| refused_call(&self.job.address, &status).into_connect_error())?;
         let before = self.journal.stage;
         self.enter(Stage::Sent { ek: machine.ek(), disk: described.disk })?;
         let request = self.request(ek, described.disk).map_err(ConnectError::Fatal)?;
@@ -169,11 +169,11 @@ impl<'a> Drive<'a> {
     fn not_taken(&mut self, refused: node::RefusedCall, before: Stage) -> Attempt<ConnectError> {
         let may_be_ours = before.machine().is_some();
         Ok(match refused.kind {
-            node::CallKind::Lost => refused.trouble(),
-            node::CallKind::State if may_be_ours => ConnectError::Lost(refused.trouble().into_error()),
+            node::CallKind::Lost => refused.into_connect_error(),
+            node::CallKind::State if may_be_ours => ConnectError::Lost(refused.into_connect_error().into_error()),
             _ => {
                 self.enter(before)?;
-                refused.trouble()
+                refused.into_connect_error()
             }
         })
     }
@@ -238,7 +238,7 @@ impl<'a> Drive<'a> {
             Ok(End::Failed(failed)) => Err(self.bootstrap_failed(&failed)),
             Ok(End::Locked(_)) => Err(self.out_of_turn("`locked` in stage 2")),
             Ok(End::Silent) => Err(self.silent()),
-            Err(status) => Err(refused_call(&self.job.address, &status).trouble()),
+            Err(status) => Err(refused_call(&self.job.address, &status).into_connect_error()),
         }
     }
 
@@ -261,23 +261,23 @@ impl<'a> Drive<'a> {
             // Its first bootstrap never finished: it resets its disk and is fresh again.
             Err(refused) if refused.known == Some(OfferRefusal::BootstrapUnfinished) => {
                 self.goal = Goal::Init;
-                Err(ConnectError::Lost(refused.trouble().into_error()))
+                Err(ConnectError::Lost(refused.into_connect_error().into_error()))
             }
-            Err(refused) => Err(refused.trouble()),
+            Err(refused) => Err(refused.into_connect_error()),
         }
     }
 
     async fn connect(&self, role: Purpose, lock: LockExpectation) -> Attempt<Node> {
         self.output.waiting(&format!("connecting to {}", self.job.address));
         let connected = node::connect(&self.job.address, role, &self.job.trust, lock, None).await;
-        connected.map_err(|trouble| {
-            if trouble.reason() != Some(ReasonCode::AlreadyLocked) {
-                return trouble;
+        connected.map_err(|error| {
+            if error.reason() != Some(ReasonCode::AlreadyLocked) {
+                return error;
             }
             // Locked since a moment ago, and about to change its stage: by keys that an earlier connection brought, or by
             // somebody else's.
             if self.journal.stage.machine().is_some() {
-                return ConnectError::Lost(trouble.into_error());
+                return ConnectError::Lost(error.into_error());
             }
             let what = format!("the node at {} is locked in this boot: somebody else was first", self.job.address);
             let failure = CommandError::new(Exit::Node, CommandCode::AlreadyActivating, what);
@@ -391,12 +391,12 @@ impl<'a> Drive<'a> {
     }
 
     fn bootstrap_failed(&mut self, failed: &Failed) -> ConnectError {
-        let trouble = self.failed("the cluster's bootstrap failed", failed);
+        let error = self.failed("the cluster's bootstrap failed", failed);
         let outcome = Outcome::Failed { code: printable(&failed.code), message: printable(&failed.message) };
         let noted = self.note(outcome);
         // The node starts anew: this init may, too, with the same salt.
         let noted = if failed.disk_reset { noted.and_then(|()| self.enter(Stage::Prepared)) } else { noted };
-        noted.err().unwrap_or(trouble)
+        noted.err().unwrap_or(error)
     }
 
     fn first(&self, ek: EkDigest, disk: Uuid) -> FirstNode {

@@ -116,7 +116,7 @@ impl RefusedCall {
         Self { kind: CallKind::Refused, known: None, failure: Box::new(failure) }
     }
 
-    pub(crate) fn trouble(self) -> ConnectError {
+    pub(crate) fn into_connect_error(self) -> ConnectError {
         match self.kind {
             CallKind::Lost => ConnectError::Lost(*self.failure),
             CallKind::State | CallKind::Refused => ConnectError::Fatal(*self.failure),

@@ -146,17 +146,17 @@ impl Node {
             Err(status) if status.code() == Code::Unimplemented => self.recovery().describe(&request, CALL).await,
             other => other,
         };
-        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+        Description::new(&described.map_err(|status| refused_call(address, &status).into_connect_error())?)
     }
 
     pub(crate) async fn describe(&self, address: &Address) -> Result<Description, ConnectError> {
         let described = self.init().describe(&DescribeRequest {}, CALL).await;
-        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+        Description::new(&described.map_err(|status| refused_call(address, &status).into_connect_error())?)
     }
 
     pub(crate) async fn describe_recovery(&self, address: &Address) -> Result<Description, ConnectError> {
         let described = self.recovery().describe(&DescribeRequest {}, CALL).await;
-        Description::new(&described.map_err(|status| refused_call(address, &status).trouble())?)
+        Description::new(&described.map_err(|status| refused_call(address, &status).into_connect_error())?)
     }
 }
 

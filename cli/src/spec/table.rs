@@ -53,7 +53,7 @@ const EK_TEMPLATE: Flag = Flag {
     need: AnyNumber,
     text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
 };
-const FOLDER: Flag = Flag {
+const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
     text: "take all of it from this cluster's directory; with --policy: refuse\nrevisions older than those it remembers",
     ..CLUSTER
@@ -227,7 +227,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: &[
             Flag { need: AtMostOnce, ..POLICY },
             Flag { need: AnyNumber, ..REFERENCE },
-            FOLDER,
+            DIRECTORY,
             flag(
                 "evidence",
                 "FILE",
@@ -306,7 +306,7 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: &[
             Flag { need: AtMostOnce, ..POLICY },
             Flag { need: AnyNumber, ..REFERENCE },
-            FOLDER,
+            DIRECTORY,
             flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster; says which node it is"),
             EK,
             flag("node", "NAME", "the machine that is meant, by its name on record; with --cluster"),

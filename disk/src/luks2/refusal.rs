@@ -228,7 +228,7 @@ reason_codes! {
 
 impl HeaderRefusal {
     /// What is wrong, in one sentence.
-    pub const fn fault(self) -> &'static str {
+    pub const fn sentence(self) -> &'static str {
         match self {
             Self::Magic => "neither header copy has the LUKS2 magic",
             Self::Luks1 => "the header is of LUKS version 1",

@@ -13,7 +13,7 @@ const SIZE: u64 = 320 << 20;
 /// `xfs_dsb`: `sb_inprogress`, "mkfs is in progress, don't mount".
 const XFS_IN_PROGRESS: u64 = 126;
 /// Takes the root directory away, which mkfs.ext4 makes after the superblock (ext4 "Special inodes").
-const NO_ROOT_FOLDER: &str = "clri <2>";
+const NO_ROOT_DIRECTORY: &str = "clri <2>";
 
 struct Disk(tempfile::TempDir);
 
@@ -89,7 +89,7 @@ fn half_a_file_system_of_a_node_that_was_never_born_is_made_anew_and_a_member_s_
     let halve_xfs = |disk: &Disk| disk.write(XFS_IN_PROGRESS, &[1]);
     let halve_ext4 = |disk: &Disk| {
         let Some(debugfs) = found("debugfs", "e2fsprogs") else { return };
-        run(Command::new(debugfs).args(["-w", "-R", NO_ROOT_FOLDER]).arg(disk.file()));
+        run(Command::new(debugfs).args(["-w", "-R", NO_ROOT_DIRECTORY]).arg(disk.file()));
     };
     for (kind, halve) in [("xfs", &halve_xfs as &dyn Fn(&Disk)), ("ext4", &halve_ext4)] {
         if !programs(kind) {

@@ -1,7 +1,7 @@
-//! The story of the README: two nodes are born, one rejoins with its data intact, an impostor is refused.
+//! What the README promises: two nodes are born, one rejoins with its data intact, an impostor is refused.
 //!
 //! Everything in it is real: firmware that measures, TPMs, kernels, disks, the services and the operator's command. The
-//! picture and the story go to standard error, the closing table to standard output, as JSON with `--output json`.
+//! picture and the headlines go to standard error, the closing table to standard output, as JSON with `--output json`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -48,29 +48,29 @@ fn play(json: bool) -> Result<(), HarnessError> {
     let accelerator = Accelerator::detect();
     let board = Board::new();
 
-    board.story(
+    board.headline(
         "The operator makes a signing key and builds the OS image with its manifest: what machines will measure.",
     );
     let words = "latchkey.state_integrity=hmac-sha256";
     let fleet = Fleet::planned("demo", Plan { words, then: "echo OS up", show: true, ..Plan::default() })?;
 
-    board.story(&format!("A machine with a TPM and a disk that holds the image is switched on ({accelerator:?})."));
+    board.headline(&format!("A machine with a TPM and a disk that holds the image is switched on ({accelerator:?})."));
     let mut first = on(&fleet, &board, "node-1", "first boot", fleet.image())?;
     first.expect(WAITS, STEP)?;
-    board.story("latchkey init: node-1 measured what was predicted, and becomes the first of a cluster.");
+    board.headline("latchkey init: node-1 measured what was predicted, and becomes the first of a cluster.");
     fleet.init(&first)?.success("init")?;
-    board.story(
+    board.headline(
         "The cluster stands. Key service and join service start; node-2 is switched on, proves itself and is held.",
     );
     let services = fleet.services_that_hold()?;
     let mut second = on(&fleet, &board, "node-2", "first boot", fleet.image())?;
     second.expect("enrolment-held", STEP)?;
-    board.story("latchkey node admit: the operator says that node-2 is theirs, and it joins by itself.");
+    board.headline("latchkey node admit: the operator says that node-2 is theirs, and it joins by itself.");
     fleet.admit(&second)?.success("node admit")?;
     second.expect(MEMBER, STEP)?;
     let written = data(&second, "cluster-step")?;
 
-    board.story("node-2 loses its power and comes back: same TPM, same disk.");
+    board.headline("node-2 loses its power and comes back: same TPM, same disk.");
     second.restart()?;
     board.watch("node-2", "rejoin", second.console());
     second.expect(MEMBER, STEP)?;
@@ -78,7 +78,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     if written != read {
         return Err(HarnessError::Unusable(format!("node-2 wrote {written} and reads {read}")));
     }
-    board.story(
+    board.headline(
         "node-2 is back, its data intact. An impostor boots an image of the same agent with another command line.",
     );
     let image = fleet.build_image("impostor-image", VERSION, &format!("{words} latchkey.log=debug"))?;
@@ -86,7 +86,7 @@ fn play(json: bool) -> Result<(), HarnessError> {
     let told = impostor.expect("no ticket yet: measurements-refused", STEP)?.text;
     let why = services.join.console().expect("image-differs", STEP)?.text;
     board.shows(STEP, |boot| boot.refused.is_some());
-    board.story("The impostor is refused, and both sides say why.");
+    board.headline("The impostor is refused, and both sides say why.");
     board.finish();
     let took = board.elapsed();
 
@@ -172,7 +172,7 @@ fn close(
             boot.memory.as_deref().or(boot.refused.as_deref()).unwrap_or("–")
         );
     }
-    println!("\ntimes count from power-on, firmware included; the whole story took {:.1} s", took.as_secs_f32());
+    println!("\ntimes count from power-on, firmware included; the demo took {:.1} s", took.as_secs_f32());
     println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes, disk {disk} bytes");
     println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
     for (side, words) in [

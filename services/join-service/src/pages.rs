@@ -2,7 +2,7 @@
 
 use crate::decision::Warning;
 use crate::metrics::{Gauges, Metrics};
-use crate::service::Trouble;
+use crate::service::LastKeyError;
 use crate::snapshot::Current;
 use crate::store::Store;
 use latchkey_cluster_store::{DamagedRecord, Recorded};
@@ -19,7 +19,7 @@ pub(crate) struct Pages {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) current: Arc<Current>,
     pub(crate) store: Arc<Store>,
-    pub(crate) keys: Arc<Trouble>,
+    pub(crate) last_key_error: Arc<LastKeyError>,
     /// How long the configuration in use may be behind the directory before the service counts as unable to do its work.
     pub(crate) stale: Duration,
     pub(crate) table: ConnectionTable,
@@ -40,7 +40,7 @@ impl Admin for Pages {
             firmware_changed,
             damaged,
             records_busy: self.store.busy(),
-            records_usable: self.store.trouble().is_none(),
+            records_usable: self.store.problem().is_none(),
             denied: snapshot.denials.iter().count(),
             initialised: snapshot.cluster.is_some(),
             behind: self.current.behind(),
@@ -53,11 +53,11 @@ impl Admin for Pages {
     }
 
     fn health(&self) -> Result<Vec<String>, String> {
-        if let Some(trouble) = self.keys.read() {
-            return Err(trouble);
+        if let Some(error) = self.last_key_error.read() {
+            return Err(error);
         }
-        if let Some(trouble) = self.store.trouble() {
-            return Err(format!("records-unavailable: {trouble}"));
+        if let Some(problem) = self.store.problem() {
+            return Err(format!("records-unavailable: {problem}"));
         }
         let behind = self.current.behind();
         if let Some(behind) = behind.iter().find(|behind| behind.age >= self.stale) {

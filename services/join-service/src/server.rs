@@ -6,7 +6,7 @@ use crate::keys::KeySource;
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::reception::{Connection, ReceptionError};
-use crate::service::{JoinService, Node, Trouble, audit_unhandled};
+use crate::service::{JoinService, LastKeyError, Node, audit_unhandled};
 use crate::snapshot::Current;
 use crate::store::Store;
 use crate::watch;
@@ -85,7 +85,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
-    let (metrics, trouble) = (Arc::new(Metrics::new()), Arc::new(Trouble::default()));
+    let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
     let (look, looks) = watch::looks();
     let credentials = Arc::new(Credentials::new(file, config, identity, keys, look));
     let service = JoinService::new(
@@ -93,7 +93,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         Arc::clone(&store),
         Arc::clone(&credentials),
         Arc::clone(&metrics),
-        Arc::clone(&trouble),
+        Arc::clone(&last_key_error),
     );
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
@@ -109,7 +109,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         metrics,
         current: Arc::clone(&current),
         store: Arc::clone(&store),
-        keys: trouble,
+        last_key_error,
         stale: Duration::from_secs(limits.stale_seconds.into()),
         table: table.clone(),
         reloads: reloads.clone(),
@@ -173,7 +173,7 @@ impl Shared {
             Ok(proven) => Some(proven),
             Err(error) => {
                 self.metrics.handshake(&error.error);
-                self.tell(address, error);
+                self.log_failure(address, error);
                 None
             }
         }
@@ -181,19 +181,19 @@ impl Shared {
 
     /// A refusal of evidence is a decision and has its line; its number is bounded by the connection rates. What anybody can
     /// cause without evidence comes at a bounded rate.
-    fn tell(&self, address: SocketAddr, failed: ReceptionError) {
+    fn log_failure(&self, address: SocketAddr, failed: ReceptionError) {
         let ReceptionError { error, purpose, claimed_ek, event } = failed;
-        let role = purpose.map_or("-", Purpose::name);
+        let purpose = purpose.map_or("-", Purpose::name);
         let ek = claimed_ek.map_or_else(|| "-".to_owned(), |ek| ek.to_string());
         if let ChannelError::Refused(refused) = &*error {
             let difference = error.refusal().and_then(|refusal| refusal.difference());
             let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
             tracing::warn!(
-                target: "audit", peer = %address, role, claimed_ek = ek, outcome = "refused", code = %refused.code(),
-                told = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
+                target: "audit", peer = %address, purpose, claimed_ek = ek, outcome = "refused", code = %refused.code(),
+                peer_reason = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
             );
         } else if let Some(left_out) = self.noise.write_now() {
-            tracing::warn!(peer = %address, role, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
+            tracing::warn!(peer = %address, purpose, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
         }
     }
 }

@@ -48,14 +48,14 @@ pub(crate) struct JoinService {
     credentials: Arc<Credentials>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
-    trouble: Arc<Trouble>,
+    last_key_error: Arc<LastKeyError>,
 }
 
 /// The last thing that went wrong with keys, until the next that went right. For `/healthz`.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble(Mutex<Option<String>>);
+pub(crate) struct LastKeyError(Mutex<Option<String>>);
 
-impl Trouble {
+impl LastKeyError {
     pub(crate) fn read(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -72,9 +72,9 @@ impl JoinService {
         store: Arc<Store>,
         credentials: Arc<Credentials>,
         metrics: Arc<Metrics>,
-        trouble: Arc<Trouble>,
+        last_key_error: Arc<LastKeyError>,
     ) -> Self {
-        Self { current, store, credentials, metrics, ids: RequestIds::new(), trouble }
+        Self { current, store, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
     /// Order of design section 4: (verified) → policy → control-plane lease → keys → record → ticket.
@@ -87,8 +87,8 @@ impl JoinService {
         if let (Err(Refusal::Held), Ask::Join(ask)) = (&admitted, &ask) {
             self.store.hold(node.ek(), ask).await;
         }
-        let told = self.tell_of_firmware(node, &seen, admitted.as_ref().err());
-        if admitted.is_err() && told {
+        let reported = self.report_firmware(node, &seen, admitted.as_ref().err());
+        if admitted.is_err() && reported {
             self.store.keep(node.ek(), seen).await;
         }
         let reservation = admitted?;
@@ -117,7 +117,7 @@ impl JoinService {
         let (cluster, keys) = (cluster(&snapshot)?, self.credentials.keys());
         let seen = self.seen(&snapshot, node);
         let admitted = self.admit(&snapshot, node, Ask::try_from(request)?, &seen).await;
-        if self.tell_of_firmware(node, &seen, admitted.as_ref().err()) {
+        if self.report_firmware(node, &seen, admitted.as_ref().err()) {
             // Otherwise a rejoin writes nothing, so that a power cut in a whole room is not followed by a thousand writes.
             self.store.keep(node.ek(), seen).await;
         }
@@ -173,7 +173,7 @@ impl JoinService {
     }
 
     /// Lines about what is not as on record; whether there is something to be kept. `refusal` is why the machine is not let in.
-    fn tell_of_firmware(&self, node: &Node, seen: &BootSeen, refusal: Option<&Refusal>) -> bool {
+    fn report_firmware(&self, node: &Node, seen: &BootSeen, refusal: Option<&Refusal>) -> bool {
         let judged = self.store.look(|state| {
             let record = state.record(&node.ek())?;
             let before = record.firmware.as_ref().map(|known| &known.measured);
@@ -233,7 +233,7 @@ impl JoinService {
     }
 
     fn checked<T>(&self, keys: Result<T, KeyError>) -> Result<T, Refusal> {
-        self.trouble.note(&keys);
+        self.last_key_error.note(&keys);
         keys.map_err(|error| {
             tracing::error!(code = %error.code(), %error, remedy = error.code().remedy(), "No keys");
             error.code()

@@ -65,7 +65,7 @@ fn attestation(directory: &ClusterStore) -> Result<(Arc<Policy>, Arc<References>
 }
 
 /// One line for each manifest in force: after an incident, the log says what was admitted by what.
-fn tell(references: &References) {
+fn log_references(references: &References) {
     for manifest in references.iter() {
         let values = manifest.values();
         let (signer, comment) = match manifest.authority() {
@@ -80,7 +80,7 @@ fn tell(references: &References) {
 }
 
 /// One line with what is denied, and one for names that deny nothing.
-fn tell_denials(denials: &Denials) {
+fn log_denials(denials: &Denials) {
     let eks: Vec<String> = denials.iter().map(ToString::to_string).collect();
     tracing::warn!(count = eks.len(), denied = eks.join(" "), "Machines are shut out");
     if !denials.unreadable().is_empty() {
@@ -129,9 +129,9 @@ impl Current {
     pub fn remember(&self) -> Result<(), StoreError> {
         let snapshot = self.snapshot();
         self.directory.remember(&snapshot.references, unix())?;
-        tell(&snapshot.references);
+        log_references(&snapshot.references);
         if *snapshot.denials != Denials::default() {
-            tell_denials(&snapshot.denials);
+            log_denials(&snapshot.denials);
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Follower {
         match current.directory.denials() {
             Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
             Ok(denials) => {
-                tell_denials(&denials);
+                log_denials(&denials);
                 let next = Snapshot { denials: Arc::new(denials), ..(*current.snapshot()).clone() };
                 current.put_in_force(next, DENIALS);
             }
@@ -240,7 +240,7 @@ impl Follower {
                 let references = Arc::clone(&next.references);
                 current.put_in_force(next, name);
                 if part == Part::Attestation {
-                    tell(&references);
+                    log_references(&references);
                 }
                 true
             }

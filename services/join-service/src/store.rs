@@ -72,7 +72,7 @@ impl Store {
         let seen = writer.writes();
         drop(writer);
         let state = State::new(read, damage, Now { unix: unix(), uptime: started.elapsed() });
-        tell(state.damage(), &Damage::new());
+        log_damage(state.damage(), &Damage::new());
         let state = Mutex::new(state);
         let records = Arc::new(Records { directory, state, condition: Mutex::default(), started });
         let (work, jobs) = smol::channel::bounded(MOST_WAITING);
@@ -93,7 +93,7 @@ impl Store {
     }
 
     /// Why nothing can be written, or read anew; `None` if all is well. Waits for nothing.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub(crate) fn problem(&self) -> Option<String> {
         let condition = self.records.condition();
         let busy = condition.busy_since.map(|since| since.elapsed()).filter(|busy| *busy >= WITHIN);
         let hangs = busy.map(|busy| format!("the directory has not answered for {} s", busy.as_secs()));
@@ -269,8 +269,8 @@ impl Records {
         let (before, known) = (state.len(), state.damage().clone());
         let accepted: Vec<_> = state.firmware_accepted().map(|(record, at)| (record.ek_sha256, at)).collect();
         state.reload(records, damage, now);
-        tell(state.damage(), &known);
-        tell_accepted(&state, &accepted);
+        log_damage(state.damage(), &known);
+        log_accepted(&state, &accepted);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
         }
@@ -386,7 +386,7 @@ fn read(directory: &ClusterStore) -> Result<(Vec<Recorded>, Damage), StoreError>
 }
 
 /// One line for each file that is found so for the first time.
-fn tell(damage: &Damage, before: &Damage) {
+fn log_damage(damage: &Damage, before: &Damage) {
     let known = |record: &DamagedRecord| before.iter().any(|old| (&old.file, &old.why) == (&record.file, &record.why));
     for record in damage.iter().filter(|record| !known(record)) {
         let DamagedRecord { file, why, eks, names, disks } = record;
@@ -402,7 +402,7 @@ fn tell(damage: &Damage, before: &Damage) {
 }
 
 /// One line for each machine whose firmware the operator accepted since the records were read last.
-fn tell_accepted(state: &State, before: &[(EkDigest, u64)]) {
+fn log_accepted(state: &State, before: &[(EkDigest, u64)]) {
     let news = state.firmware_accepted().filter(|(record, at)| !before.contains(&(record.ek_sha256, *at)));
     for (record, at) in news {
         let Some(known) = &record.firmware else { continue };

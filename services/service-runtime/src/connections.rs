@@ -192,7 +192,7 @@ impl ConnectionTable {
             }
         });
         if full {
-            self.tell_full();
+            self.log_full();
         }
         seat.inspect_err(|why| self.turned_away(*why))
     }
@@ -205,7 +205,7 @@ impl ConnectionTable {
         });
     }
 
-    fn tell_full(&self) {
+    fn log_full(&self) {
         if let Some(left_out) = self.0.full.write_now() {
             let Usage { open, strangers, sites } = self.with(|state, _| state.slots.usage());
             tracing::warn!(

@@ -21,12 +21,12 @@ pub enum PemError {
     #[error("{error}; {remedy}", error = .0, remedy = .0.code().remedy())]
     KeyFile(KeyError),
     /// The file cannot be read or holds nothing usable.
-    #[error("{}: {fault}", path.display())]
+    #[error("{}: {problem}", path.display())]
     Content {
         /// The file.
         path: PathBuf,
         /// What is missing or wrong.
-        fault: String,
+        problem: String,
     },
 }
 
@@ -147,6 +147,6 @@ fn unusable(error: &webpki::Error) -> String {
     }
 }
 
-fn content(path: &Path, fault: &dyn fmt::Display) -> PemError {
-    PemError::Content { path: path.to_owned(), fault: fault.to_string() }
+fn content(path: &Path, problem: &dyn fmt::Display) -> PemError {
+    PemError::Content { path: path.to_owned(), problem: problem.to_string() }
 }

@@ -1,7 +1,7 @@
 //! Building commands and taking answers apart (part 1, section 18), and the TPM they go to.
 
 use super::session::{Grant, Session};
-use super::{MAX_RESPONSE, Reason, ResponseCode, TpmError, Transport};
+use super::{MAX_RESPONSE, ResponseCode, ResponseReason, TpmError, Transport};
 use crate::wire::{HashAlg, Reader, WireError, Writer};
 use std::fmt;
 use zeroize::Zeroizing;
@@ -61,7 +61,9 @@ impl Tpm {
         loop {
             self.transport.transmit(&bytes, &mut answer)?;
             match command.check_header(&answer, !auths.is_empty()) {
-                Err(TpmError::Refused { code, .. }) if code.reason() == Reason::Repeat && attempt < MAX_ATTEMPTS => {
+                Err(TpmError::Refused { code, .. })
+                    if code.reason() == ResponseReason::Repeat && attempt < MAX_ATTEMPTS =>
+                {
                     attempt += 1;
                 }
                 Err(error) => return Err(error),
@@ -176,23 +178,23 @@ impl Command<'_> {
 
     fn read_response(&self, answer: &[u8], auths: &mut [Auth<'_>], grants: &[Grant]) -> Result<Response, TpmError> {
         let mut reader = Reader::new(answer.get(HEADER..).unwrap_or_default());
-        let fault = |error| self.malformed(error);
-        let handle = if self.returns_handle { Some(reader.u32().map_err(fault)?) } else { None };
+        let failed = |error| self.malformed(error);
+        let handle = if self.returns_handle { Some(reader.u32().map_err(failed)?) } else { None };
         if auths.is_empty() {
             return Ok(Response { handle, parameters: Zeroizing::new(reader.rest().to_vec()) });
         }
-        let size = reader.u32().map_err(fault)?;
-        let parameters = Zeroizing::new(reader.bytes(size as usize).map_err(fault)?.to_vec());
+        let size = reader.u32().map_err(failed)?;
+        let parameters = Zeroizing::new(reader.bytes(size as usize).map_err(failed)?.to_vec());
         let rp_hash = self.rp_hash(&parameters);
         for (auth, grant) in auths.iter_mut().zip(grants) {
-            let nonce = reader.sized("session nonce", HashAlg::MAX_SIZE).map_err(fault)?;
-            let attributes = reader.u8().map_err(fault)?;
-            let hmac = reader.sized("session HMAC", HashAlg::MAX_SIZE).map_err(fault)?;
+            let nonce = reader.sized("session nonce", HashAlg::MAX_SIZE).map_err(failed)?;
+            let attributes = reader.u8().map_err(failed)?;
+            let hmac = reader.sized("session HMAC", HashAlg::MAX_SIZE).map_err(failed)?;
             if !auth.accepts(&rp_hash, grant, nonce, attributes, hmac) {
                 return Err(TpmError::Tampered { command: self.name });
             }
         }
-        reader.finish().map_err(fault)?;
+        reader.finish().map_err(failed)?;
         Ok(Response { handle, parameters })
     }
 }

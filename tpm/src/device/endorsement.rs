@@ -1,6 +1,6 @@
 //! Finding a node's endorsement key and its certificate (*TCG EK Credential Profile* 2.5, section 2.2).
 
-use super::{Hierarchy, Key, Reason, Tpm, TpmError};
+use super::{Hierarchy, Key, ResponseReason, Tpm, TpmError};
 use crate::wire::{EkTemplate, Public, PublicKey};
 
 /// Persistent handles reserved for endorsement keys (*TCG Registry of Reserved TPM 2.0 Handles*, section 2.3.1).
@@ -38,7 +38,9 @@ impl Tpm {
         let mut keys = Vec::new();
         for template in EkTemplate::ALL {
             let Endorsement { key, certificate } = match self.endorsement(template) {
-                Err(TpmError::Refused { code, .. }) if matches!(code.reason(), Reason::Algorithm | Reason::Value) => {
+                Err(TpmError::Refused { code, .. })
+                    if matches!(code.reason(), ResponseReason::Algorithm | ResponseReason::Value) =>
+                {
                     continue;
                 }
                 other => other?,

@@ -1,6 +1,6 @@
 //! The error of everything in this module.
 
-use super::{Reason as Cause, ResponseCode};
+use super::{ResponseCode, ResponseReason as Cause};
 use crate::wire::WireError;
 use latchkey_reason::{Reason, reason_codes, reasons};
 use std::io;

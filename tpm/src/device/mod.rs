@@ -24,6 +24,6 @@ pub use command::Tpm;
 pub use endorsement::EndorsementKey;
 pub use error::{TpmCode, TpmError, reason_codes};
 pub use keys::{Hierarchy, Key};
-pub use response_code::{Reason, ResponseCode};
+pub use response_code::{ResponseCode, ResponseReason};
 pub use session::Session;
 pub use transport::{CharDevice, MAX_RESPONSE, Socket, Transport};

@@ -1,7 +1,7 @@
 //! Reading NV indices, where manufacturers keep endorsement-key certificates.
 
 use super::command::{Auth, Command};
-use super::{Hierarchy, Reason, Tpm, TpmError};
+use super::{Hierarchy, ResponseReason, Tpm, TpmError};
 use crate::wire::{HashAlg, Reader, Writer};
 
 /// Longest index read, in bytes: certificates and their chains are shorter.
@@ -42,7 +42,7 @@ impl Tpm {
             returns_handle: false,
         };
         let response = match self.run(&command, &mut []) {
-            Err(TpmError::Refused { code, .. }) if code.reason() == Reason::Handle => return Ok(None),
+            Err(TpmError::Refused { code, .. }) if code.reason() == ResponseReason::Handle => return Ok(None),
             other => other?,
         };
         let (found, attributes, size) = Reader::all(&response.parameters, |reader| {

@@ -9,7 +9,7 @@ pub struct ResponseCode(pub u32);
 /// What went wrong, as far as this crate or its callers react to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum ResponseReason {
     /// Too many failed authorisations.
     Lockout,
     /// The TPM asks for the command again.
@@ -48,7 +48,7 @@ pub enum Reason {
 
 impl ResponseCode {
     /// What it means.
-    pub fn reason(self) -> Reason {
+    pub fn reason(self) -> ResponseReason {
         // Bit 7 tells format one, whose low six bits are the error; else bit 11 tells a warning from an error.
         match (self.0 & 0x80 != 0, self.0 & 0x900) {
             (true, _) => Self::format_one(self.0 & 0x3f),
@@ -57,39 +57,39 @@ impl ResponseCode {
         }
     }
 
-    fn format_one(code: u32) -> Reason {
+    fn format_one(code: u32) -> ResponseReason {
         match code {
-            0x01 | 0x03 | 0x07 | 0x08 | 0x09 | 0x0a | 0x0c | 0x12 | 0x16 | 0x26 => Reason::Algorithm,
-            0x04 | 0x0d | 0x15 | 0x1a | 0x1c | 0x27 => Reason::Value,
-            0x05 => Reason::Hierarchy,
-            0x0b => Reason::Handle,
-            0x0e | 0x22 => Reason::AuthFail,
-            0x1d | 0x24 => Reason::PolicyFail,
-            0x1f => Reason::Integrity,
-            _ => Reason::Other,
+            0x01 | 0x03 | 0x07 | 0x08 | 0x09 | 0x0a | 0x0c | 0x12 | 0x16 | 0x26 => ResponseReason::Algorithm,
+            0x04 | 0x0d | 0x15 | 0x1a | 0x1c | 0x27 => ResponseReason::Value,
+            0x05 => ResponseReason::Hierarchy,
+            0x0b => ResponseReason::Handle,
+            0x0e | 0x22 => ResponseReason::AuthFail,
+            0x1d | 0x24 => ResponseReason::PolicyFail,
+            0x1f => ResponseReason::Integrity,
+            _ => ResponseReason::Other,
         }
     }
 
-    fn warning(code: u32) -> Reason {
+    fn warning(code: u32) -> ResponseReason {
         match code {
-            0x02..=0x06 => Reason::Memory,
+            0x02..=0x06 => ResponseReason::Memory,
             // A handle or session that is not loaded any more: the TPM was reset behind our back.
-            0x10..=0x16 | 0x18..=0x1e => Reason::Handle,
-            0x08 | 0x0a | 0x22 => Reason::Repeat,
-            0x20 | 0x23 => Reason::NvUnavailable,
-            0x21 => Reason::Lockout,
-            _ => Reason::Other,
+            0x10..=0x16 | 0x18..=0x1e => ResponseReason::Handle,
+            0x08 | 0x0a | 0x22 => ResponseReason::Repeat,
+            0x20 | 0x23 => ResponseReason::NvUnavailable,
+            0x21 => ResponseReason::Lockout,
+            _ => ResponseReason::Other,
         }
     }
 
-    fn version_two(code: u32) -> Reason {
+    fn version_two(code: u32) -> ResponseReason {
         match code {
-            0x00 => Reason::NotStarted,
-            0x01 => Reason::Failure,
-            0x2f | 0x48 | 0x49 => Reason::NvDenied,
-            0x43 => Reason::CommandCode,
-            0x4a => Reason::NvUninitialized,
-            _ => Reason::Other,
+            0x00 => ResponseReason::NotStarted,
+            0x01 => ResponseReason::Failure,
+            0x2f | 0x48 | 0x49 => ResponseReason::NvDenied,
+            0x43 => ResponseReason::CommandCode,
+            0x4a => ResponseReason::NvUninitialized,
+            _ => ResponseReason::Other,
         }
     }
 
@@ -108,23 +108,23 @@ impl ResponseCode {
 impl fmt::Display for ResponseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.reason() {
-            Reason::Lockout => "TPM is in dictionary-attack lockout",
-            Reason::Repeat => "TPM kept asking to repeat the command",
-            Reason::PolicyFail => "policy not satisfied",
-            Reason::AuthFail => "authorisation refused: a hierarchy or key of this TPM has a password",
-            Reason::Handle => "no such object, session or NV index",
-            Reason::Memory => "no free slot in the TPM",
-            Reason::CommandCode => "command not implemented by this TPM",
-            Reason::Hierarchy => "hierarchy disabled or wrong",
-            Reason::Integrity => "credential was not made for this endorsement and attestation key",
-            Reason::Value => "a value was not acceptable",
-            Reason::NvUninitialized => "NV index was never written",
-            Reason::NvDenied => "NV index may not be read",
-            Reason::NvUnavailable => "NV memory is busy",
-            Reason::NotStarted => "TPM was not started by the firmware",
-            Reason::Failure => "TPM is in failure mode",
-            Reason::Algorithm => "algorithm, curve or key size not supported by this TPM",
-            Reason::Other => "refused",
+            ResponseReason::Lockout => "TPM is in dictionary-attack lockout",
+            ResponseReason::Repeat => "TPM kept asking to repeat the command",
+            ResponseReason::PolicyFail => "policy not satisfied",
+            ResponseReason::AuthFail => "authorisation refused: a hierarchy or key of this TPM has a password",
+            ResponseReason::Handle => "no such object, session or NV index",
+            ResponseReason::Memory => "no free slot in the TPM",
+            ResponseReason::CommandCode => "command not implemented by this TPM",
+            ResponseReason::Hierarchy => "hierarchy disabled or wrong",
+            ResponseReason::Integrity => "credential was not made for this endorsement and attestation key",
+            ResponseReason::Value => "a value was not acceptable",
+            ResponseReason::NvUninitialized => "NV index was never written",
+            ResponseReason::NvDenied => "NV index may not be read",
+            ResponseReason::NvUnavailable => "NV memory is busy",
+            ResponseReason::NotStarted => "TPM was not started by the firmware",
+            ResponseReason::Failure => "TPM is in failure mode",
+            ResponseReason::Algorithm => "algorithm, curve or key size not supported by this TPM",
+            ResponseReason::Other => "refused",
         })?;
         if let Some((kind, number)) = self.place() {
             write!(f, " ({kind} {number})")?;

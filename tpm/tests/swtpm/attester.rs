@@ -2,7 +2,7 @@
 
 use crate::support::{QUOTE, assert_empty, attester, code, event, through, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, Reason, TpmCode, TpmError, Transport};
+use latchkey_tpm::device::{AttestingTpm, ResponseReason, TpmCode, TpmError, Transport};
 use latchkey_tpm::wire::{
     Attest, Credential, EkTemplate, HashAlg, PcrSelection, Public, Signature, extended, pcr_digest,
 };
@@ -103,7 +103,10 @@ fn a_forged_credential_is_refused_and_leaves_nothing_behind() {
         assert_eq!(refused.code(), TpmCode::CredentialNotOurs, "{refused}");
     }
     let refused = attester.activate(&forged.marshal()).expect_err("forged");
-    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::Integrity), "{refused}");
+    assert!(
+        matches!(&refused, TpmError::Refused { code, .. } if code.reason() == ResponseReason::Integrity),
+        "{refused}"
+    );
     assert!(matches!(attester.activate(b"\x00\x02\x00\x00"), Err(TpmError::Argument(_))));
     // The session survives a refusal.
     assert_eq!(attester.read_pcr(15).expect("read"), [0; 32]);

@@ -1,6 +1,6 @@
 //! Bounds of the socket transport, and the meaning of response codes. No TPM needed.
 
-use latchkey_tpm::device::{AttestingTpm, CharDevice, Reason, ResponseCode, Socket, Transport};
+use latchkey_tpm::device::{AttestingTpm, CharDevice, ResponseCode, ResponseReason, Socket, Transport};
 use std::io::{ErrorKind, Write};
 use std::os::unix::net::UnixStream;
 
@@ -43,28 +43,28 @@ fn a_missing_device_is_an_error() {
 #[test]
 fn response_codes_say_what_they_mean() {
     let meanings = [
-        (0x921, Reason::Lockout, "TPM_RC 0x921"),
-        (0x922, Reason::Repeat, "repeat"),
-        (0x908, Reason::Repeat, "repeat"),
-        (0x99d, Reason::PolicyFail, "session 1"),
-        (0x98e, Reason::AuthFail, "session 1"),
-        (0x9a2, Reason::AuthFail, "session 1"),
-        (0x18b, Reason::Handle, "handle 1"),
-        (0x2df, Reason::Integrity, "parameter 2"),
-        (0x1c4, Reason::Value, "parameter 1"),
-        (0x902, Reason::Memory, "slot"),
-        (0x910, Reason::Handle, "no such object"),
-        (0x918, Reason::Handle, "session"),
-        (0x100, Reason::NotStarted, "firmware"),
-        (0x101, Reason::Failure, "failure mode"),
-        (0x143, Reason::CommandCode, "not implemented"),
-        (0x14a, Reason::NvUninitialized, "never written"),
-        (0x149, Reason::NvDenied, "NV index"),
-        (0x920, Reason::NvUnavailable, "busy"),
-        (0x185, Reason::Hierarchy, "hierarchy"),
-        (0x2d2, Reason::Algorithm, "parameter 2"),
-        (0x000b_0143, Reason::CommandCode, "not implemented"),
-        (0xffff_ffff, Reason::Other, "0xffffffff"),
+        (0x921, ResponseReason::Lockout, "TPM_RC 0x921"),
+        (0x922, ResponseReason::Repeat, "repeat"),
+        (0x908, ResponseReason::Repeat, "repeat"),
+        (0x99d, ResponseReason::PolicyFail, "session 1"),
+        (0x98e, ResponseReason::AuthFail, "session 1"),
+        (0x9a2, ResponseReason::AuthFail, "session 1"),
+        (0x18b, ResponseReason::Handle, "handle 1"),
+        (0x2df, ResponseReason::Integrity, "parameter 2"),
+        (0x1c4, ResponseReason::Value, "parameter 1"),
+        (0x902, ResponseReason::Memory, "slot"),
+        (0x910, ResponseReason::Handle, "no such object"),
+        (0x918, ResponseReason::Handle, "session"),
+        (0x100, ResponseReason::NotStarted, "firmware"),
+        (0x101, ResponseReason::Failure, "failure mode"),
+        (0x143, ResponseReason::CommandCode, "not implemented"),
+        (0x14a, ResponseReason::NvUninitialized, "never written"),
+        (0x149, ResponseReason::NvDenied, "NV index"),
+        (0x920, ResponseReason::NvUnavailable, "busy"),
+        (0x185, ResponseReason::Hierarchy, "hierarchy"),
+        (0x2d2, ResponseReason::Algorithm, "parameter 2"),
+        (0x000b_0143, ResponseReason::CommandCode, "not implemented"),
+        (0xffff_ffff, ResponseReason::Other, "0xffffffff"),
     ];
     for (code, reason, part) in meanings {
         let code = ResponseCode(code);

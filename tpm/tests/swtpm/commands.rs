@@ -2,7 +2,7 @@
 
 use crate::support::{EK_P384, assert_empty, session, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{Hierarchy, Reason, TpmError};
+use latchkey_tpm::device::{Hierarchy, ResponseReason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, HashAlg, PcrSelection, attestation_key, extended, salt_key};
 
 #[test]
@@ -51,7 +51,7 @@ fn a_full_tpm_says_so_and_is_tidied_up() {
     let mut tpm = witnessed(&swtpm);
     let mut create = || tpm.create_primary(Hierarchy::Null, &salt_key(), None);
     let refused = std::iter::repeat_with(&mut create).take(4).find_map(Result::err).expect("three slots");
-    assert!(matches!(refused, TpmError::Refused { code, .. } if code.reason() == Reason::Memory), "{refused}");
+    assert!(matches!(refused, TpmError::Refused { code, .. } if code.reason() == ResponseReason::Memory), "{refused}");
     drop(tpm);
     assert_empty(&swtpm);
 }

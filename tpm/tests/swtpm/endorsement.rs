@@ -2,7 +2,7 @@
 
 use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, Hierarchy, Reason, TpmError};
+use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
@@ -149,7 +149,10 @@ fn a_password_on_the_endorsement_hierarchy_is_named() {
     let Some(swtpm) = Swtpm::start() else { return };
     let Some(_) = swtpm.tool("tpm2_changeauth", &["-c", "e", "secret"]) else { return };
     let refused = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect_err("password");
-    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::AuthFail), "{refused}");
+    assert!(
+        matches!(&refused, TpmError::Refused { code, .. } if code.reason() == ResponseReason::AuthFail),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("has a password"));
     assert_empty(&swtpm);
 }

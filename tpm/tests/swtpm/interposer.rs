@@ -2,7 +2,7 @@
 
 use crate::support::{PCR_EVENT, PCR_READ, QUOTE, assert_empty, code, event, session, through};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, Hierarchy, Reason, Session, Socket, Tpm, TpmError, Transport};
+use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, Session, Socket, Tpm, TpmError, Transport};
 use latchkey_tpm::wire::{EkTemplate, PcrSelection, attestation_key, extended};
 use std::io;
 use std::sync::Arc;
@@ -103,7 +103,10 @@ fn an_event_changed_on_its_way_is_refused_by_the_tpm() {
     });
     let mut attester = AttestingTpm::new(tpm, EkTemplate::P384H3).expect("attester");
     let refused = attester.extend_event(15, b"lock").expect_err("changed");
-    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::AuthFail), "{refused}");
+    assert!(
+        matches!(&refused, TpmError::Refused { code, .. } if code.reason() == ResponseReason::AuthFail),
+        "{refused}"
+    );
     assert_eq!(attester.read_pcr(15).expect("read"), [0; 32], "nothing was extended");
 }
 
@@ -163,7 +166,7 @@ fn a_tpm_that_asks_for_repetition_is_asked_again_but_not_for_ever() {
         let before = attester.read_pcr(16).expect("read");
         match attester.extend_event(16, b"event") {
             Ok(()) => assert!(works && attester.read_pcr(16).expect("read") == extended(&before, b"event")),
-            Err(TpmError::Refused { code, .. }) => assert!(!works && code.reason() == Reason::Repeat),
+            Err(TpmError::Refused { code, .. }) => assert!(!works && code.reason() == ResponseReason::Repeat),
             Err(other) => panic!("{other}"),
         }
         assert!(asked.load(Ordering::Relaxed) <= 16);
@@ -227,7 +230,7 @@ fn a_tpm_reset_while_the_machine_runs_on_is_noticed() {
     // PCR 15 is zero again: a node that went on could be let in a second time.
     let selection = PcrSelection::new([15]).expect("selection");
     let refused = attester.quote(&selection, &[0; 32]).expect_err("reset");
-    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == Reason::Handle), "{refused}");
+    assert!(matches!(&refused, TpmError::Refused { code, .. } if code.reason() == ResponseReason::Handle), "{refused}");
     assert!(attester.extend_event(15, b"lock").is_err());
 }
 

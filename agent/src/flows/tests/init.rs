@@ -236,7 +236,7 @@ fn without_a_hash_in_metadata_nobody_can_initialise_the_node() {
 }
 
 #[test]
-fn a_connection_for_another_role_can_look_and_nothing_else() {
+fn a_connection_for_another_purpose_can_look_and_nothing_else() {
     latchkey_test_support::block_on(async {
         let Some(Fresh { machine, listener, offers, .. }) = fresh(true).await else { return };
         let caller = machine.caller(listener.address(), Purpose::Verify).await.unwrap();

@@ -9,11 +9,12 @@ use latchkey_api::v1::{DescribeRequest, RecoverRequest, RecoveryServer};
 use latchkey_channel::{NoProof, Purpose, Terms};
 use latchkey_test_support::{Flood, FloodSize, Port, connect_from, first_words, open_many_files};
 use smol::channel::Receiver;
+use smol::io::AsyncWriteExt as _;
 use smol::net::TcpStream;
 
 use super::{DISK, Machine, PATIENCE, node};
 use crate::flows::Offer;
-use crate::flows::listener::{DRAIN_TIME, Listener};
+use crate::flows::listener::{DRAIN_TIME, Listener, SLOTS};
 use crate::flows::recovery::RecoveryFlow;
 use crate::lifecycle::{Digest, Verdict};
 
@@ -51,6 +52,41 @@ fn a_thousand_half_open_handshakes_of_a_stranger_do_not_keep_the_operator_out() 
     });
 }
 
+/// What a client of the channel says first.
+fn hello() -> Vec<u8> {
+    first_words(|address| {
+        smol::block_on(async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let terms = Terms { attester: Arc::new(NoProof), verifier: Arc::new(NoProof) };
+            // The purpose does not show in what is said before the server says something.
+            drop(latchkey_channel::connect(stream, Purpose::Recover, terms, PATIENCE).await);
+        });
+    })
+}
+
+/// One try: whoever holds the slots began a handshake just now, so that no deadline ends it before the operator comes.
+#[test]
+fn an_operator_is_let_in_at_once_while_peers_of_other_networks_hold_every_slot() {
+    open_many_files();
+    latchkey_test_support::block_on(async {
+        let Some(machine) = Machine::start() else { return };
+        let (listener, _offers) = listener(&machine, 0).await;
+        let address = at_loopback(&listener);
+        let hello = hello();
+        let mut held = Vec::new();
+        for network in 1..=u8::try_from(SLOTS.total + SLOTS.reserve).unwrap() {
+            let stream = connect_from(Ipv4Addr::new(127, 1, network, 1), address).unwrap();
+            let mut stream = TcpStream::try_from(stream).unwrap();
+            stream.write_all(&hello).await.unwrap();
+            held.push(stream);
+        }
+        // Connections are accepted in the order in which they came: this one finds no slot free.
+        let operator = machine.caller(address, Purpose::Recover).await.unwrap();
+        operator.recovery().describe(&DescribeRequest {}, PATIENCE).await.unwrap();
+        drop(held);
+    });
+}
+
 /// The case. The operator tries again, as its command does, until it has recovered the node.
 #[test]
 fn an_operator_reaches_a_node_that_silent_slow_and_half_handshaked_peers_of_many_networks_flood() {
@@ -59,15 +95,7 @@ fn an_operator_reaches_a_node_that_silent_slow_and_half_handshaked_peers_of_many
         let Some(machine) = Machine::start() else { return };
         let (listener, offers) = listener(&machine, 0).await;
         let address = at_loopback(&listener);
-        let words = first_words(|address| {
-            smol::block_on(async {
-                let stream = TcpStream::connect(address).await.unwrap();
-                let terms = Terms { attester: Arc::new(NoProof), verifier: Arc::new(NoProof) };
-                // The purpose does not show in what is said before the server says something.
-                drop(latchkey_channel::connect(stream, Purpose::Recover, terms, PATIENCE).await);
-            });
-        });
-        let flood = Flood::start(address, words, FloodSize { networks: 300, connections: 2000, per_second: 200 });
+        let flood = Flood::start(address, hello(), FloodSize { networks: 300, connections: 2000, per_second: 200 });
         let flood = smol::unblock(move || {
             flood.wait_for(500);
             flood

@@ -107,7 +107,7 @@ impl Inventory {
             match self.table(disk) {
                 Ok(table) => found.extend(self.matching(disk, &table, &wanted)),
                 Err(gpt::GptError::Absent) => {}
-                Err(fault) => damage = damage.or(Some(DeviceError::Table { disk: disk.name.clone(), error: fault })),
+                Err(error) => damage = damage.or(Some(DeviceError::Table { disk: disk.name.clone(), error })),
             }
         }
         (found, damage)

@@ -50,7 +50,7 @@ pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Choice {
 /// A damaged table may hide what is looked for; whether it does matters only if nothing else is there.
 fn among_tables(found: &[&BlockDevice], damage: Option<DeviceError>) -> Choice {
     match damage {
-        Some(fault) if found.is_empty() => Choice::Damaged(fault),
+        Some(error) if found.is_empty() => Choice::Damaged(error),
         _ => Choice::among(found),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory)
     match choice {
         Choice::Found(device) => Ok(device),
         Choice::Ambiguous(many) => Err(DeviceError::Ambiguous { wanted: name, candidates: list(&many), state }),
-        Choice::Damaged(fault) => Err(fault),
+        Choice::Damaged(error) => Err(error),
         Choice::Nothing => Err(DeviceError::Missing { wanted: name, present: list(&inventory.devices) }),
     }
 }

@@ -63,7 +63,7 @@ impl Machine {
     fn find(&self, wanted: &Wanted<'_>) -> Result<String, &'static str> {
         let inventory = Inventory::scan(&self.0).unwrap();
         let choice = choose(&inventory, wanted);
-        settle(choice, wanted, &inventory).map(|device| device.name).map_err(|fault| fault.code().as_str())
+        settle(choice, wanted, &inventory).map(|device| device.name).map_err(|error| error.code().as_str())
     }
 
     fn auto(&self) -> Result<String, &'static str> {
@@ -248,9 +248,9 @@ fn a_description_for_logs_has_size_label_and_serial() {
 #[test]
 fn waiting_for_a_disk_ends_at_its_time() {
     let selector = DiskSelector::Device("there-is-none".into());
-    let fault =
+    let error =
         latchkey_test_support::block_on(find(&Wanted::Selected(&selector), Duration::from_millis(20))).unwrap_err();
-    assert_eq!(fault.code().as_str(), "device-missing");
+    assert_eq!(error.code().as_str(), "device-missing");
     assert!(matches!(choose(&Inventory::default(), &Wanted::AutoState(&[])), Choice::Nothing));
 }
 

@@ -79,13 +79,13 @@ pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, Metadat
 /// At most [`MAX_BYTES`] of a file; `None` if it does not exist.
 fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataError> {
     use io::Read as _;
-    let fault = |source| MetadataError::Unreadable { path: path.display().to_string(), source };
+    let failed = |source| MetadataError::Unreadable { path: path.display().to_string(), source };
     let file = match std::fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        result => result.map_err(fault)?,
+        result => result.map_err(failed)?,
     };
     let mut bytes = Vec::new();
-    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(fault)?;
+    file.take(limit as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() > limit { Err(MetadataError::TooLarge { limit }) } else { Ok(Some(bytes)) }
 }
 

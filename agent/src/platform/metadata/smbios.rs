@@ -96,7 +96,7 @@ pub(super) mod tests {
         for cut in 0..table.len() {
             match oem_string(&table[..cut]) {
                 Ok(found) => assert!(found.is_none() || found == Some(&b"{}"[..]), "{cut}"),
-                Err(fault) => assert_eq!(fault.code().as_str(), "smbios-damaged"),
+                Err(error) => assert_eq!(error.code().as_str(), "smbios-damaged"),
             }
         }
         assert!(oem_string(&[11, 3, 0, 0, 0, 0]).is_err(), "a structure shorter than its header");

@@ -41,14 +41,14 @@ pub async fn resolve(endpoint: &Endpoint, within: Duration) -> Result<Vec<Socket
         Host::Address(address) => return Ok(vec![SocketAddr::new(*address, endpoint.port)]),
         Host::Name(name) => (name.clone(), endpoint.port),
     };
-    let fault = |reason: String| NetworkError::Unresolved { name: endpoint.to_string(), reason };
+    let failed = |reason: String| NetworkError::Unresolved { name: endpoint.to_string(), reason };
     // The C library's resolver blocks; it has its own, longer deadline and ends alone if nobody waits for it any more.
     let lookup = smol::unblock(move || (name.as_str(), port).to_socket_addrs().map(Vec::from_iter));
     let answer = before(Instant::now() + within, lookup).await;
     let addresses: Vec<_> = answer
-        .ok_or_else(|| fault(format!("no answer for {} s", seconds(within))))?
-        .map_err(|error| fault(error.to_string()))?;
-    if addresses.is_empty() { Err(fault("no address".to_owned())) } else { Ok(addresses) }
+        .ok_or_else(|| failed(format!("no answer for {} s", seconds(within))))?
+        .map_err(|error| failed(error.to_string()))?;
+    if addresses.is_empty() { Err(failed("no address".to_owned())) } else { Ok(addresses) }
 }
 
 #[cfg(test)]
@@ -80,9 +80,9 @@ mod tests {
             let endpoint = Endpoint::parse("localhost:9").unwrap();
             assert!(resolve(&endpoint, time).await.unwrap().iter().all(|address| address.ip().is_loopback()));
             // RFC 6761 section 6.4: never has an address.
-            let fault = resolve(&Endpoint::parse("name.invalid:9").unwrap(), time).await.unwrap_err();
-            assert_eq!(fault.code().as_str(), "name-unresolved");
-            assert!(fault.to_string().contains("name.invalid:9"));
+            let error = resolve(&Endpoint::parse("name.invalid:9").unwrap(), time).await.unwrap_err();
+            assert_eq!(error.code().as_str(), "name-unresolved");
+            assert!(error.to_string().contains("name.invalid:9"));
         });
     }
 }

@@ -91,7 +91,7 @@ impl OpenRoot {
         let root = Self::map(located, config.root()?)?;
         let place = if config.writable == Writable::Overlay { writable::LOWER } else { NEW_ROOT };
         mounts::root(pid1, root.mapping.path(), place, config.root_fs)
-            .map_err(|fault| root.explain(fault.source()).map_or(fault.into(), PlatformError::from))?;
+            .map_err(|error| root.explain(error.source()).map_or(error.into(), PlatformError::from))?;
         writable::make(pid1, &config.writable).map_err(|refused| {
             root.explain(&refused.source).unwrap_or(RootError::Writable { what: refused.what, source: refused.source })
         })?;

@@ -103,8 +103,8 @@ impl<M: Machine> Driver<M> {
         let network = self.prepared.network.take();
         smol::spawn(async move {
             let Some(mut network) = network else { return };
-            let fault = network.hold().await;
-            console::failure("network", fault.code(), &fault.to_string());
+            let error = network.hold().await;
+            console::failure("network", error.code(), &error.to_string());
         })
     }
 

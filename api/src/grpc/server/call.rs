@@ -65,14 +65,14 @@ impl<C: Send + Sync + 'static> Call<C> {
         let mut answer = Answer::new(self.respond);
         let call = Process { routes: &self.routes, limits: &self.limits, head: &self.head, answer: &mut answer };
         let outcome = call.process(self.context, self.body).await;
-        let (code, told) = match &outcome {
+        let (code, sent) = match &outcome {
             Ok(()) => (Code::Ok.name(), answer.finish(Ok(()))),
             Err(End::Status(status)) => (status.code().name(), answer.finish(Err(status))),
             Err(End::Http(status)) => ("not gRPC", answer.refuse(*status)),
             Err(End::Gone) => (Code::Cancelled.name(), Ok(())),
         };
         let elapsed = began.elapsed();
-        tracing::debug!(path, code, ?elapsed, told = told.is_ok(), "call ended");
+        tracing::debug!(path, code, ?elapsed, sent = sent.is_ok(), "call ended");
     }
 }
 

@@ -26,12 +26,13 @@ pub(super) fn make(
     // Part 1, section 24.4: the key from KDFa(nameAlg, seed, "STORAGE", name), then CFB with a zero IV.
     let key = kdf_a(hash, &seed, "STORAGE", name, &[], ek.symmetric.bits());
     let mut identity = Zeroizing::new(sized(secret)?);
-    cfb::encrypt(ek.symmetric, &key, &mut identity).ok_or_else(|| fault("no cipher for this endorsement key"))?;
+    cfb::encrypt(ek.symmetric, &key, &mut identity)
+        .ok_or_else(|| verifier_error("no cipher for this endorsement key"))?;
     // Part 1, section 24.5: the key from KDFa(nameAlg, seed, "INTEGRITY"), the HMAC over ciphertext and name.
     let key = kdf_a(hash, &seed, "INTEGRITY", &[], &[], bits);
     let integrity = hash.hmac(&key, &[&identity, name]).as_ref().to_vec();
     let credential = Credential { integrity, identity: identity.to_vec(), secret: encrypted_seed };
-    Bytes::new(credential.marshal()).ok_or_else(|| fault("a credential longer than any"))
+    Bytes::new(credential.marshal()).ok_or_else(|| verifier_error("a credential longer than any"))
 }
 
 type Seed = Zeroizing<Vec<u8>>;
@@ -58,13 +59,13 @@ fn share_seed(
     match agreed {
         Ok((seed, ephemeral)) => Ok((seed, ephemeral.marshal())),
         Err(ecdh::EcdhError::Peer) => Err(off_curve()),
-        Err(ecdh::EcdhError::Ephemeral) => Err(fault("no ephemeral key")),
+        Err(ecdh::EcdhError::Ephemeral) => Err(verifier_error("no ephemeral key")),
     }
 }
 
 /// As `TPM2B_DIGEST`.
 fn sized(secret: &[u8]) -> Result<Vec<u8>, Refusal> {
-    let length = u16::try_from(secret.len()).map_err(|_| fault("a secret longer than any"))?;
+    let length = u16::try_from(secret.len()).map_err(|_| verifier_error("a secret longer than any"))?;
     Ok([&length.to_be_bytes(), secret].concat())
 }
 
@@ -76,7 +77,7 @@ fn digest_bits(hash: HashAlg) -> u16 {
     }
 }
 
-fn fault(detail: &str) -> Refusal {
+fn verifier_error(detail: &str) -> Refusal {
     Refusal::new(ReasonCode::VerifierFault, detail)
 }
 

@@ -3,7 +3,7 @@
 use aws_lc_rs::rsa::{OAEP_SHA256_MGF1SHA256, OaepPublicEncryptingKey, PublicEncryptingKey, PublicKeyComponents};
 use zeroize::Zeroizing;
 
-use super::{HashAlg, ReasonCode, Refusal, SecureRandom, Seed, fault};
+use super::{HashAlg, ReasonCode, Refusal, SecureRandom, Seed, verifier_error};
 
 pub(super) fn encrypt_seed(
     hash: HashAlg,
@@ -17,7 +17,7 @@ pub(super) fn encrypt_seed(
     let invalid = || Refusal::new(ReasonCode::EkKeyInvalid, "the modulus is not that of an RSA key");
     let key = public_key(modulus).ok_or_else(invalid)?;
     let mut seed = Zeroizing::new(vec![0; hash.size()]);
-    random.fill(&mut seed).map_err(|_| fault("no random numbers"))?;
+    random.fill(&mut seed).map_err(|_| verifier_error("no random numbers"))?;
     let mut sealed = vec![0; key.ciphertext_size()];
     key.encrypt(&OAEP_SHA256_MGF1SHA256, &seed, &mut sealed, Some(LABEL)).map_err(|_| invalid())?;
     Ok((seed, sealed))

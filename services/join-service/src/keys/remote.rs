@@ -35,9 +35,9 @@ struct Connection {
 
 impl Remote {
     pub(super) fn new(config: &KeyServiceConfig) -> Result<Self, PemError> {
-        let unusable = |path: &std::path::Path, fault: &dyn fmt::Display| PemError::Content {
+        let unusable = |path: &std::path::Path, problem: &dyn fmt::Display| PemError::Content {
             path: path.to_owned(),
-            fault: fault.to_string(),
+            problem: problem.to_string(),
         };
         let identity = (certificates(&config.certificate)?, private_key(&config.private_key)?);
         let provider = Arc::new(rustls::crypto::ring::default_provider());

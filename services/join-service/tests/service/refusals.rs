@@ -22,7 +22,7 @@ fn an_impostor_is_refused_and_told_no_more_than_the_kind_of_reason() {
     assert_eq!(told, PeerReason::MeasurementsRefused);
     let line = service.next_line(&["audit", "image-differs"]);
     for part in [
-        "role=\"join\"",
+        "purpose=\"join\"",
         "event=\"no event tells: the machine sent no event log\"",
         &impostor.ek().to_string(),
         &"ee".repeat(32),

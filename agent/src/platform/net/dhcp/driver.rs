@@ -28,14 +28,14 @@ pub(in crate::platform::net) async fn acquire(
     link: &Link,
     deadline: Instant,
 ) -> Result<(Lease, Session), NetworkError> {
-    let fault = |source| NetworkError::Socket { what: "DHCP", source };
-    let socket = open(link).map_err(fault)?;
+    let failed = |source| NetworkError::Socket { what: "DHCP", source };
+    let socket = open(link).map_err(failed)?;
     let client = Client::new(link.mac, u64::from_ne_bytes(entropy::bytes()), clock::uptime());
     let mut session = Session { client, socket };
     match before(deadline, session.next_lease()).await {
         Some(Ok(Some(lease))) => Ok((lease, session)),
         Some(Ok(None)) => Err(NetworkError::LeaseLost),
-        Some(Err(source)) => Err(fault(source)),
+        Some(Err(source)) => Err(failed(source)),
         None => Err(NetworkError::NoLease { interface: link.name.clone() }),
     }
 }

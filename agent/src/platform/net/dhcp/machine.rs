@@ -41,10 +41,10 @@ pub struct Client {
 enum State {
     Selecting,
     Requesting(Lease),
-    /// `told` once the driver knows it; `until` is its end.
+    /// `reported` once the driver knows it; `until` is its end.
     Bound {
         lease: Lease,
-        told: bool,
+        reported: bool,
         until: Duration,
     },
     Renewing {
@@ -61,7 +61,7 @@ pub enum Action {
     Send(Vec<u8>),
     /// Receive until this time, then ask again.
     Wait(Duration),
-    /// The address may be used; told once per lease and renewal.
+    /// The address may be used; reported once per lease and renewal.
     Bound(Lease),
     /// The address must not be used any longer.
     Lost,
@@ -80,8 +80,8 @@ impl Client {
         self.expire(now);
         match &mut self.state {
             State::Lost => Action::Lost,
-            State::Bound { lease, told, .. } if !*told => {
-                *told = true;
+            State::Bound { lease, reported, .. } if !*reported => {
+                *reported = true;
                 Action::Bound(lease.clone())
             }
             _ if now < self.next => Action::Wait(self.next),
@@ -145,7 +145,7 @@ impl Client {
         self.next = now.saturating_add(lease.renew);
         // RFC 2131 section 4.4.1 counts from the moment the request was sent; that is at most one wait earlier.
         let until = now.saturating_add(lease.time).saturating_sub(FIRST_WAIT);
-        self.state = State::Bound { lease, told: false, until };
+        self.state = State::Bound { lease, reported: false, until };
     }
 
     fn restart(&mut self, now: Duration) {
