@@ -28,10 +28,10 @@ reason_codes! {
         DiskWrongKey = "disk-wrong-key": "use the master secret of the cluster that this disk belongs to";
         /// The key opens the disk, and its header has no token.
         DiskTokenMissing = "disk-token-missing":
-            "wipe the first 16 MiB of the disk and let the node join anew: its header lost what says who the node is";
+            "wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk) and let the node join anew: its header lost what says who the node is";
         /// The key opens the disk, and its header is not as Latchkey wrote it.
         DiskTokenForged = "disk-token-forged":
-            "restore the disk, or wipe its first 16 MiB and let the node join anew: somebody changed its header";
+            "restore the disk, or wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk) and let the node join anew: somebody changed its header";
         /// The secret, or the ticket, is of another cluster than the disk.
         WrongCluster = "wrong-cluster": "use the master secret of the cluster that this disk belongs to";
         /// The first bootstrap of the cluster never finished: the disk is reset.

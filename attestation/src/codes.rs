@@ -114,7 +114,7 @@ reason_codes! {
     QuoteNotTpmGenerated = "quote-not-tpm-generated", Peer, EvidenceRejected, "send a quote made by the TPM: this structure does not begin with TPM_GENERATED_VALUE";
     /// The structure is another attestation than a quote.
     QuoteWrongType = "quote-wrong-type", Peer, EvidenceRejected, "send the result of TPM2_Quote and of no other attestation command";
-    /// The quote was made for another session, role, direction or time.
+    /// The quote was made for another session, purpose, direction or time.
     QuoteBindingMismatch = "quote-binding-mismatch", Peer, EvidenceRejected, "quote the binding of this very connection: if that was done, something relays or replays evidence";
     /// The signature is no `TPMT_SIGNATURE`.
     SignatureMalformed = "signature-malformed", Peer, EvidenceMalformed, "send the TPMT_SIGNATURE as the TPM returned it";

@@ -117,7 +117,7 @@ pub enum CoarseReason {
     EvidenceRejected,
     /// The measurements are not those of an admitted image.
     MeasurementsRefused,
-    /// The node lock (PCR 15) is not as this role demands.
+    /// The node lock (PCR 15) is not as this purpose demands.
     LockRefused,
     /// The verifier is not able to decide; try again later.
     VerifierUnavailable,

@@ -48,7 +48,7 @@ reason_codes! {
         /// The purpose is not served here.
         Purpose = "purpose-refused": "let the peer check the address it asked: this program serves other purposes";
         /// This side could not prove itself: its TPM or key failed.
-        ProofUnavailable = "proof-unavailable": "mend what the sentence names: this side's TPM or key";
+        ProofUnavailable = "proof-unavailable": "fix what the sentence names: this side's TPM or key";
         /// The caller asked for what the table of purposes forbids.
         Misuse = "channel-misuse": "report this: it is a defect of Latchkey";
     }

@@ -42,7 +42,7 @@ reason_codes! {
         MachineOnRecord = "machine-on-record":
             "remove the record with `latchkey node remove`, if the machine is to have another";
         /// No node on record has this name.
-        NodeUnknown = "node-unknown": "see `latchkey status` for the nodes on record";
+        NodeUnknown = "node-unknown": "see `latchkey node list` for the nodes on record";
         /// A machine that is to be allowed is not denied.
         NotDenied = "not-denied": "see `latchkey node list`; a policy may deny it, too";
         /// The firmware of a machine is not the one on its record.

@@ -176,12 +176,14 @@ reason_codes! {
         /// Too small to hold header and data.
         TooSmall = "disk-too-small": "give the node a larger disk";
         /// Sector 0 begins like a reset marker and is none.
-        MarkerDamaged = "disk-marker-damaged": "zero the disk's first MiB if nothing on it is needed";
+        MarkerDamaged = "disk-marker-damaged":
+            "wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk) if nothing on it is needed";
         /// Something else is on it.
         Foreign = "disk-foreign-data":
-            "give the node another disk, or zero this one's first and last MiB if nothing on it is needed";
+            "give the node another disk, or wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk) if nothing on it is needed";
         /// The beginning is blank, the end is not.
-        EndNotBlank = "disk-end-not-blank": "zero the disk's last MiB too if nothing on it is needed";
+        EndNotBlank = "disk-end-not-blank":
+            "wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk) if nothing on it is needed";
         /// A header was expected, and there is none.
         NoHeader = "disk-no-header": "reboot the node";
     }

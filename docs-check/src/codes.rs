@@ -60,8 +60,9 @@ pub fn sets(workspace: &Workspace) -> Result<Vec<CodeSet>, DocsError> {
 pub fn document(sets: &[CodeSet]) -> String {
     let mut out = String::from(concat!(
         "# Reason codes\n\n",
-        "Made from the code by `./dev docs`; do not edit. A code is stable for ever. [How to read a refusal](how-to/read-a-refusal.md)\n",
-        "says where codes appear and who has to act.\n",
+        "Made from the code by `./dev docs`; do not edit. A code is stable for ever. It is unique within its set (one enum, named in\n",
+        "parentheses); where the same word stands in two sets, it names the same thing as two sides see it. [How to read a\n",
+        "refusal](how-to/read-a-refusal.md) says where codes appear and who has to act.\n",
     ));
     let mut package = "";
     for set in sets {

@@ -49,7 +49,7 @@ pub struct ImageConfig {
     module_names: Option<Vec<String>>,
     /// The agent, a static executable.
     agent: PathBuf,
-    /// systemd's boot stub [Debian's, from systemd-boot-efi].
+    /// The boot stub, systemd-stub [Debian's, from systemd-boot-efi].
     stub: Option<PathBuf>,
     /// The root file system: a directory, a tar archive, or a finished squashfs or erofs.
     root: PathBuf,

@@ -57,7 +57,7 @@ pub struct Image {
     pub agent: Source,
     /// More files for the initramfs: path, permissions, content. Images that ship need none.
     pub initramfs_files: Vec<(String, u32, Vec<u8>)>,
-    /// systemd's boot stub [`DEBIAN_STUB`].
+    /// The boot stub, systemd-stub [`DEBIAN_STUB`].
     pub stub: Source,
     /// A directory, a tar archive, or a finished squashfs or erofs.
     pub root: PathBuf,

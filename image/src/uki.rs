@@ -1,6 +1,6 @@
 //! Puts a unified kernel image together (UAPI specification "Unified Kernel Image").
 //!
-//! The parts become sections behind those of systemd's boot stub, which finds them by name,
+//! The parts become sections behind those of systemd-stub, which finds them by name,
 //! measures them into PCR 11 and starts the kernel. Nothing is taken from the clock, the host or
 //! the file system, so equal parts give equal bytes. A signature may be added afterwards: it
 //! does not change the Authenticode hash that the firmware measures.
@@ -17,7 +17,7 @@ const READ_ONLY_DATA: u32 = 0x4000_0040;
 /// What goes into a unified kernel image. All of it is measured.
 #[derive(Debug, Clone, Copy)]
 pub struct Uki<'a> {
-    /// systemd's boot stub (`linuxx64.efi.stub`).
+    /// The boot stub, systemd-stub (`linuxx64.efi.stub`).
     pub stub: &'a [u8],
     /// The kernel (`vmlinuz` with EFI stub).
     pub linux: &'a [u8],

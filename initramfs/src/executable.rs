@@ -27,7 +27,7 @@ const PF_X: u32 = 1;
 /// `d_tag`: another library is needed.
 const DT_NEEDED: u64 = 1;
 
-/// Why a file can not become process 1.
+/// Why a file cannot become process 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutableError {
     /// Not a 64-bit ELF file that can be executed.

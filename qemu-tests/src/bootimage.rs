@@ -11,7 +11,7 @@ use crate::error::{HarnessError, io_error};
 use crate::kernel::Kernel;
 use crate::run::Run;
 
-/// systemd's boot stub, which measures the sections of the image. `LATCHKEY_STUB` names another.
+/// The boot stub, systemd-stub, which measures the sections of the image. `LATCHKEY_STUB` names another.
 const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 /// What the stub measures as the identity of the operating system.
 pub(crate) const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test image\"\nVERSION_ID=1\n";

@@ -80,7 +80,7 @@ fn cached_package() -> Result<PathBuf, HarnessError> {
         && let Err(error) = fetch(&package, &version, &cache, &place)
     {
         let older = newest(&cache).ok_or(error)?;
-        eprintln!("notice: {package} {version} can not be fetched; using {}", older.display());
+        eprintln!("notice: {package} {version} cannot be fetched; using {}", older.display());
         return Ok(older);
     }
     Ok(place)

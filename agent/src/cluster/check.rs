@@ -41,7 +41,7 @@ pub(super) fn member(member: &Member) -> Result<(), StepError> {
     Ok(())
 }
 
-/// The operator's wishes for a new cluster. Empty ones are kubeadm's defaults.
+/// The operator's settings for a new cluster. Empty ones are kubeadm's defaults.
 pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
     let given = |value: &str, good: bool| value.is_empty() || good;
     let version = &settings.kubernetes_version;

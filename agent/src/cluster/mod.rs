@@ -88,23 +88,23 @@ pub struct StepError {
 reason_codes! {
     /// Why the cluster step failed.
     pub enum StepCode {
-        /// The step's program can not be started.
+        /// The step's program cannot be started.
         NotStarted = "step-not-started": "put the program into the image";
         /// It ended with a failure.
-        Failed = "step-failed": "mend what its last lines name";
+        Failed = "step-failed": "fix what its last lines name";
         /// It did not end in time.
-        Timeout = "step-timeout": "mend what its last lines name";
-        /// Its output or its end can not be read, or is too long.
-        Output = "step-output": "mend the program; what it leaves running must be services";
+        Timeout = "step-timeout": "fix what its last lines name";
+        /// Its output or its end cannot be read, or is too long.
+        Output = "step-output": "fix the program; what it leaves running must be services";
         /// What it is to read could not be made.
         Input = "step-input": "report this as a bug";
-        /// A file of the step can not be read or written.
+        /// A file of the step cannot be read or written.
         File = "step-file": "see that the directory is writable and has room";
         /// The directory holds somebody else's cluster; nothing was touched.
         FilesForeign = "cluster-files-foreign": "use an image without these files, or a fresh disk";
         /// The node's name is none for Kubernetes.
         NodeNameRefused = "node-name-refused": "give the node a name that Kubernetes takes";
-        /// A wish of the operator is not well-formed.
+        /// A setting of the operator is not well-formed.
         SettingsRefused = "settings-refused": "correct the argument of `latchkey init`";
         /// The join ticket lacks what kubeadm needs.
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";

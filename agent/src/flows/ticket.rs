@@ -66,7 +66,7 @@ reason_codes! {
         ConnectionLost = "connection-lost": "check the network between, and whether the join service still runs";
         /// The join service gives no ticket.
         Refused = "ticket-refused": "do what the join service says; its log says more";
-        /// The ticket can not be used.
+        /// The ticket cannot be used.
         Malformed = "ticket-malformed": "run the same release on both sides";
     }
 }

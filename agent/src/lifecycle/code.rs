@@ -5,11 +5,11 @@ use latchkey_reason::{ReasonCode, reason_codes};
 use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
 reason_codes! {
-    /// Why a boot ends that nothing failed in.
+    /// Why a boot is refused without a failure.
     pub enum NodeCode {
         /// The first bootstrap failed as often as it may.
         AttemptsExhausted = "bootstrap-attempts-exhausted":
-            "mend the cause of the failures, then wipe the first 16 MiB of the disk";
+            "fix the cause of the failures, then wipe the first 16 MiB and the last MiB of the state disk (in a built image the partition `state`, never the whole disk)";
         /// The join service has a higher epoch on record than the disk.
         OldCopy = "disk-is-an-old-copy": "attach the current disk";
         /// The disk waits for a join ticket, and nobody can be asked for one.

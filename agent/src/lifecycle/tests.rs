@@ -53,7 +53,7 @@ fn a_disk_that_a_later_join_replaced_is_refused_by_its_epoch() {
     assert!(node.ended());
 }
 
-/// What the epoch cannot tell (SECURITY 35): yesterday's copy of today's disk has today's epoch.
+/// What the epoch cannot tell (`docs/threats.md`, 35): yesterday's copy of today's disk has today's epoch.
 #[test]
 fn yesterdays_copy_of_todays_disk_has_its_epoch_and_opens() {
     let (_, effects) = fits(Source::Rejoin, None, Some(2), DiskPhase::Bootstrapped);

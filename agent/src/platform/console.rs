@@ -45,7 +45,7 @@ pub fn attach(_: Pid1) -> Result<(), MountError> {
 }
 
 /// Gives standard input back, as the operating system's init expects it: the kernel starts an init with `/dev/console` as
-/// its input. A console that can not be read leaves it with nothing.
+/// its input. A console that cannot be read leaves it with nothing.
 pub(super) fn give_back(_: Pid1) {
     if let Ok(console) = OpenOptions::new().read(true).write(true).open("/dev/console") {
         let _ = rustix::stdio::dup2_stdin(console);

@@ -57,7 +57,7 @@ fn close_in(directory: &Path) -> Result<(), HardeningError> {
 
 /// Something that must be closed is not.
 #[derive(Debug, thiserror::Error)]
-#[error("the kernel does not give up {what}, kernel.{name} can not be set ({source})")]
+#[error("the kernel does not give up {what}, kernel.{name} cannot be set ({source})")]
 pub struct HardeningError {
     what: &'static str,
     name: &'static str,
@@ -111,7 +111,7 @@ mod tests {
     fn a_setting_that_does_not_stay_refuses_the_boot() {
         // As with sysrq_always_enabled: writing works, and the file says something else. What is written to a full device
         // is an error, what is written to the null device is gone.
-        for (device, names_the_cause) in [("/dev/null", "afterwards"), ("/dev/full", "can not be set")] {
+        for (device, names_the_cause) in [("/dev/null", "afterwards"), ("/dev/full", "cannot be set")] {
             let directory = settings(&["core_pattern"]);
             std::os::unix::fs::symlink(device, directory.path().join("sysrq")).unwrap();
             let error = close_in(directory.path()).unwrap_err();

@@ -56,7 +56,7 @@ pub enum PlatformError {
     Module(#[from] modules::ModuleError),
     /// A disk was not found, or too many were.
     Device(#[from] devices::DeviceError),
-    /// The root can not be opened.
+    /// The root cannot be opened.
     Root(#[from] root::RootError),
     /// The network did not come up.
     Network(#[from] net::NetworkError),

@@ -123,8 +123,8 @@ fn parse_line(line: &str, need: Need) -> Result<Listed<'_>, ModuleError> {
 /// A kernel module did not load.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// The list can not be read.
-    #[error("/lib/modules/order can not be read ({source})")]
+    /// The list cannot be read.
+    #[error("/lib/modules/order cannot be read ({source})")]
     List {
         /// Why.
         source: io::Error,
@@ -148,7 +148,7 @@ pub enum ModuleError {
 reason_codes! {
     /// A kernel module did not load.
     pub enum ModuleCode {
-        /// The list of modules can not be read, or names what is none.
+        /// The list of modules cannot be read, or names what is none.
         List = "module-list-invalid":
             "build the initramfs again";
         /// The kernel did not take a module that is needed.

@@ -77,7 +77,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// A file system of the kernel could not be mounted.
-    #[error("{target} can not be mounted ({source})")]
+    #[error("{target} cannot be mounted ({source})")]
     Kernel {
         /// Where it belongs.
         target: &'static str,
@@ -85,13 +85,13 @@ pub enum MountError {
         source: io::Error,
     },
     /// `/dev/console` could not be opened.
-    #[error("/dev/console can not be opened ({source})")]
+    #[error("/dev/console cannot be opened ({source})")]
     Console {
         /// What the kernel said.
         source: io::Error,
     },
     /// The root file system could not be mounted.
-    #[error("{device} can not be mounted as {} ({source})", .fs.name())]
+    #[error("{device} cannot be mounted as {} ({source})", .fs.name())]
     Root {
         /// The block device.
         device: String,

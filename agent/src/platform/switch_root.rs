@@ -1,6 +1,6 @@
 //! The operating system takes over, and the initramfs is gone.
 //!
-//! The steps, in order; until the third nothing is changed that can not be undone by a reboot:
+//! The steps, in order; until the third nothing is changed that cannot be undone by a reboot:
 //!
 //! 1. the new root is a mount point of its own and has the program that takes over;
 //! 2. `/` is a RAM file system (its magic number says so) with an `/init`, so it is an initramfs and nobody's data;
@@ -60,12 +60,12 @@ pub fn switch_root(pid1: Pid1, _: &SealedRoot, init: &Path) -> Result<Infallible
 fn open(path: &Path) -> Result<OwnedFd, SwitchRootError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|e| SwitchRootError::NewRoot { problem: "it can not be opened", source: e.into() })
+        .map_err(|e| SwitchRootError::NewRoot { problem: "it cannot be opened", source: e.into() })
 }
 
 fn check_new_root(root: &OwnedFd, new: &OwnedFd, init: &Path) -> Result<(), SwitchRootError> {
     let failed = |problem, source: Errno| SwitchRootError::NewRoot { problem, source: source.into() };
-    let device = |fd: &OwnedFd| fstat(fd).map(|stat| stat.st_dev).map_err(|e| failed("it can not be examined", e));
+    let device = |fd: &OwnedFd| fstat(fd).map(|stat| stat.st_dev).map_err(|e| failed("it cannot be examined", e));
     if device(root)? == device(new)? {
         return Err(failed("nothing is mounted there", Errno::NOTDIR));
     }
@@ -78,7 +78,7 @@ fn check_new_root(root: &OwnedFd, new: &OwnedFd, init: &Path) -> Result<(), Swit
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Symlink => Ok(()),
         FileType::RegularFile if stat.st_mode & 0o111 != 0 => Ok(()),
-        _ => Err(failed("the program that takes over can not be executed", Errno::ACCESS)),
+        _ => Err(failed("the program that takes over cannot be executed", Errno::ACCESS)),
     }
 }
 
@@ -140,7 +140,7 @@ fn remove(directory: impl AsFd, name: &CStr, device: u64, depth: u8) -> io::Resu
     }
 }
 
-/// The move goes over the top of `/`, which a pivot can not do: the initramfs can not be unmounted.
+/// The move goes over the top of `/`, which a pivot cannot do: the initramfs cannot be unmounted.
 fn enter(new: &OwnedFd, new_root: &Path) -> io::Result<()> {
     rustix::process::fchdir(new)?;
     mount_move(new_root, "/")?;
@@ -167,7 +167,7 @@ pub enum SwitchRootError {
         magic: u64,
     },
     /// A file system of the kernel could not move.
-    #[error("/{name} can not move to the operating system ({source})")]
+    #[error("/{name} cannot move to the operating system ({source})")]
     Mounts {
         /// Which.
         name: &'static str,
@@ -175,7 +175,7 @@ pub enum SwitchRootError {
         source: io::Error,
     },
     /// The new root could not become `/`.
-    #[error("the root can not be switched ({source})")]
+    #[error("the root cannot be switched ({source})")]
     Switch {
         /// What the kernel said.
         source: io::Error,

@@ -17,7 +17,7 @@ pub(super) fn grow(state: BlockDevice) -> Result<(BlockDevice, String), BootErro
     let Kind::Partition { disk, .. } = &state.kind else { return Ok((state, "a whole disk".to_owned())) };
     let disk = Path::new("/dev").join(disk);
     let failed = |error: io::Error| {
-        let sentence = format!("{} can not be grown to the end of {} ({error})", state.name, disk.display());
+        let sentence = format!("{} cannot be grown to the end of {} ({error})", state.name, disk.display());
         BootError::new("grow-state", BootCode::NotGrown, &sentence)
     };
     match planned(&state, &disk).map_err(failed)? {
@@ -33,7 +33,7 @@ pub(super) fn grow(state: BlockDevice) -> Result<(BlockDevice, String), BootErro
 fn planned(state: &BlockDevice, disk: &Path) -> io::Result<Result<Growth, &'static str>> {
     let Kind::Partition { number, begin, .. } = state.kind else { return Ok(Err("it is a whole disk")) };
     if state.read_only {
-        return Ok(Err("it can not be written"));
+        return Ok(Err("it cannot be written"));
     }
     let table = File::open(disk)?;
     let bytes = Disk::open_shared(disk)?.size()?;

@@ -40,23 +40,23 @@ pub struct BootError {
 reason_codes! {
     /// Why a boot ends, or a part of it, that is of no other list.
     pub enum BootCode {
-        /// The state disk can not be opened, or gives no UUID.
+        /// The state disk cannot be opened, or gives no UUID.
         StateDiskUnreadable = "state-disk-unreadable": "check the disk, and that nothing else uses it";
         /// The state partition's table could not be read or written while it grew.
         NotGrown = "state-partition-not-grown": "check the disk";
         /// There is no device mapper.
         DeviceMapper = "device-mapper": "put the module dm-mod into the initramfs, or boot a kernel that has it built in";
-        /// The node's name can not stand on the disk.
+        /// The node's name cannot stand on the disk.
         NodeName = "node-name": "give the node a name of lower-case letters, digits, `-` and dots";
-        /// The hand-over can not be written.
+        /// The hand-over cannot be written.
         HandOverFailed = "hand-over-failed": "see that /run is writable and has room";
-        /// The port can not be opened.
+        /// The port cannot be opened.
         ListenFailed = "listen-failed": "find what holds the port, or set another one with latchkey.listen_port";
         /// The hash in metadata is unusable, so nobody can found a cluster on this node.
         InitSecretHash = "init-secret-hash": "make a hash with `latchkey init-secret`";
         /// Another user of the TPM panicked.
         TpmBroken = "tpm-broken": "report this as a bug";
-        /// Something that can not be.
+        /// Something that cannot be.
         Bug = "agent-bug": "report this as a bug";
     }
 }

@@ -84,14 +84,14 @@ fn restart_on_panic(path: &Path, restart: Restart) {
 reason_codes! {
     /// What fails in stage 2 that is of no other list.
     pub enum Stage2Code {
-        /// The hand-over can not be used, or not be wiped.
+        /// The hand-over cannot be used, or not be wiped.
         HandOver = "hand-over": "reboot the node, with one agent for both stages";
         /// The disk does not say that the node is a member.
         MarkFailed = "mark-failed": "replace the disk";
         /// The disk could not be reset after a bootstrap that failed.
         ResetFailed = "reset-failed": "nothing: the next boot finds the bootstrap unfinished and decides anew";
         /// Why the disk was reset, as its marker says.
-        ClusterStepFailed = "cluster-step-failed": "mend what the failed step named on the console";
+        ClusterStepFailed = "cluster-step-failed": "fix what the failed step named on the console";
         /// Stage 2 was ended by something else.
         Died = "stage2-died": "see in the journal of latchkey-agent.service what ended it";
         /// A command that only the service manager gives.

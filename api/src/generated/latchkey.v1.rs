@@ -194,7 +194,7 @@ impl NodeStage {
     }
 }
 /// Spoken by the node, to the operator's `latchkey init`, over an attested channel in which the node proves itself
-/// (role `init`). Stage 1 serves Describe and Init; stage 2 serves Describe and Attach, its evidence showing the lock
+/// (purpose `init`). Stage 1 serves Describe and Init; stage 2 serves Describe and Attach, its evidence showing the lock
 /// on the cluster that Init made.
 pub trait Init<C: Send + Sync + 'static>: Send + Sync + 'static {
     /// What the node proposes to become. Needs no secret: everything in it is a claim, nothing is confidential.
@@ -324,7 +324,7 @@ impl InitClient {
         self.0.server_streaming("/latchkey.v1.Init/Attach", request, within.into()).await
     }
 }
-/// Spoken by a node whose state disk exists and whose key nobody has issued yet (role `recover`).
+/// Spoken by a node whose state disk exists and whose key nobody has issued yet (purpose `recover`).
 pub trait Recovery<C: Send + Sync + 'static>: Send + Sync + 'static {
     /// Which disk waits for its key.
     fn describe(
@@ -538,19 +538,19 @@ impl Role {
     }
 }
 /// Spoken by the join service to nodes, over an attested channel in which both sides prove themselves
-/// (roles `join`, `rejoin`, `report`).
+/// (purposes `join`, `rejoin`, `report`).
 pub trait Join<C: Send + Sync + 'static>: Send + Sync + 'static {
-    /// Lets a node with an empty disk into the cluster. The channel's role must be `join`.
+    /// Lets a node with an empty disk into the cluster. The channel's purpose must be `join`.
     fn issue_join_ticket(
         &self,
         request: crate::grpc::Request<C, JoinRequest>,
     ) -> impl Future<Output = Result<JoinTicket, crate::grpc::Status>> + Send;
-    /// Gives a known node the key of its own disk. The channel's role must be `join` or `rejoin`.
+    /// Gives a known node the key of its own disk. The channel's purpose must be `join` or `rejoin`.
     fn issue_rejoin_ticket(
         &self,
         request: crate::grpc::Request<C, RejoinRequest>,
     ) -> impl Future<Output = Result<RejoinTicket, crate::grpc::Status>> + Send;
-    /// Tells how the node's bootstrap ended and frees the control-plane lease. The channel's role must be `report`:
+    /// Tells how the node's bootstrap ended and frees the control-plane lease. The channel's purpose must be `report`:
     /// the node's evidence shows the lock on this cluster.
     fn report(
         &self,
@@ -612,7 +612,7 @@ impl JoinClient {
     pub fn new(channel: crate::grpc::Channel) -> Self {
         Self(channel)
     }
-    /// Lets a node with an empty disk into the cluster. The channel's role must be `join`.
+    /// Lets a node with an empty disk into the cluster. The channel's purpose must be `join`.
     ///
     /// `within` is the whole call's deadline; `None` waits for as long as the connection lives.
     pub async fn issue_join_ticket(
@@ -622,7 +622,7 @@ impl JoinClient {
     ) -> Result<JoinTicket, crate::grpc::Status> {
         self.0.unary("/latchkey.v1.Join/IssueJoinTicket", request, within.into()).await
     }
-    /// Gives a known node the key of its own disk. The channel's role must be `join` or `rejoin`.
+    /// Gives a known node the key of its own disk. The channel's purpose must be `join` or `rejoin`.
     ///
     /// `within` is the whole call's deadline; `None` waits for as long as the connection lives.
     pub async fn issue_rejoin_ticket(
@@ -632,7 +632,7 @@ impl JoinClient {
     ) -> Result<RejoinTicket, crate::grpc::Status> {
         self.0.unary("/latchkey.v1.Join/IssueRejoinTicket", request, within.into()).await
     }
-    /// Tells how the node's bootstrap ended and frees the control-plane lease. The channel's role must be `report`:
+    /// Tells how the node's bootstrap ended and frees the control-plane lease. The channel's purpose must be `report`:
     /// the node's evidence shows the lock on this cluster.
     ///
     /// `within` is the whole call's deadline; `None` waits for as long as the connection lives.

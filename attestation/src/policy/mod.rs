@@ -62,7 +62,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The PCR of the node lock: design section 2, "an event is extended into PCR 15".
+    /// The PCR of the node lock: the cluster id is extended into it.
     pub const LOCK_PCR: u8 = 15;
 
     /// Reads a policy of at most 1 MiB.

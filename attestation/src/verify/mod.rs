@@ -101,7 +101,7 @@ impl TrustedAk {
     /// Checks the quote: made in the TPM, signed by this AK, over `binding`, covering exactly the policy's PCRs of the
     /// SHA-256 bank, with exactly these values.
     ///
-    /// `binding` is the session's: whoever makes it up must put role, direction, both nonces and the TLS exporter in.
+    /// `binding` is the session's: whoever makes it up must put purpose, direction, both nonces and the TLS exporter in.
     ///
     /// # Errors
     /// `quote-…`, `signature-…`, `pcr-…`.

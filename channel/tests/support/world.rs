@@ -106,7 +106,7 @@ pub(crate) fn meet(
     ))
 }
 
-/// The binding as the design says it, written down a second time.
+/// The binding, written down a second time: what stands in `channel/src/binding.rs` has to give the same.
 pub(crate) fn independent_binding(
     session: &Session,
     purpose: Purpose,

@@ -203,7 +203,8 @@ impl<'a> Drive<'a> {
                     CommandCode::DiskInUse,
                     "the node's disk belongs to a cluster already",
                 );
-                let fix = "choose another node, or wipe the first 16 MiB of its state disk; \
+                let fix = "choose another node, or wipe the first 16 MiB and the last MiB of its state disk \
+                           (in a built image the partition `state`, never the whole disk); \
                            if it is yours and waits for its key, run `latchkey recover`";
                 return Err(ConnectError::Fatal(failure.fix(fix)));
             }
@@ -426,9 +427,9 @@ impl<'a> Drive<'a> {
         let failure =
             CommandError::new(Exit::Node, code.clone(), format!("{what}: {}", code.as_str())).because(&failed.message);
         ConnectError::Fatal(failure.fix(if failed.disk_reset {
-            "mend the cause; the node resets its disk and restarts, and the same command begins anew"
+            "fix the cause; the node resets its disk and restarts, and the same command begins anew"
         } else {
-            "mend the cause, restart the node, and run the same command again"
+            "fix the cause, restart the node, and run the same command again"
         }))
     }
 

@@ -26,7 +26,7 @@ pub(super) const UNITS: Command = Command {
     operands: &[CONFIG],
     flags: &[Flag { text: "the directory to write them into; must not exist", ..OUT }],
     summary: "writes what an image's systemd needs, for a root that you build yourself",
-    about: "CONFIG is that of `latchkey image build`, with \"systemd\". The files, the agent among them, go\ninto the root as they lie in DIR, all owned by root. Say \"in_root\": true in \"systemd\" when\nthey are there, and build.",
+    about: "CONFIG is that of `latchkey image build`, with \"systemd\". The files, the agent among\nthem, go into the root as they lie in DIR, all owned by root. Say \"in_root\": true in\n\"systemd\" when they are there, and build.",
     examples: &["latchkey image units edge.json --out units"],
     run: image::units,
 };
@@ -48,8 +48,9 @@ CONFIG is closed; paths in it are relative to its directory:
     "kernel": "boot/vmlinuz-6.1.0-56-cloud-amd64",
     "modules": "lib/modules/6.1.0-56-cloud-amd64",
     "agent": "latchkey-agent", "root": "root.tar",
-    "command_line": "console=ttyS0 quiet panic=-1 latchkey.network=dhcp4"
+    "command_line": "quiet latchkey.cluster_step=command latchkey.command=/bin/cluster"
   }
+latchkey.command is a program of the root that makes the machine part of the cluster.
 A node joins by itself only if command_line has latchkey.join_service=HOST:PORT and the
 latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
 first node reads its init secret's hash only with latchkey.metadata=qemu.
@@ -63,24 +64,27 @@ need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
 state_size [16777216; at least 4194304], qcow2 [false], and:
   "systemd": {"state": {"file_system": "ext4", "persist": ["/etc/kubernetes", "/srv"]}}
-      for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as a unit;
-      no log-ins, shells or measurements of systemd's own; with state, a file system on the
-      state disk, made once, checked and mounted at /state, and the directories of persist, which
-      last; {"state": {}} is ext4 and what kubeadm needs: /etc/kubernetes, /etc/cni/net.d and
-      kubelet, etcd and containerd in /var/lib. A finished root: `latchkey image units`
+      for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as
+      a unit; no log-ins, shells or measurements of systemd's own; with state, a file
+      system on the state disk, made once, checked and mounted at /state, and the
+      directories of persist, which last; {"state": {}} is ext4 and what kubeadm needs:
+      /etc/kubernetes, /etc/cni/net.d and kubelet, etcd and containerd in /var/lib.
+      A finished root: `latchkey image units`
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
       signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and
       with variables (an empty store) NAME_VERSION.vars.fd has it enrolled.
       platform_certificate and exchange_certificate [certificate] go into PK and KEK.
-  "machines": ["debian-12-ovmf", {"name": "edge", "secure_boot": "on", "variables": …}]
+  "machines": ["debian-12-ovmf",
+               {"name": "edge", "secure_boot": "on", "variables": …}]
       the types of machines that reference.json is for [debian-12-ovmf, debian-13-ovmf;
       with secure_boot.variables, OVMF with these]; naming one whose Secure Boot is off
       admits machines that have it off
       a description may say which SEV-SNP guests of QEMU are such machines; their launch
-      digests stand in reference.json too (nothing is decided by them). firmware is the file that -bios gets:
-        "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4], "vcpu_type": "EPYC-v4",
-                "guest_features": "0x1", "kernel_hashes": true}
+      digests stand in reference.json too (nothing is decided by them). firmware is the
+      file that -bios gets:
+        "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4],
+                "vcpu_type": "EPYC-v4", "guest_features": "0x1", "kernel_hashes": true}
       kernel_hashes are those of a direct boot ("boot": "qemu-kernel"; -kernel with
       NAME_VERSION.efi, no -initrd, no -append): only with them does a digest name the
       image. vcpu_type [EPYC-v4] and guest_features [0x1] may be left out

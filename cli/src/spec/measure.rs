@@ -39,7 +39,7 @@ pub(super) const IMAGE: Command = Command {
         flag("append", "TEXT", "command line of a direct boot, as -append []"),
     ],
     summary: "predicts what machines measure when they boot an image",
-    about: "Computes the registers (SHA-256) from the file alone: 4, 7, 9, 11 (before systemd's\nboot phases and after each), 12 and 13. What is not certain is refused: an unknown\nboot stub, files on the boot partition that would be measured too.\n\nTypes of machines known by name, the first two with the disk, `-kernel` for QEMU's:\n  debian-12-ovmf  debian-13-ovmf  debian-12-ovmf-kernel  debian-13-ovmf-kernel\n  debian-ovmf-snakeoil (Secure Boot, test keys of the installed package ovmf)\nWithout --machine it is the one of the boot stub's suite. Others are described by a\nfile; `variables` is the firmware's flash with the enrolled keys:\n  {\"name\": \"edge\", \"secure_boot\": \"on\", \"variables\": \"OVMF_VARS_4M.edge.fd\"}\n  {\"name\": \"lab\", \"boot\": \"qemu-kernel\", \"secure_boot\": \"off\",\n   \"secure_boot_variable\": \"zero\"}\nsecure_boot_variable says how firmware tells that Secure Boot is off: `zero`, or\n`empty` where it was built without.\n\nA firmware with a page for kernel hashes (edk2's AmdSev build) has a second digest: that of\na direct boot, -kernel with the unified kernel image, no -initrd, and kernel-hashes=on.\nA type of machine may have such guests too: `snp`, see `latchkey image build --help`.",
+    about: "Computes the registers (SHA-256) from the file alone: 4, 7, 9, 11 (before systemd's\nboot phases and after each), 12 and 13. What is not certain is refused: an unknown\nboot stub, files on the boot partition that would be measured too.\n\nTypes of machines known by name, the first two with the disk, `-kernel` for QEMU's:\n  debian-12-ovmf  debian-13-ovmf  debian-12-ovmf-kernel  debian-13-ovmf-kernel\n  debian-ovmf-snakeoil (Secure Boot, test keys of the installed package ovmf)\nWithout --machine it is the one of the boot stub's suite. Others are described by a\nfile; `variables` is the firmware's flash with the enrolled keys:\n  {\"name\": \"edge\", \"secure_boot\": \"on\", \"variables\": \"OVMF_VARS_4M.edge.fd\"}\n  {\"name\": \"lab\", \"boot\": \"qemu-kernel\", \"secure_boot\": \"off\",\n   \"secure_boot_variable\": \"zero\"}\nsecure_boot_variable says how firmware tells that Secure Boot is off: `zero`, or\n`empty` where it was built without.\n\nA firmware with a page for kernel hashes (edk2's AmdSev build) has a second digest:\nthat of a direct boot, -kernel with the unified kernel image, no -initrd, and\nkernel-hashes=on. A type of machine may have such guests too: `snp`, see\n`latchkey image build --help`.",
     examples: &[
         "latchkey measure image edge_1.0.0.raw",
         "latchkey measure image edge_1.0.0.efi --machine edge-box.json",
@@ -53,7 +53,7 @@ pub(super) const LOG: Command = Command {
     operands: &[Operand {
         name: "FILE",
         required: true,
-        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log (which only explains), or evidence kept by `latchkey verify`",
+        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log (which only explains), or evidence kept by\n`latchkey verify`",
     }],
     flags: &[
         Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },

@@ -61,7 +61,7 @@ pub(super) const ACCEPT_FIRMWARE: Command = Command {
         ),
     ],
     summary: "makes a machine's new firmware the one on its record",
-    about: "A machine's record keeps what its firmware measured (PCR 0 to 3 and 6) when it was let\nin first. A policy's `firmware_change` says which registers are held against it, and\nwhether a change is told or refuses the machine. This shows the change that was seen\nlast, register by register with the event that is new, gone or another, and takes it\nover. The join service takes it up by itself.",
+    about: "A machine's record keeps what its firmware measured (PCR 0 to 3 and 6) when it was let\nin first. A policy's `firmware_change` says which registers are held against it, and\nwhether a change warns or refuses. This shows the change that was seen\nlast, register by register with the event that is new, gone or another, and takes it\nover. The join service takes it up by itself.",
     examples: &["latchkey policy accept-firmware edge-1 --cluster ./plant"],
     run: policy::accept_firmware,
 };

@@ -136,7 +136,7 @@ pub(super) const INSTALL: Command = Command {
         },
     ],
     summary: "puts a revision of a manifest in force in a cluster",
-    about: "Verifies it under the directory's policy, holds it against the revisions accepted before,\nand puts it, with its signature, in the place of the one of the same name. The join\nservice takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer revision can put it in again: let another key\nsign from then on, and take the old one out of the policy.",
+    about: "Verifies it under the directory's policy, holds it against the revisions accepted\nbefore, and puts it, with its signature, in the place of the one of the same name. The\njoin service takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer revision can put it in again: let another\nkey sign from then on, and take the old one out of the policy.",
     examples: &["latchkey reference install edge-2.json --cluster ./plant"],
     run: reference::install,
 };

@@ -144,7 +144,7 @@ pub enum StateError {
     /// A phase or counter would fall.
     #[error("the node's {0} cannot go back")]
     WentBack(&'static str),
-    /// A disk cannot be born bootstrapped.
+    /// A disk cannot begin as bootstrapped.
     #[error("a new disk begins in phase `formatted`")]
     NotFormatted,
 }

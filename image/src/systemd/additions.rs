@@ -7,8 +7,8 @@ const SYSTEM: &str = "usr/lib/systemd/system";
 const AGENT_SERVICE: &str = include_str!("../../systemd/latchkey-agent.service");
 const FILE_SYSTEM_SERVICE: &str = include_str!("../../systemd/latchkey-state-file-system.service");
 const FILE_SYSTEM: &str = include_str!("../../systemd/state-file-system");
-const FOLDERS_SERVICE: &str = include_str!("../../systemd/latchkey-state-directories.service");
-const FOLDERS: &str = include_str!("../../systemd/state-directories");
+const DIRECTORIES_SERVICE: &str = include_str!("../../systemd/latchkey-state-directories.service");
+const DIRECTORIES: &str = include_str!("../../systemd/state-directories");
 const FAILED_SERVICE: &str = include_str!("../../systemd/latchkey-state-failed.service");
 const LOGIND: &str = include_str!("../../systemd/logind.conf");
 const SLEEP: &str = include_str!("../../systemd/sleep.conf");
@@ -85,8 +85,8 @@ impl State {
             return;
         }
         additions.extend([
-            unit("latchkey-state-directories.service", &FOLDERS_SERVICE.replace("@FOLDERS@", &directories)),
-            file("usr/lib/latchkey/state-directories", 0o755, FOLDERS.as_bytes()),
+            unit("latchkey-state-directories.service", &DIRECTORIES_SERVICE.replace("@DIRECTORIES@", &directories)),
+            file("usr/lib/latchkey/state-directories", 0o755, DIRECTORIES.as_bytes()),
         ]);
         for lasting in self.persist.directories() {
             additions.extend([

@@ -61,7 +61,7 @@ pub(super) fn read<R: ReadAt + ?Sized>(
     Ok((fat.file(&booted)?, others))
 }
 
-/// By its name, as the firmware and systemd's boot stub look for files (`systemd-stub(7)`).
+/// By its name, as the firmware and `systemd-stub(7)` look for files.
 fn influence(path: &str) -> Influence {
     let path = path.to_ascii_lowercase();
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", &path));

@@ -1,4 +1,4 @@
-//! The cpio archives ("newc") that systemd's boot stub makes of sections of the image, for the initramfs to find.
+//! The cpio archives ("newc") that systemd-stub makes of sections of the image, for the initramfs to find.
 
 /// An archive with the directory `.extra` and one file in it, readable by everybody.
 pub(super) fn extra_file(name: &str, content: &[u8]) -> Vec<u8> {

@@ -13,7 +13,7 @@ pub enum PredictError {
     /// The kernel in it is none.
     #[error("the kernel in the image: {0}")]
     Kernel(#[source] PeError),
-    /// It is no unified kernel image with systemd's boot stub.
+    /// It is no unified kernel image with systemd-stub.
     #[error("no unified kernel image: it has no boot stub of systemd (section .sdmagic)")]
     NoStub,
     /// What a boot stub of this name measures is not known here.

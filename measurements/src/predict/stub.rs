@@ -1,4 +1,4 @@
-//! systemd's boot stub: which one it is, what it measures, and what it hands to the kernel.
+//! The boot stub, systemd-stub: which one it is, what it measures, and what it hands to the kernel.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::pe::{Headers, Image, Section};
 
 use super::PredictError;
 
-/// The version of systemd's boot stub, as far as measurements depend on it.
+/// The version of systemd-stub, as far as measurements depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StubVersion {
     /// 252, as in Debian 12 (bookworm).

@@ -77,7 +77,7 @@ impl JoinService {
         Self { current, store, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
-    /// Order of design section 4: (verified) → policy → control-plane lease → keys → record → ticket.
+    /// In this order: (verified) → policy → control-plane lease → keys → record → ticket.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();

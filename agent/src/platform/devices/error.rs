@@ -8,13 +8,13 @@ use latchkey_reason::reason_codes;
 /// A disk was not found, or too many were.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// `/sys/class/block` can not be read.
-    #[error("the kernel's list of block devices can not be read ({source})")]
+    /// `/sys/class/block` cannot be read.
+    #[error("the kernel's list of block devices cannot be read ({source})")]
     Inventory {
         /// What the kernel said.
         source: io::Error,
     },
-    /// The kernel's announcements can not be had.
+    /// The kernel's announcements cannot be had.
     #[error("the kernel does not announce devices ({source})")]
     Events {
         /// What the kernel said.
@@ -51,7 +51,7 @@ pub enum DeviceError {
 reason_codes! {
     /// A disk was not found, or too many were.
     pub enum DeviceCode {
-        /// The kernel's list of block devices can not be read.
+        /// The kernel's list of block devices cannot be read.
         Inventory = "device-inventory-failed":
             "boot a kernel with /sys";
         /// The kernel does not announce devices.

@@ -64,7 +64,7 @@ pub fn plan(disk: &(impl ReadAt + ?Sized), bytes: u64, sector: u32, number: u32)
         _ => "the first copy of the partition table is damaged",
     })?;
     let layout = Layout::of(&raw, last, sector, number)?;
-    let mbr = read_sector(disk, 0, sector).ok_or("the disk's first sector can not be read")?;
+    let mbr = read_sector(disk, 0, sector).ok_or("the disk's first sector cannot be read")?;
     let old_backup = old_backup(disk, &raw, &layout);
     Ok(layout.growth(&raw, &mbr, old_backup))
 }

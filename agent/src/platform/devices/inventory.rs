@@ -25,7 +25,7 @@ pub struct BlockDevice {
     pub bytes: u64,
     /// The size of its logical sectors in bytes.
     pub sector: u32,
-    /// Whether it can not be written.
+    /// Whether it cannot be written.
     pub read_only: bool,
     /// Whether its medium can be taken out.
     pub removable: bool,

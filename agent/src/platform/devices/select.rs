@@ -5,7 +5,7 @@ use latchkey_node_config::DiskSelector;
 
 use super::{BlockDevice, DeviceError, Inventory, Kind, Wanted};
 
-/// What an inventory has for a wish.
+/// What an inventory has for a configured choice.
 #[derive(Debug)]
 pub(super) enum Choice {
     Found(BlockDevice),

@@ -92,8 +92,8 @@ fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>,
 /// The instance metadata is not acceptable.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataError {
-    /// The source is there but can not be read.
-    #[error("instance metadata can not be read from {path} ({source})")]
+    /// The source is there but cannot be read.
+    #[error("instance metadata cannot be read from {path} ({source})")]
     Unreadable {
         /// The file.
         path: String,
@@ -125,7 +125,7 @@ pub enum MetadataError {
 reason_codes! {
     /// The instance metadata is not acceptable.
     pub enum MetadataCode {
-        /// The source is there but can not be read.
+        /// The source is there but cannot be read.
         Unreadable = "metadata-unreadable":
             "check how the machine is started";
         /// There is more of it than allowed.

@@ -8,7 +8,7 @@ use latchkey_reason::reason_codes;
 /// The network did not come up.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
-    /// A socket can not be had or used.
+    /// A socket cannot be had or used.
     #[error("no socket for {what} ({source})")]
     Socket {
         /// What for.
@@ -54,8 +54,8 @@ pub enum NetworkError {
         /// The interface.
         interface: String,
     },
-    /// `/etc/resolv.conf` can not be written.
-    #[error("/etc/resolv.conf can not be written ({source})")]
+    /// `/etc/resolv.conf` cannot be written.
+    #[error("/etc/resolv.conf cannot be written ({source})")]
     Resolver {
         /// What the kernel said.
         source: io::Error,
@@ -73,7 +73,7 @@ pub enum NetworkError {
 reason_codes! {
     /// The network did not come up.
     pub enum NetworkCode {
-        /// A socket can not be had or used.
+        /// A socket cannot be had or used.
         Socket = "network-socket-failed":
             "boot a kernel that has such sockets built in";
         /// The kernel did not do what was asked by netlink.
@@ -97,7 +97,7 @@ reason_codes! {
         /// No router announced a network.
         NoAdvertisement = "no-router-advertisement":
             "switch the router's announcements on, or use latchkey.network=dhcp4";
-        /// `/etc/resolv.conf` can not be written.
+        /// `/etc/resolv.conf` cannot be written.
         Resolver = "resolver-not-written":
             "use an initramfs that is writable";
         /// A name has no address.

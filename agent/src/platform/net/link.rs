@@ -47,7 +47,7 @@ fn solicit_at_once(name: &str) {
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{name}/router_solicitation_delay"), "0");
 }
 
-/// Ethernet interfaces that match the wish.
+/// Ethernet interfaces that match the configured choice.
 fn candidates<'a>(links: &'a [LinkInfo], wanted: &Interface) -> impl Iterator<Item = &'a LinkInfo> {
     links.iter().filter(move |link| {
         link.kind == ETHERNET

@@ -1,4 +1,4 @@
-//! Why the root can not be opened.
+//! Why the root cannot be opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use latchkey_disk::DiskError;
 use latchkey_reason::reason_codes;
 
-/// The root can not be opened.
+/// The root cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// The top block of the hash tree does not have the measured root hash.
@@ -20,8 +20,8 @@ pub enum RootError {
         "a block of the root or of its hash tree does not match the measured root hash, the kernel's line device-mapper: verity names it: the disk was changed or is failing"
     )]
     Corrupt,
-    /// A partition can not be read.
-    #[error("the root's partitions can not be read ({source})")]
+    /// A partition cannot be read.
+    #[error("the root's partitions cannot be read ({source})")]
     Unreadable {
         /// What the kernel said.
         source: io::Error,
@@ -38,15 +38,15 @@ pub enum RootError {
         /// Which step, and what the kernel said.
         source: DiskError,
     },
-    /// The program that takes over can not be read.
-    #[error("{} can not be read in the root ({source})", .init.display())]
+    /// The program that takes over cannot be read.
+    #[error("{} cannot be read in the root ({source})", .init.display())]
     Program {
         /// Its path in the root.
         init: PathBuf,
         /// What the kernel said.
         source: io::Error,
     },
-    /// What the configuration wants writable can not be made so.
+    /// What the configuration wants writable cannot be made so.
     #[error("{what} failed ({source})")]
     Writable {
         /// What was being done.
@@ -57,7 +57,7 @@ pub enum RootError {
 }
 
 reason_codes! {
-    /// The root can not be opened.
+    /// The root cannot be opened.
     pub enum RootCode {
         /// The top block of the hash tree does not have the measured root hash.
         Tree = "root-verity-wrong-tree":
@@ -65,7 +65,7 @@ reason_codes! {
         /// A block of the root, or of its hash tree, does not match.
         Corrupt = "root-verity-corrupt":
             "write the image again";
-        /// A partition can not be read.
+        /// A partition cannot be read.
         Unreadable = "root-verity-unreadable":
             "check the disk, or write the image again";
         /// There is no device mapper.
@@ -74,10 +74,10 @@ reason_codes! {
         /// The device mapper does not take the table.
         NotMapped = "root-verity-not-mapped":
             "check that the module dm-verity is in the initramfs and the partitions are as large as was measured, or write the image again";
-        /// The program that takes over can not be read.
+        /// The program that takes over cannot be read.
         Program = "root-program-unreadable":
             "check latchkey.init";
-        /// What the configuration wants writable can not be made so.
+        /// What the configuration wants writable cannot be made so.
         Writable = "root-not-writable":
             "check latchkey.writable, that the root has these directories, and that the initramfs has the module overlay";
     }

@@ -145,7 +145,7 @@ impl OpenRoot {
         }
     }
 
-    /// From now on a block that does not match restarts the machine, and what the proof says of one that can not be read.
+    /// From now on a block that does not match restarts the machine, and what the proof says of one that cannot be read.
     pub fn seal(self) -> Result<SealedRoot, RootError> {
         self.must_be_clean()?;
         let sealed = self.mapping.restart_on_corruption(&self.control, &self.target);

@@ -1,4 +1,4 @@
-//! Requests, read and bounded. What is in them are wishes.
+//! Requests, read and bounded. What is in them is asked for, not granted.
 
 use super::Refusal;
 use latchkey_api::v1;

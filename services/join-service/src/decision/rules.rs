@@ -1,11 +1,11 @@
-//! What the operator's rules make of a wish.
+//! What the operator's rules make of a request.
 
 use super::refusal::Refusal;
 use super::state::Now;
 use latchkey_cluster_store::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role, RoleRule};
 use latchkey_keys::Uuid;
 
-/// Pinned rule, then record, then default; a wish for more than that is refused.
+/// Pinned rule, then record, then default; a request for more than that is refused.
 pub(super) fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {
     let pinned = decided.pinned.and_then(|rule| rule.role.role());
     let role = pinned.or(known.map(|record| record.role)).or(decided.default.role.role());

@@ -9,7 +9,7 @@
 //!
 //! Retransmissions double from one second to sixteen, each a quarter earlier or later at random (RFC 2131 section 4.1
 //! asks for that from four seconds on and leaves it to the client on faster networks). Every restart takes a new
-//! transaction number and waits, too, so a hostile server that refuses what it offered can not make the client spin.
+//! transaction number and waits, too, so a hostile server that refuses what it offered cannot make the client spin.
 
 use std::time::Duration;
 
