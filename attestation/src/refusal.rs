@@ -191,16 +191,9 @@ impl<'de> Deserialize<'de> for ReasonCode {
 }
 
 /// A word that is no reason code of this release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a reason code of this release")]
 pub struct UnknownReasonError;
-
-impl fmt::Display for UnknownReasonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a reason code of this release")
-    }
-}
-
-impl std::error::Error for UnknownReasonError {}
 
 /// Details are for one log line.
 const MAX_DETAIL: usize = 1024;

@@ -217,16 +217,9 @@ fn malformed(detail: impl Into<String>) -> Refusal {
 }
 
 /// Text that is no public key of minisign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a minisign public key: 56 characters that begin with RW")]
 pub struct PublicKeyError;
-
-impl fmt::Display for PublicKeyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a minisign public key: 56 characters that begin with RW")
-    }
-}
-
-impl std::error::Error for PublicKeyError {}
 
 const UNTRUSTED: &str = "untrusted comment: ";
 const TRUSTED: &str = "trusted comment: ";

@@ -1,7 +1,5 @@
 //! Runs a recorded boot through the same machine and says where the record and the machine part.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
@@ -37,28 +35,17 @@ pub struct Replayed {
 }
 
 /// Why a log does not replay.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A line behind the mark is not a record; line number from 1 and the reason.
+    #[error("line {0} is not a record of a boot: {1}")]
     NotARecord(usize, String),
     /// The machine did something else than the record says; line, recorded, replayed.
+    #[error("line {0}: the record says \"{1}\", the machine does \"{2}\"")]
     Differs(usize, String, String),
     /// More records than a boot can have.
+    #[error("the log has more than {MAX_RECORDS} records")]
     TooLong,
-}
-
-impl std::error::Error for ReplayError {}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotARecord(line, why) => write!(f, "line {line} is not a record of a boot: {why}"),
-            Self::Differs(line, recorded, replayed) => {
-                write!(f, "line {line}: the record says \"{recorded}\", the machine does \"{replayed}\"")
-            }
-            Self::TooLong => write!(f, "the log has more than {MAX_RECORDS} records"),
-        }
-    }
 }
 
 /// The record on a line: behind the console's own prefix, and nowhere else. What a peer named itself may look like one.

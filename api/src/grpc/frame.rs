@@ -4,7 +4,6 @@
 //! memory grows with the bytes received, not with the length announced.
 
 use bytes::{Buf, Bytes};
-use std::fmt;
 use zeroize::Zeroizing;
 
 /// Bytes before each message.
@@ -17,13 +16,16 @@ const FIRST_ALLOCATION: usize = 4096;
 pub type Message = Zeroizing<Vec<u8>>;
 
 /// What is wrong with a peer's message stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The flag says compressed, and no encoding was agreed on.
+    #[error("a message is compressed without an agreed encoding")]
     Compressed,
     /// The flag is neither 0 nor 1.
+    #[error("a message starts with {0:#04x}, which is no compressed-flag")]
     BadFlag(u8),
     /// The announced length is above the limit.
+    #[error("a message of {length} bytes exceeds the limit of {limit}")]
     TooLarge {
         /// Bytes announced.
         length: usize,
@@ -31,21 +33,9 @@ pub enum FrameError {
         limit: usize,
     },
     /// The stream ended inside a prefix or message.
+    #[error("the stream ends inside a message")]
     Truncated,
 }
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Compressed => f.write_str("a message is compressed without an agreed encoding"),
-            Self::BadFlag(flag) => write!(f, "a message starts with {flag:#04x}, which is no compressed-flag"),
-            Self::TooLarge { length, limit } => write!(f, "a message of {length} bytes exceeds the limit of {limit}"),
-            Self::Truncated => f.write_str("the stream ends inside a message"),
-        }
-    }
-}
-
-impl std::error::Error for FrameError {}
 
 /// Cuts a stream of chunks into messages.
 #[derive(Debug)]

@@ -57,16 +57,9 @@ impl<'de> Deserialize<'de> for ImageVersion {
 }
 
 /// Text that is not `MAJOR.MINOR.PATCH`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a version of the form MAJOR.MINOR.PATCH")]
 pub struct VersionError;
-
-impl fmt::Display for VersionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a version of the form MAJOR.MINOR.PATCH")
-    }
-}
-
-impl std::error::Error for VersionError {}
 
 #[cfg(test)]
 mod tests {

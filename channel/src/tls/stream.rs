@@ -148,16 +148,9 @@ impl<S> fmt::Debug for TlsStream<S> {
 }
 
 /// The peer sent more than a whole handshake can need.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("more bytes than a whole handshake can need")]
 pub(crate) struct HandshakeTooLongError;
-
-impl fmt::Display for HandshakeTooLongError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("more bytes than a whole handshake can need")
-    }
-}
-
-impl std::error::Error for HandshakeTooLongError {}
 
 /// The transport as rustls wants it: what would wait is `WouldBlock`.
 struct Blocking<'a, 'cx, S> {
