@@ -18,8 +18,8 @@ pub(super) const GLOBAL: &[Flag] = &[
     Flag { long: "help", value: None, need: Need::AtMostOnce, text: "print this" },
 ];
 
-/// Where the usage line is broken.
-const USAGE_WIDTH: usize = 88;
+/// No line is longer, in characters.
+const WIDTH: usize = 88;
 
 /// `latchkey --help`.
 pub(super) fn overview() -> String {
@@ -28,11 +28,11 @@ pub(super) fn overview() -> String {
     );
     let width = COMMANDS.iter().map(|command| command.name().len()).max().unwrap_or(0);
     for command in COMMANDS {
-        let _ = writeln!(text, "  {:width$}  {}", command.name(), command.summary);
+        row(&mut text, &command.name(), command.summary, width);
     }
     text.push_str("\nEach command explains itself: latchkey COMMAND --help\n");
     text.push_str(
-        "Where a file is read, - is standard input. --output json and --quiet may stand before the command.\n\n",
+        "Where a file is read, - is standard input. --output json and --quiet may stand before\nthe command.\n\n",
     );
     exit_codes(&mut text);
     text.push_str("\nColours and moving lines appear on a terminal only, and not if NO_COLOR is set.\n");
@@ -44,7 +44,7 @@ pub(super) fn family(first: &str, commands: &[&Command]) -> String {
     let mut text = format!("Usage: latchkey {first} COMMAND [ARGUMENTS]\n\n");
     let width = commands.iter().map(|command| command.name().len()).max().unwrap_or(0);
     for command in commands {
-        let _ = writeln!(text, "  {:width$}  {}", command.name(), command.summary);
+        row(&mut text, &command.name(), command.summary, width);
     }
     text.push_str("\nEach command explains itself: latchkey COMMAND --help\n\n");
     exit_codes(&mut text);
@@ -53,7 +53,8 @@ pub(super) fn family(first: &str, commands: &[&Command]) -> String {
 
 /// `latchkey COMMAND --help`.
 pub(super) fn command(command: &Command) -> String {
-    let mut text = format!("latchkey {}: {}\n\n{}\n\n", command.name(), command.summary, usage(command));
+    let title = wrapped(&format!("latchkey {}: {}", command.name(), command.summary), WIDTH).join("\n");
+    let mut text = format!("{title}\n\n{}\n\n", usage(command));
     if !command.about.is_empty() {
         let _ = writeln!(text, "{}\n", command.about.trim());
     }
@@ -83,7 +84,7 @@ pub(super) fn usage(command: &Command) -> String {
     for flag in command.flags.iter().filter(|flag| flag.need.required()) {
         let word = format!("{}{}", label(flag), if flag.need.repeats() { "…" } else { "" });
         let line = text.lines().last().map_or(0, |line| line.chars().count());
-        text.push_str(if line + word.chars().count() > USAGE_WIDTH { "\n           " } else { " " });
+        text.push_str(if line + word.chars().count() > WIDTH { "\n           " } else { " " });
         text.push_str(&word);
     }
     text.push_str(if command.flags.iter().all(|flag| flag.need.required()) { "" } else { " [FLAGS]" });
@@ -108,7 +109,7 @@ pub(super) fn described(flag: &Flag) -> String {
 }
 
 fn row(text: &mut String, label: &str, described: &str, width: usize) {
-    let mut lines = described.lines();
+    let mut lines = wrapped(described, WIDTH - width - 4).into_iter();
     let first = lines.next().unwrap_or_default();
     if label.len() <= width {
         let _ = writeln!(text, "  {label:width$}  {first}");
@@ -123,6 +124,42 @@ fn row(text: &mut String, label: &str, described: &str, width: usize) {
 fn exit_codes(text: &mut String) {
     text.push_str("Exit codes:\n");
     for (code, meaning) in Exit::ALL {
-        let _ = writeln!(text, "  {}  {meaning}", code as u8);
+        row(text, &(code as u8).to_string(), meaning, 3);
+    }
+}
+
+/// The words of `text` in lines of at most `width` characters, as far as its words allow.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_any_help_is_longer_than_its_width() {
+        let helps = COMMANDS.iter().map(self::command).chain([overview()]);
+        let long: Vec<String> = helps
+            .flat_map(|help| help.lines().map(str::to_owned).collect::<Vec<_>>())
+            .filter(|line| line.chars().count() > WIDTH)
+            .collect();
+        assert!(long.is_empty(), "{long:#?}");
+    }
+
+    #[test]
+    fn words_are_wrapped_and_a_word_that_is_too_long_has_a_line_of_its_own() {
+        assert_eq!(wrapped("a bc\ndef gh", 6), ["a bc", "def gh"]);
+        assert_eq!(wrapped("a abcdefgh b", 4), ["a", "abcdefgh", "b"]);
     }
 }

@@ -43,7 +43,8 @@ pub(super) const IMAGE: Command = Command {
     examples: &[
         "latchkey measure image edge_1.0.0.raw",
         "latchkey measure image edge_1.0.0.efi --machine edge-box.json",
-        "latchkey measure image edge_1.0.0.raw --snp-firmware OVMF.fd --vcpus 2,4 --vcpu-type EPYC-Milan",
+        "latchkey measure image edge_1.0.0.raw --snp-firmware OVMF.fd --vcpus 2,4 \\",
+        "    --vcpu-type EPYC-Milan",
     ],
     run: measure::image,
 };
@@ -82,7 +83,8 @@ pub(super) const LOG: Command = Command {
     about: "A log is written by whatever booted. It says something once its replayed registers\nare those that the TPM signed; evidence has both. What is expected is compared and\nshown, whatever the outcome: to admit or refuse is for `latchkey verify`.",
     examples: &[
         "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
-        "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --tpm /dev/tpmrm0",
+        "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements \\",
+        "    --tpm /dev/tpmrm0",
         "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
         "latchkey measure log node-2.json --expect edge.json --expect-image edge_1.0.0.raw",
     ],

@@ -19,7 +19,7 @@ pub(super) const LIST: Command = Command {
     path: &["node", "list"],
     operands: &[],
     flags: &[CLUSTER],
-    summary: "lists the machines on record, those that wait, and those that are denied",
+    summary: "lists the machines: on record, waiting, or denied",
     about: "Reads the cluster's directory; no machine is asked. A machine that is held proved\nwhat it runs, and waits for `latchkey node admit`: the name it shows is its own word.",
     examples: &["latchkey node list --cluster ./plant"],
     run: nodes::list,
@@ -45,7 +45,7 @@ pub(super) const ADMIT: Command = Command {
     ],
     summary: "lets a machine join that is held, or will come",
     about: "Writes a rule for this TPM into enrolment.json. Compare the digest with what the\nmachine's own console shows: that a machine has the right image and a TPM of a\ntrusted vendor does not make it yours. It keeps asking, and joins by itself.",
-    examples: &["latchkey node admit 7d0c…64 hexadecimal digits…91ab --cluster ./plant --name edge-2"],
+    examples: &["latchkey node admit 7d0c…64 hex digits…91ab --cluster ./plant --name edge-2"],
     run: nodes::admit,
 };
 

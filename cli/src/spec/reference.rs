@@ -89,9 +89,12 @@ pub(super) const ADD: Command = Command {
         KEY,
         PASSWORD,
     ],
-    summary: "publishes an upgrade: the next revision of a manifest, with more images",
+    summary: "publishes an upgrade: the next revision, with more images",
     about: "Old and new version are admitted until the old one expires. Services that follow\nthe manifest take it up without a restart, and refuse every older revision from then on.",
-    examples: &["latchkey reference add edge.json edge_1.1.0.json --old-until 14d --key release.key --out edge-2.json"],
+    examples: &[
+        "latchkey reference add edge.json edge_1.1.0.json --old-until 14d --key release.key \\",
+        "    --out edge-2.json",
+    ],
     run: reference::add,
 };
 
@@ -112,7 +115,8 @@ pub(super) const REVOKE: Command = Command {
     summary: "revokes a version: the next revision of a manifest, without it",
     about: "The version's values stay in the manifest, so that its machines are told why they\nare refused.",
     examples: &[
-        "latchkey reference revoke edge.json edge 1.0.0 --why \"CVE-2026-0001\" --key release.key --out edge-3.json",
+        "latchkey reference revoke edge.json edge 1.0.0 --why \"CVE-2026-0001\" \\",
+        "    --key release.key --out edge-3.json",
     ],
     run: reference::revoke,
 };

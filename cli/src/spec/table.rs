@@ -217,7 +217,8 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: "writes a policy",
         about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.",
         examples: &[
-            "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub --out policy.json",
+            "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub \\",
+            "    --out policy.json",
         ],
         run: policy::new,
     },
@@ -240,7 +241,7 @@ pub(super) const COMMANDS: &[Command] = &[
                 "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nits signature is NOT checked, so nothing is decided by it",
             ),
         ],
-        summary: "checks a policy with its reference values, and explains whom they admit",
+        summary: "checks a policy and its reference values: whom they admit",
         about: "Shows each manifest with its revision and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
         examples: &[
             "latchkey policy check --policy policy.json --reference edge.json",
@@ -286,8 +287,9 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: "makes a fresh node the first of a new cluster",
         about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nA policy that trusts a vendor's authority admits every machine with such a TPM: --ek\nsays which one is meant. Without it the command asks on a terminal, and elsewhere\nrefuses. A policy that pins one TPM names it.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
         examples: &[
-            "latchkey init 10.0.0.5 --cluster ./plant --name plant --master-secret master-secret.json \\",
-            "    --init-secret init-secret --policy policy.json --reference edge.json",
+            "latchkey init 10.0.0.5 --cluster ./plant --name plant \\",
+            "    --master-secret master-secret.json --init-secret init-secret \\",
+            "    --policy policy.json --reference edge.json",
         ],
         run: init::run,
     },

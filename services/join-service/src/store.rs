@@ -396,7 +396,7 @@ fn log_damage(damage: &Damage, before: &Damage) {
             machines = eks.len(),
             names = names.len(),
             disks = disks.len(),
-            "A file among the nodes' records cannot be used; what it names is nobody's until it is mended"
+            "A file among the nodes' records cannot be used; what it names is nobody's until it is repaired or removed"
         );
     }
 }
