@@ -122,6 +122,8 @@ reason_codes! {
     SignatureAlgorithm = "signature-algorithm", Peer, EvidenceRejected, "sign with the attestation key's own scheme and SHA-256";
     /// The signature does not verify under the AK.
     SignatureInvalid = "signature-invalid", Peer, EvidenceRejected, "send quote and signature of one TPM2_Quote by the attestation key of this connection";
+    /// The AK is not of the endorsement hierarchy.
+    QuoteHierarchyRefused = "quote-hierarchy-refused", Peer, EvidenceRejected, "make the attestation key in the TPM's endorsement hierarchy, as a primary or below the endorsement key: keys of the owner's hierarchy sign masked counters";
     /// The quote does not cover the SHA-256 bank alone.
     QuoteBankRefused = "quote-bank-refused", Peer, EvidenceRejected, "quote the SHA-256 bank and no other, and enable it in the firmware if it is off";
     /// The quote does not cover exactly the policy's PCRs.

@@ -8,8 +8,8 @@
 
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
 use latchkey_tpm::wire::{
-    Attest, ClockInfo, Credential, Curve, EccPoint, EkTemplate, HashAlg, PcrSelection, Public, PublicKey, Signature,
-    attestation_key, kdf_a, kdf_e, pcr_digest,
+    Attest, ClockInfo, Credential, Curve, ENDORSEMENT_HIERARCHY, EccPoint, EkTemplate, HashAlg, PcrSelection, Public,
+    PublicKey, Signature, attestation_key, kdf_a, kdf_e, pcr_digest,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -115,7 +115,7 @@ impl FakeTpm {
     pub fn attest(&self, selection: PcrSelection, binding: &[u8; 32]) -> Attest {
         let values = selection.iter().filter_map(|index| Some((index, *self.pcrs.get(&index)?))).collect();
         Attest {
-            qualified_signer: self.ak_public.name(),
+            qualified_signer: self.ak_public.qualified_name(&ENDORSEMENT_HIERARCHY),
             extra_data: binding.to_vec(),
             clock: ClockInfo { clock: 1, reset_count: self.boot.0, restart_count: self.boot.1, safe: true },
             firmware_version: 4,

@@ -121,7 +121,8 @@ impl RecordedEvidence {
     ) -> Result<OfflineFinding, Refusal> {
         let Claimed { ek, trust, ak } = check_identity(policy, &self.identity, now)?;
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
-        let facts = check_quote(&ak, quote, signature, &self.pcrs, policy.selection(), self.binding.as_bytes())?;
+        let binding = self.binding.as_bytes();
+        let facts = check_quote(&ek.public, &ak, quote, signature, &self.pcrs, policy.selection(), binding)?;
         let Match { image, warnings, .. } = match_image(policy, &self.pcrs, references, now)?;
         let locked = lock.check(&self.pcrs)?;
         let QuoteFacts { clock, firmware_version } = facts;

@@ -8,7 +8,9 @@ mod support;
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{Appraisal, LockExpectation, PcrSet, PcrValues, TpmEvidence, VerifiedEvidence};
-use latchkey_tpm::wire::{Attest, Attributes, HashAlg, KeyScheme, PcrSelection, Public, Symmetric};
+use latchkey_tpm::wire::{
+    Attest, Attributes, ENDORSEMENT_HIERARCHY, HashAlg, KeyScheme, PcrSelection, Public, Symmetric,
+};
 use proptest::prelude::*;
 use ring::rand::SystemRandom;
 use support::{BINDING, NOW, booted, policy_for};
@@ -95,6 +97,24 @@ fn an_attestation_key_free_to_choose_its_scheme_is_refused() {
     let ak = Public { symmetric: Symmetric::Aes128Cfb, ..tpm.ak_public().clone() };
     let tpm = tpm.with_ak_public(ak);
     assert_eq!(support::begin_code(&policy_for(&tpm), &tpm.identity()), Some(ReasonCode::AkAlgorithmRefused));
+}
+
+/// Activation takes a key of any hierarchy. Only keys of the endorsement hierarchy are told the counters as they are.
+#[test]
+fn a_quote_by_a_key_of_another_hierarchy_is_refused() {
+    let tpm = booted(1);
+    let (attest, pcrs) = honest(&tpm);
+    let below = tpm.ek_public().qualified_name(&ENDORSEMENT_HIERARCHY);
+    let of = |parent: &[u8]| Attest { qualified_signer: tpm.ak_public().qualified_name(parent), ..attest.clone() };
+    assert!(verify_signed(&tpm, of(&below).marshal(), pcrs.clone()).is_ok(), "a child of the endorsement key");
+    let [owner, null, platform] = [0x4000_0001_u32, 0x4000_0007, 0x4000_000c].map(u32::to_be_bytes);
+    let below_other = tpm.ek_public().qualified_name(&owner);
+    for parent in [&owner[..], &null, &platform, &below_other, &[]] {
+        let refused = verify_signed(&tpm, of(parent).marshal(), pcrs.clone());
+        assert_eq!(code(refused), ReasonCode::QuoteHierarchyRefused, "{parent:x?}");
+    }
+    let unqualified = Attest { qualified_signer: tpm.ak_public().name(), ..attest };
+    assert_eq!(code(verify_signed(&tpm, unqualified.marshal(), pcrs)), ReasonCode::QuoteHierarchyRefused);
 }
 
 #[test]

@@ -107,7 +107,8 @@ impl TrustedAk {
     /// `quote-…`, `signature-…`, `pcr-…`.
     pub fn verify(self, evidence: &TpmEvidence, binding: &[u8; 32]) -> Result<VerifiedEvidence, Refusal> {
         let (quote, signature) = (evidence.quote(), evidence.signature());
-        let facts = check_quote(&self.claimed.ak, quote, signature, evidence.pcrs(), self.selection, binding)?;
+        let Claimed { ek, ak, .. } = &self.claimed;
+        let facts = check_quote(&ek.public, ak, quote, signature, evidence.pcrs(), self.selection, binding)?;
         Ok(VerifiedEvidence {
             ek_digest: self.claimed.ek.digest,
             ek_template: self.claimed.ek.template,

@@ -1,6 +1,8 @@
 //! The quote: what the TPM says its PCRs were, for this session and no other.
 
-use latchkey_tpm::wire::{Attest, ClockInfo, HashAlg, KeyScheme, Public, Signature, WireError, pcr_digest};
+use latchkey_tpm::wire::{
+    Attest, ClockInfo, ENDORSEMENT_HIERARCHY, HashAlg, KeyScheme, Public, Signature, WireError, pcr_digest,
+};
 use subtle::ConstantTimeEq;
 
 use crate::parse::{Digest, PcrSet, PcrValues};
@@ -13,8 +15,10 @@ pub(crate) struct QuoteFacts {
     pub(crate) firmware_version: u64,
 }
 
-/// Checks that `quote` was made by a TPM, signed by `ak`, for `binding`, over exactly `selection` with exactly `pcrs`.
+/// Checks that `quote` was made by a TPM, signed by `ak` of the endorsement hierarchy that `ek` is of, for `binding`, over exactly
+/// `selection` with exactly `pcrs`.
 pub(crate) fn check_quote(
+    ek: &Public,
     ak: &Public,
     quote: &[u8],
     signature: &[u8],
@@ -24,6 +28,7 @@ pub(crate) fn check_quote(
 ) -> Result<QuoteFacts, Refusal> {
     let attest = Attest::parse(quote).map_err(|error| unreadable(&error))?;
     check_signature(ak, quote, signature)?;
+    check_hierarchy(ek, ak, &attest)?;
     check_binding(&attest, binding)?;
     check_pcrs(&attest, pcrs, selection)?;
     Ok(QuoteFacts { clock: attest.clock, firmware_version: attest.firmware_version })
@@ -51,6 +56,19 @@ fn check_signature(ak: &Public, quote: &[u8], signature: &[u8]) -> Result<(), Re
         return Err(Refusal::new(ReasonCode::SignatureAlgorithm, detail));
     }
     ak.verify(quote, &signature).map_err(|error| Refusal::new(ReasonCode::SignatureInvalid, error.to_string()))
+}
+
+/// A key of the owner's or the null hierarchy signs the counters and the firmware version with a secret number added (part 1, section
+/// "Attestation data"), which differs from hierarchy to hierarchy: they would say nothing about this machine's boots. Activation
+/// does not ask for the hierarchy, so the qualified name must: a primary of the endorsement hierarchy, or a child of the EK.
+fn check_hierarchy(ek: &Public, ak: &Public, attest: &Attest) -> Result<(), Refusal> {
+    let primary = ak.qualified_name(&ENDORSEMENT_HIERARCHY);
+    let child = ak.qualified_name(&ek.qualified_name(&ENDORSEMENT_HIERARCHY));
+    if [primary, child].contains(&attest.qualified_signer) {
+        return Ok(());
+    }
+    let detail = "the qualified name of the signing key is neither of a primary nor of a child of the endorsement key";
+    Err(Refusal::new(ReasonCode::QuoteHierarchyRefused, detail))
 }
 
 fn check_binding(attest: &Attest, binding: &[u8; 32]) -> Result<(), Refusal> {

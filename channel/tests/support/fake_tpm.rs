@@ -9,8 +9,8 @@ use latchkey_attestation::parse::{AttesterIdentity, PcrValues, TpmChallenge, Tpm
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{Attester, Kind, Kinds, ProofError, ProofRequest};
 use latchkey_tpm::wire::{
-    Attest, ClockInfo, Credential, Curve, EccPoint, EkTemplate, HashAlg, PcrSelection, Public, PublicKey, Signature,
-    attestation_key, kdf_a, kdf_e, pcr_digest,
+    Attest, ClockInfo, Credential, Curve, ENDORSEMENT_HIERARCHY, EccPoint, EkTemplate, HashAlg, PcrSelection, Public,
+    PublicKey, Signature, attestation_key, kdf_a, kdf_e, pcr_digest,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
@@ -76,7 +76,7 @@ impl FakeTpm {
         let selection = PcrSelection::new(challenge.pcrs().iter()).ok()?;
         let values: BTreeMap<u8, [u8; 32]> = selection.iter().map(|index| (index, self.pcrs[&index])).collect();
         let attest = Attest {
-            qualified_signer: self.ak_public.name(),
+            qualified_signer: self.ak_public.qualified_name(&ENDORSEMENT_HIERARCHY),
             extra_data: qualifying.to_vec(),
             clock: ClockInfo { clock: 1, reset_count: 1, restart_count: 0, safe: true },
             firmware_version: 1,

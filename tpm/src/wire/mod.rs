@@ -21,7 +21,7 @@ pub use credential::Credential;
 pub use kdf::{kdf_a, kdf_e};
 pub use pcr::{PCR_COUNT, PcrSelection, PcrValues, extended, pcr_digest};
 pub use policy::{policy_a, policy_b, policy_branches};
-pub use public::{EccPoint, KeyScheme, Public, PublicKey};
+pub use public::{ENDORSEMENT_HIERARCHY, EccPoint, KeyScheme, Public, PublicKey};
 pub use signature::Signature;
 pub use template::{EkTemplate, attestation_key, salt_key};
 

@@ -7,6 +7,9 @@ use aws_lc_rs::signature::{self, UnparsedPublicKey};
 #[cfg(not(feature = "aws-lc"))]
 use ring::signature::{self, UnparsedPublicKey};
 
+/// `TPM_RH_ENDORSEMENT` (part 2, section 7.4), as the qualified name of the endorsement hierarchy.
+pub const ENDORSEMENT_HIERARCHY: [u8; 4] = 0x4000_000b_u32.to_be_bytes();
+
 /// The public area of an RSA or ECC key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Public {
@@ -104,6 +107,14 @@ impl Public {
     pub fn name(&self) -> Vec<u8> {
         let mut name = self.name_alg.id().to_be_bytes().to_vec();
         name.extend(self.name_alg.digest(&[&self.marshal()]));
+        name
+    }
+
+    /// The object's qualified name below a parent: "nameAlg ‖ Hash(QN of the parent ‖ name)" (part 1, section 16). The parent
+    /// of a primary is its hierarchy, whose qualified name is its handle, such as [`ENDORSEMENT_HIERARCHY`].
+    pub fn qualified_name(&self, parent: &[u8]) -> Vec<u8> {
+        let mut name = self.name_alg.id().to_be_bytes().to_vec();
+        name.extend(self.name_alg.digest(&[parent, &self.name()]));
         name
     }
 
