@@ -55,18 +55,38 @@ fn firmware_that_a_manifest_does_not_know_is_held_against_the_record_by_what_the
     let rule = policy.firmware_change();
     assert_eq!(rule.warned().iter().chain(rule.refused().iter()).collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(policy.selection().iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 7, 9, 11, 12, 13, 15], "they are quoted");
-    // The manifest has a value for PCR 0 and none for the others.
-    let mut tpm = support::booted(1);
-    tpm.set_pcr(2, [2; 32]);
-    let text = json!({"warn": [0, 1], "refuse": [2]});
-    let policy =
-        load(&with(&policy_json(pinned(&[support::digest_of(&tpm)])), "/firmware_change", Some(text))).unwrap();
-    let references = support::references(&policy, &[image_json(1)]);
-    let verified = support::verified(&policy, &tpm).unwrap();
-    let admission = policy.validate(&verified, &references, LockExpectation::Unlocked, support::NOW).unwrap();
-    let values = policy.firmware_of(&admission);
-    assert_eq!(values.set().iter().collect::<Vec<_>>(), [1, 2], "the manifest decides on PCR 0");
-    assert_eq!(values.value(2).unwrap().to_string(), support::value(2));
+}
+
+/// What the manifest enforces, it decides on. What it only warns about is the record's, or a policy's `refuse` would be switched
+/// off by a manifest that was recorded with these registers as warnings.
+#[test]
+fn a_manifest_that_only_warns_about_firmware_takes_nothing_from_the_record() {
+    let mut image = image_json(1);
+    image["machines"][0]["pcrs"]["3"] = json!({"value": support::value(3), "rule": "enforce"});
+    for firmware in [1, 9] {
+        let mut tpm = support::booted(1);
+        // PCR 0 has a value in the manifest that is warned about: this one, or another.
+        for (pcr, value) in [(0, firmware), (2, 2), (3, 3)] {
+            tpm.set_pcr(pcr, [value; 32]);
+        }
+        let text = json!({"warn": [1], "refuse": [0, 2, 3]});
+        let old = policy_json(pinned(&[support::digest_of(&tpm)]));
+        let policy = load(&with(&old, "/firmware_change", Some(text))).unwrap();
+        let admit = |by: &Policy, image: &Value| {
+            let references = support::references(by, &[image.clone()]);
+            let verified = support::verified(by, &tpm).unwrap();
+            by.validate(&verified, &references, LockExpectation::Unlocked, support::NOW).unwrap()
+        };
+        let admission = admit(&policy, &image);
+        assert_eq!(admission.enforced().iter().collect::<Vec<_>>(), [3, 4, 7, 9, 11, 12, 13]);
+        let values = policy.firmware_of(&admission);
+        assert_eq!(values.set().iter().collect::<Vec<_>>(), [0, 1, 2], "the manifest decides on PCR 3 alone");
+        assert_eq!(values.value(0).unwrap().to_string(), support::value(firmware));
+        assert!(policy.firmware_not_quoted(&admission).is_empty());
+        // Evidence for a policy that did not ask for them says nothing of these registers.
+        let admission = admit(&load(&old).unwrap(), &image_json(1));
+        assert_eq!(policy.firmware_not_quoted(&admission).iter().collect::<Vec<_>>(), [2, 3]);
+    }
 }
 
 #[test]

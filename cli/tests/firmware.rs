@@ -7,7 +7,7 @@ mod support;
 use latchkey_measurements::{Bank, EventLog, EventType, Replay, log_sample};
 use serde_json::Value;
 use support::command::Ran;
-use support::node::{FakeNode, Stage};
+use support::node::{Behaviour, FakeNode, Stage};
 use support::operator::Operator;
 
 /// The node boots with these option ROMs.
@@ -25,14 +25,20 @@ fn boot(node: &FakeNode, roms: &[&str]) {
 
 /// A cluster of one node whose manifest says nothing about firmware.
 fn founded(more: &[&str]) -> (Operator, FakeNode) {
+    let (operator, node) = recorded(&[&["--warn", ""], more].concat());
+    operator.init(&node, &[]).succeeded();
+    (operator, node)
+}
+
+/// The same, before there is a cluster.
+fn recorded(more: &[&str]) -> (Operator, FakeNode) {
     let operator = Operator::new();
     let node = FakeNode::start(&operator.init_secret());
     boot(&node, &["ROM of the disk"]);
     let (address, ek) = (node.address(), node.ek().to_string());
-    let arguments = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", "1.0.0", "--warn", ""];
+    let arguments = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", "1.0.0"];
     let files = ["--out", "demo.json", "--policy-out", "policy.json"];
     operator.run(&[&arguments[..], &files, more].concat()).succeeded();
-    operator.init(&node, &[]).succeeded();
     (operator, node)
 }
 
@@ -93,6 +99,43 @@ fn recover_tells_or_refuses_firmware_that_is_not_on_record() {
     accept(&operator, &["--change", &operator.firmware_change()]).succeeded();
     node.restart(Stage::Existing);
     operator.recover(&node, "master.json", &[]).succeeded();
+}
+
+#[test]
+fn a_manifest_that_was_recorded_with_its_firmware_switches_no_refusal_off() {
+    let (operator, node) = recorded(&["--firmware-refuse", "0,2"]);
+    let manifest = operator.json("demo.json");
+    assert_eq!(manifest["images"][0]["machines"][0]["pcrs"]["2"]["rule"], "warn", "{manifest}");
+    operator.init(&node, &[]).succeeded();
+    let pcrs = record(&operator, &node)["firmware"]["measured"]["pcrs"].clone();
+    assert!(pcrs["0"].is_string() && pcrs["2"].is_string(), "{pcrs}");
+    restart(&node, &["ROM of a stranger"]);
+    let ran = operator.recover(&node, "master.json", &["--output", "json"]).failed(3);
+    assert_eq!(error_code(&ran), "firmware-changed");
+    assert_eq!(node.state().recoveries, 0, "no key was sent");
+    restart(&node, &["ROM of the disk"]);
+    operator.recover(&node, "master.json", &[]).succeeded();
+}
+
+#[test]
+fn an_init_that_begins_anew_keeps_the_firmware_and_the_counters_on_record() {
+    let (operator, node) = recorded(&["--warn", ""]);
+    node.behave(Behaviour { fail_bootstrap: Some(("step-failed", "exit status 1")), ..Behaviour::default() });
+    operator.init(&node, &[]).failed(4);
+    let before = record(&operator, &node);
+    // The node resets its disk; with another card in it, and after its TPM was cleared.
+    node.restart(Stage::Fresh);
+    boot(&node, &["ROM of a stranger"]);
+    node.tpm(|tpm| tpm.set_boot(1, 0));
+    node.state().disk = latchkey_keys::Uuid::random().unwrap();
+    let ran = operator.init(&node, &[]).succeeded();
+    assert!(ran.err.contains("firmware-changed: edge-1: PCR 2"), "{}", ran.err);
+    let after = record(&operator, &node);
+    assert_eq!(after["retired"].as_array().unwrap().len(), 1, "{after}");
+    let (kept, was) = (&after["firmware"], &before["firmware"]);
+    assert_eq!((&kept["measured"], &kept["recorded_at"]), (&was["measured"], &was["recorded_at"]));
+    assert_eq!(kept["changed"]["measured"]["events"][0]["what"], "ROM of a stranger", "it waits for the operator");
+    assert!(after["tpm"]["went_back_at"].is_u64(), "{after}");
 }
 
 #[test]

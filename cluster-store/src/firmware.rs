@@ -133,13 +133,17 @@ impl NodeRecord {
         let recorded = self.firmware.as_ref().map(|known| known.measured.pcrs().clone()).unwrap_or_default();
         let changed = recorded.differing(pcrs);
         let tpm = self.tpm.as_ref();
+        let waiting = self.firmware.as_ref().and_then(|known| known.changed.as_ref());
+        // What was not looked at may still be as it was then.
+        let is_seen =
+            |waiting: &ChangedFirmware| recorded.differing(waiting.measured.pcrs()).without(pcrs.set()).is_empty();
         Finding {
             unrecorded: pcrs.set().without(recorded.set()),
             changed,
             refused: changed.intersection(seen.rule.refused()),
             went_back: tpm.is_some_and(|known| seen.boot < known.boot),
             already_locked: tpm.is_some_and(|known| known.locked && seen.boot == known.boot),
-            outdated: changed.is_empty() && self.firmware.as_ref().is_some_and(|known| known.changed.is_some()),
+            outdated: changed.is_empty() && waiting.is_some_and(is_seen),
         }
     }
 
@@ -164,9 +168,9 @@ impl NodeRecord {
             }
             return;
         };
-        if finding.changed.is_empty() {
+        if finding.outdated {
             known.changed = None;
-        } else {
+        } else if !finding.changed.is_empty() {
             let before = known.changed.take().filter(|before| before.measured.pcrs() == seen.firmware.pcrs());
             known.changed = Some(match before {
                 // Nothing is learnt from the same values without a log.

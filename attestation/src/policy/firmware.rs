@@ -6,10 +6,13 @@
 //!
 //! | the register | who decides |
 //! |---|---|
-//! | has a value in the manifest, for the machine type that matched | the manifest: what it enforces is enforced, and of the rest the admission [warns](crate::validate::Warning). The record is not asked |
-//! | has none, and is in `refuse` | the machine's record: another value refuses it |
-//! | has none, and is in `warn` | the machine's record: another value is told, and the machine let in |
-//! | has none, and is in neither | nobody |
+//! | is enforced by the manifest, for the machine type that matched | the manifest. The record is not asked |
+//! | is not, and is in `refuse` | the machine's record: another value refuses it |
+//! | is not, and is in `warn` | the machine's record: another value is told, and the machine let in |
+//! | is not, and is in neither | nobody |
+//!
+//! A value that a manifest only [warns](crate::validate::Warning) about takes nothing from the record, whether the machine has it or
+//! not: with it in the record's place, a change away from it would be the first value on record, and pass.
 //!
 //! A policy that does not say `firmware_change` warns about the registers of `pcrs.warn`. A register that is not on record is
 //! recorded, not judged. Other values are in force only after the operator's word (`latchkey policy accept-firmware`).
@@ -86,8 +89,14 @@ impl Policy {
     }
 
     /// The quoted values that this machine's record decides on: those of the firmware's registers that the policy holds against
-    /// records and about which the manifest that admitted it says nothing.
+    /// records and that the manifest that admitted it does not enforce.
     pub fn firmware_of(&self, admission: &Admission) -> PcrValues {
-        admission.pcrs().of(self.firmware.judged().without(admission.ruled()))
+        admission.pcrs().of(self.firmware.judged().without(admission.enforced()))
+    }
+
+    /// The registers whose change refuses a machine and that this one was not asked for. None, if this policy admitted it; after
+    /// another one did, it has to prove itself anew.
+    pub fn firmware_not_quoted(&self, admission: &Admission) -> PcrSet {
+        self.firmware.refused().without(admission.enforced()).without(admission.pcrs().set())
     }
 }

@@ -11,8 +11,8 @@ use crate::refusal::{Difference, ReasonCode, Refusal};
 pub(crate) struct Match {
     pub(crate) image: AdmittedImage,
     pub(crate) warnings: Vec<Warning>,
-    /// Registers for which the machine type has a value.
-    pub(crate) ruled: PcrSet,
+    /// Registers that must have the machine type's value.
+    pub(crate) enforced: PcrSet,
 }
 
 /// Finds the image that `pcrs` are the measurements of, and checks that it may run.
@@ -152,13 +152,13 @@ impl<'a> Candidate<'a> {
     }
 
     fn into_match(self, policy: &Policy, pcrs: &PcrValues) -> Match {
-        let quoted = policy.selection().without(enforced(policy, self.machine));
+        let enforced = enforced(policy, self.machine);
+        let quoted = policy.selection().without(enforced);
         let warning = |(&pcr, reference): (&u8, &Reference)| {
             let got = pcrs.value(pcr).filter(|&got| quoted.contains(pcr) && got != reference.value)?;
             Some(Warning { pcr, component: Component::of(pcr), expected: reference.value, got })
         };
-        let ruled = self.machine.pcrs().keys().fold(PcrSet::EMPTY, |set, &index| set.with(index).unwrap_or(set));
-        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image(), ruled }
+        Match { warnings: self.machine.pcrs().iter().filter_map(warning).collect(), image: self.image(), enforced }
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Admission {
     reset_count: u32,
     restart_count: u32,
     warnings: Vec<Warning>,
-    ruled: PcrSet,
+    enforced: PcrSet,
 }
 
 impl Admission {
@@ -86,9 +86,9 @@ impl Admission {
         &self.warnings
     }
 
-    /// The registers for which the manifest has a value, on the machine type that matched: it decides on them.
-    pub fn ruled(&self) -> PcrSet {
-        self.ruled
+    /// The registers that had to have the manifest's value, on the machine type that matched: it decided on them.
+    pub fn enforced(&self) -> PcrSet {
+        self.enforced
     }
 }
 
@@ -185,7 +185,7 @@ impl Policy {
         lock: LockExpectation,
         now: u64,
     ) -> Result<Admission, Refusal> {
-        let Match { image, warnings, ruled } = match_image(self, evidence.pcrs(), references, now)?;
+        let Match { image, warnings, enforced } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
@@ -198,7 +198,7 @@ impl Policy {
             reset_count: evidence.clock().reset_count,
             restart_count: evidence.clock().restart_count,
             warnings,
-            ruled,
+            enforced,
         })
     }
 }
