@@ -137,6 +137,10 @@ impl JoinService {
     /// decided once more on what is on disk.
     async fn admit(&self, snapshot: &Snapshot, node: &Node, ask: Ask, seen: &BootSeen) -> Result<Reservation, Refusal> {
         self.check_not_denied(node)?;
+        // The channel's proof is as old as the channel.
+        if !snapshot.policy.firmware_not_quoted(&node.admission).is_empty() {
+            return Err(Refusal::PolicyReloaded);
+        }
         let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone(), seen.clone());
         let Err(
             Refusal::NodeUnknown

@@ -56,7 +56,10 @@ reason_codes! {
             "the firmware of this machine is not the one on its record, and the join service's log names the event: if the change is yours, say so with `latchkey policy accept-firmware`";
         /// The counters are those of a boot that was locked, and PCR 15 is zero.
         AlreadyLocked = "boot-already-locked":
-            "this boot was locked before, and its TPM was brought back to before the lock: restart the machine, and ask its host who did that";
+            "this boot was locked before, and its TPM is as it was before the lock: switch the machine off and on; if nobody cleared its TPM, ask its host who brought an older state of it back";
+        /// The policy was changed since the machine proved itself, and refuses by registers that it did not quote.
+        PolicyReloaded = "policy-reloaded":
+            "the policy was changed while this machine asked: it asks again, and shows what the new one wants";
         /// A TPM without a record.
         NodeUnknown = "node-unknown":
             "this machine has no record here: it joins first, with an empty disk";
@@ -116,7 +119,7 @@ impl Refusal {
             Self::NameTaken => Code::AlreadyExists,
             Self::TooManyDisks => Code::ResourceExhausted,
             Self::NodeUnknown => Code::NotFound,
-            Self::LeaseHeld | Self::KeysUnavailable => Code::Unavailable,
+            Self::LeaseHeld | Self::KeysUnavailable | Self::PolicyReloaded => Code::Unavailable,
             Self::RecordsDamaged | Self::RecordNotWritten => Code::Internal,
         }
     }

@@ -1,7 +1,9 @@
 //! A machine's firmware, which no manifest predicts, is held against the machine's own record.
 
-use crate::rig::{Answer, Machine, Rig, policy};
+use crate::rig::{Answer, Machine, Rig, TIME, join_request, policy};
+use latchkey_api::v1::Role;
 use latchkey_attestation::MeasuredFirmware;
+use latchkey_channel::Purpose;
 use latchkey_cluster_store::{FirmwareRecord, NodeRecord};
 use latchkey_measurements::{Bank, EventLog, EventType, Replay, log_sample};
 use serde_json::{Value, json};
@@ -202,6 +204,39 @@ fn only_what_the_policy_names_is_held_against_the_record() {
 
 /// Whoever admits a machine takes its log from it.
 #[test]
+/// A channel's proof is as old as the channel, and shows what the policy of then asked for.
+#[test]
+fn evidence_for_an_older_policy_passes_no_refusal_of_the_new_one() {
+    let machine = machine();
+    let rig = rig(&machine, &json!({"warn": [], "refuse": []}));
+    let mut service = rig.start();
+    service.join(&machine, DISK, "w-1").unwrap();
+    let client = *service;
+    let reload = |service: &mut crate::rig::Service, rule: &Value| {
+        write_policy(&rig, &machine, rule);
+        service.next_line(&["Configuration reloaded", "attestation"]);
+    };
+    let request = join_request(OTHER_DISK, "w-1", Role::Unspecified);
+    let answer = client.call(&machine, Purpose::Join, async |client| {
+        reload(&mut service, &refuse());
+        client.issue_join_ticket(&request, TIME).await
+    });
+    assert_eq!(answer.unwrap_err().code(), "policy-reloaded");
+    let record = rig.record(&machine).unwrap();
+    assert_eq!((record.disks.len(), record.firmware), (1, None), "it changed nothing");
+    service.next_line(&["audit", "refused", "policy-reloaded"]);
+    // On a new channel it shows them; and a policy that only warns refuses nobody.
+    service.join(&machine, DISK, "w-1").unwrap();
+    assert_eq!(firmware(&rig, &machine).measured.pcrs().set().iter().collect::<Vec<_>>(), [0, 2]);
+    reload(&mut service, &json!({"warn": [], "refuse": []}));
+    let again = join_request(DISK, "w-1", Role::Unspecified);
+    let answer = client.call(&machine, Purpose::Join, async |client| {
+        reload(&mut service, &warn());
+        client.issue_join_ticket(&again, TIME).await
+    });
+    answer.unwrap();
+}
+
 fn a_hostile_log_is_bounded_and_explains_nothing() {
     let machine = machine();
     let rig = rig(&machine, &warn());
