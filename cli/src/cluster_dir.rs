@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use latchkey_attestation::{AuthenticManifest, EkDigest};
 use latchkey_cluster_store::{
     BootSeen, ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, DiskState, Enrolment, NodeName,
-    NodeRecord, Outcome, PendingRecord, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError, TpmBoot,
-    check_not_denied,
+    NodeRecord, Outcome, PendingRecord, Recorded, ReleaseError, ReleaseRefusal, Reported, Role, RoleRule, StoreError,
+    TpmBoot, check_not_denied,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -346,8 +346,11 @@ impl ClusterDir {
             other => other,
         };
         let fresh = NodeRecord::first(first.ek, name, Role::ControlPlane, first.disk, key_version, now());
-        let retired = earlier.map(|record| record.uuids().collect()).unwrap_or_default();
-        Ok(NodeRecord { retired, ..fresh })
+        // Another disk makes no other machine of it: what is on record of its firmware and TPM stays there.
+        let earlier = earlier.map(Recorded::into_inner);
+        let retired = earlier.as_ref().map(|record| record.uuids().collect()).unwrap_or_default();
+        let (firmware, tpm) = earlier.map(|record| (record.firmware, record.tpm)).unwrap_or_default();
+        Ok(NodeRecord { retired, firmware, tpm, ..fresh })
     }
 }
 
