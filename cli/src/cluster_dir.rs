@@ -330,7 +330,7 @@ impl ClusterDir {
             }
         }
         if let Some(boot) = first.locked {
-            record.keep_boot(boot, true, now());
+            record.keep_lock(boot);
         }
         record.reported = Some(Reported { at: now(), disk: first.disk, outcome });
         writer.put(&record).map(drop).map_err(unusable)

@@ -53,7 +53,7 @@ reason_codes! {
             "if nobody cleared the TPM in the firmware set-up, find out who brought an older state of it back";
         /// The counters are those of a boot that was locked, and PCR 15 is zero.
         AlreadyLocked = "boot-already-locked":
-            "restart the machine; if it is refused again, ask its host who brings its TPM back to before the lock";
+            "switch the machine off and on; if nobody cleared its TPM, ask its host who brought an older state of it back";
         /// A machine whose firmware is to be accepted has no other firmware than the one on record.
         NoFirmwareChange = "no-firmware-change":
             "see `latchkey node show`: a change is on record once the machine was seen with it";

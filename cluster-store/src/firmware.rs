@@ -10,13 +10,14 @@
 //!
 //! `TPMS_CLOCK_INFO` (TPM 2.0 Library Part 2, section 10.11.1) has two: `resetCount` grows with every `TPM2_Startup` that clears
 //! the registers after an orderly shutdown to nothing or a loss of power, `restartCount` with every other start, and a reset makes it
-//! zero. So the pair, read as one number, only grows, and within one value of it PCR 15 never goes from a value back to zero. A
+//! zero. So the pair, read as one number, only grows until `TPM2_Clear` makes both zero, and within one value of it PCR 15 never goes from a value back to zero. A
 //! quote with another pair is another life of the registers. They are told in the clear to keys of the endorsement hierarchy, of
 //! which the agent's attestation key is (Part 1, "Attestation data": other hierarchies' keys get both with a secret number added).
 //!
-//! * **The same pair as of a boot that was reported locked, and PCR 15 is zero**: no TPM does that. Its state was brought back to
-//!   before the lock, as with a snapshot of a virtual machine. Refused; no honest retry is like it, since a node asks again only
-//!   before its lock, and a machine that was restarted has counted.
+//! * **The same pair as of a boot that was reported locked, and PCR 15 is zero**: its state was brought back to before the lock, as
+//!   with a snapshot of a virtual machine; or the TPM was cleared since, and has counted up to this pair again without the machine
+//!   being seen in between. Refused: the two look the same, and switching the machine off and on ends the second, since it counts.
+//!   No honest retry is like it, since a node asks again only before its lock.
 //! * **A lower pair than on record**: the TPM was cleared (`TPM2_Clear` makes both zero, and keeps the endorsement key), or an older
 //!   state of it was brought back. The two look the same, so this is told and written down, not refused.
 //! * **A higher pair**: a restart of the machine. A reset of the TPM alone, while the machine runs on, is counted in the same way:
@@ -132,11 +133,11 @@ impl NodeRecord {
         let pcrs = seen.firmware.pcrs();
         let recorded = self.firmware.as_ref().map(|known| known.measured.pcrs().clone()).unwrap_or_default();
         let changed = recorded.differing(pcrs);
-        let tpm = self.tpm.as_ref();
         let waiting = self.firmware.as_ref().and_then(|known| known.changed.as_ref());
         // What was not looked at may still be as it was then.
         let is_seen =
             |waiting: &ChangedFirmware| recorded.differing(waiting.measured.pcrs()).without(pcrs.set()).is_empty();
+        let tpm = self.tpm.as_ref();
         Finding {
             unrecorded: pcrs.set().without(recorded.set()),
             changed,
@@ -156,7 +157,7 @@ impl NodeRecord {
         }
         self.keep_firmware(seen, finding, now);
         if finding.refused.is_empty() {
-            self.keep_boot(seen.boot, false, now);
+            self.keep_boot(seen.boot, now);
         }
     }
 
@@ -186,13 +187,22 @@ impl NodeRecord {
         }
     }
 
-    /// The machine was in this boot, and `locked` if it proved that.
-    pub fn keep_boot(&mut self, boot: TpmBoot, locked: bool, now: u64) {
+    fn keep_boot(&mut self, boot: TpmBoot, now: u64) {
         let before = self.tpm.take();
         let went_back = before.as_ref().is_some_and(|before| boot < before.boot).then_some(now);
-        let same = before.as_ref().is_some_and(|before| before.locked && before.boot == boot);
+        let locked = before.as_ref().is_some_and(|before| before.locked && before.boot == boot);
         let went_back_at = went_back.or(before.and_then(|before| before.went_back_at));
-        self.tpm = Some(TpmRecord { boot, locked: locked || same, went_back_at });
+        self.tpm = Some(TpmRecord { boot, locked, went_back_at });
+    }
+
+    /// The machine proved its lock in this boot. Whether that was taken: with a later boot on record it came too late, as a report
+    /// does that a restart overtook, and says nothing of the boot that the machine is in.
+    pub fn keep_lock(&mut self, boot: TpmBoot) -> bool {
+        let before = self.tpm.take();
+        let taken = before.as_ref().is_none_or(|before| before.boot <= boot);
+        let went_back_at = before.as_ref().and_then(|before| before.went_back_at);
+        self.tpm = if taken { Some(TpmRecord { boot, locked: true, went_back_at }) } else { before };
+        taken
     }
 
     /// Makes the changed firmware with this digest the recorded one. Whether there was such a change.

@@ -115,7 +115,7 @@ fn the_counters_of_a_boot_that_was_locked_do_not_come_again_without_its_lock() {
     record.keep(&boot(7, 0), NOW);
     // Asking again before the lock is what nodes do whose ticket was lost.
     assert!(!record.judge(&boot(7, 0)).already_locked);
-    record.keep_boot(TpmBoot { reset_count: 7, restart_count: 0 }, true, NOW);
+    assert!(record.keep_lock(TpmBoot { reset_count: 7, restart_count: 0 }));
     assert!(record.judge(&boot(7, 0)).already_locked);
     for (reset, restart) in [(8, 0), (7, 1)] {
         assert!(!record.judge(&boot(reset, restart)).already_locked, "a restart has counted");
@@ -130,6 +130,40 @@ fn the_counters_of_a_boot_that_was_locked_do_not_come_again_without_its_lock() {
     let tpm = record.tpm.clone().unwrap();
     assert_eq!((tpm.boot.reset_count, tpm.locked, tpm.went_back_at), (1, false, Some(NOW + 5)));
     assert!(!record.judge(&boot(2, 0)).is_news(), "told once");
+}
+
+#[test]
+fn a_report_that_a_restart_overtook_changes_nothing_of_the_later_boot() {
+    let boot = |reset_count| TpmBoot { reset_count, restart_count: 0 };
+    let mut record = record();
+    assert!(record.keep_lock(boot(8)), "the first that is known");
+    for late in [7, 1, 0] {
+        let before = record.clone();
+        assert!(!record.keep_lock(boot(late)));
+        assert_eq!(record, before);
+    }
+    assert!(record.judge(&seen(&[], (8, 0), rule(&[], &[]))).already_locked, "the lock of the later boot stays known");
+    assert!(record.keep_lock(boot(9)));
+    assert_eq!(record.tpm.unwrap().went_back_at, None);
+}
+
+#[test]
+fn a_waiting_change_is_not_forgotten_by_a_boot_in_which_its_registers_were_not_asked_for() {
+    let strict = rule(&[], &[0, 2]);
+    let mut record = record();
+    record.keep(&seen(&[(0, 1), (2, 1)], (1, 0), strict), NOW);
+    record.keep(&seen(&[(0, 9), (2, 1)], (2, 0), strict), NOW);
+    let waiting = record.firmware.as_ref().unwrap().changed.clone();
+    assert!(waiting.is_some());
+    // A manifest or a policy takes the register out of sight; what is seen is as on record.
+    for unseeing in [seen(&[], (3, 0), strict), seen(&[(2, 1)], (3, 0), strict)] {
+        assert!(!record.judge(&unseeing).is_news());
+        record.keep(&unseeing, NOW);
+        assert_eq!(record.firmware.as_ref().unwrap().changed, waiting);
+    }
+    // The register that differed, as it was before, ends it; the others need not be there.
+    record.keep(&seen(&[(0, 1)], (4, 0), strict), NOW);
+    assert_eq!(record.firmware.as_ref().unwrap().changed, None);
 }
 
 #[test]

@@ -231,6 +231,13 @@ impl Records {
     fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot, seen: &mut u64) -> Result<(), Refusal> {
         let mut writer = self.writer(seen)?;
         let record = self.state().report(ek, report, boot, self.now())?;
+        if let Some(known) = record.tpm.as_ref().filter(|known| known.boot != boot) {
+            let (TpmBoot { reset_count, restart_count }, node) = (boot, record.name.as_str());
+            tracing::warn!(
+                %ek, node, reset_count, restart_count, on_record = ?known.boot,
+                "A report is of an earlier boot than the one on record, and says nothing of its lock"
+            );
+        }
         let recorded = self.put(&mut writer, seen, &record)?;
         self.state().commit_report(recorded);
         Ok(())

@@ -213,7 +213,7 @@ impl State {
             record.retired.extend(replaced.iter().map(|disk| disk.uuid));
         }
         record.joining_since = None;
-        record.keep_boot(boot, true, now.unix);
+        record.keep_lock(boot);
         record.reported = Some(Reported { at: now.unix, disk: report.disk, outcome: report.outcome.clone() });
         Ok(record)
     }

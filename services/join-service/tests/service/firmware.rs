@@ -202,8 +202,6 @@ fn only_what_the_policy_names_is_held_against_the_record() {
     assert!(!log.contains("firmware-changed"), "{log}");
 }
 
-/// Whoever admits a machine takes its log from it.
-#[test]
 /// A channel's proof is as old as the channel, and shows what the policy of then asked for.
 #[test]
 fn evidence_for_an_older_policy_passes_no_refusal_of_the_new_one() {
@@ -237,6 +235,8 @@ fn evidence_for_an_older_policy_passes_no_refusal_of_the_new_one() {
     answer.unwrap();
 }
 
+/// Whoever admits a machine takes its log from it.
+#[test]
 fn a_hostile_log_is_bounded_and_explains_nothing() {
     let machine = machine();
     let rig = rig(&machine, &warn());
@@ -296,6 +296,27 @@ fn a_boot_that_reported_its_lock_gets_no_other_ticket() {
     assert_eq!(service.rejoin(&machine, DISK).unwrap_err().code(), "boot-already-locked", "it is on record");
     let machine = booted(machine, 2, &[1]);
     service.rejoin(&machine, DISK).unwrap();
+}
+
+#[test]
+fn a_report_of_an_earlier_boot_takes_nothing_from_the_record_of_the_later_one() {
+    let mut machine = machine();
+    let rig = rig(&machine, &warn());
+    let mut service = rig.start();
+    for reset in [5, 6] {
+        machine = booted(machine, reset, &[1]);
+        service.join(&machine, DISK, "w-1").unwrap();
+    }
+    let machine = machine.locked(&rig);
+    service.report(&machine, DISK, "").unwrap();
+    // Attested in the boot before, and handled only now.
+    let machine = machine.after(|tpm| tpm.set_boot(5, 0));
+    service.report(&machine, DISK, "").unwrap();
+    service.next_line(&["WARN", "earlier boot than the one on record", "reset_count=5", "w-1"]);
+    let tpm = rig.record(&machine).unwrap().tpm.unwrap();
+    assert_eq!((tpm.boot.reset_count, tpm.locked, tpm.went_back_at), (6, true, None));
+    let machine = booted(machine, 6, &[1]);
+    assert_eq!(service.rejoin(&machine, DISK).unwrap_err().code(), "boot-already-locked");
 }
 
 #[test]
