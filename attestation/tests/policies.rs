@@ -73,7 +73,7 @@ fn a_manifest_that_only_warns_about_firmware_takes_nothing_from_the_record() {
         let old = policy_json(pinned(&[support::digest_of(&tpm)]));
         let policy = load(&with(&old, "/firmware_change", Some(text))).unwrap();
         let admit = |by: &Policy, image: &Value| {
-            let references = support::references(by, &[image.clone()]);
+            let references = support::references(by, std::slice::from_ref(image));
             let verified = support::verified(by, &tpm).unwrap();
             by.validate(&verified, &references, LockExpectation::Unlocked, support::NOW).unwrap()
         };
