@@ -321,6 +321,24 @@ fn tpm2_tools_activate_our_credentials_and_we_verify_their_quotes() {
     }
 }
 
+/// A primary of the owner's hierarchy has all attributes of an attestation key, and a real TPM activates a credential for it.
+#[test]
+fn a_key_of_the_owner_s_hierarchy_is_activated_and_its_quote_refused() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let tools = Tools { swtpm: &swtpm, ek: P384_HANDLE };
+    let Some(identity) = tools.identity(&ECDSA) else { return };
+    let attributes = "fixedtpm|fixedparent|sensitivedataorigin|userwithauth|restricted|sign";
+    let primary = ["-C", "o", "-G", "ecc256:ecdsa-sha256:null", "-g", "sha256", "-a", attributes, "-c", "ak.ctx"];
+    tools.run("tpm2_createprimary", &primary).unwrap();
+    tools.run("tpm2_readpublic", &["-c", "ak.ctx", "-f", "tpmt", "-o", "ak.tpmt"]).unwrap();
+    let ek = identity.ek_public().to_vec();
+    let identity = AttesterIdentity::new(ek, None, Vec::new(), tools.read("ak.tpmt")).unwrap();
+    let (challenge, pending) = begin(&policy_of(&identity, &["ecdsa-p256-sha256"]), &identity).unwrap();
+    let evidence = tools.evidence(&challenge, &BINDING).unwrap();
+    let trusted = pending.confirm(evidence.activated_secret()).unwrap();
+    assert_eq!(trusted.verify(&evidence, &BINDING).unwrap_err().code(), ReasonCode::QuoteHierarchyRefused);
+}
+
 #[test]
 fn an_rsa_attestation_key_is_refused_where_the_policy_does_not_list_it() {
     let Some(swtpm) = Swtpm::start() else { return };
