@@ -77,6 +77,11 @@ pub fn shipped(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&PROGRAMS, &packages.chain(profile).collect::<Vec<_>>())?.program(binary)
 }
 
+/// A program as users get it, to the bit: without its symbols, too.
+pub fn packaged(binary: &str) -> Result<PathBuf, HarnessError> {
+    cargo_build(&["--profile", "service", "--package", binary, "--bins"])?.program(binary)
+}
+
 fn build_agent(target: &[&str]) -> Result<PathBuf, HarnessError> {
     let arguments = [&["--release", "--package", "latchkey-agent", "--bin", "latchkey-agent"], target].concat();
     cargo_build(&arguments)?.program("latchkey-agent")

@@ -1,6 +1,7 @@
 //! `size [--json]`: bytes and crates of what ships, beside what SPECIFICATION.md promises.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use latchkey_bench::{Bench, Quantity};
@@ -11,6 +12,7 @@ use latchkey_qemu_tests::{HarnessError, build, process};
 const AGENT_BYTES: usize = 2_500_000;
 const AGENT_CRATES: usize = 110;
 const INITRAMFS_BYTES: usize = 6_000_000;
+const JOIN_SERVICE_BYTES: usize = 5_000_000;
 
 fn main() -> ExitCode {
     match report() {
@@ -28,13 +30,14 @@ fn main() -> ExitCode {
 
 fn report() -> Result<bool, HarnessError> {
     let agent = build::agent()?;
-    let bytes = std::fs::metadata(&agent).map_err(|source| HarnessError::Io { what: "agent".into(), source })?.len();
+    let join_service = build::packaged("latchkey-join-service")?;
     let kernel = Kernel::provision()?;
     let initramfs = BootImage::agent()?.initramfs(&kernel)?.len();
     let lines = [
-        ("agent/bytes", "agent, bytes", usize::try_from(bytes).unwrap_or(usize::MAX), AGENT_BYTES),
+        ("agent/bytes", "agent, bytes", bytes(&agent)?, AGENT_BYTES),
         ("agent/crates", "agent, crates", crates("latchkey-agent")?, AGENT_CRATES),
         ("initramfs/bytes", "initramfs, bytes", initramfs, INITRAMFS_BYTES),
+        ("join-service/bytes", "join service, bytes", bytes(&join_service)?, JOIN_SERVICE_BYTES),
     ];
     if std::env::args().any(|argument| argument == "--json") {
         let bench = Bench::from_args();
@@ -49,6 +52,12 @@ fn report() -> Result<bool, HarnessError> {
         println!("agent:  {}\nkernel: {}", agent.display(), kernel.release);
     }
     Ok(lines.iter().all(|(_, _, is, promised)| is <= promised))
+}
+
+fn bytes(program: &Path) -> Result<usize, HarnessError> {
+    let metadata = std::fs::metadata(program);
+    let metadata = metadata.map_err(|source| HarnessError::Io { what: program.display().to_string(), source })?;
+    Ok(usize::try_from(metadata.len()).unwrap_or(usize::MAX))
 }
 
 /// How many crates a package is made of, itself and the compiler's plug-ins included.

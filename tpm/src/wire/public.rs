@@ -2,9 +2,6 @@
 
 use super::algorithm::{ALG_ECC, ALG_ECDSA, ALG_NULL, ALG_RSA, ALG_RSAPSS, ALG_RSASSA};
 use super::{Attributes, Curve, EkTemplate, HashAlg, Reader, Signature, Symmetric, WireError, Writer};
-#[cfg(feature = "aws-lc")]
-use aws_lc_rs::signature::{self, UnparsedPublicKey};
-#[cfg(not(feature = "aws-lc"))]
 use ring::signature::{self, UnparsedPublicKey};
 
 /// `TPM_RH_ENDORSEMENT` (part 2, section 7.4), as the qualified name of the endorsement hierarchy.
