@@ -4,8 +4,8 @@
     script -q -e -c './dev demo' run.txt
     python3 docs/picture.py run.txt > docs/demo.svg
 
-It knows what our programs write: SGR colours (16 colours, bold, dim), carriage return, and "erase to the end of the
-line". Anything else that begins with ESC ends it with an error, because the picture would be wrong.
+It knows what our programs write: SGR colours (16 colours, bold, dim), carriage return, "cursor up", and "erase to the
+end" of line or screen. Anything else that begins with ESC ends it with an error, because the picture would be wrong.
 """
 
 import re
@@ -23,20 +23,26 @@ TOKEN = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])|([\r\n])|([^\x1b\r\n]+)|(\x1b)")
 
 def screen(text):
     """The lines as they stood at the end: each a list of (character, style)."""
-    lines, column, style = [[]], 0, PLAIN
+    lines, row, column, style = [[]], 0, 0, PLAIN
     for numbers, command, control, chars, stray in TOKEN.findall(text):
-        line = lines[-1]
         if chars:
+            line = lines[row]
+            line.extend([(" ", PLAIN)] * (column - len(line)))
             for char in chars:
                 line[column:column + 1] = [(char, style)]
                 column += 1
         elif control == "\n":
-            lines.append([])
-            column = 0
+            row, column = row + 1, 0
+            if row == len(lines):
+                lines.append([])
         elif control == "\r":
             column = 0
-        elif command == "K" and numbers in ("", "0"):
-            del line[column:]
+        elif command == "A":
+            row = max(0, row - int(numbers or 1))
+        elif command in ("K", "J") and numbers in ("", "0"):
+            del lines[row][column:]
+            if command == "J":
+                del lines[row + 1:]
         elif command == "m":
             style = restyled(style, [int(number or 0) for number in numbers.split(";")])
         else:

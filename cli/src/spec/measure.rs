@@ -64,7 +64,7 @@ pub(super) const LOG: Command = Command {
         flag(
             "tpm",
             "FILE",
-            "compare with the registers of the machine's own TPM, such as /dev/tpmrm0,\nor a socket of swtpm, in every bank of both. Exit code 3 if one differs",
+            "compare with the registers of the machine's own TPM, such as /dev/tpmrm0,\nor the Unix socket of a simulator, in every bank of both. Exit code 3 if one differs",
         ),
         flag("reference-log", "FILE", "a trusted boot's log: show the first event of each register that differs"),
         flag(
