@@ -20,8 +20,8 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{SignatureAlgorithm, SignatureScheme};
 
-use super::spki::P256_POINT_LEN;
-
+/// Length of an uncompressed P-256 point: 04 ‖ X ‖ Y.
+pub(super) const P256_POINT_LEN: usize = 65;
 /// The one signature scheme, for TLS signatures and pinned keys.
 pub(super) const SCHEME: SignatureScheme = SignatureScheme::ECDSA_NISTP256_SHA256;
 

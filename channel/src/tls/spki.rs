@@ -11,10 +11,8 @@ use std::str::FromStr;
 use latchkey_attestation::parse::Digest;
 use ring::digest::{SHA256, digest};
 
-use super::provider::signature_is_by;
+use super::provider::{P256_POINT_LEN, signature_is_by};
 
-/// Length of an uncompressed P-256 point: 04 ‖ X ‖ Y.
-pub(crate) const P256_POINT_LEN: usize = 65;
 /// Length of the `SubjectPublicKeyInfo` of a P-256 key in DER.
 pub(crate) const SPKI_LEN: usize = SPKI_PREFIX.len() + P256_POINT_LEN;
 

@@ -113,9 +113,9 @@ pub async fn up_below(config: &Config, root: &Path) -> Result<Network, NetworkEr
 }
 
 fn fixed_address(routing: &mut Routing, link: Link, fixed: &StaticNetwork) -> Result<Network, NetworkError> {
-    routing.add_address(&link, fixed.address, fixed.prefix)?;
+    routing.add_address(link.index, fixed.address, fixed.prefix)?;
     if let Some(gateway) = fixed.gateway {
-        routing.add_default_route(&link, gateway)?;
+        routing.add_default_route(link.index, gateway)?;
     }
     let (address, gateway) = (Some((fixed.address, fixed.prefix)), fixed.gateway);
     Ok(Network { address, gateway, name_servers: fixed.dns.clone(), ..Network::without(Some(link)) })
@@ -123,9 +123,9 @@ fn fixed_address(routing: &mut Routing, link: Link, fixed: &StaticNetwork) -> Re
 
 async fn by_dhcp(routing: &mut Routing, link: Link, deadline: Instant) -> Result<Network, NetworkError> {
     let (lease, session) = dhcp::acquire(&link, deadline).await?;
-    routing.add_address(&link, lease.address.into(), lease.prefix)?;
+    routing.add_address(link.index, lease.address.into(), lease.prefix)?;
     if let Some(router) = lease.router {
-        routing.add_default_route(&link, router.into())?;
+        routing.add_default_route(link.index, router.into())?;
     }
     Ok(Network {
         address: Some((lease.address.into(), lease.prefix)),

@@ -8,7 +8,6 @@ use std::time::Instant;
 use rustix::net::{RecvFlags, SendFlags, send};
 use smol::Async;
 
-use super::link::Link;
 use super::message::{self, AddressInfo, LinkInfo, Message};
 use super::{NetworkError, before};
 use crate::platform::sys::netlink_socket;
@@ -64,13 +63,13 @@ impl Routing {
         self.ask("switch the interface on", |sequence| message::set_up(sequence, index), |_| Ok(()))
     }
 
-    pub(super) fn add_address(&mut self, link: &Link, address: IpAddr, prefix: u8) -> Result<(), NetworkError> {
-        let request = |sequence| message::add_address(sequence, link.index, address, prefix);
+    pub(super) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), NetworkError> {
+        let request = |sequence| message::add_address(sequence, index, address, prefix);
         self.ask("take the address", request, |_| Ok(()))
     }
 
-    pub(super) fn add_default_route(&mut self, link: &Link, gateway: IpAddr) -> Result<(), NetworkError> {
-        let request = |sequence| message::add_default_route(sequence, link.index, gateway);
+    pub(super) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), NetworkError> {
+        let request = |sequence| message::add_default_route(sequence, index, gateway);
         self.ask("take the gateway", request, |_| Ok(()))
     }
 
