@@ -77,7 +77,7 @@ impl MeasuredFirmware {
     }
 
     /// Why this is none, as it was read from a file.
-    pub fn fault(&self) -> Option<&'static str> {
+    pub fn problem(&self) -> Option<&'static str> {
         let registers = self.pcrs.set();
         if registers.is_empty() || !registers.without(FirmwareChange::registers()).is_empty() {
             return Some("firmware's registers are 0 to 3 and 6, and at least one of them is measured");
@@ -115,7 +115,7 @@ mod tests {
         let made = MeasuredFirmware::new(&values(&[0, 1, 2, 4]), &told);
         assert_eq!(made.pcrs().set(), PcrSet::of(&[0, 1, 2]).unwrap(), "4 is not the firmware's");
         assert_eq!(made.events(), &told[120..129], "129 are too many: those of PCR 1 go");
-        assert_eq!(made.fault(), None);
+        assert_eq!(made.problem(), None);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
         // What costs most as JSON, per byte of words.
         for worst in ["\"", "\\", "\u{1f600}", "\u{7}"] {
             let made = MeasuredFirmware::new(&values(&[0, 1, 2, 3, 6]), &events(2, 128, &worst.repeat(4000)));
-            assert_eq!((made.events().len(), made.fault()), (128, None));
+            assert_eq!((made.events().len(), made.problem()), (128, None));
             let json = serde_json::to_vec_pretty(&made).unwrap();
             assert!(json.len() < 100_000, "{worst:?}: {}", json.len());
             assert_eq!(serde_json::from_slice::<MeasuredFirmware>(&json).unwrap(), made);
@@ -135,7 +135,7 @@ mod tests {
         let good = MeasuredFirmware::new(&values(&[0, 2]), &events(2, 2, "an option ROM"));
         let of =
             |pcrs: &[u8], events: &[ExpectedEvent]| MeasuredFirmware { pcrs: values(pcrs), events: events.to_vec() };
-        assert_eq!(good.fault(), None);
+        assert_eq!(good.problem(), None);
         let long = ExpectedEvent::new(2, "EV_ACTION", &"x".repeat(201), Digest::ZERO);
         for bad in [
             of(&[], &[]),
@@ -145,7 +145,7 @@ mod tests {
             of(&[2], &[long]),
             of(&[2], &[ExpectedEvent { what: "a\nb".into(), ..good.events()[0].clone() }]),
         ] {
-            assert!(bad.fault().is_some(), "{bad:?}");
+            assert!(bad.problem().is_some(), "{bad:?}");
         }
     }
 }

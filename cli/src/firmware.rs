@@ -19,8 +19,8 @@ pub(crate) fn waiting(record: &NodeRecord) -> Option<(Changes, Digest)> {
 }
 
 impl ClusterDir {
-    /// Holds a machine that is to get keys against its record, if it has one, as the join service does: what is new is written down,
-    /// a change told or refused as the policy says.
+    /// Holds a machine that is to get keys against its record, if it has one, as the join service does: what is new is written
+    /// down, a change told or refused as the policy says.
     pub(crate) fn check_boot(&self, ek: EkDigest, seen: &BootSeen, output: &Output) -> Result<(), CommandError> {
         let mut writer = self.store().writer().map_err(unusable)?;
         let Some(before) = self.store().record(&ek).map_err(unusable)? else { return Ok(()) };

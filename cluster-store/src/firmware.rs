@@ -1,25 +1,26 @@
 //! What a record keeps of the machine itself: its firmware, and the counters of its TPM.
 //!
-//! Written at the machine's first admission, and compared at each later one with what the machine's TPM quotes then. Which registers
-//! are compared, and what follows from a change, the policy says: [`FirmwareChange`] is the one place where that is laid down. The
-//! changed measurement is kept beside the recorded one until the operator accepts it (`latchkey policy accept-firmware`) or the
-//! machine measures the recorded one again; only the last one is kept, and only evidence of this machine's own TPM that was admitted
-//! comes here.
+//! Written at the machine's first admission, and compared at each later one with what the machine's TPM quotes then. Which
+//! registers are compared, and what follows from a change, the policy says: [`FirmwareChange`] is the one place where that is
+//! laid down. The changed measurement is kept beside the recorded one until the operator accepts it (`latchkey policy
+//! accept-firmware`) or the machine measures the recorded one again; only the last one is kept, and only evidence of this
+//! machine's own TPM that was admitted comes here.
 //!
 //! # The counters
 //!
 //! `TPMS_CLOCK_INFO` (TPM 2.0 Library Part 2, section 10.11.1) has two: `resetCount` grows with every `TPM2_Startup` that clears
-//! the registers after an orderly shutdown to nothing or a loss of power, `restartCount` with every other start, and a reset makes it
-//! zero. So the pair, read as one number, only grows until `TPM2_Clear` makes both zero, and within one value of it PCR 15 never goes from a value back to zero. A
-//! quote with another pair is another life of the registers. They are told in the clear to keys of the endorsement hierarchy, of
-//! which the agent's attestation key is (Part 1, "Attestation data": other hierarchies' keys get both with a secret number added).
+//! the registers after an orderly shutdown to nothing or a loss of power, `restartCount` with every other start, and a reset
+//! makes it zero. So the pair, read as one number, only grows until `TPM2_Clear` makes both zero, and within one value of it
+//! PCR 15 never goes from a value back to zero. A quote with another pair is another life of the registers. They are told in
+//! the clear to keys of the endorsement hierarchy, of which the agent's attestation key is (Part 1, "Attestation data": other
+//! hierarchies' keys get both with a secret number added).
 //!
 //! * **The same pair as of a boot that was reported locked, and PCR 15 is zero**: its state was brought back to before the lock, as
 //!   with a snapshot of a virtual machine; or the TPM was cleared since, and has counted up to this pair again without the machine
 //!   being seen in between. Refused: the two look the same, and switching the machine off and on ends the second, since it counts.
 //!   No honest retry is like it, since a node asks again only before its lock.
-//! * **A lower pair than on record**: the TPM was cleared (`TPM2_Clear` makes both zero, and keeps the endorsement key), or an older
-//!   state of it was brought back. The two look the same, so this is told and written down, not refused.
+//! * **A lower pair than on record**: the TPM was cleared (`TPM2_Clear` makes both zero, and keeps the endorsement key), or an
+//!   older state of it was brought back. The two look the same, so this is told and written down, not refused.
 //! * **A higher pair**: a restart of the machine. A reset of the TPM alone, while the machine runs on, is counted in the same way:
 //!   no verifier can tell the two apart by counters.
 
@@ -218,7 +219,7 @@ impl NodeRecord {
     pub(crate) fn check_firmware(&self) -> Result<(), ContentError> {
         let Some(FirmwareRecord { measured, changed, .. }) = &self.firmware else { return Ok(()) };
         let all = std::iter::once(measured).chain(changed.iter().map(|changed| &changed.measured));
-        let mut faults = all.filter_map(MeasuredFirmware::fault);
-        faults.next().map_or(Ok(()), |fault| Err(ContentError::Rule(fault.to_owned())))
+        let mut problems = all.filter_map(MeasuredFirmware::problem);
+        problems.next().map_or(Ok(()), |problem| Err(ContentError::Rule(problem.to_owned())))
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! DIRECTORY/
-//!   cluster.json         name, cluster id, measurement salt; absent: the cluster is not initialised yet   (ClusterFile)
-//!   enrolment.json       which TPM gets which role and name                                               (Enrolment)
-//!   policy.json          what evidence must show                             (latchkey_attestation::Policy)
-//!   reference.json       reference values, and more of them in references/*.json      (…::ReferenceValues)
-//!   *.json.minisig[.new] signatures of these, where the policy demands them                (…::reference::Signature)
-//!   revisions.json        the newest revision of each manifest that was accepted here: none older is, ever
-//!   payload              optional: opaque bytes for the nodes' cluster step, at most 64 KiB
-//!   denied/EK-DIGEST     TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back    (Denials)
-//!   pending/EK-DIGEST.json machines that no rule speaks of and that wait for the operator; nothing is decided by it (PendingRecord)
-//!   nodes/EK-DIGEST.json one record per TPM, with the machine's firmware and what of it waits for the operator (NodeRecord)
-//!   .lock                held while records are written; counts the writes                                (Writer)
+//!   cluster.json            name, cluster id, measurement salt; absent: the cluster is not initialised yet (ClusterFile)
+//!   enrolment.json          which TPM gets which role and name (Enrolment)
+//!   policy.json             what evidence must show (latchkey_attestation::Policy)
+//!   reference.json          reference values, and more of them in references/*.json (…::ReferenceValues)
+//!   *.json.minisig[.new]    signatures of these, where the policy demands them (…::reference::Signature)
+//!   revisions.json          the newest revision of each manifest that was accepted here: none older is, ever
+//!   payload                 optional: opaque bytes for the nodes' cluster step, at most 64 KiB
+//!   denied/EK-DIGEST        TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back (Denials)
+//!   pending/EK-DIGEST.json  machines that no rule speaks of and that wait for the operator; nothing is decided by it
+//!                           (PendingRecord)
+//!   nodes/EK-DIGEST.json    one record per TPM, with the machine's firmware and what of it waits for the operator (NodeRecord)
+//!   .lock                   held while records are written; counts the writes (Writer)
 //! ```
 //!
 //! Every file is closed, versioned JSON. Files are replaced, never changed in place: readers see the old one or the new

@@ -1,7 +1,8 @@
 //! `pending/EK-DIGEST.json`: machines that proved themselves, that no rule speaks of, and that wait for the operator.
 //!
-//! Nothing is decided by these files: they are what `latchkey node list` shows, so that the operator need not read logs. Whoever has
-//! TPMs of a trusted vendor can cause some, so their number is bounded, and those that were silent longest go first.
+//! Nothing is decided by these files: they are what `latchkey node list` shows, so that the operator need not read logs.
+//! Whoever has TPMs of a trusted vendor can cause some, so their number is bounded, and those that were silent longest go
+//! first.
 
 use crate::atomic::{self, Existing, TEMPORARY};
 use crate::cluster::{VERSION, check_version};

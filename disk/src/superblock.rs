@@ -169,7 +169,8 @@ pub struct SuperblockRefusal {
 }
 
 reason_codes! {
-    /// The first field of dm-integrity's superblock that is not as it was recorded: the disk was changed or cut short outside Latchkey.
+    /// The first field of dm-integrity's superblock that is not as it was recorded: the disk was changed or cut short outside
+    /// Latchkey.
     pub enum SuperblockCode {
         /// There is no integrity superblock.
         Magic = "integrity-magic": "restore the disk, or give the node another one";

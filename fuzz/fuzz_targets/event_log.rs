@@ -22,5 +22,5 @@ fuzz_target!(|bytes: &[u8]| {
     let values = replay.iter().filter_map(|(pcr, value)| Some((pcr, value.try_into().ok()?))).collect();
     let Some(values) = PcrValues::new(values) else { return };
     let firmware = measured(&values, Some(bytes));
-    assert!(firmware.pcrs().set().is_empty() || firmware.fault().is_none(), "a record that cannot be read again");
+    assert!(firmware.pcrs().set().is_empty() || firmware.problem().is_none(), "a record that cannot be read again");
 });

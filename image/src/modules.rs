@@ -1,6 +1,7 @@
 //! Which kernel modules go into the initramfs where the operator does not say.
 //!
-//! Each costs time at every boot: firmware and boot stub read and measure its bytes, the kernel unpacks them and checks a signature.
+//! Each costs time at every boot: firmware and boot stub read and measure its bytes, the kernel unpacks them and checks a
+//! signature.
 
 use latchkey_initramfs::{DEBIAN_CLOUD, Wanted};
 use latchkey_node_config::{Config, RootFs, StateIntegrity, Writable};

@@ -11,8 +11,8 @@
 //! | is not, and is in `warn` | the machine's record: another value is told, and the machine let in |
 //! | is not, and is in neither | nobody |
 //!
-//! A value that a manifest only [warns](crate::validate::Warning) about takes nothing from the record, whether the machine has it or
-//! not: with it in the record's place, a change away from it would be the first value on record, and pass.
+//! A value that a manifest only [warns](crate::validate::Warning) about takes nothing from the record, whether the machine has
+//! it or not: with it in the record's place, a change away from it would be the first value on record, and pass.
 //!
 //! A policy that does not say `firmware_change` warns about the registers of `pcrs.warn`. A register that is not on record is
 //! recorded, not judged. Other values are in force only after the operator's word (`latchkey policy accept-firmware`).

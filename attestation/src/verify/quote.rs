@@ -58,9 +58,10 @@ fn check_signature(ak: &Public, quote: &[u8], signature: &[u8]) -> Result<(), Re
     ak.verify(quote, &signature).map_err(|error| Refusal::new(ReasonCode::SignatureInvalid, error.to_string()))
 }
 
-/// A key of the owner's or the null hierarchy signs the counters and the firmware version with a secret number added (part 1, section
-/// "Attestation data"), which differs from hierarchy to hierarchy: they would say nothing about this machine's boots. Activation
-/// does not ask for the hierarchy, so the qualified name must: a primary of the endorsement hierarchy, or a child of the EK.
+/// A key of the owner's or the null hierarchy signs the counters and the firmware version with a secret number added (part 1,
+/// section "Attestation data"), which differs from hierarchy to hierarchy: they would say nothing about this machine's boots.
+/// Activation does not ask for the hierarchy, so the qualified name must: a primary of the endorsement hierarchy, or a child of
+/// the EK.
 fn check_hierarchy(ek: &Public, ak: &Public, attest: &Attest) -> Result<(), Refusal> {
     let primary = ak.qualified_name(&ENDORSEMENT_HIERARCHY);
     let child = ak.qualified_name(&ek.qualified_name(&ENDORSEMENT_HIERARCHY));

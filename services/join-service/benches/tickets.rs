@@ -3,8 +3,9 @@
 //!
 //! A join is all of it: TCP on loopback, TLS, the attested handshake, gRPC, decision, keys (derived in the service), the
 //! record written and made durable in the cluster directory, and the ticket. The other side is a machine with a fake TPM, made of
-//! software keys, in a process of its own, and several ask at once, so that the service is busy; what is counted is processor time of the *service's* process, all its threads,
-//! kernel included. The cluster directory is on /dev/shm where there is one, so that no disk is measured.
+//! software keys, in a process of its own, and several ask at once, so that the service is busy; what is counted is processor
+//! time of the *service's* process, all its threads, kernel included. The cluster directory is on /dev/shm where there is one,
+//! so that no disk is measured.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 

@@ -3,17 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::command::Command;
+use super::pcr::{MAX_DIGESTS, at_one_moment};
 use super::{Tpm, TpmError};
 use crate::wire::{PCR_COUNT, Reader, WireError, Writer};
 
-/// Answers to `TPM2_PCR_Read` hold at most eight digests (part 2, section 10.9.6).
-const MAX_DIGESTS: u32 = 8;
 /// SHA-512.
 const MAX_DIGEST: usize = 64;
 /// Bytes of the largest bitmap (part 2, section 10.6.1: `PCR_SELECT_MAX` of PC clients is 3; some TPMs answer with 4).
 const MAX_BITMAP: u8 = 4;
-/// How often the bank is read again when something extended it in between.
-const MAX_READS: u32 = 3;
 
 /// Digests by register number.
 type Registers = BTreeMap<u8, Vec<u8>>;
@@ -29,28 +26,7 @@ impl Tpm {
     pub fn read_bank(&mut self, algorithm: u16) -> Result<BTreeMap<u8, Vec<u8>>, TpmError> {
         let banks = self.pcr_banks()?;
         let bitmap = banks.iter().find(|(bank, _)| *bank == algorithm).map_or(0, |(_, bitmap)| *bitmap);
-        for _ in 0..MAX_READS {
-            if let Some(values) = self.read_bank_once(algorithm, bitmap & ((1 << PCR_COUNT) - 1))? {
-                return Ok(values);
-            }
-        }
-        Err(TpmError::PcrRaced)
-    }
-
-    /// `None` if the TPM's update counter moved between two parts of the answer.
-    fn read_bank_once(&mut self, algorithm: u16, bitmap: u32) -> Result<Option<Registers>, TpmError> {
-        let (mut values, mut counter, mut left) = (Registers::new(), None, bitmap);
-        while left != 0 {
-            let (now, part) = self.read_bank_part(algorithm, left)?;
-            if *counter.get_or_insert(now) != now {
-                return Ok(None);
-            }
-            for (pcr, value) in part {
-                left &= !(1 << pcr);
-                values.insert(pcr, value);
-            }
-        }
-        Ok(Some(values))
+        at_one_moment(bitmap & ((1 << PCR_COUNT) - 1), |left| self.read_bank_part(algorithm, left))
     }
 
     /// At least one of the registers asked for, and the update counter.

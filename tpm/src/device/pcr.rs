@@ -5,44 +5,48 @@ use super::{Key, Session, Tpm, TpmError};
 use crate::wire::{
     Attest, HashAlg, PCR_COUNT, PcrSelection, PcrValues, Reader, Signature, WireError, Writer, extended, pcr_digest,
 };
+use std::collections::BTreeMap;
 
 /// Longest event a TPM hashes (part 2, section 10.4.6: `TPM2B_EVENT`), in bytes.
 const MAX_EVENT: usize = 1024;
 const ALG_NULL: u16 = 0x0010;
 /// Answers to `TPM2_PCR_Read` hold at most eight digests (part 2, section 10.9.6).
-const MAX_DIGESTS: u32 = 8;
+pub(super) const MAX_DIGESTS: u32 = 8;
 const MAX_BANKS: u32 = 16;
 /// How often PCRs are read again when something extended them in between.
 const MAX_READS: u32 = 3;
+
+/// Registers by number, read in as many parts as the TPM makes of them, all between two changes: `part` reads at least one of
+/// those that are left, a bitmap, and says the update counter.
+pub(super) fn at_one_moment<V>(
+    bitmap: u32,
+    mut part: impl FnMut(u32) -> Result<(u32, BTreeMap<u8, V>), TpmError>,
+) -> Result<BTreeMap<u8, V>, TpmError> {
+    'again: for _ in 0..MAX_READS {
+        let (mut values, mut counter, mut left) = (BTreeMap::new(), None, bitmap);
+        while left != 0 {
+            let (now, some) = part(left)?;
+            if *counter.get_or_insert(now) != now {
+                continue 'again;
+            }
+            for (pcr, value) in some {
+                left &= !(1 << pcr);
+                values.insert(pcr, value);
+            }
+        }
+        return Ok(values);
+    }
+    Err(TpmError::PcrRaced)
+}
 
 impl Tpm {
     /// The values of the registers in `selection`, all of one moment. Authenticated. The TPM's update counter, which
     /// tells, does not move with the registers anybody may reset (16 and 23): those may be of another moment.
     pub fn pcr_read(&mut self, selection: PcrSelection, session: &mut Session) -> Result<PcrValues, TpmError> {
-        for _ in 0..MAX_READS {
-            if let Some(values) = self.pcr_read_once(selection, session)? {
-                return Ok(values);
-            }
-        }
-        Err(TpmError::PcrRaced)
-    }
-
-    /// `None` if the TPM's update counter moved between two parts of the answer.
-    fn pcr_read_once(&mut self, selection: PcrSelection, session: &mut Session) -> Result<Option<PcrValues>, TpmError> {
-        let mut values = PcrValues::new();
-        let mut counter = None;
-        let mut left = selection.bits();
-        while let Ok(rest) = PcrSelection::from_bits(left) {
-            let (now, part) = self.pcr_read_part(rest, session)?;
-            if *counter.get_or_insert(now) != now {
-                return Ok(None);
-            }
-            for (pcr, value) in part {
-                left &= !(1 << pcr);
-                values.insert(pcr, value);
-            }
-        }
-        Ok(Some(values))
+        at_one_moment(selection.bits(), |left| {
+            let left = PcrSelection::from_bits(left).map_err(TpmError::Argument)?;
+            self.pcr_read_part(left, session)
+        })
     }
 
     /// At least one of the registers asked for, and the update counter.

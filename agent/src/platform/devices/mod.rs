@@ -4,12 +4,12 @@
 //! not tell, the type of a partition, is read from the GPT itself. [`find`] waits for a device with the kernel's own
 //! announcements (uevents), never by asking again and again.
 //!
-//! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type [`STATE`](latchkey_boot_formats::partition_type::STATE), it is
-//! the state disk. If there is none, the one writable whole disk that has no partitions and does not hold the root of
-//! the operating system is. Two candidates of the same kind refuse (`state-disk-ambiguous`): formatting the wrong disk can
-//! not be undone. Devices of the kernel's own making (RAM disks, loops, device-mapper), optical drives, removable and
-//! empty ones are never candidates. Since drivers may still be finding disks, the choice is made when no block device
-//! has appeared for [`SETTLE`].
+//! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type
+//! [`STATE`](latchkey_boot_formats::partition_type::STATE), it is the state disk. If there is none, the one writable whole disk
+//! that has no partitions and does not hold the root of the operating system is. Two candidates of the same kind refuse
+//! (`state-disk-ambiguous`): formatting the wrong disk cannot be undone. Devices of the kernel's own making (RAM disks, loops,
+//! device-mapper), optical drives, removable and empty ones are never candidates. Since drivers may still be finding disks, the
+//! choice is made when no block device has appeared for [`SETTLE`].
 
 mod error;
 mod grow;
