@@ -61,9 +61,12 @@ fn standard_input() -> Result<StdinLock<'static>, CommandError> {
 /// Reads a file of at most `limit` bytes; `-` is standard input.
 pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, CommandError> {
     let bytes = if is_standard_input(path) {
-        read_from(standard_input()?, limit)
+        read_from(standard_input()?, limit, 0)
     } else {
-        File::open(path).and_then(|file| read_from(file, limit))
+        File::open(path).and_then(|file| {
+            let expected = file.metadata()?.len();
+            read_from(file, limit, expected)
+        })
     };
     bytes.map_err(|error| unreadable(path, &error))
 }
@@ -117,8 +120,10 @@ pub(crate) fn read_beginning(path: &Path, most: usize) -> Result<Vec<u8>, Comman
     Ok(bytes)
 }
 
-fn read_from(input: impl Read, limit: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// `expected` is how many bytes there seem to be: with room for them, a large file is not copied again and again.
+fn read_from(input: impl Read, limit: usize, expected: u64) -> io::Result<Vec<u8>> {
+    let room = usize::try_from(expected).unwrap_or(limit).min(limit);
+    let mut bytes = Vec::with_capacity(room + 1);
     // One byte more tells a file that is too long from one that just fits.
     input.take(limit as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > limit { Err(io::Error::other(format!("longer than {limit} bytes"))) } else { Ok(bytes) }

@@ -61,7 +61,8 @@ pub(crate) fn values(
     machines: &[Machine],
     origin: Origin,
 ) -> Result<ReferenceValues, ManifestError> {
-    let (measured, digest, ()) = Uki::measure_beside(uki, Whole::Hashed, || ()).map_err(ManifestError::Predict)?;
+    let measured = Uki::measure_beside(uki, Whole::Hashed, None::<fn()>);
+    let (measured, digest, _) = measured.map_err(ManifestError::Predict)?;
     let reference = |machine: &Machine| {
         let prediction = measured.predict(machine).map_err(ManifestError::Predict)?;
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));

@@ -37,13 +37,13 @@ fn image(bench: &Bench, file: &[u8], stub: &[u8]) {
     bench.measure_process("measurements/pcrs", "PCRs of a 17 MB unified kernel image", pcrs);
     let launch = || digest(&Firmware::parse(file).expect("SEV metadata"));
     let both = || {
-        let (uki, _, launch) = Uki::measure_beside(&uki, Whole::Left, launch).expect("a known stub");
+        let (uki, _, launch) = Uki::measure_beside(&uki, Whole::Left, Some(launch)).expect("a known stub");
         (uki.predict(&machine).expect("a known machine").pcrs(), launch)
     };
     bench.measure_process("measurements/image", "the same with an SNP launch digest", both);
     // The hashes of what firmware that checks it boots directly; Debian's does not.
     let direct = || {
-        let (uki, file, launch) = Uki::measure_beside(&uki, Whole::Hashed, launch).expect("a known stub");
+        let (uki, file, launch) = Uki::measure_beside(&uki, Whole::Hashed, Some(launch)).expect("a known stub");
         let hashes = KernelHashes::of_digest(file.expect("asked for"), b"", "console=ttyS0").expect("no NUL");
         (uki.predict(&machine).expect("a known machine").pcrs(), hashes, launch)
     };

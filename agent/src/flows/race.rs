@@ -68,8 +68,6 @@ pub(crate) async fn dial(service: &str, purpose: Purpose, terms: Terms) -> Resul
         Err(unreachable(format!("no answer within {} s", CONNECT.as_secs())))
     };
     let stream = connect.or(late).await?;
-    // Frames are small and each is waited for. Without it everything works, only later.
-    let _ = stream.set_nodelay(true);
     // Messages are small and waited for. Without it everything works, only later.
     let _ = stream.set_nodelay(true);
     latchkey_channel::connect(stream, purpose, terms, HANDSHAKE_TIME)

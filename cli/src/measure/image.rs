@@ -28,9 +28,9 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     // What a direct boot measures is the whole file: not hashed for those who do not boot so.
     let direct = asked.as_ref().is_some_and(Asked::direct_boot) || named.iter().flatten().any(Machine::boots_by_hashes);
     let whole = if direct { Whole::Hashed } else { Whole::Left };
-    let measured = Uki::measure_beside(&image.uki, whole, || asked.map(Asked::measure).transpose());
+    let measured = Uki::measure_beside(&image.uki, whole, asked.map(|asked| || asked.measure()));
     let (uki, file, asked) = measured.map_err(|error| unpredictable(path, &error))?;
-    let asked = asked?;
+    let asked = asked.transpose()?;
     let launches = asked.map(|asked| launch::launches(&asked, file)).transpose()?;
     let machines = match named {
         Some(named) => named,
