@@ -54,7 +54,7 @@ pub(crate) const PROMISED: [Promised; 16] = [
     ),
     promised(
         "join-service/memory",
-        Limit::Bytes(5_000_000),
+        Limit::Bytes(6_000_000),
         "memory of the join service, ready (`VmRSS`)",
         "`services/join-service/benches/tickets.rs`",
     ),
