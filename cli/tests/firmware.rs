@@ -9,6 +9,7 @@ use serde_json::Value;
 use support::command::Ran;
 use support::node::{Behaviour, FakeNode, Stage};
 use support::operator::Operator;
+use support::terminal::OnTerminal;
 
 /// The node boots with these option ROMs.
 fn boot(node: &FakeNode, roms: &[&str]) {
@@ -183,4 +184,26 @@ fn a_disk_that_was_moved_brings_no_firmware_along() {
     operator.recover(&other, "master.json", &["--moved-to", &ek]).succeeded();
     let record = record(&operator, &other);
     assert_eq!(record["firmware"]["measured"]["events"][0]["what"], "ROM of another board");
+}
+
+#[test]
+fn a_human_sees_the_change_and_accepts_it_with_yes_alone() {
+    let (operator, node) = founded(&["--firmware-refuse", "2"]);
+    restart(&node, &["ROM of a stranger"]);
+    operator.recover(&node, "master.json", &[]).failed(3);
+    let command = ["policy", "accept-firmware", "edge-1", "--cluster", "plant"];
+    for answer in ["no\n", "\n", "y\n"] {
+        let asked = OnTerminal::start(&operator, &command).until("Is this change meant? [yes/no]");
+        assert!(asked.seen.contains("PCR 2") && asked.seen.contains("ROM of a stranger"), "{}", asked.seen);
+        let (ran, screen) = asked.answer(answer);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{screen}");
+        assert!(screen.contains("you said that this change is not meant"), "{screen}");
+        assert!(record(&operator, &node)["firmware"]["changed"].is_object(), "it still waits after {answer:?}");
+    }
+    let asked = OnTerminal::start(&operator, &command).until("Is this change meant? [yes/no]");
+    let (ran, screen) = asked.answer("yes\n");
+    assert_eq!(ran.code, 0, "{screen}");
+    assert!(record(&operator, &node)["firmware"]["changed"].is_null());
+    node.restart(Stage::Existing);
+    operator.recover(&node, "master.json", &[]).succeeded();
 }

@@ -5,3 +5,4 @@
 pub mod command;
 pub mod node;
 pub mod operator;
+pub mod terminal;

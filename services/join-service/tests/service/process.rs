@@ -2,11 +2,11 @@
 
 use crate::rig::{Machine, Rig};
 use latchkey_test_support::output;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn outcome(output: &std::process::Output) -> (Option<i32>, String, String) {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
@@ -84,4 +84,27 @@ fn sigterm_ends_it_with_0_even_while_a_peer_hangs_in_its_handshake() {
     let (status, log) = service.stop();
     assert_eq!(status.code(), Some(0), "{log}");
     assert!(log.contains("Stopped"), "{log}");
+}
+
+#[test]
+fn a_log_in_json_says_of_each_decision_what_the_one_in_text_says() {
+    let (node, other) = (Machine::new(), Machine::new());
+    let rig = Rig::new(&[&node, &other]);
+    let mut service = rig.start_as(rig.command().arg("--log=json").stderr(Stdio::piped()));
+    let disk = "0a0a0a0a-0000-4000-8000-000000000001";
+    service.join(&node, disk, "worker-1").unwrap();
+    let hostile = "w\" outcome=granted name=\"x";
+    service.join(&other, disk, hostile).unwrap_err();
+    service.next_line(&["audit", "refused"]);
+    let (status, log) = service.stop();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let decisions: Vec<&Value> = lines.iter().filter(|line| line["target"] == "audit").collect();
+    let [granted, refused] = decisions.as_slice() else { panic!("{log}") };
+    for (line, outcome, machine) in [(granted, "granted", &node), (refused, "refused", &other)] {
+        let fields = &line["fields"];
+        assert_eq!((&fields["outcome"], &fields["method"]), (&outcome.into(), &"join".into()), "{line}");
+        assert_eq!((&fields["disk"], &fields["ek"]), (&disk.into(), &machine.ek().to_string().into()), "{line}");
+        assert!(line["time"].is_string() && fields["audit_id"].is_string(), "{line}");
+    }
 }
