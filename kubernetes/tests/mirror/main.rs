@@ -1,0 +1,7 @@
+//! Components from folders and mirrors, hostile ones among them.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod folder;
+mod hostile;
+mod server;
