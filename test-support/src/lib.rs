@@ -12,6 +12,7 @@ mod process;
 mod skip;
 mod stop;
 mod stream;
+mod tied;
 
 pub use clock::wrong_clock;
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};
@@ -20,16 +21,19 @@ pub use process::{finish, finish_within, output, output_within, status_within, w
 pub use skip::skip;
 pub use stop::StopOnDrop;
 pub use stream::{Lines, drained};
+pub use tied::{Process, spawn, tie};
 
 use smol::Timer;
 use smol::future::FutureExt;
 use std::fmt::Display;
 use std::panic::{Location, resume_unwind};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// No honest step of a test comes near it, not even on a busy machine that is five times slower.
 pub const PATIENCE: Duration = Duration::from_mins(2);
+/// Between two looks of [`until`].
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Runs a future to its end.
 ///
@@ -67,6 +71,23 @@ pub fn in_time<T: Send + 'static>(what: impl Display, work: impl FnOnce() -> T +
             Err(panic) => resume_unwind(panic),
             Ok(()) => unreachable!("it sends before it ends"),
         },
+    }
+}
+
+/// What `look` finds, for states that nobody announces: it looks again a moment later until there is something.
+///
+/// # Panics
+/// If it finds nothing within [`PATIENCE`]: names `what` was waited for.
+pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        if Instant::now() > end {
+            overdue(&what, PATIENCE);
+        }
+        smol::block_on(Timer::after(LOOK_AGAIN));
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Process;
-use super::tie::tie;
 use crate::error::HarnessError;
+use latchkey_test_support::tie;
 
 /// For tools that take seconds; they share the machine with others and with machines that boot.
 pub const TOOL: Duration = Duration::from_mins(10);

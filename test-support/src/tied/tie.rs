@@ -9,7 +9,7 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 /// From its start on, the process that `command` becomes is killed when the *thread* that starts it ends, or the whole
 /// of this process, however that happens.
-pub(super) fn tie(command: &mut Command) {
+pub fn tie(command: &mut Command) {
     let parent = rustix::process::getpid();
     let ask = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
