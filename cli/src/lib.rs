@@ -20,6 +20,7 @@ mod firmware;
 mod image;
 mod init;
 mod init_secret;
+mod kubernetes;
 mod measure;
 mod node;
 mod nodes;

@@ -88,7 +88,7 @@ impl Bench {
             "measure image" => vec!["image.efi"],
             "measure log" => vec![LOG],
             "completions" => vec!["fish"],
-            "manual" => vec![],
+            "manual" | "kubernetes versions" => vec![],
             "node show" => vec![&ek, "--cluster", "plant"],
             "node admit" | "node deny" => vec![&other, "--cluster", "plant"],
             "node allow" | "node remove" => {
@@ -111,8 +111,8 @@ impl Bench {
                 let key = ["--cluster", "plant", "--master-secret", "master.json", "--without-its-machine", "--disk"];
                 [&key[..], &[&disk]].concat()
             }
-            // These are tried where the parts of an image are, and a TPM.
-            "image build" | "image units" | "tpm ek" => vec!["--help"],
+            // These are tried where the parts of an image are, components, and a TPM.
+            "image build" | "image units" | "kubernetes fetch" | "tpm ek" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),
         };
         self.node.restart(match command {

@@ -28,6 +28,11 @@ impl Live {
         Self { terminal, said: HashSet::new(), shown: None }
     }
 
+    /// Whether there is a terminal for it.
+    pub(super) const fn moves(&self) -> bool {
+        self.terminal
+    }
+
     /// Whether this was not waited for since something happened.
     pub(super) fn is_new(&mut self, text: &str) -> bool {
         self.said.insert(text.to_owned())

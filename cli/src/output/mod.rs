@@ -109,6 +109,11 @@ impl Output {
         }
     }
 
+    /// The same, and how far it has come, which only a moving line shows.
+    pub(crate) fn waiting_with(&self, text: &str, how_far: &str) {
+        if self.live().moves() { self.waiting(&format!("{text}  {how_far}")) } else { self.waiting(text) }
+    }
+
     /// Prints what a command found or did, and says how the run ends: as the report says, or, where that is well, as printing
     /// it did.
     pub(crate) fn report(&self, report: &impl Report) -> Result<Exit, CommandError> {

@@ -3,6 +3,7 @@
 mod completions;
 mod help;
 mod image;
+mod kubernetes;
 mod manual;
 mod measure;
 mod node;

@@ -357,6 +357,8 @@ pub(super) const COMMANDS: &[Command] = &[
     super::node::REMOVE,
     super::image::BUILD,
     super::image::UNITS,
+    super::kubernetes::VERSIONS,
+    super::kubernetes::FETCH,
     super::measure::IMAGE,
     super::measure::LOG,
     super::completions::COMPLETIONS,
