@@ -94,6 +94,7 @@ fn configured(arguments: &Arguments) -> Result<Image, CommandError> {
 /// What a part is.
 fn words(part: &str) -> &'static str {
     match part {
+        "kubernetes" => "the components of Kubernetes, each held against the version table",
         "root" => "the root file system",
         "root-verity" => "the hash tree over it, whose root hash is measured",
         "initramfs" => "the agent and the modules it needs",

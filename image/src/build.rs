@@ -130,6 +130,10 @@ impl Image {
         if let Some(systemd) = &self.systemd {
             tree.to_mut().add(&systemd.additions(&agent));
         }
+        if let Some(kubernetes) = &self.kubernetes {
+            let kernel = self.kernel.read()?;
+            kubernetes.check(&tree, kernel::release(&kernel)?, &self.modules)?;
+        }
         if let Some(demands) = demands {
             preflight::check(&tree, &demands).map_err(RootError::Preflight)?;
         }
@@ -196,10 +200,14 @@ impl Job<'_> {
     fn root(&mut self, root: &Root<'_>) -> Result<Hashed, ImageError> {
         self.staging.begins("root");
         let file = self.staging.place("root");
-        let additions = match &self.image.systemd {
+        let mut additions = match &self.image.systemd {
             Some(systemd) => systemd.additions(&self.image.agent.read()?),
             None => Vec::new(),
         };
+        if let (Some(kubernetes), Some(tree)) = (&self.image.kubernetes, &self.tree) {
+            self.staging.begins("kubernetes");
+            additions.extend(kubernetes.additions(tree, &self.staging.place("kubernetes"))?);
+        }
         let about = (self.image.epoch, self.identity.uuid("root file system"));
         let blocks =
             root.make(&file, &self.staging.place("root-additions"), (&additions, self.tree.as_ref()), about)?;

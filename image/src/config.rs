@@ -15,6 +15,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::image::{Image, Source};
+use crate::kubernetes::{KubernetesConfig, KubernetesError};
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::{SecureBoot, SecureBootError, Signer, certificate_from_pem};
 use crate::systemd::Systemd;
@@ -59,6 +60,8 @@ pub struct ImageConfig {
     compression: Option<Compression>,
     /// What the root gets so that its systemd runs a node [nothing].
     systemd: Option<Systemd>,
+    /// What of Kubernetes the root gets [nothing].
+    kubernetes: Option<KubernetesConfig>,
     /// The operator's own words of the kernel command line.
     command_line: String,
     /// `os-release` of the image [that of the root].
@@ -158,6 +161,9 @@ pub enum ConfigError {
     /// The manifest's key has a password, which nobody is there to type.
     #[error("signing_key: it has a password")]
     EncryptedKey,
+    /// What of Kubernetes is asked for cannot be had.
+    #[error("kubernetes: {0}")]
+    Kubernetes(#[from] Box<KubernetesError>),
     /// A type of machine is not known, or its files are not what it says.
     #[error("machines: {0}")]
     Machine(#[from] PredictError),
@@ -171,7 +177,7 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// What to do, where that is more than to correct what the message names.
-    pub fn remedy(&self) -> Option<&'static str> {
+    pub fn remedy(&self) -> Option<&str> {
         Some(match self {
             Self::Key(error) => error.code().remedy(),
             Self::EncryptedKey => {
@@ -182,6 +188,7 @@ impl ConfigError {
                 "add \"variables\" (an empty store, such as /usr/share/OVMF/OVMF_VARS_4M.fd), or \"machines\" with a description \
                  of yours; \"machines\": [] builds without"
             }
+            Self::Kubernetes(error) => return error.remedy(),
             Self::SecureBoot(error) => return error.remedy(),
             Self::Signing(error) => return error.remedy(),
             _ => return None,
@@ -225,7 +232,11 @@ impl ImageConfig {
         image.stub = self.stub.map_or(image.stub, file);
         image.root_format = self.root_format;
         image.compression = self.compression;
-        image.systemd = self.systemd;
+        image.kubernetes = self.kubernetes.map(|wanted| wanted.load(directory)).transpose().map_err(Box::new)?;
+        image.systemd = match &image.kubernetes {
+            Some(kubernetes) => Some(kubernetes.systemd(self.systemd).map_err(Box::new)?),
+            None => self.systemd,
+        };
         image.command_line = self.command_line;
         image.os_release = self.os_release.map(file);
         image.esp_size = self.esp_size;

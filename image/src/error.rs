@@ -12,6 +12,7 @@ use crate::cmdline::CmdlineError;
 use crate::config::ConfigError;
 use crate::gpt::GptError;
 use crate::kernel::KernelError;
+use crate::kubernetes::KubernetesError;
 use crate::login_audit::WarningCode;
 use crate::manifest::ManifestError;
 use crate::os_release::OsReleaseError;
@@ -41,6 +42,9 @@ pub enum ImageError {
     /// The kernel or its modules are not what they should be.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The root does not get Kubernetes.
+    #[error("kubernetes: {0}")]
+    Kubernetes(#[from] KubernetesError),
     /// The root file system was not made.
     #[error(transparent)]
     Root(#[from] RootError),
@@ -95,6 +99,8 @@ reason_codes! {
         ProgramFailed = "program-failed": "look at what the program said; there may be no room where the image is made";
         /// The root cannot be read, or lacks what a node needs.
         RootUnusable = "image-root-unusable": "correct what is named in the root";
+        /// A component of Kubernetes is not there, or is another file.
+        ComponentFailed = "image-component-failed": "correct \"components\" in \"kubernetes\"";
         /// The initramfs was not made.
         InitramfsFailed = "image-initramfs-failed": "correct \"modules\", or the directory that it names";
         /// The unified kernel image was not made.
@@ -127,6 +133,15 @@ impl ImageError {
                 ProgramError::Missing(_) => ImageCode::ProgramMissing,
                 _ => ImageCode::ProgramFailed,
             },
+            Self::Kubernetes(error) => match error {
+                KubernetesError::Fetch(_) => ImageCode::ComponentFailed,
+                KubernetesError::Local(error) => error.code(),
+                KubernetesError::InTheWay(_)
+                | KubernetesError::NoProgram { .. }
+                | KubernetesError::NoFile { .. }
+                | KubernetesError::NoModule { .. } => ImageCode::RootUnusable,
+                _ => ImageCode::ConfigUnusable,
+            },
             Self::Root(_) | Self::OsRelease(_) => ImageCode::RootUnusable,
             Self::Initramfs(_) => ImageCode::InitramfsFailed,
             Self::Uki(_) => ImageCode::UkiFailed,
@@ -138,11 +153,12 @@ impl ImageError {
     }
 
     /// What to do: of the part that failed, or else of the code.
-    pub fn remedy(&self) -> &'static str {
+    pub fn remedy(&self) -> &str {
         let own = match self {
             Self::Config(error) => error.remedy(),
             Self::Agent(error) => error.remedy(),
             Self::Kernel(error) => error.remedy(),
+            Self::Kubernetes(error) => error.remedy(),
             Self::Root(error) => error.remedy(),
             Self::OsRelease(error) => error.remedy(),
             Self::Program(error) => error.remedy(),

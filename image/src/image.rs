@@ -10,6 +10,7 @@ use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
 use crate::error::{ImageError, at};
+use crate::kubernetes::Kubernetes;
 use crate::modules::default_modules;
 use crate::root::{Compression, RootFormat};
 use crate::secure_boot::SecureBoot;
@@ -67,6 +68,8 @@ pub struct Image {
     pub compression: Option<Compression>,
     /// What the root gets so that its systemd runs a node [nothing]. The root is a directory or an archive then.
     pub systemd: Option<Systemd>,
+    /// What of Kubernetes it carries [nothing]; `systemd` is then what [`Kubernetes::systemd`] makes of it.
+    pub kubernetes: Option<Kubernetes>,
     /// The operator's own words of the kernel command line.
     pub command_line: String,
     /// `os-release` [that of the root].
@@ -123,6 +126,7 @@ impl Image {
             root_format: None,
             compression: None,
             systemd: None,
+            kubernetes: None,
             command_line: String::new(),
             os_release: None,
             esp_size: None,

@@ -4,7 +4,8 @@
 //! mounts. In the order of a build:
 //!
 //! 1. [`config`] reads what is wanted into an [`Image`]; [`cmdline`] checks the kernel command line.
-//! 2. [`root`] makes the root file system, with what [`systemd`] needs if it is to run there, [`verity`] hashes it.
+//! 2. [`root`] makes the root file system, with what [`systemd`] needs if it is to run there, [`verity`] hashes it. What [`kubernetes`]
+//!    a node carries lies in it.
 //! 3. `latchkey_initramfs` packs the agent and its modules; [`uki`] puts kernel, initramfs and the command line with
 //!    the root's hash into one PE file.
 //! 4. [`secure_boot`] signs that, if wanted. It goes into an EFI system partition, and all into a disk ([`gpt`]).
@@ -22,6 +23,7 @@ pub mod gpt;
 mod identity;
 pub mod image;
 mod kernel;
+pub mod kubernetes;
 mod login_audit;
 mod manifest;
 mod modules;
@@ -44,6 +46,7 @@ pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
 pub use error::{ImageCode, ImageError, reason_codes};
 pub use image::{DEBIAN_STUB, Image, Source};
+pub use kubernetes::{Kubernetes, KubernetesError};
 pub use login_audit::{Warning, WarningCode};
 pub use manifest::ManifestError;
 pub use parts::{Part, Progress};

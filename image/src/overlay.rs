@@ -9,15 +9,15 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::systemd::{Addition, AdditionKind};
 use crate::tree::{self, Entry, Tree};
 
 /// An archive ends with two blocks of zeroes (POSIX pax, "ustar Interchange Format").
-const END_OF_ARCHIVE: usize = 1024;
+const END_OF_ARCHIVE: u64 = 1024;
 /// The list of pseudo files, beside their contents.
 const LIST: &str = "pseudo";
 
@@ -70,9 +70,9 @@ impl<'a> Added<'a> {
         Ok(Self { entries, replaced })
     }
 
-    /// An archive of them, without its end: another one follows.
-    pub(crate) fn archive(&self) -> io::Result<Vec<u8>> {
-        let mut builder = tar::Builder::new(Vec::new());
+    /// Writes an archive of them, without its end: another one follows. It is ready to be read.
+    pub(crate) fn archive(&self, out: &Path) -> io::Result<File> {
+        let mut builder = tar::Builder::new(io::BufWriter::new(File::create_new(out)?));
         for (path, what) in &self.entries {
             let mut header = tar::Header::new_gnu();
             header.set_uid(0);
@@ -89,15 +89,19 @@ impl<'a> Added<'a> {
                     header.set_entry_type(tar::EntryType::Symlink);
                     builder.append_link(&mut header, path, target)?;
                 }
+                AdditionKind::Copy(_, from, size) => {
+                    header.set_size(*size);
+                    builder.append_data(&mut header, path, File::open(from)?.take(*size))?;
+                }
                 AdditionKind::File(_, content) => {
                     header.set_size(content.len() as u64);
                     builder.append_data(&mut header, path, &content[..])?;
                 }
             }
         }
-        let mut bytes = builder.into_inner()?;
-        bytes.truncate(bytes.len().saturating_sub(END_OF_ARCHIVE));
-        Ok(bytes)
+        let file = builder.into_inner()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.set_len(file.metadata()?.len().saturating_sub(END_OF_ARCHIVE))?;
+        File::open(out)
     }
 
     /// Writes pseudo files into an empty directory, in which mksquashfs is to run, and gives its arguments: these come last.
@@ -110,6 +114,10 @@ impl<'a> Added<'a> {
             let _ = match what {
                 AdditionKind::Directory => writeln!(list, "\"{name}\" d {mode:o} 0 0"),
                 AdditionKind::Link(target) => writeln!(list, "\"{name}\" s {mode:o} 0 0 {target}"),
+                AdditionKind::Copy(_, from, _) => {
+                    std::os::unix::fs::symlink(std::path::absolute(from)?, directory.join(number.to_string()))?;
+                    writeln!(list, "\"{name}\" f {mode:o} 0 0 cat {number}")
+                }
                 AdditionKind::File(_, content) => {
                     fs::write(directory.join(number.to_string()), content)?;
                     writeln!(list, "\"{name}\" f {mode:o} 0 0 cat {number}")
@@ -129,7 +137,7 @@ impl<'a> Added<'a> {
 
 fn mode(what: &AdditionKind) -> u32 {
     match what {
-        AdditionKind::File(permissions, _) => *permissions,
+        AdditionKind::File(permissions, _) | AdditionKind::Copy(permissions, ..) => *permissions,
         AdditionKind::Link(_) => 0o777,
         AdditionKind::Directory => 0o755,
     }

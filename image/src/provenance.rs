@@ -7,6 +7,7 @@
 //! | `root-listing` | of a root from a directory: see [`crate::tree_digest`] |
 //! | `module NAME` | each kernel module in the initramfs, decompressed |
 //! | `initramfs-file PATH` | each further file in it |
+//! | `kubernetes-table`, `kubernetes NAME VERSION` | the version table, and each component as it comes |
 //! | `…-certificate`, `empty-variables` | what signs the image and is enrolled, DER; what it is enrolled in |
 //!
 //! What the configuration asks for are options; the kernel's release is a fact that the builder found; programs that it
@@ -49,6 +50,10 @@ impl Record {
         record.option("stateSize", &image.state_size.to_string());
         if let Some(systemd) = &image.systemd {
             record.option("systemd", &in_words(systemd));
+        }
+        if let Some(kubernetes) = &image.kubernetes {
+            record.option("kubernetes", &kubernetes.in_words());
+            record.0.sources.extend(kubernetes.sources().map(|(name, hash)| (name, Digest(hash.0))));
         }
         if let Some(size) = image.esp_size {
             record.option("espSize", &size.to_string());

@@ -291,15 +291,15 @@ impl<'a> Root<'a> {
             Compression::Xz => add(&["-comp", "xz"]),
             Compression::None => add(&["-noI", "-noD", "-noF", "-noX"]),
         }
+        fs::create_dir(shed)?;
         let Kind::Tar(packing) = self.kind else {
             add(&["-all-root"]);
-            fs::create_dir(shed)?;
             arguments.extend(added.pseudo(shed)?);
             return Ok(Program::Mksquashfs.run_in(shed, arguments)?);
         };
         // Not every archive names the root itself.
         add(&["-tar", "-root-mode", "755", "-root-uid", "0", "-root-gid", "0"]);
-        let ours = added.archive()?;
+        let ours = io::BufReader::new(added.archive(&shed.join("additions.tar"))?);
         let theirs = Without::new(unpacked(self.path, packing)?, &self.replaced);
         Ok(Program::Mksquashfs.run(arguments, Some(&mut ours.chain(theirs)))?)
     }

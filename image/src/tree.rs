@@ -119,6 +119,7 @@ impl Tree {
                 systemd::AdditionKind::Link(target) => {
                     Entry { mode: 0o777, what: EntryKind::Link(target.clone().into()) }
                 }
+                systemd::AdditionKind::Copy(mode, _, size) => Entry { mode: *mode, what: EntryKind::File(*size, None) },
                 systemd::AdditionKind::File(mode, content) => {
                     let text = READ.contains(&path.as_bytes()).then(|| content.clone());
                     Entry { mode: *mode, what: EntryKind::File(content.len() as u64, text) }

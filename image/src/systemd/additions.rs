@@ -1,5 +1,7 @@
 //! The files, directories and links that are added to a root.
 
+use std::path::PathBuf;
+
 use super::masks::{GENERATORS, UNITS};
 use super::{State, StateDirectory, Systemd};
 
@@ -28,6 +30,8 @@ pub struct Addition {
 pub enum AdditionKind {
     /// A file: permissions and content.
     File(u32, Vec<u8>),
+    /// The same, its content in this file, which has so many bytes.
+    Copy(u32, PathBuf, u64),
     /// A symbolic link to this.
     Link(String),
     /// A directory, mode 0755 unless the root has it.
@@ -171,6 +175,7 @@ mod tests {
         let addition = additions.iter().find(|addition| addition.path == path).unwrap();
         match &addition.what {
             AdditionKind::File(_, content) => String::from_utf8(content.clone()).unwrap(),
+            AdditionKind::Copy(_, path, _) => format!("= {}", path.display()),
             AdditionKind::Link(target) => format!("-> {target}"),
             AdditionKind::Directory => "/".into(),
         }

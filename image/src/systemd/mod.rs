@@ -88,6 +88,18 @@ impl Persist {
         Ok(Self(directories))
     }
 
+    /// These and those; what lasts with another is not named twice.
+    pub fn and(&self, paths: &[&str]) -> Result<Self, StateDirectoryError> {
+        let mut all: Vec<&str> = self.0.iter().map(StateDirectory::path).collect();
+        for path in paths {
+            let directory = StateDirectory::new(path)?;
+            if !self.0.iter().any(|lasting| lasting.contains(&directory)) {
+                all.push(path);
+            }
+        }
+        Self::new(&all)
+    }
+
     /// The directories, sorted.
     pub fn directories(&self) -> &[StateDirectory] {
         &self.0

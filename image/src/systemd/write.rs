@@ -37,6 +37,10 @@ fn lay(Addition { what, .. }: &Addition, path: &Path) -> io::Result<()> {
     match what {
         AdditionKind::Directory => fs::create_dir_all(path),
         AdditionKind::Link(target) => std::os::unix::fs::symlink(target, path),
+        AdditionKind::Copy(permissions, from, _) => {
+            fs::copy(from, path)?;
+            fs::set_permissions(path, fs::Permissions::from_mode(*permissions))
+        }
         AdditionKind::File(permissions, content) => {
             let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(*permissions).open(path)?;
             io::Write::write_all(&mut file, content)?;

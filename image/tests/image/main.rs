@@ -6,6 +6,7 @@
 mod checks;
 mod disk;
 mod in_toto;
+mod kubernetes;
 mod manifest;
 mod sample;
 mod secure_boot;

@@ -23,7 +23,7 @@ fn image(sample: &Sample) -> Image {
     image
 }
 
-fn archive(sample: &Sample) -> PathBuf {
+pub(crate) fn archive(sample: &Sample) -> PathBuf {
     let archive = sample.path("root.tar");
     let mut tar = Command::new(found("tar", "tar").unwrap());
     tar.args(["--sort=name", "--owner=0", "--group=0", "-C"])
@@ -36,7 +36,7 @@ fn archive(sample: &Sample) -> PathBuf {
 }
 
 /// Every path of the root with kind, permissions, and target or content.
-fn contents(sample: &Sample, built: &Built) -> Option<Vec<String>> {
+pub(crate) fn contents(sample: &Sample, built: &Built) -> Option<Vec<String>> {
     let (sgdisk, unsquashfs) = (found("sgdisk", "gdisk")?, found("unsquashfs", "squashfs-tools")?);
     let (packed, tree) = (sample.path("root.squashfs"), sample.path("unpacked"));
     fs::write(&packed, partition(&sgdisk, &built.disk, 2)).unwrap();

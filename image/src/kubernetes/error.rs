@@ -1,0 +1,97 @@
+//! Why an image does not carry Kubernetes.
+
+use latchkey_kubernetes::fetch::{FetchCode, FetchError};
+use latchkey_kubernetes::{MinorRefusal, TableError};
+
+use crate::error::ImageError;
+use crate::systemd::StateDirectoryError;
+
+/// Why an image does not carry Kubernetes.
+#[derive(Debug, thiserror::Error)]
+pub enum KubernetesError {
+    /// The table does not have the version.
+    #[error(transparent)]
+    Version(#[from] MinorRefusal),
+    /// The version table cannot be used.
+    #[error("table: {0}")]
+    Table(#[from] TableError),
+    /// A component is not there.
+    #[error("components: {0}")]
+    Fetch(#[from] FetchError),
+    /// There is no state disk with a file system.
+    #[error("\"systemd\" has no \"state\", and what kubeadm, the kubelet and etcd write must last")]
+    NoState,
+    /// The root has the files of systemd already.
+    #[error("\"systemd\" has \"in_root\": true, and Kubernetes is added to a root, not found in it")]
+    InRoot,
+    /// What must last contradicts what the configuration lets last.
+    #[error("systemd.state.{0}")]
+    Persist(#[from] StateDirectoryError),
+    /// The root has a file where one is added.
+    #[error("the root has {0} already, which is put there")]
+    InTheWay(String),
+    /// The root lacks a program.
+    #[error("the root has no {what} in {places}, which {user} needs")]
+    NoProgram {
+        /// The program.
+        what: &'static str,
+        /// Where it was looked for.
+        places: &'static str,
+        /// Who needs it.
+        user: &'static str,
+        /// Debian's package.
+        package: &'static str,
+    },
+    /// The root lacks a file.
+    #[error("the root has no {path}, which {user} needs")]
+    NoFile {
+        /// The file.
+        path: &'static str,
+        /// Who needs it.
+        user: &'static str,
+        /// How it is mended.
+        remedy: &'static str,
+    },
+    /// The root lacks a module of its kernel.
+    #[error("the root has no module {name} in /lib/modules/{kernel}, and the kernel does not have it built in")]
+    NoModule {
+        /// The module.
+        name: &'static str,
+        /// The kernel's release.
+        kernel: String,
+    },
+    /// A file could not be read or written.
+    #[error(transparent)]
+    Local(#[from] Box<ImageError>),
+}
+
+impl KubernetesError {
+    /// What to do.
+    pub fn remedy(&self) -> Option<&str> {
+        Some(match self {
+            Self::Version(refusal) => refusal.code().remedy(),
+            Self::Table(error) => error.code().remedy(),
+            Self::Fetch(error) => return Some(fetch_remedy(error.code())),
+            Self::NoState => "add \"systemd\": {\"state\": {}}",
+            Self::InRoot => "give the root as a directory or an archive, without \"in_root\"",
+            Self::Persist(_) => "leave the directory out of \"persist\": it lasts with the one that Kubernetes needs",
+            Self::InTheWay(_) => "leave its package out of the root, or give a version table without this component",
+            Self::NoProgram { package, .. } => package,
+            Self::NoFile { remedy, .. } => remedy,
+            Self::NoModule { .. } => {
+                "put the kernel's modules into the root: lib/modules/RELEASE, as its package has it"
+            }
+            Self::Local(error) => error.remedy(),
+        })
+    }
+}
+
+/// As the command line says it, but for what only it can do.
+fn fetch_remedy(code: FetchCode) -> &'static str {
+    match code {
+        FetchCode::TooSlow | FetchCode::Interrupted => {
+            "get the components with `latchkey kubernetes fetch`, which continues them, and name its folder in \"components\""
+        }
+        code => code.remedy(),
+    }
+}

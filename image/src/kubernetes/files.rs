@@ -1,0 +1,63 @@
+//! Units and configuration of a node of Kubernetes.
+
+use latchkey_kubernetes::Release;
+
+use super::programs::Programs;
+use crate::systemd::{Addition, AdditionKind};
+use crate::tree::Tree;
+
+const SYSTEM: &str = "usr/lib/systemd/system";
+const CONTAINERD: &str = include_str!("../../kubernetes/containerd.service");
+const CONTAINERD_DROP_IN: &str = include_str!("../../kubernetes/containerd-drop-in.conf");
+const CONTAINERD_CONFIG: &str = include_str!("../../kubernetes/containerd.toml");
+const KUBELET: &str = include_str!("../../kubernetes/kubelet.service");
+const KUBEADM: &str = include_str!("../../kubernetes/10-kubeadm.conf");
+const SYSCTL: &str = include_str!("../../kubernetes/sysctl.conf");
+const MODULES: &str = include_str!("../../kubernetes/modules-load.conf");
+const BRIDGE: &str = include_str!("../../kubernetes/99-latchkey-bridge.conflist");
+/// Where the container runtime looks for the network of pods: it takes the first file by name.
+const NETWORKS: &str = "etc/cni/net.d";
+
+/// What is added to a root besides the components.
+pub(super) fn files(release: &Release, programs: &Programs, root: &Tree) -> Vec<Addition> {
+    let pause = release.pause().map(latchkey_kubernetes::Image::reference).unwrap_or_default();
+    let filled = |text: &str| {
+        text.replace("@CONTAINERD@", &programs.containerd)
+            .replace("@KUBELET@", &programs.kubelet)
+            .replace("@RUNC@", &programs.runc)
+            .replace("@CNI@", &programs.cni)
+            .replace("@PAUSE@", &pause)
+    };
+    let file = |path: &str, text: &str| Addition {
+        path: path.to_owned(),
+        what: AdditionKind::File(0o644, filled(text).into_bytes()),
+    };
+    let unit = |name: &str, text: &str| file(&format!("{SYSTEM}/{name}"), text);
+    let mut files = vec![
+        file("usr/lib/latchkey/containerd.toml", CONTAINERD_CONFIG),
+        file("usr/lib/modules-load.d/latchkey-kubernetes.conf", MODULES),
+        file("usr/lib/sysctl.d/90-latchkey-kubernetes.conf", SYSCTL),
+        unit("kubelet.service", KUBELET),
+        unit("kubelet.service.d/10-kubeadm.conf", KUBEADM),
+        Addition {
+            path: format!("{SYSTEM}/multi-user.target.wants/containerd.service"),
+            what: AdditionKind::Link("../containerd.service".to_owned()),
+        },
+        Addition { path: "etc/kubernetes/manifests".to_owned(), what: AdditionKind::Directory },
+    ];
+    if programs.containerd_of_root {
+        files.push(unit("containerd.service.d/50-latchkey.conf", CONTAINERD_DROP_IN));
+    } else {
+        files.push(unit("containerd.service", CONTAINERD));
+    }
+    if !has_network(root) {
+        files.push(file(&format!("{NETWORKS}/99-latchkey-bridge.conflist"), BRIDGE));
+    }
+    files
+}
+
+/// Whether the root says what the network of pods is.
+fn has_network(root: &Tree) -> bool {
+    let read = |name: &[u8]| [&b".conf"[..], b".conflist", b".json"].iter().any(|ending| name.ends_with(ending));
+    root.names(NETWORKS.as_bytes()).into_iter().any(read)
+}
