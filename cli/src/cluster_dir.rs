@@ -387,7 +387,7 @@ pub(crate) fn unusable(error: StoreError) -> CommandError {
         return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
     }
     let code = match &error {
-        StoreError::Io { .. } => CommandCode::DirectoryUnusable,
+        StoreError::Io { .. } | StoreError::Elsewhere { .. } => CommandCode::DirectoryUnusable,
         StoreError::Malformed { .. } => CommandCode::FileMalformed,
         StoreError::Exists { .. } => CommandCode::ClusterExists,
     };

@@ -39,7 +39,11 @@ impl ClusterFile {
         Self { version: VERSION, name: name.into(), cluster_id, measurement_salt, key_version, created_at }
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
+    /// Reads the file's JSON.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
         let file: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         file.check()?;

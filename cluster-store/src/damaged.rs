@@ -34,17 +34,30 @@ impl DamagedRecord {
     pub fn look(error: &StoreError) -> Self {
         let path = error.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let bytes = atomic::read(path, MAX_RECORD).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let named = file.strip_suffix(".json").and_then(EkDigest::from_hex);
+        Self::of(file, error.to_string(), &atomic::read(path, MAX_RECORD).unwrap_or_default())
+    }
+
+    /// Looks at content that could not be used. `file` is the name it stands under, with or without an ending.
+    pub fn of(file: String, why: String, bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let named = named_by(&file);
         Self {
             eks: named.into_iter().chain(strings_of(&text, "ek_sha256").filter_map(EkDigest::from_hex)).collect(),
             names: strings_of(&text, "name").filter_map(|name| name.parse().ok()).collect(),
-            disks: (0..bytes.len()).filter_map(|at| quoted_uuid(&bytes, at)).collect(),
-            why: error.to_string(),
+            disks: (0..bytes.len()).filter_map(|at| quoted_uuid(bytes, at)).collect(),
+            why,
             file,
         }
     }
+
+    /// The machine in the file's own name, if there is one.
+    pub fn named(&self) -> Option<EkDigest> {
+        named_by(&self.file)
+    }
+}
+
+fn named_by(file: &str) -> Option<EkDigest> {
+    EkDigest::from_hex(file.strip_suffix(".json").unwrap_or(file))
 }
 
 /// The string that begins here, if it is a UUID. Not one that has a UUID in it, and not the words of a firmware's event: they are

@@ -25,6 +25,24 @@ pub struct Denials {
 }
 
 impl Denials {
+    /// What these names deny. A digest may be written in upper case and end in `.json`; names that begin with a dot do not count.
+    pub fn of_names(names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        let mut denials = Self::default();
+        for name in names {
+            let name = name.as_ref();
+            if name.starts_with('.') {
+                continue;
+            }
+            let digest = name.strip_suffix(".json").unwrap_or(name).to_ascii_lowercase();
+            match EkDigest::from_hex(&digest) {
+                Some(ek) => drop(denials.eks.insert(ek)),
+                None => denials.unreadable.push(name.escape_debug().to_string()),
+            }
+        }
+        denials.unreadable.sort();
+        denials
+    }
+
     /// Whether this TPM is shut out.
     pub fn has(&self, ek: &EkDigest) -> bool {
         self.eks.contains(ek)
@@ -49,21 +67,12 @@ impl ClusterStore {
     /// mistake, and whoever has older denials keeps them.
     pub fn denials(&self) -> Result<Denials, StoreError> {
         let directory = self.denied_path();
-        let mut denials = Denials::default();
+        let mut names = Vec::new();
         for entry in fs::read_dir(&directory).map_err(StoreError::io("list", &directory))? {
             let name = entry.map_err(StoreError::io("list", &directory))?.file_name();
-            let name = name.to_string_lossy();
-            if name.starts_with('.') {
-                continue;
-            }
-            let digest = name.strip_suffix(".json").unwrap_or(&name).to_ascii_lowercase();
-            match EkDigest::from_hex(&digest) {
-                Some(ek) => drop(denials.eks.insert(ek)),
-                None => denials.unreadable.push(name.escape_debug().to_string()),
-            }
+            names.push(name.to_string_lossy().into_owned());
         }
-        denials.unreadable.sort();
-        Ok(denials)
+        Ok(Denials::of_names(names))
     }
 
     /// Shuts a TPM out, whatever the other files say; durable when this returns. `reason` is for people.

@@ -26,6 +26,16 @@ pub enum StoreError {
         /// What is wrong.
         fault: ContentError,
     },
+    /// A store that is no directory fails, and says why by a reason code of its own.
+    #[error("{}: {detail} ({reason}); {remedy}", path.display(), remedy = .reason.remedy)]
+    Elsewhere {
+        /// What it was about, as that store names it.
+        path: PathBuf,
+        /// Its reason code.
+        reason: latchkey_reason::Reason,
+        /// What happened.
+        detail: String,
+    },
     /// A file that must be new is there already.
     #[error("{} exists already and is left as it is", path.display())]
     Exists {
@@ -66,7 +76,8 @@ impl StoreError {
         move |source| Self::Io { action, path, source }
     }
 
-    pub(crate) fn malformed(path: &Path) -> impl FnOnce(ContentError) -> Self {
+    /// The content of something that goes by this name is not usable.
+    pub fn malformed(path: &Path) -> impl FnOnce(ContentError) -> Self {
         let path = path.to_owned();
         move |fault| Self::Malformed { path, fault }
     }
@@ -74,7 +85,10 @@ impl StoreError {
     /// The file or directory.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Io { path, .. } | Self::Malformed { path, .. } | Self::Exists { path } => path,
+            Self::Io { path, .. }
+            | Self::Malformed { path, .. }
+            | Self::Elsewhere { path, .. }
+            | Self::Exists { path } => path,
         }
     }
 

@@ -1,4 +1,5 @@
-//! A cluster kept in plain files: the standalone back-end of the join service, made by `latchkey init`.
+//! A cluster kept in plain files: the standalone back-end of the join service, made by `latchkey init`. [`RecordStore`] and
+//! [`Documents`] say what a back-end is; the one in the API server of a cluster is the crate `latchkey-kubernetes-store`.
 //!
 //! ```text
 //! DIRECTORY/
@@ -23,13 +24,16 @@ mod atomic;
 mod cluster;
 mod damaged;
 mod denials;
+mod documents;
 mod enrolment;
 mod error;
 mod firmware;
+mod folder;
 mod name;
 mod pair;
 mod pending;
 mod record;
+mod record_store;
 mod release;
 mod revisions;
 mod store;
@@ -39,15 +43,19 @@ mod writer;
 pub use cluster::ClusterFile;
 pub use damaged::DamagedRecord;
 pub use denials::Denials;
+pub use documents::Documents;
 pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRule, RoleRule};
 pub use error::{ContentError, StoreError};
 pub use firmware::{BootSeen, ChangedFirmware, Finding, FirmwareRecord, TpmBoot, TpmRecord};
+pub use folder::FolderRecords;
 pub use name::{NodeName, NodeNameError};
 pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};
 pub use record::{Disk, DiskState, MAX_DISKS, MAX_RETIRED, Moved, NodeRecord, Outcome, Recorded, Reported, Role};
+pub use record_store::{Change, Listing, News, PutError, PutRefusal, RecordStore, Turn};
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
-pub use store::{ClusterStore, MAX_PAYLOAD, Part};
+pub use revisions::Revisions;
+pub use store::{ClusterStore, MAX_CONFIG, MAX_PAYLOAD, MAX_RECORD, Part};
 pub use writer::Writer;
 
 /// Every reason code of this crate.

@@ -63,9 +63,33 @@ impl PendingRecord {
         }
     }
 
-    fn parse(json: &[u8]) -> Result<Self, ContentError> {
+    /// Reads a record's JSON.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
+        if json.len() > MAX_FILE {
+            return Err(ContentError::TooLarge(MAX_FILE));
+        }
         check_version(json)?;
         serde_json::from_slice(json).map_err(ContentError::Syntax)
+    }
+
+    /// Its JSON, for a file or an object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
+    /// What is to be written of a machine that asks now, in the place of what was known of it; `None` where that is not worth a
+    /// write.
+    pub fn following(&self, before: Option<&Self>) -> Option<Self> {
+        let first_seen = before.map_or(self.first_seen, |before| before.first_seen.min(self.first_seen));
+        let next = Self { first_seen, ..self.clone() };
+        let known = before.is_some_and(|before| {
+            let same = Self { last_seen: before.last_seen, ..next.clone() } == *before;
+            same && self.last_seen < before.last_seen.saturating_add(STALE)
+        });
+        (!known).then_some(next)
     }
 }
 
@@ -116,17 +140,11 @@ impl Writer<'_> {
         store.make(&directory)?;
         // What cannot be read is written anew.
         let before = store.pending_of(&asks.ek_sha256).unwrap_or_default();
-        let first_seen = before.as_ref().map_or(asks.first_seen, |before| before.first_seen.min(asks.first_seen));
-        let next = PendingRecord { first_seen, ..asks.clone() };
-        if let Some(before) = &before {
-            let same = PendingRecord { last_seen: before.last_seen, ..next.clone() } == *before;
-            if same && asks.last_seen < before.last_seen.saturating_add(STALE) {
-                return Ok(());
-            }
-        } else {
+        let Some(next) = asks.following(before.as_ref()) else { return Ok(()) };
+        if before.is_none() {
             self.make_room()?;
         }
-        let json = serde_json::to_string_pretty(&next).unwrap_or_default();
+        let json = next.to_json();
         atomic::write(&directory, &format!("{}.json", next.ek_sha256), json.as_bytes(), Existing::Replace)
     }
 

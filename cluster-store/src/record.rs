@@ -4,6 +4,7 @@ use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
 use crate::firmware::{FirmwareRecord, TpmRecord};
 use crate::name::NodeName;
+use crate::store::MAX_RECORD;
 use latchkey_attestation::EkDigest;
 use latchkey_keys::Uuid;
 use serde::{Deserialize, Serialize};
@@ -63,26 +64,41 @@ pub struct Moved {
     pub at: u64,
 }
 
-/// A record that stands in the cluster's directory: it was read from there, or written there and is durable. So whoever has one
-/// may let its disks' keys go: see [`Recorded::release`].
+/// A record that stands where the cluster's records are: it was read from there, or written there and is durable. So whoever has
+/// one may let its disks' keys go: see [`Recorded::release`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded(NodeRecord);
+pub struct Recorded {
+    record: NodeRecord,
+    revision: u64,
+}
 
 impl Recorded {
     /// For what reads and writes the directory, and for nothing else.
     pub(crate) fn stands(record: NodeRecord) -> Self {
-        Self(record)
+        Self { record, revision: 0 }
+    }
+
+    /// A record that was read from another store than a directory, or written there and is durable, as this revision of it: of two
+    /// of one machine the higher one is the later. For what reads and writes such a store, and for nothing else: the project's
+    /// `clippy.toml` holds that.
+    pub fn stands_elsewhere(record: NodeRecord, revision: u64) -> Self {
+        Self { record, revision }
     }
 
     /// A record that stands nowhere, for tests of decisions without a disk.
     #[cfg(feature = "fake-records")]
     pub fn fake(record: NodeRecord) -> Self {
-        Self(record)
+        Self { record, revision: 0 }
+    }
+
+    /// Which of two records of one machine is the later; 0 in a directory, where one replaces the other.
+    pub fn revision(&self) -> u64 {
+        self.revision
     }
 
     /// Its content, to be changed and written again.
     pub fn into_inner(self) -> NodeRecord {
-        self.0
+        self.record
     }
 }
 
@@ -90,7 +106,7 @@ impl std::ops::Deref for Recorded {
     type Target = NodeRecord;
 
     fn deref(&self) -> &NodeRecord {
-        &self.0
+        &self.record
     }
 }
 
@@ -202,19 +218,30 @@ impl NodeRecord {
         self.disks.iter().map(|disk| disk.uuid).chain(self.retired.iter().copied())
     }
 
-    /// Its JSON, for a file.
+    /// Its JSON, for a file or an object.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
+    /// Reads a record's JSON.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
+        if json.len() > MAX_RECORD {
+            return Err(ContentError::TooLarge(MAX_RECORD));
+        }
         check_version(json)?;
         let record: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         record.check()?;
         Ok(record)
     }
 
-    pub(crate) fn check(&self) -> Result<(), ContentError> {
+    /// Whether it may be written: the rules between its fields.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn check(&self) -> Result<(), ContentError> {
         if self.version != VERSION {
             return Err(ContentError::Version(self.version));
         }

@@ -14,9 +14,10 @@ use std::collections::BTreeMap;
 /// As many manifests as a directory may hold, many times over. Names that are not in use any more stay.
 const MAX_MANIFESTS: usize = 1024;
 
+/// The newest revision of each manifest that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Revisions {
+pub struct Revisions {
     version: u64,
     manifests: BTreeMap<ManifestName, Accepted>,
 }
@@ -32,11 +33,15 @@ struct Accepted {
 
 impl Revisions {
     /// Before anything was accepted.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { version: VERSION, manifests: BTreeMap::new() }
     }
 
-    pub(crate) fn parse(json: &[u8]) -> Result<Self, ContentError> {
+    /// Reads their JSON.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
         check_version(json)?;
         let revisions: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
         revisions.check()?;
@@ -51,7 +56,10 @@ impl Revisions {
     }
 
     /// Whether the manifest is no older than the revision that is remembered.
-    pub(crate) fn check_follows(&self, manifest: &AuthenticManifest) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// `reference-rolled-back`, `reference-serial-reused`.
+    pub fn check_follows(&self, manifest: &AuthenticManifest) -> Result<(), Refusal> {
         match self.manifests.get(manifest.values().name()) {
             None => Ok(()),
             Some(&Accepted { serial, sha256, .. }) => manifest.check_follows(&Revision { serial, sha256 }),
@@ -59,7 +67,7 @@ impl Revisions {
     }
 
     /// Whether exactly these revisions are the newest that are remembered.
-    pub(crate) fn has_all(&self, references: &References) -> bool {
+    pub fn has_all(&self, references: &References) -> bool {
         references.iter().all(|manifest| {
             let Revision { serial, sha256 } = manifest.revision();
             let known = self.manifests.get(manifest.values().name());
@@ -68,7 +76,10 @@ impl Revisions {
     }
 
     /// Remembers the manifest if it is newer; whether it was.
-    pub(crate) fn accept(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<bool, ContentError> {
+    ///
+    /// # Errors
+    /// Those of [`Self::check_follows`]; too many manifests.
+    pub fn accept(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<bool, ContentError> {
         self.check_follows(manifest)?;
         let Revision { serial, sha256 } = manifest.revision();
         let name = manifest.values().name();
@@ -81,13 +92,17 @@ impl Revisions {
     }
 
     /// Remembers the manifest, whatever was remembered of its name.
-    pub(crate) fn replace(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), ContentError> {
+    ///
+    /// # Errors
+    /// Too many manifests.
+    pub fn replace(&mut self, manifest: &AuthenticManifest, now: u64) -> Result<(), ContentError> {
         let Revision { serial, sha256 } = manifest.revision();
         self.manifests.insert(manifest.values().name().clone(), Accepted { serial, sha256, at: now });
         self.check()
     }
 
-    pub(crate) fn to_json(&self) -> String {
+    /// Their JSON, for a file or an object.
+    pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
 }

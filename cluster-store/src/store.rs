@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 /// Largest payload, bytes: `ClusterJoin.payload` in `join.proto`.
 pub const MAX_PAYLOAD: usize = 64 * 1024;
 /// More than a record with all its disks (16 KiB) and twice the most that is kept of a machine's firmware (100 KiB).
-pub(crate) const MAX_RECORD: usize = 256 * 1024;
+pub const MAX_RECORD: usize = 256 * 1024;
 /// Policy, reference values, enrolment: what the attestation crate reads.
-pub(crate) const MAX_CONFIG: usize = 1024 * 1024;
+pub const MAX_CONFIG: usize = 1024 * 1024;
 
 pub(crate) const CLUSTER: &str = "cluster.json";
 pub(crate) const REVISIONS: &str = "revisions.json";

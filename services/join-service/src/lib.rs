@@ -9,11 +9,13 @@
 //! 3. [`decision`] says who gets which role, name and disk, takes the control-plane lease, and only then admits the
 //!    request to the keys. It is pure: no I/O, no clock.
 //! 4. `keys` fetches the keys that were admitted, from the key service or a file.
-//! 5. `store` decides once more on what is on disk, writes the record, and only then is there a ticket.
+//! 5. `store` decides once more on what stands, writes the record, and only then is there a ticket.
 //! 6. `service` writes the decision's line, counts, and answers.
 //!
-//! [`snapshot`] and `watch` follow the cluster directory: a good file is swapped in, a bad one keeps the old one and says so.
+//! [`snapshot`] and `watch` follow the cluster's documents: a good one is swapped in, a bad one keeps the old one and says so.
+//! Where documents and records are kept, the [`BackEnd`] says.
 
+mod back_end;
 pub mod config;
 mod credentials;
 pub mod decision;
@@ -30,6 +32,7 @@ pub mod snapshot;
 mod store;
 mod watch;
 
+pub use back_end::BackEnd;
 pub use keys::{KeyError, KeySource};
 pub use run::run;
 pub use server::Prepared;

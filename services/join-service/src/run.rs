@@ -1,5 +1,6 @@
 //! From the command line to an exit code.
 
+use crate::back_end::BackEnd;
 use crate::config::Config;
 use crate::credentials;
 use crate::identity;
@@ -72,8 +73,9 @@ fn key_hash(file: &Path) -> Result<(), ProgramError> {
 fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let (config, identity, keys) = credentials::load(file)?;
     let directory = ClusterStore::open(&config.cluster_directory).map_err(ProgramError::unusable)?;
-    let current = Current::load(directory).map_err(ProgramError::unusable)?;
-    Ok((config, Prepared { identity, keys, current }))
+    let back_end = BackEnd::Folder(directory);
+    let current = Current::load(back_end.documents()).map_err(ProgramError::unusable)?;
+    Ok((config, Prepared { identity, keys, back_end, current }))
 }
 
 fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {

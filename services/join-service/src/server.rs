@@ -1,5 +1,6 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
+use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
 use crate::credentials::Credentials;
 use crate::keys::KeySource;
@@ -45,14 +46,17 @@ pub struct Prepared {
     pub identity: PinnedKeyAttester,
     /// Where keys come from.
     pub keys: KeySource,
-    /// The cluster directory's content.
+    /// Where the cluster is kept.
+    pub back_end: BackEnd,
+    /// What is kept there beside the records.
     pub current: Current,
 }
 
-/// The same, with the cluster directory taken into use.
+/// The same, with the records taken into use.
 pub(crate) struct Opened {
     identity: PinnedKeyAttester,
     keys: Arc<KeySource>,
+    back_end: BackEnd,
     current: Arc<Current>,
     store: Arc<Store>,
 }
@@ -61,10 +65,10 @@ impl Prepared {
     /// Reads the records, tidies up after crashes, and remembers the manifests that are going to be in force. Waits for other
     /// programs that write, so signals must still end the process.
     pub(crate) fn open(self) -> Result<Opened, ProgramError> {
-        let Self { identity, keys, current } = self;
-        let store = Store::open(current.directory().clone()).map_err(ProgramError::running)?;
+        let Self { identity, keys, back_end, current } = self;
+        let store = back_end.records().and_then(Store::open).map_err(ProgramError::running)?;
         current.remember().map_err(ProgramError::unusable)?;
-        Ok(Opened { identity, keys: Arc::new(keys), current: Arc::new(current), store })
+        Ok(Opened { identity, keys: Arc::new(keys), back_end, current: Arc::new(current), store })
     }
 }
 
@@ -81,7 +85,7 @@ struct Shared {
 /// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
 /// a signal says reload.
 pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), ProgramError> {
-    let Opened { identity, keys, current, store } = opened;
+    let Opened { identity, keys, back_end, current, store } = opened;
     let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
@@ -119,9 +123,8 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     smol::block_on(async {
         let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
         // Dropped, and so ended, with this function.
-        let directory = current.directory().clone();
-        let _following = smol::spawn(watch::follow_configuration(current, looks.clone()));
-        let _watching = smol::spawn(watch::follow_records(store, directory, looks));
+        let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
+        let _watching = smol::spawn(watch::follow_records(store, back_end, looks));
         bound.say_ready()?;
         bound.serve(shared, pages, carrier).await.map_err(ProgramError::running)
     })

@@ -152,7 +152,7 @@ impl JoinService {
         else {
             return admitted;
         };
-        if self.store.catch_up().await {
+        if self.store.catch_up(node.ek()).await {
             return self.store.admit(&snapshot.enrolment, node.ek(), ask, seen.clone());
         }
         admitted

@@ -1,15 +1,15 @@
-//! What decisions are made by, as it is at one moment; and how it changes when the directory does.
+//! What decisions are made by, as it is at one moment; and how it changes when the documents of the cluster do.
 
 use crate::freshness::{Behind, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
-use latchkey_cluster_store::{ClusterFile, ClusterStore, Denials, Enrolment, Part, StoreError};
+use latchkey_cluster_store::{ClusterFile, Denials, Documents, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// All that was read from the directory beside the records. Cheap to clone; never changes.
+/// All that was read beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// What evidence must show.
@@ -27,40 +27,40 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    fn read(directory: &ClusterStore) -> Result<Self, StoreError> {
-        let (policy, references) = attestation(directory)?;
+    fn read(documents: &dyn Documents) -> Result<Self, StoreError> {
+        let (policy, references) = attestation(documents)?;
         Ok(Self {
             policy,
             references,
-            denials: Arc::new(directory.denials()?),
-            enrolment: Arc::new(directory.enrolment()?),
-            cluster: directory.cluster()?.map(Arc::new),
-            payload: payload(directory)?,
+            denials: Arc::new(documents.denials()?),
+            enrolment: Arc::new(documents.enrolment()?),
+            cluster: documents.cluster()?.map(Arc::new),
+            payload: payload(documents)?,
         })
     }
 
     /// The same with one part read anew.
-    fn with(&self, part: Part, directory: &ClusterStore) -> Result<Self, StoreError> {
+    fn with(&self, part: Part, documents: &dyn Documents) -> Result<Self, StoreError> {
         let mut next = self.clone();
         match part {
-            Part::Attestation => (next.policy, next.references) = attestation(directory)?,
-            Part::Enrolment => next.enrolment = Arc::new(directory.enrolment()?),
-            Part::Cluster => next.cluster = Some(Arc::new(directory.cluster()?.ok_or_else(|| gone(directory))?)),
-            Part::Payload => next.payload = payload(directory)?,
+            Part::Attestation => (next.policy, next.references) = attestation(documents)?,
+            Part::Enrolment => next.enrolment = Arc::new(documents.enrolment()?),
+            Part::Cluster => next.cluster = Some(Arc::new(documents.cluster()?.ok_or_else(|| gone(documents))?)),
+            Part::Payload => next.payload = payload(documents)?,
         }
         Ok(next)
     }
 }
 
 /// A cluster does not stop to be: a file that is gone is a mistake, and the cluster that was stays.
-fn gone(directory: &ClusterStore) -> StoreError {
-    let path = directory.path().join("cluster.json");
+fn gone(documents: &dyn Documents) -> StoreError {
+    let path = documents.place().join("cluster.json");
     StoreError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
 }
 
-fn attestation(directory: &ClusterStore) -> Result<(Arc<Policy>, Arc<References>), StoreError> {
-    let policy = directory.policy()?;
-    let references = directory.references(&policy)?;
+fn attestation(documents: &dyn Documents) -> Result<(Arc<Policy>, Arc<References>), StoreError> {
+    let policy = documents.policy()?;
+    let references = documents.references(&policy)?;
     Ok((Arc::new(policy), Arc::new(references)))
 }
 
@@ -92,14 +92,14 @@ fn unix() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-fn payload(directory: &ClusterStore) -> Result<Arc<SecretVec>, StoreError> {
-    directory.payload().map(Arc::new)
+fn payload(documents: &dyn Documents) -> Result<Arc<SecretVec>, StoreError> {
+    documents.payload().map(Arc::new)
 }
 
 /// The snapshot that counts now. Readers take it in a moment and keep it as long as they like; nobody here waits for a file.
 #[derive(Debug)]
 pub struct Current {
-    directory: ClusterStore,
+    documents: Arc<dyn Documents>,
     snapshot: RwLock<Arc<Snapshot>>,
     /// Held for moments, never while something is read.
     freshness: Mutex<Freshness>,
@@ -114,12 +114,12 @@ impl Current {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub fn load(directory: ClusterStore) -> Result<Self, StoreError> {
+    pub fn load(documents: Arc<dyn Documents>) -> Result<Self, StoreError> {
         // Before reading: a change in between is seen as one later.
-        let loaded = Part::ALL.iter().map(|part| (part.name(), directory.fingerprint(*part))).collect();
-        let snapshot = Snapshot::read(&directory)?;
+        let loaded = Part::ALL.iter().map(|part| (part.name(), documents.fingerprint(*part))).collect();
+        let snapshot = Snapshot::read(&*documents)?;
         let freshness = Mutex::new(Freshness::new(Instant::now()));
-        Ok(Self { directory, snapshot: RwLock::new(Arc::new(snapshot)), freshness, loaded })
+        Ok(Self { documents, snapshot: RwLock::new(Arc::new(snapshot)), freshness, loaded })
     }
 
     /// Remembers what was loaded, so that no older revision of a manifest is accepted later. Before the first decision.
@@ -128,7 +128,7 @@ impl Current {
     /// [`StoreError`].
     pub fn remember(&self) -> Result<(), StoreError> {
         let snapshot = self.snapshot();
-        self.directory.remember(&snapshot.references, unix())?;
+        self.documents.remember(&snapshot.references, unix())?;
         log_references(&snapshot.references);
         if *snapshot.denials != Denials::default() {
             log_denials(&snapshot.denials);
@@ -159,11 +159,6 @@ impl Current {
         self.freshness().reloads()
     }
 
-    /// The directory that is followed.
-    pub fn directory(&self) -> &ClusterStore {
-        &self.directory
-    }
-
     fn put_in_force(&self, next: Snapshot, part: &'static str) {
         *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.freshness().good(part);
@@ -182,8 +177,8 @@ impl Current {
     }
 }
 
-/// Keeps a [`Current`] as the directory is. The only one that reads files, and so the only one that a file system that hangs
-/// stops.
+/// Keeps a [`Current`] as the documents are. The only one that reads them, and so the only one that a file system or a server that
+/// hangs stops.
 #[derive(Debug)]
 pub struct Follower {
     current: Arc<Current>,
@@ -197,13 +192,13 @@ impl Follower {
         Self { current, fingerprints }
     }
 
-    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks on the
-    /// disk, for as long as that takes.
+    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks for as
+    /// long as that takes.
     pub fn look(&mut self) {
         self.current.freshness().begin(Instant::now());
         self.look_at_denials();
         for part in Part::ALL {
-            let fingerprint = self.current.directory.fingerprint(part);
+            let fingerprint = self.current.documents.fingerprint(part);
             if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
                 // The next look tries again: what failed may be mended without a change of these files.
                 self.fingerprints.remove(part.name());
@@ -215,7 +210,7 @@ impl Follower {
     /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
     fn look_at_denials(&self) {
         let current = &*self.current;
-        match current.directory.denials() {
+        match current.documents.denials() {
             Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
             Ok(denials) => {
                 log_denials(&denials);
@@ -229,9 +224,9 @@ impl Follower {
     /// Whether the part is good, and in force now.
     fn swap(&self, part: Part) -> bool {
         let (current, name) = (&*self.current, part.name());
-        let next = current.snapshot().with(part, &current.directory).and_then(|next| {
+        let next = current.snapshot().with(part, &*current.documents).and_then(|next| {
             if part == Part::Attestation {
-                current.directory.remember(&next.references, unix())?;
+                current.documents.remember(&next.references, unix())?;
             }
             Ok(next)
         });

@@ -1,19 +1,22 @@
-//! The state and its copy on disk.
+//! The state and its copy where the records are.
 //!
-//! One thread reads and writes the records, one thing after the other, and nothing else waits for the disk: calls wait for that
-//! thread, within a deadline; decisions in memory and the admin pages wait for neither. A file system that hangs stops what has
-//! to be written, and only that.
+//! Threads of their own read and write the records, and nothing else waits for a disk or a network: calls wait for those threads,
+//! within a deadline; decisions in memory and the admin pages wait for neither. A file system or a server that hangs stops what has
+//! to be written, and only that. There are as many threads as the store of the records gives turns at once: one, one thing after
+//! the other, for a directory.
 
 use crate::decision::{Admitted, Ask, Damage, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, ClusterStore, DamagedRecord, DiskRelease, Enrolment, NodeRecord, PendingRecord, Recorded, ReleaseRefusal,
-    StoreError, TpmBoot, Writer,
+    BootSeen, Change, DamagedRecord, DiskRelease, Enrolment, Listing, News, NodeRecord, PendingRecord, PutError,
+    PutRefusal, RecordStore, Recorded, ReleaseRefusal, StoreError, TpmBoot, Turn,
 };
 use latchkey_keys::Uuid;
 use smol::channel::{Receiver, Sender};
 use smol::future::FutureExt;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,35 +27,46 @@ pub(crate) const WITHIN: Duration = Duration::from_secs(4);
 /// Calls that may wait for the records at a time: as many as there can be connections by default.
 const MOST_WAITING: usize = 1024;
 
-/// Records in memory, written through to the directory.
+/// How often a decision is made anew because others came first: as often as services share the records, and then some.
+const MOST_OVERTAKEN: usize = 16;
+
+/// Records in memory, written through to where they are kept.
 #[derive(Debug)]
 pub(crate) struct Store {
     records: Arc<Records>,
     work: Sender<Job>,
 }
 
-/// What the thread of the records is given to do. `seen` is what the directory's counter was after its last look.
-type Job = Box<dyn FnOnce(&Records, &mut u64) + Send>;
+/// What a thread of the records is given to do.
+type Job = Box<dyn FnOnce(&Records) + Send>;
 
 #[derive(Debug)]
 struct Records {
-    directory: ClusterStore,
+    store: Arc<dyn RecordStore>,
     /// Held for moments, never while something is read or written.
     state: Mutex<State>,
+    /// Held while news is asked for and taken over, so that none overtakes an earlier one.
+    news: Mutex<()>,
     /// Held for moments, too.
     condition: Mutex<Condition>,
     started: Instant,
 }
 
-/// How the disk is.
+/// How the place of the records is.
 #[derive(Debug, Default)]
 struct Condition {
-    /// Since when the thread has been at what it does.
-    busy_since: Option<Instant>,
+    /// Since when each thread has been at what it does.
+    busy_since: BTreeMap<usize, Instant>,
     /// Why the records could not be read the last time.
     unreadable: Option<String>,
     /// Why a record could not be written the last time.
     unwritable: Option<String>,
+}
+
+impl Condition {
+    fn longest_busy(&self) -> Option<Duration> {
+        self.busy_since.values().min().map(Instant::elapsed)
+    }
 }
 
 /// An admitted request whose lease, if any, is given back unless it is concluded.
@@ -63,23 +77,27 @@ pub(crate) struct Reservation {
 }
 
 impl Store {
-    /// Reads all records, and starts the thread that keeps them.
-    pub(crate) fn open(directory: ClusterStore) -> Result<Arc<Self>, StoreError> {
+    /// Reads all records, and starts the threads that keep them.
+    pub(crate) fn open(store: Arc<dyn RecordStore>) -> Result<Arc<Self>, StoreError> {
+        let threads = store.turns_at_once().max(1);
         let started = Instant::now();
-        let writer = directory.writer()?;
-        writer.tidy()?;
-        let (read, damage) = read(&directory)?;
-        let seen = writer.writes();
-        drop(writer);
+        store.doubt();
+        let news = store.turn()?.news()?;
+        let (read, damage) = if let News::All(listing) = news { usable(listing) } else { Default::default() };
         let state = State::new(read, damage, Now { unix: unix(), uptime: started.elapsed() });
         log_damage(state.damage(), &Damage::new());
-        let state = Mutex::new(state);
-        let records = Arc::new(Records { directory, state, condition: Mutex::default(), started });
+        let (state, news, condition) = (Mutex::new(state), Mutex::default(), Mutex::default());
+        let records = Arc::new(Records { store, state, news, condition, started });
         let (work, jobs) = smol::channel::bounded(MOST_WAITING);
-        let of_thread = Arc::clone(&records);
-        thread::Builder::new().name("records".to_owned()).spawn(move || of_thread.work(&jobs, seen)).map_err(
-            |source| StoreError::Io { action: "start a thread for", path: records.directory.nodes_path(), source },
-        )?;
+        for number in 0..threads {
+            let (of_thread, jobs) = (Arc::clone(&records), jobs.clone());
+            let thread = thread::Builder::new().name("records".to_owned());
+            thread.spawn(move || of_thread.work(number, &jobs)).map_err(|source| StoreError::Io {
+                action: "start a thread for",
+                path: PathBuf::from("the nodes' records"),
+                source,
+            })?;
+        }
         Ok(Arc::new(Self { records, work }))
     }
 
@@ -95,14 +113,15 @@ impl Store {
     /// Why nothing can be written, or read anew; `None` if all is well. Waits for nothing.
     pub(crate) fn problem(&self) -> Option<String> {
         let condition = self.records.condition();
-        let busy = condition.busy_since.map(|since| since.elapsed()).filter(|busy| *busy >= WITHIN);
-        let hangs = busy.map(|busy| format!("the directory has not answered for {} s", busy.as_secs()));
-        hangs.or_else(|| condition.unwritable.clone()).or_else(|| condition.unreadable.clone())
+        let busy = condition.longest_busy().filter(|busy| *busy >= WITHIN);
+        let hangs = busy.map(|busy| format!("their store has not answered for {} s", busy.as_secs()));
+        let known = hangs.or_else(|| condition.unwritable.clone()).or_else(|| condition.unreadable.clone());
+        known.or_else(|| self.records.store.problem())
     }
 
-    /// How long what the thread is at has taken so far.
+    /// How long what a thread is at has taken so far, at most.
     pub(crate) fn busy(&self) -> Duration {
-        self.records.condition().busy_since.map_or(Duration::ZERO, |since| since.elapsed())
+        self.records.condition().longest_busy().unwrap_or_default()
     }
 
     /// See [`State::admit`].
@@ -120,21 +139,21 @@ impl Store {
 
     /// Decides on a report and writes the record.
     pub(crate) async fn report(&self, ek: EkDigest, report: ReportAsk, boot: TpmBoot) -> Result<(), Refusal> {
-        self.in_time(move |records, seen| records.report(ek, &report, boot, seen)).await
+        self.in_time(move |records| records.report(ek, &report, boot)).await
     }
 
     /// Writes down what is new about a machine on record. What is decided about it does not depend on that.
     pub(crate) async fn keep(&self, ek: EkDigest, boot: BootSeen) {
         // What fails is logged, or was by who did not get to it in time.
-        let _ = self.in_time(move |records, seen| records.keep(&ek, &boot, seen)).await;
+        let _ = self.in_time(move |records| records.keep(&ek, &boot)).await;
     }
 
     /// Writes down that a machine waits for the operator. That it is told to wait does not depend on it.
     pub(crate) async fn hold(&self, ek: EkDigest, ask: &JoinAsk) {
         let pending = PendingRecord::new(ek, &ask.name, ask.role, ask.disk, self.now().unix);
-        let written = self.in_time(move |records, seen| {
-            let mut writer = records.writer(seen)?;
-            writer.hold(&pending).map_err(|error| {
+        let written = self.in_time(move |records| {
+            let mut turn = records.turn()?;
+            turn.hold(&pending).map_err(|error| {
                 tracing::error!(%error, "A machine that waits for the operator could not be written down");
                 Refusal::RecordNotWritten
             })
@@ -143,31 +162,32 @@ impl Store {
         let _ = written.await;
     }
 
-    /// Reads all records anew if another program has written some; whether it did.
-    pub(crate) async fn catch_up(&self) -> bool {
+    /// Takes over what other programs have written, of this machine above all; whether there was something.
+    pub(crate) async fn catch_up(&self, ek: EkDigest) -> bool {
         // What fails is logged, and what is in memory stays in use.
-        let caught_up = self.in_time(|records, seen| {
-            let before = *seen;
-            records.writer(seen).map(|_| *seen != before)
-        });
+        let caught_up = self.in_time(move |records| records.catch_up(&ek).ok_or(Refusal::RecordNotWritten));
         caught_up.await.unwrap_or(false)
     }
 
-    /// Decides on what is on disk, and writes the record if it changes.
+    /// Decides on what stands, and writes the record if it changes.
     pub(crate) async fn conclude(
         &self,
         reservation: Reservation,
         rules: Arc<Enrolment>,
         key_version: u32,
     ) -> Result<(Grant, DiskRelease), Refusal> {
-        self.in_time(move |_, seen| reservation.conclude(&rules, key_version, seen)).await
+        self.in_time(move |_| reservation.conclude(&rules, key_version)).await
     }
 
     /// Reads all records anew: somebody else may have changed them by hand. Waits as long as that takes.
     pub(crate) async fn refresh(&self) {
+        self.and_wait(Records::refresh).await;
+    }
+
+    async fn and_wait(&self, job: impl FnOnce(&Records) + Send + 'static) {
         let (done, ended) = smol::channel::bounded(1);
-        let job = move |records: &Records, seen: &mut u64| {
-            records.refresh(seen);
+        let job = move |records: &Records| {
+            job(records);
             // Whoever asked may be gone.
             let _ = done.try_send(());
         };
@@ -177,16 +197,16 @@ impl Store {
         }
     }
 
-    /// What the thread of the records makes of `job`, unless it does not get to it in time. A job that nobody waits for any
+    /// What a thread of the records makes of `job`, unless none gets to it in time. A job that nobody waits for any
     /// more is not begun; one that was begun is finished, and counts, as if the answer had been lost on the way to the node.
     async fn in_time<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Records, &mut u64) -> Result<T, Refusal> + Send + 'static,
+        job: impl FnOnce(&Records) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let (answer, answered) = smol::channel::bounded(1);
-        let job = move |records: &Records, seen: &mut u64| {
+        let job = move |records: &Records| {
             if !answer.is_closed() {
-                drop(answer.try_send(job(records, seen)));
+                drop(answer.try_send(job(records)));
             }
         };
         if self.work.try_send(Box::new(job)).is_err() {
@@ -195,7 +215,7 @@ impl Store {
         }
         let late = async {
             smol::Timer::after(WITHIN).await;
-            tracing::error!(within = ?WITHIN, "The directory of the records does not answer");
+            tracing::error!(within = ?WITHIN, "The store of the records does not answer");
             Err(Refusal::RecordNotWritten)
         };
         let answer = async { answered.recv().await.unwrap_or(Err(Refusal::RecordNotWritten)) };
@@ -205,14 +225,14 @@ impl Store {
 
 impl Records {
     /// Until nobody can ask any more.
-    fn work(&self, jobs: &Receiver<Job>, mut seen: u64) {
+    fn work(&self, number: usize, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv_blocking() {
-            self.condition().busy_since = Some(Instant::now());
+            self.condition().busy_since.insert(number, Instant::now());
             // One request must not end the service for all: what it changed in memory it changed after everything that can fail.
-            if catch_unwind(AssertUnwindSafe(|| job(self, &mut seen))).is_err() {
-                seen = seen.wrapping_sub(1);
+            if catch_unwind(AssertUnwindSafe(|| job(self))).is_err() {
+                self.store.doubt();
             }
-            self.condition().busy_since = None;
+            self.condition().busy_since.remove(&number);
         }
     }
 
@@ -220,36 +240,83 @@ impl Records {
         Now { unix: unix(), uptime: self.started.elapsed() }
     }
 
-    fn keep(&self, ek: &EkDigest, boot: &BootSeen, seen: &mut u64) -> Result<(), Refusal> {
-        let mut writer = self.writer(seen)?;
-        let Some(record) = self.state().kept(ek, boot, self.now()) else { return Ok(()) };
-        let recorded = self.put(&mut writer, seen, &record)?;
-        self.state().commit_kept(recorded);
-        Ok(())
+    fn keep(&self, ek: &EkDigest, boot: &BootSeen) -> Result<(), Refusal> {
+        self.write(
+            ek,
+            |state, now| Ok((state.kept(ek, boot, now), ())),
+            |state, written, (), _| {
+                if let Some(recorded) = written {
+                    state.commit_kept(recorded);
+                }
+                Ok(())
+            },
+        )
     }
 
-    fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot, seen: &mut u64) -> Result<(), Refusal> {
-        let mut writer = self.writer(seen)?;
-        let record = self.state().report(ek, report, boot, self.now())?;
-        if let Some(known) = record.tpm.as_ref().filter(|known| known.boot != boot) {
-            let (TpmBoot { reset_count, restart_count }, node) = (boot, record.name.as_str());
-            tracing::warn!(
-                %ek, node, reset_count, restart_count, on_record = ?known.boot,
-                "A report is of an earlier boot than the one on record, and says nothing of its lock"
-            );
+    fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot) -> Result<(), Refusal> {
+        self.write(
+            &ek,
+            |state, now| {
+                let record = state.report(ek, report, boot, now)?;
+                if let Some(known) = record.tpm.as_ref().filter(|known| known.boot != boot) {
+                    let (TpmBoot { reset_count, restart_count }, node) = (boot, record.name.as_str());
+                    tracing::warn!(
+                        %ek, node, reset_count, restart_count, on_record = ?known.boot,
+                        "A report is of an earlier boot than the one on record, and says nothing of its lock"
+                    );
+                }
+                Ok((Some(record), ()))
+            },
+            |state, written, (), _| {
+                if let Some(recorded) = written {
+                    state.commit_report(recorded);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    /// Decides on what stands, writes the record that is decided, if there is one, and takes it over; anew where others came first.
+    fn write<D, T>(
+        &self,
+        ek: &EkDigest,
+        decide: impl Fn(&State, Now) -> Result<(Option<NodeRecord>, D), Refusal>,
+        commit: impl FnOnce(&mut State, Option<Recorded>, D, Now) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        for _ in 0..MOST_OVERTAKEN {
+            let mut turn = self.turn()?;
+            let (draft, decided, before) = {
+                let state = self.state();
+                let (draft, decided) = decide(&state, self.now())?;
+                (draft, decided, state.record(ek).cloned())
+            };
+            let written = match draft {
+                None => None,
+                Some(record) => match self.put(&mut *turn, &record, before.as_ref()) {
+                    Err(PutError::Refused(PutRefusal::Overtaken)) => continue,
+                    Err(PutError::Refused(refusal)) => return Err(came_second(refusal)),
+                    Err(PutError::Store(_)) => return Err(Refusal::RecordNotWritten),
+                    Ok(recorded) => Some(recorded),
+                },
+            };
+            let now = self.now();
+            return commit(&mut self.state(), written, decided, now);
         }
-        let recorded = self.put(&mut writer, seen, &record)?;
-        self.state().commit_report(recorded);
-        Ok(())
+        tracing::error!(%ek, times = MOST_OVERTAKEN, "Others wrote the record of a machine first, each time");
+        Err(Refusal::RecordNotWritten)
     }
 
-    fn refresh(&self, seen: &mut u64) {
-        let read = self.directory.writer().and_then(|writer| {
-            self.reread()?;
-            *seen = writer.writes();
-            // A node that cannot be served goes elsewhere: whether the disk is well again is found out without it.
+    fn refresh(&self) {
+        self.store.doubt();
+        self.follow();
+    }
+
+    fn follow(&self) {
+        let read = self.store.turn().and_then(|mut turn| {
+            self.take_over_news(&mut *turn)?;
+            // A node that cannot be served goes elsewhere: whether all is well again is found out without it.
             let unwritable = self.condition().unwritable.is_some();
-            if unwritable && writer.try_writing().is_ok() {
+            if unwritable && turn.try_writing().is_ok() {
                 self.condition().unwritable = None;
             }
             Ok(())
@@ -257,46 +324,93 @@ impl Records {
         self.note_read(read);
     }
 
+    /// Whether there was news, of this machine above all; `None` if that cannot be said.
+    fn catch_up(&self, ek: &EkDigest) -> Option<bool> {
+        let caught_up = self.store.turn().and_then(|mut turn| {
+            turn.look_at(ek)?;
+            self.take_over_news(&mut *turn)
+        });
+        self.note_read(caught_up)
+    }
+
     /// The right to write, with a state that knows what others wrote.
-    fn writer(&self, seen: &mut u64) -> Result<Writer<'_>, Refusal> {
-        let opened = self.directory.writer().and_then(|writer| {
-            if writer.writes() != *seen {
-                self.reread()?;
-                *seen = writer.writes();
-            }
-            Ok(writer)
+    fn turn(&self) -> Result<Box<dyn Turn + '_>, Refusal> {
+        let opened = self.store.turn().and_then(|mut turn| {
+            self.take_over_news(&mut *turn)?;
+            Ok(turn)
         });
         self.note_read(opened).ok_or(Refusal::RecordNotWritten)
     }
 
-    fn reread(&self) -> Result<(), StoreError> {
-        let (records, damage) = read(&self.directory)?;
+    /// Whether there was some.
+    fn take_over_news(&self, turn: &mut dyn Turn) -> Result<bool, StoreError> {
+        let _one_after_the_other = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        match turn.news()? {
+            News::None => return Ok(false),
+            News::All(listing) => self.reload(listing),
+            News::Changes(changes) => {
+                if let Err(_contradiction) = self.take_over(changes) {
+                    // What contradicts what is known only by all of it.
+                    self.store.doubt();
+                    if let News::All(listing) = turn.news()? {
+                        self.reload(listing);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn reload(&self, listing: Listing) {
+        let (read, damage) = usable(listing);
         let now = self.now();
         let mut state = self.state();
         let (before, known) = (state.len(), state.damage().clone());
         let accepted: Vec<_> = state.firmware_accepted().map(|(record, at)| (record.ek_sha256, at)).collect();
-        state.reload(records, damage, now);
+        state.reload(read, damage, now);
         log_damage(state.damage(), &known);
         log_accepted(&state, &accepted);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
         }
+    }
+
+    fn take_over(&self, changes: Vec<Change>) -> Result<(), Contradicted> {
+        let now = self.now();
+        let mut state = self.state();
+        let eks = changes.iter().filter_map(|change| match change {
+            Change::Recorded(record) => Some(record.ek_sha256),
+            Change::Gone(_) => None,
+        });
+        let accepted_at = |state: &State, ek: &EkDigest| state.record(ek)?.firmware.as_ref()?.accepted_at;
+        let accepted: Vec<_> = eks.map(|ek| (ek, accepted_at(&state, &ek))).collect();
+        if !state.follow(changes, now) {
+            return Err(Contradicted);
+        }
+        for (ek, before) in accepted {
+            if accepted_at(&state, &ek) != before
+                && let Some(record) = state.record(&ek)
+            {
+                log_acceptance(record);
+            }
+        }
         Ok(())
     }
 
-    fn put(&self, writer: &mut Writer<'_>, seen: &mut u64, record: &NodeRecord) -> Result<Recorded, Refusal> {
-        let written = writer.put(record);
-        *seen = writer.writes();
-        self.condition().unwritable = written.as_ref().err().map(ToString::to_string);
-        written.map_err(|error| {
-            // What is on disk is not known now: the next writer looks.
-            *seen = seen.wrapping_sub(1);
-            tracing::error!(%error, "A record could not be written");
-            Refusal::RecordNotWritten
-        })
+    fn put(&self, turn: &mut dyn Turn, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {
+        let written = turn.put(record, before);
+        let failure = written.as_ref().err().and_then(|error| match error {
+            PutError::Store(error) => Some(error.to_string()),
+            PutError::Refused(_) => None,
+        });
+        if let Some(error) = &failure {
+            tracing::error!(error, "A record could not be written");
+        }
+        self.condition().unwritable = failure;
+        written
     }
 
-    /// Remembers whether the directory could be read, and says so when that is news.
+    /// Remembers whether the records could be read, and says so when that is news.
     fn note_read<T>(&self, read: Result<T, StoreError>) -> Option<T> {
         let why = read.as_ref().err().map(ToString::to_string);
         let before = std::mem::replace(&mut self.condition().unreadable, why.clone());
@@ -326,24 +440,19 @@ impl Reservation {
         self.admitted.as_ref()
     }
 
-    fn conclude(
-        mut self,
-        rules: &Enrolment,
-        key_version: u32,
-        seen: &mut u64,
-    ) -> Result<(Grant, DiskRelease), Refusal> {
+    fn conclude(mut self, rules: &Enrolment, key_version: u32) -> Result<(Grant, DiskRelease), Refusal> {
         let records = Arc::clone(&self.records);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
-        let mut writer = records.writer(seen)?;
-        let plan = records.state().conclude(rules, admitted, key_version, records.now())?;
-        let recorded = plan.record.as_ref().map(|record| records.put(&mut writer, seen, record)).transpose()?;
-        let now = records.now();
-        let mut state = records.state();
-        state.commit(admitted, recorded, now);
-        let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
-        drop(state);
+        let concluded = records.write(
+            &admitted.ek(),
+            |state, now| state.conclude(rules, admitted, key_version, now).map(|plan| (plan.record, plan.grant)),
+            |state, written, grant, now| {
+                state.commit(admitted, written, now);
+                Ok((grant, on_record(state.record(&admitted.ek()), admitted.disk())?))
+            },
+        )?;
         self.admitted = None;
-        Ok((plan.grant, release))
+        Ok(concluded)
     }
 
     /// The grant of a request that writes nothing, decided on the state in memory.
@@ -371,7 +480,7 @@ impl Drop for Reservation {
     }
 }
 
-/// The witness for the key, by the record that is on disk.
+/// The witness for the key, by the record that stands.
 fn on_record(record: Option<&Recorded>, disk: Uuid) -> Result<DiskRelease, Refusal> {
     record.ok_or(Refusal::NodeUnknown)?.release(disk).map_err(|refusal| match refusal {
         ReleaseRefusal::DiskReplaced { .. } => Refusal::DiskRetired,
@@ -379,18 +488,25 @@ fn on_record(record: Option<&Recorded>, disk: Uuid) -> Result<DiskRelease, Refus
     })
 }
 
-fn read(directory: &ClusterStore) -> Result<(Vec<Recorded>, Damage), StoreError> {
-    let (mut records, mut damage) = (Vec::new(), Damage::new());
-    for record in directory.records()? {
-        match record {
-            Ok(record) => records.push(record),
-            // Removed between listing and reading.
-            Err(error) if error.is_absent() => {}
-            Err(error) => damage.insert(DamagedRecord::look(&error)),
-        }
-    }
-    Ok((records, damage))
+fn usable(listing: Listing) -> (Vec<Recorded>, Damage) {
+    let mut damage = Damage::new();
+    listing.damaged.into_iter().for_each(|damaged| damage.insert(damaged));
+    (listing.records, damage)
 }
+
+/// What is left of a request that lost a race.
+fn came_second(refusal: PutRefusal) -> Refusal {
+    match refusal {
+        PutRefusal::Overtaken => Refusal::RecordNotWritten,
+        PutRefusal::NameTaken => Refusal::NameTaken,
+        PutRefusal::DiskTaken => Refusal::DiskTaken,
+        PutRefusal::LeaseHeld => Refusal::LeaseHeld,
+    }
+}
+
+/// Changes cannot be taken over one by one where records cannot be used or contradict each other.
+#[derive(Debug)]
+struct Contradicted;
 
 /// One line for each file that is found so for the first time.
 fn log_damage(damage: &Damage, before: &Damage) {
@@ -411,14 +527,16 @@ fn log_damage(damage: &Damage, before: &Damage) {
 /// One line for each machine whose firmware the operator accepted since the records were read last.
 fn log_accepted(state: &State, before: &[(EkDigest, u64)]) {
     let news = state.firmware_accepted().filter(|(record, at)| !before.contains(&(record.ek_sha256, *at)));
-    for (record, at) in news {
-        let Some(known) = &record.firmware else { continue };
-        let (node, ek, registers) = (record.name.as_str(), record.ek_sha256, known.measured.pcrs().set());
-        tracing::warn!(
-            target: "audit", %ek, node, accepted_at = at, %registers, firmware = %known.measured.digest(),
-            "The operator accepted a machine's firmware"
-        );
-    }
+    news.for_each(|(record, _)| log_acceptance(record));
+}
+
+fn log_acceptance(record: &Recorded) {
+    let Some(known) = &record.firmware else { return };
+    let (node, ek, registers) = (record.name.as_str(), record.ek_sha256, known.measured.pcrs().set());
+    tracing::warn!(
+        target: "audit", %ek, node, accepted_at = known.accepted_at.unwrap_or_default(), %registers,
+        firmware = %known.measured.digest(), "The operator accepted a machine's firmware"
+    );
 }
 
 fn unix() -> u64 {

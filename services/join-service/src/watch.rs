@@ -4,6 +4,7 @@
 //! resolved: Kubernetes swaps `..data` beside `policy.json -> ..data/policy.json`. So all of them are watched, for the
 //! names that the path has there. Watches are set *before* the content is read: a change in between wakes us again.
 
+use crate::back_end::BackEnd;
 use crate::freshness::LOOK_ANYWAY;
 use crate::snapshot::{Current, Follower};
 use crate::store::Store;
@@ -68,12 +69,13 @@ async fn asked(look: &Receiver<()>) {
 }
 
 /// Follows policy, rules and cluster until dropped. Never ends by itself: a service that cannot watch still looks now and then.
-pub(crate) async fn follow_configuration(current: Arc<Current>, looks: Looks) {
+pub(crate) async fn follow_configuration(current: Arc<Current>, back_end: BackEnd, looks: Looks) {
     let mut follower = Follower::new(Arc::clone(&current));
+    let BackEnd::Folder(directory) = back_end;
     loop {
-        let current = Arc::clone(&current);
+        let directory = directory.clone();
         let (watch, looked) = smol::unblock(move || {
-            let watch = Watch::of_files(&paths(&current));
+            let watch = Watch::of_files(&paths(&directory));
             follower.look();
             (watch, follower)
         })
@@ -84,7 +86,8 @@ pub(crate) async fn follow_configuration(current: Arc<Current>, looks: Looks) {
 }
 
 /// Follows the nodes' records until dropped.
-pub(crate) async fn follow_records(store: Arc<Store>, directory: ClusterStore, looks: Looks) {
+pub(crate) async fn follow_records(store: Arc<Store>, back_end: BackEnd, looks: Looks) {
+    let BackEnd::Folder(directory) = back_end;
     loop {
         let nodes = directory.nodes_path();
         let watch = smol::unblock(move || Watch::of_records(&nodes)).await;
@@ -107,8 +110,7 @@ async fn something_happens(watch: io::Result<Watch>) {
     }
 }
 
-fn paths(current: &Current) -> Vec<PathBuf> {
-    let directory = current.directory();
+fn paths(directory: &ClusterStore) -> Vec<PathBuf> {
     let mut paths = directory.watched();
     // Entries of the manifests' directory may be links themselves.
     paths.extend(fs::read_dir(directory.references_path()).into_iter().flatten().flatten().map(|entry| entry.path()));

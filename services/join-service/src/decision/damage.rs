@@ -85,8 +85,7 @@ impl Damage {
                 record.disks.extend(&old.disks);
             }
             // Only the file that is named after the machine was its record.
-            let own = file.strip_suffix(".json").and_then(EkDigest::from_hex);
-            if let Some((name, disks)) = own.and_then(|ek| known(&ek)) {
+            if let Some((name, disks)) = record.named().and_then(|ek| known(&ek)) {
                 record.names.insert(name);
                 record.disks.extend(disks);
             }

@@ -7,8 +7,8 @@ use super::refusal::Refusal;
 use super::rules::{disks_with, not_let_in, role};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, Decided, DiskState, Enrolment, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported,
-    Role, TpmBoot,
+    BootSeen, Change, Decided, DiskState, Enrolment, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded,
+    Reported, Role, TpmBoot,
 };
 use latchkey_keys::Uuid;
 use std::collections::BTreeMap;
@@ -105,6 +105,39 @@ impl State {
         for record in records {
             self.insert(record);
         }
+        self.lease = self.lease_after(before, now);
+    }
+
+    /// Takes over what has changed, one by one. Whether it could be: records that cannot be used, or contradict each other, need all
+    /// of them ([`Self::reload`]).
+    #[must_use = "what was not taken over has to be read anew"]
+    pub fn follow(&mut self, changes: impl IntoIterator<Item = Change>, now: Now) -> bool {
+        if !self.damage.is_empty() {
+            return false;
+        }
+        let mut control_planes = false;
+        for change in changes {
+            let ek = match &change {
+                Change::Recorded(record) => record.ek_sha256,
+                Change::Gone(ek) => *ek,
+            };
+            control_planes |= self.nodes.get(&ek).is_some_and(|record| record.role == Role::ControlPlane);
+            match change {
+                Change::Recorded(record) => {
+                    control_planes |= record.role == Role::ControlPlane;
+                    self.insert(*record);
+                }
+                Change::Gone(ek) => self.remove(&ek),
+            }
+        }
+        if control_planes {
+            self.lease = self.lease_after(self.lease, now);
+        }
+        self.damage.is_empty()
+    }
+
+    /// The lease, with what others did: their tickets hold it as ours do, and the reports they took free it.
+    fn lease_after(&self, before: Option<Lease>, now: Now) -> Option<Lease> {
         // Whose record cannot be read may be joining still.
         let joins = |lease: &Lease| match self.nodes.get(&lease.holder()) {
             Some(record) => record.joining_since.is_some(),
@@ -112,7 +145,7 @@ impl State {
         };
         let (ours, requested) = (before.filter(|lease| lease.is_issued() && joins(lease)), before);
         let requested = requested.filter(|lease| !lease.is_issued());
-        self.lease = ours.or_else(|| self.lease_on_record(now)).or(requested);
+        ours.or_else(|| self.lease_on_record(now)).or(requested)
     }
 
     /// The record of a TPM.
@@ -257,12 +290,11 @@ impl State {
 
     fn insert(&mut self, record: Recorded) {
         let ek = record.ek_sha256;
-        if let Some(old) = self.nodes.get(&ek) {
-            self.names.remove(&old.name);
-            for uuid in old.uuids() {
-                self.disks.remove(&uuid);
-            }
+        // What was written last may be known before the news of what was written before it.
+        if self.nodes.get(&ek).is_some_and(|known| known.revision() > record.revision()) {
+            return;
         }
+        self.remove(&ek);
         // Only a record that somebody wrote by hand contradicts another one: then neither gets what both name.
         if let Some(other) = self.names.insert(record.name.clone(), ek).filter(|other| *other != ek) {
             self.damage.contest_name(&record.name, [ek, other]);
@@ -273,6 +305,15 @@ impl State {
             }
         }
         self.nodes.insert(ek, record);
+    }
+
+    fn remove(&mut self, ek: &EkDigest) {
+        if let Some(old) = self.nodes.remove(ek) {
+            self.names.remove(&old.name);
+            for uuid in old.uuids() {
+                self.disks.remove(&uuid);
+            }
+        }
     }
 
     fn draft(

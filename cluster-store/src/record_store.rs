@@ -1,0 +1,126 @@
+//! The records of a cluster, wherever they are: what several programs decide by as one.
+//!
+//! A decision is made on records that are known, and counts only once it is written where all who decide look. Two kinds of place
+//! make that true in two ways. In a directory one program at a time has the turn, so whoever has it knows everything. In an API
+//! server many have turns at once, so a write says which state of the record it was decided on, what two machines must not share
+//! is claimed first, and who came second is told so and decides anew.
+
+use crate::damaged::DamagedRecord;
+use crate::error::StoreError;
+use crate::pending::PendingRecord;
+use crate::record::{NodeRecord, Recorded};
+use latchkey_attestation::EkDigest;
+use std::fmt;
+
+/// Where the records of a cluster are. Calls block, and may take as long as a disk or a network does.
+pub trait RecordStore: fmt::Debug + Send + Sync {
+    /// How many turns may be had at once.
+    fn turns_at_once(&self) -> usize;
+
+    /// The right to write. Waits for others that have it, where only one may.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn turn(&self) -> Result<Box<dyn Turn + '_>, StoreError>;
+
+    /// Makes the next [`Turn::news`] everything there is: what was told before is not relied upon any more.
+    fn doubt(&self);
+
+    /// Why changes by others are not heard of now, if so.
+    fn problem(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The right to write records.
+pub trait Turn {
+    /// What has changed since this was asked last, by whoever.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then the next answer has what this one lacks.
+    fn news(&mut self) -> Result<News, StoreError>;
+
+    /// Looks whether this machine's record is another than was told, where that costs less than reading all; the next
+    /// [`Self::news`] has it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError>;
+
+    /// Writes a record that was decided on `before`, the record of that machine as [`Self::news`] told it; `None` if it had none.
+    /// Durable when this returns. Nobody else has its name or a disk of it then, and if it is joining as a control plane
+    /// ([`NodeRecord::joining_since`]), no other one is.
+    ///
+    /// # Errors
+    /// [`PutError`]; the old record stands then, unless the answer got lost.
+    fn put(&mut self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError>;
+
+    /// Remembers a machine that waits for the operator: see [`PendingRecord`].
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn hold(&mut self, asks: &PendingRecord) -> Result<(), StoreError>;
+
+    /// Whether a record could be written now: writes something that nobody reads, durably, and removes it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn try_writing(&mut self) -> Result<(), StoreError>;
+}
+
+/// What has changed among the records.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Nothing.
+    None,
+    /// These, in this order.
+    Changes(Vec<Change>),
+    /// This is all there is now.
+    All(Listing),
+}
+
+/// A record is another than before.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// It stands as this.
+    Recorded(Box<Recorded>),
+    /// The machine is not on record any more.
+    Gone(EkDigest),
+}
+
+/// All records at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Those that can be used.
+    pub records: Vec<Recorded>,
+    /// What is left of the others.
+    pub damaged: Vec<DamagedRecord>,
+}
+
+/// A record was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum PutError {
+    /// Others came first.
+    #[error(transparent)]
+    Refused(#[from] PutRefusal),
+    /// It could not be written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Others came first: the record, as it was decided, must not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PutRefusal {
+    /// The machine's record is another by now: [`Turn::news`] has it, and it is decided anew.
+    #[error("another service wrote the record of this machine first")]
+    Overtaken,
+    /// Another machine has the name.
+    #[error("the name was claimed for another machine first")]
+    NameTaken,
+    /// Another machine has one of the disks.
+    #[error("a disk was claimed for another machine first")]
+    DiskTaken,
+    /// Another control plane is joining.
+    #[error("another control plane is joining")]
+    LeaseHeld,
+}
