@@ -61,7 +61,8 @@ pub struct ServingAsk {
     pub(crate) request: CertificateRequest,
 }
 
-/// The request that a ticket is to be used for. It is to be written durably, so that of several only one is: then [`Claim::stands`].
+/// The request that a ticket is to be used for. It is to be written durably, so that of several only one is: then
+/// [`Claim::stands`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Claim {
     uid: String,
@@ -75,7 +76,8 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// The `uid` of the request. What is written has to demand it: a request that was deleted and posted anew is another.
+    /// The `uid` of the request. What is written has to demand it: a request that was deleted and posted anew is
+    /// another.
     pub fn uid(&self) -> &str {
         &self.uid
     }
@@ -107,7 +109,8 @@ impl ClientAsk {
         &self.token
     }
 
-    /// Decides by the ticket that is on record for the token, if there is one; `now` is in seconds since the Unix epoch.
+    /// Decides by the ticket that is on record for the token, if there is one; `now` is in seconds since the Unix
+    /// epoch.
     ///
     /// # Errors
     /// The ticket is not, or no longer, good for this.
@@ -138,8 +141,8 @@ impl ServingAsk {
         &self.node
     }
 
-    /// Decides by the record of the node of this name, if there is one. A kubelet that does not know all of its addresses yet asks for
-    /// fewer than are on record, which makes it nobody else.
+    /// Decides by the record of the node of this name, if there is one. A kubelet that does not know all of its
+    /// addresses yet asks for fewer than are on record, which makes it nobody else.
     ///
     /// # Errors
     /// The node was not attested, or asks for what is not its own.

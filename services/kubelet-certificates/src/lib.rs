@@ -1,12 +1,13 @@
 //! Who gets a kubelet's certificate.
 //!
-//! Kubernetes has two signers for kubelets, and issues what somebody approves: any node's name to any bootstrap token, serving
-//! certificates to tokens, foreign names to nodes. So that a ticket for one node makes no other, somebody who knows the tickets
-//! has to look. This is the look: pure, no I/O, no clock. What carries it out reads requests, asks the records, and writes:
+//! Kubernetes has two signers for kubelets, and issues what somebody approves: any node's name to any bootstrap
+//! token, serving certificates to tokens, foreign names to nodes. So that a ticket for one node makes no other,
+//! somebody who knows the tickets has to look. This is the look: pure, no I/O, no clock. What carries it out reads
+//! requests, asks the records, and writes:
 //!
 //! ```text
-//! read(posted) ─→ Client(ask)  ─(ticket)→ ClientAsk::decide ─→ Claim ─(written, once for each ticket)→ Claim::stands ─→ Approval
-//!        │   └──→ Serving(ask) ─(node)──→ ServingAsk::decide ─────────────────────────────────────────────────────→ Approval
+//! read(posted) ─→ Client(ask)  ─(ticket)→ ClientAsk::decide ─→ Claim ─(written, once)→ Claim::stands ─→ Approval
+//!        │   └──→ Serving(ask) ─(node)──→ ServingAsk::decide ───────────────────────────────────────→ Approval
 //!        ├─ Deny: the refusal is written into the request
 //!        └─ Leave: it is somebody else's
 //! ```

@@ -1,10 +1,10 @@
-//! Names and addresses that are no node's, whatever its record says: who trusts the cluster's authority would take the node for
-//! something else.
+//! Names and addresses that are no node's, whatever its record says: who trusts the cluster's authority would take
+//! the node for something else.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Whether a host name means the cluster's services, or every machine itself. A node named `kubernetes.default.svc` would be the API
-/// server to every pod.
+/// Whether a host name means the cluster's services, or every machine itself. A node named `kubernetes.default.svc`
+/// would be the API server to every pod.
 pub(crate) fn is_reserved_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let name = name.trim_end_matches('.');

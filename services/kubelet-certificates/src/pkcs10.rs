@@ -1,8 +1,8 @@
 //! Certificate requests (PKCS#10, RFC 2986), read as strictly as kubelets write them.
 //!
-//! The signer reads the same bytes with another parser, and what the two understand must be the same. So only one form is taken: one
-//! block of PEM as Go writes it with nothing around it, DER that is the one encoding of what is in it, a subject of two parts, and
-//! at most one extension.
+//! The signer reads the same bytes with another parser, and what the two understand must be the same. So only one
+//! form is taken: one block of PEM as Go writes it with nothing around it, DER that is the one encoding of what is
+//! in it, a subject of two parts, and at most one extension.
 
 use crate::refusal::CertificateRefusal as Refusal;
 use ring::signature::{ECDSA_P256_SHA256_ASN1, UnparsedPublicKey};

@@ -70,7 +70,8 @@ pub enum Left {
     OtherSigner,
     /// Somebody has approved or denied it, or it has failed.
     Decided,
-    /// A node renews its own client certificate: the controller manager approves that, and checks that it is the node's own.
+    /// A node renews its own client certificate: the controller manager approves that, and checks that it is the
+    /// node's own.
     Renewal,
 }
 

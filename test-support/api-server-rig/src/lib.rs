@@ -9,8 +9,9 @@
 //! assert_eq!(eve.get("/api/v1/secrets").status(), 403);
 //! ```
 //!
-//! The authorization mode is `Node,RBAC`, with `NodeRestriction` and bootstrap tokens, as kubeadm sets it up. The programs come from
-//! the cache that `qemu-tests/kubernetes/build` fills; [`ApiServer::start`] says how where they are missing.
+//! The authorization mode is `Node,RBAC`, with `NodeRestriction` and bootstrap tokens, as kubeadm sets it up. The
+//! programs come from the cache that `qemu-tests/kubernetes/build` fills; [`ApiServer::start`] says how where they
+//! are missing.
 
 mod authority;
 mod client;

@@ -21,13 +21,13 @@ const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controlle
 /// What is started.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
-    /// kube-controller-manager as well: it issues certificates that were approved, fills service accounts' tokens, and deletes
-    /// tokens that ended.
+    /// kube-controller-manager as well: it issues certificates that were approved, fills service accounts' tokens,
+    /// and deletes tokens that ended.
     pub controllers: bool,
 }
 
-/// A running API server with its etcd. Dropping it ends both and deletes their data; so does the end of the tests, however
-/// that happens.
+/// A running API server with its etcd. Dropping it ends both and deletes their data; so does the end of the tests,
+/// however that happens.
 #[derive(Debug)]
 pub struct ApiServer {
     // In this order: who asks ends before who is asked, and files go last.

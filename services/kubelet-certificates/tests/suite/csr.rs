@@ -73,6 +73,12 @@ impl Csr {
         self.request_with_key().0
     }
 
+    /// The request, and its key (PEM, PKCS#8).
+    pub(super) fn pem_with_key(&self) -> (Vec<u8>, String) {
+        let (request, key) = self.request_with_key();
+        (request.to_pem(LineEnding::LF).unwrap().into_bytes(), armoured("PRIVATE KEY", &key))
+    }
+
     fn request_with_key(&self) -> (CertReq, Vec<u8>) {
         let ((key, document), (signer, _)) = (key(), key());
         let info = self.info(key.public_key().as_ref());

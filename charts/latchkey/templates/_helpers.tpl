@@ -1,0 +1,20 @@
+{{- /* The labels of everything here. */ -}}
+{{- define "latchkey.labels" -}}
+labels:
+    app.kubernetes.io/name: latchkey
+    app.kubernetes.io/instance: {{ .Release.Name }}
+    app.kubernetes.io/managed-by: {{ .Release.Service }}
+    helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end -}}
+
+{{- /* Who the rights are for: a service account is a user as well. */ -}}
+{{- define "latchkey.service" -}}
+- {kind: User, apiGroup: rbac.authorization.k8s.io, name: {{ .Values.user | quote }}}
+{{- end -}}
+
+{{- /* Who the policies hold to what it is for. */ -}}
+{{- define "latchkey.byService" -}}
+matchConditions:
+  - name: by-the-join-service
+    expression: request.userInfo.username == '{{ .Values.user }}'
+{{- end -}}
