@@ -153,6 +153,24 @@ fn equal_inputs_give_equal_bytes_and_a_wrong_component_none() {
 }
 
 #[test]
+fn the_manifest_names_the_table_and_every_component_by_its_hash() {
+    let sample = sample();
+    let Some(machines) = crate::manifest::image(&sample) else { return };
+    let components = all(&sample);
+    let mut image = image(&sample, &components);
+    (image.stub, image.machines) = (machines.stub, machines.machines);
+    let built = build(&image, &sample.out("a"));
+    let text = fs::read_to_string(built.manifest.unwrap()).unwrap();
+    assert!(text.contains("\"1.34.4 control-plane,worker\""), "{text}");
+    let table = Sha256::of(table(&components).as_bytes()).to_string();
+    let kubelet = components[1]["sha256"].as_str().unwrap();
+    for (name, sha256) in [("kubernetes-table", table.as_str()), ("kubernetes kubelet 1.34.4", kubelet)] {
+        let at = text.find(&format!("\"{name}\"")).unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(text[at..].chars().take(300).collect::<String>().contains(sha256), "{name}: {text}");
+    }
+}
+
+#[test]
 fn a_root_s_own_runtime_keeps_its_unit_and_gets_a_drop_in() {
     let sample = sample();
     let root = sample.path("root");

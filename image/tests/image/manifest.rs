@@ -13,7 +13,7 @@ use crate::in_toto;
 use crate::sample::Sample;
 
 /// An image that can be predicted: with Debian's boot stub, for two types of machines.
-fn image(sample: &Sample) -> Option<Image> {
+pub(crate) fn image(sample: &Sample) -> Option<Image> {
     if !Path::new(DEBIAN_STUB).is_file() {
         latchkey_test_support::skip(format_args!("{DEBIAN_STUB} is missing: apt-get install systemd-boot-efi"));
         return None;
