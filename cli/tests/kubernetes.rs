@@ -6,8 +6,10 @@ mod support;
 
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use latchkey_kubernetes::Sha256;
+use latchkey_test_support::{Lines, Process};
 use serde_json::{Value, json};
 use support::command::{Ran, latchkey};
 use tempfile::TempDir;
@@ -120,4 +122,62 @@ fn the_versions_are_listed_with_what_else_a_node_carries() {
     let ran = run(TempDir::new().unwrap().path(), &["kubernetes", "versions"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("1.34  1.34.4   containerd 2.2.1, runc 1.3.4, cni-plugins 1.8.0"), "{}", ran.out);
+}
+
+/// Runs openssl in a directory; its end must be good.
+fn openssl(directory: &Path, arguments: &str) {
+    let mut command = Command::new("openssl");
+    command.args(arguments.split(' ')).current_dir(directory);
+    let output = latchkey_test_support::output(&mut command).unwrap();
+    assert!(output.status.success(), "{arguments}: {output:?}");
+}
+
+#[test]
+fn a_mirror_of_https_is_believed_by_the_authorities_of_this_machine_alone() {
+    if Command::new("openssl").arg("version").output().is_err() {
+        return latchkey_test_support::skip("openssl is missing: apt-get install openssl");
+    }
+    let folder = folder();
+    let directory = folder.path();
+    fs::write(directory.join("names"), "subjectAltName=DNS:localhost\n").unwrap();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes";
+    openssl(
+        directory,
+        &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=ca -addext basicConstraints=critical,CA:TRUE"),
+    );
+    openssl(directory, &format!("req {key} -keyout mirror.key -out mirror.csr -subj /CN=localhost"));
+    openssl(
+        directory,
+        "x509 -req -in mirror.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile names -out mirror.pem",
+    );
+    let mut server = Command::new("openssl");
+    server.args("s_server -WWW -accept 127.0.0.1:0 -cert ../mirror.pem -key ../mirror.key".split(' '));
+    server.current_dir(directory.join("mirror")).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut server = latchkey_test_support::spawn(server).unwrap();
+    let lines = Lines::of(server.stdout.take().unwrap());
+    let _server = Process::watch(server).unwrap();
+    let accepts = lines.find("its port", &mut Vec::new(), |line| line.starts_with("ACCEPT ")).unwrap();
+    let mirror = format!("https://localhost:{}", accepts.rsplit(':').next().unwrap());
+    let run = |authorities: &str, into: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+        command.args(["kubernetes", "fetch", "1.34", "--table", "table.json", "--mirror", &mirror, "--into", into]);
+        command.current_dir(directory).env("SSL_CERT_FILE", authorities).env("SSL_CERT_DIR", "/nonexistent");
+        let output = latchkey_test_support::output(&mut command).unwrap();
+        (output.status.success(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (good, said) = run("ca.pem", "parts");
+    assert!(good, "{said}");
+    assert_eq!(fs::read(directory.join("parts/kubelet-1.34.4")).unwrap(), b"the program kubelet");
+    // Its own certificate makes nobody an authority.
+    openssl(
+        directory,
+        &format!(
+            "req -x509 {key} -keyout other.key -out other.pem -subj /CN=ca -addext basicConstraints=critical,CA:TRUE"
+        ),
+    );
+    let (good, said) = run("other.pem", "others");
+    assert!(!good && said.contains("invalid peer certificate"), "{said}");
+    let (good, said) = run("/dev/null", "others");
+    assert!(!good && said.contains("no certificate authorities to trust"), "{said}");
+    assert!(!directory.join("others/kubelet-1.34.4").exists());
 }
