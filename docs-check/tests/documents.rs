@@ -52,3 +52,19 @@ fn limits_in_the_document_are_those_in_the_code() {
     let differ: Vec<_> = text.lines().zip(written.lines()).filter(|(is, should)| is != should).collect();
     assert!(text == written, "`./dev docs` writes {}: {differ:#?}", limits::DOCUMENT);
 }
+
+/// `deny.toml` cannot say who may ask for a feature of a crate.
+#[test]
+fn the_agent_has_the_traits_of_tokio_and_no_runtime() {
+    let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(Workspace::here().unwrap().root());
+    cargo.args(["tree", "--locked", "--offline", "--package", "latchkey-agent", "--edges", "normal"]);
+    let output = cargo.args(["--prefix", "none", "--format", "{p} {f}"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(!tree.lines().any(|line| line.starts_with("kube") || line.starts_with("hyper")), "{tree}");
+    let mut lines = tree.lines().filter(|line| line.starts_with("tokio v"));
+    let features = lines.next().and_then(|line| line.split(' ').nth(2)).unwrap_or_default();
+    let runtime = |feature: &str| !["bytes", "default", "io-util", "sync", ""].contains(&feature);
+    assert_eq!(features.split(',').filter(|feature| runtime(feature)).collect::<Vec<_>>(), [""; 0]);
+}

@@ -1,0 +1,287 @@
+//! Policy, manifests, rules, the cluster and the denials as `ConfigMap`s whose keys are the files of a cluster directory.
+
+use crate::connection::in_time;
+use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::store::{KubernetesStore, NAMESPACE};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::runtime::watcher::Event;
+use latchkey_attestation::reference::Signature;
+use latchkey_attestation::{ManifestFile, Policy, References, Refusal};
+use latchkey_cluster_store::{
+    ClusterFile, ContentError, Denials, Documents, Enrolment, MAX_CONFIG, MAX_PENDING, Part, PendingRecord, Revisions,
+    StoreError,
+};
+use latchkey_keys::SecretVec;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+const POLICY: &str = "latchkey-policy";
+const REFERENCES: &str = "latchkey-references";
+const ENROLMENT: &str = "latchkey-enrolment";
+const CLUSTER: &str = "latchkey-cluster";
+const DENIED: &str = "latchkey-denied";
+const REVISIONS: &str = "latchkey-revisions";
+const PENDING: &str = "latchkey-pending";
+/// Those that are kept in memory. Whatever else is in the namespace is passed over.
+const FOLLOWED: [&str; 5] = [POLICY, REFERENCES, ENROLMENT, CLUSTER, DENIED];
+
+/// Manifests, as many as a cluster directory may hold.
+const MAX_MANIFESTS: usize = 64;
+/// The annotation that a trial write changes.
+const TRIED: &str = "latchkey.dev/tried";
+/// How often a write is made anew because others came first.
+const TRIES: usize = 16;
+
+/// The documents as the watch told of them.
+#[derive(Debug, Default)]
+pub(crate) struct DocumentCache {
+    maps: BTreeMap<String, BTreeMap<String, String>>,
+    listing: BTreeMap<String, BTreeMap<String, String>>,
+    listed: bool,
+}
+
+impl DocumentCache {
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    pub(crate) fn take(&mut self, event: Event<ConfigMap>) {
+        let followed = |map: &ConfigMap| map.metadata.name.clone().filter(|name| FOLLOWED.contains(&name.as_str()));
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(map) => {
+                if let Some(name) = followed(&map) {
+                    self.listing.insert(name, map.data.unwrap_or_default());
+                }
+            }
+            Event::InitDone => {
+                self.maps = std::mem::take(&mut self.listing);
+                self.listed = true;
+            }
+            Event::Apply(map) => {
+                if let Some(name) = followed(&map) {
+                    self.maps.insert(name, map.data.unwrap_or_default());
+                }
+            }
+            Event::Delete(map) => drop(followed(&map).map(|name| self.maps.remove(&name))),
+        }
+    }
+}
+
+/// How a document is called in messages.
+fn path_of(map: &str, key: &str) -> PathBuf {
+    Path::new("configmaps").join(NAMESPACE).join(map).join(key)
+}
+
+impl KubernetesStore {
+    /// The content of a document, `None` where there is none.
+    fn document(&self, map: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.shared().check_documents()?;
+        let documents = self.shared().documents();
+        let Some(text) = documents.maps.get(map).and_then(|map| map.get(key)) else { return Ok(None) };
+        if text.len() > MAX_CONFIG {
+            return Err(StoreError::malformed(&path_of(map, key))(ContentError::TooLarge(MAX_CONFIG)));
+        }
+        Ok(Some(text.clone().into_bytes()))
+    }
+
+    fn demanded(&self, map: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+        let missing = || elsewhere(&path_of(map, key).to_string_lossy(), ApiCode::DocumentMissing, "there is none");
+        self.document(map, key)?.ok_or_else(missing)
+    }
+
+    fn maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.shared().client.clone(), NAMESPACE)
+    }
+
+    /// Changes a map that services write, and makes it if there is none. `change` says whether something is to be written; it is
+    /// asked anew where others came first.
+    fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut ConfigMap) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let (api, about) = (self.maps(), format!("configmaps/{name}"));
+        for _ in 0..TRIES {
+            let written = self.connection().handle().block_on(in_time(&about, async {
+                let known = api.get_opt(name).await.map_err(|error| failed(&about, &error))?;
+                let is_new = known.is_none();
+                let mut map = known.unwrap_or_else(|| ConfigMap {
+                    metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() },
+                    ..ConfigMap::default()
+                });
+                map.metadata.managed_fields = None;
+                if !change(&mut map)? {
+                    return Ok(true);
+                }
+                let written = if is_new {
+                    api.create(&PostParams::default(), &map).await
+                } else {
+                    api.replace(name, &PostParams::default(), &map).await
+                };
+                match written {
+                    Ok(_) => Ok(true),
+                    Err(error) if is_conflict(&error) => Ok(false),
+                    Err(error) => Err(failed(&about, &error)),
+                }
+            }))?;
+            if written {
+                return Ok(());
+            }
+        }
+        Err(elsewhere(&about, ApiCode::Conflict, "others wrote it first, each time"))
+    }
+
+    /// See [`latchkey_cluster_store::Turn::hold`]. What cannot be read is written anew; beyond the most that may wait, those go
+    /// that were silent longest.
+    pub(crate) fn hold(&self, asks: &PendingRecord) -> Result<(), StoreError> {
+        self.change(PENDING, |map| {
+            let data = map.data.get_or_insert_default();
+            let key = format!("{}.json", asks.ek_sha256);
+            let known = |json: &String| PendingRecord::parse(json.as_bytes()).ok();
+            let before = data.get(&key).and_then(known).filter(|before| before.ek_sha256 == asks.ek_sha256);
+            let Some(next) = asks.following(before.as_ref()) else { return Ok(false) };
+            data.insert(key.clone(), next.to_json());
+            while data.len() > MAX_PENDING {
+                let silent = data.iter().filter(|(name, _)| **name != key);
+                let silent = silent.min_by_key(|(_, json)| known(json).map_or(0, |record| record.last_seen));
+                let Some(name) = silent.map(|(name, _)| name.clone()) else { break };
+                data.remove(&name);
+            }
+            Ok(true)
+        })
+    }
+
+    /// See [`latchkey_cluster_store::Turn::try_writing`]: an annotation that nobody reads.
+    pub(crate) fn try_writing(&self) -> Result<(), StoreError> {
+        self.change(PENDING, |map| {
+            let now = k8s_openapi::jiff::Timestamp::now().to_string();
+            map.metadata.annotations.get_or_insert_default().insert(TRIED.to_owned(), now);
+            Ok(true)
+        })
+    }
+
+    fn revisions(&self) -> Result<Revisions, StoreError> {
+        let (api, about) = (self.maps(), format!("configmaps/{REVISIONS}"));
+        let known = async { api.get_opt(REVISIONS).await.map_err(|error| failed(&about, &error)) };
+        let known = self.connection().wait(&about, known)?;
+        known.as_ref().map_or_else(|| Ok(Revisions::none()), revisions_in)
+    }
+}
+
+fn revisions_in(map: &ConfigMap) -> Result<Revisions, StoreError> {
+    let Some(json) = map.data.as_ref().and_then(|data| data.get(KEY_OF_REVISIONS)) else {
+        return Ok(Revisions::none());
+    };
+    Revisions::parse(json.as_bytes()).map_err(StoreError::malformed(&path_of(REVISIONS, KEY_OF_REVISIONS)))
+}
+
+const KEY_OF_REVISIONS: &str = "revisions.json";
+
+impl Documents for KubernetesStore {
+    fn place(&self) -> &Path {
+        Path::new("configmaps/latchkey")
+    }
+
+    fn fingerprint(&self, part: Part) -> [u8; 32] {
+        let maps: &[&str] = match part {
+            Part::Attestation => &[POLICY, REFERENCES],
+            Part::Enrolment => &[ENROLMENT],
+            Part::Cluster => &[CLUSTER],
+            Part::Payload => &[],
+        };
+        let problem = self.shared().check_documents().err().map(|error| error.to_string()).unwrap_or_default();
+        let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
+        let mut field = |bytes: &[u8]| {
+            hash.update(&(bytes.len() as u64).to_be_bytes());
+            hash.update(bytes);
+        };
+        field(problem.as_bytes());
+        let documents = self.shared().documents();
+        for map in maps {
+            for (key, text) in documents.maps.get(*map).into_iter().flatten() {
+                for text in [*map, key, text] {
+                    field(text.as_bytes());
+                }
+            }
+        }
+        drop(documents);
+        let mut digest = [0; 32];
+        digest.copy_from_slice(hash.finish().as_ref());
+        digest
+    }
+
+    fn policy(&self) -> Result<Policy, StoreError> {
+        let json = self.demanded(POLICY, "policy.json")?;
+        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY, "policy.json"))(refusal.into());
+        Policy::from_json(&json).map_err(fault)
+    }
+
+    /// A manifest and its signature change together here: they are keys of one object.
+    fn references(&self, policy: &Policy) -> Result<References, StoreError> {
+        let (revisions, mut found) = (self.revisions()?, Vec::new());
+        self.shared().check_documents()?;
+        let map = self.shared().documents().maps.get(REFERENCES).cloned().unwrap_or_default();
+        let manifests = map.iter().filter(|(key, _)| key.strip_suffix(".json").is_some());
+        for (count, (key, text)) in manifests.enumerate() {
+            let path = path_of(REFERENCES, key);
+            let rule = |sentence: String| StoreError::malformed(&path)(ContentError::Rule(sentence));
+            if count >= MAX_MANIFESTS {
+                return Err(rule(format!("more than {MAX_MANIFESTS} reference manifests")));
+            }
+            let signature = map.get(&format!("{key}.minisig"));
+            if text.len() > MAX_CONFIG || signature.is_some_and(|signature| signature.len() > Signature::MAX) {
+                return Err(rule("the manifest or its signature is too large".to_owned()));
+            }
+            let file = ManifestFile::new(text.clone().into_bytes(), signature.map(|text| text.clone().into_bytes()));
+            let judged = file.under(policy).and_then(|manifest| {
+                revisions.check_follows(&manifest)?;
+                Ok(manifest)
+            });
+            found.push(judged.map_err(|refusal| StoreError::malformed(&path)(refusal.into()))?);
+        }
+        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY, "policy.json"))(refusal.into());
+        References::new(policy, found).map_err(fault)
+    }
+
+    fn remember(&self, references: &References, now: u64) -> Result<(), StoreError> {
+        self.change(REVISIONS, |map| {
+            let mut revisions = revisions_in(map)?;
+            if revisions.has_all(references) {
+                return Ok(false);
+            }
+            let mut newer = false;
+            for manifest in references.iter() {
+                let accepted = revisions.accept(manifest, now);
+                newer |= accepted.map_err(StoreError::malformed(&path_of(REVISIONS, KEY_OF_REVISIONS)))?;
+            }
+            map.data.get_or_insert_default().insert(KEY_OF_REVISIONS.to_owned(), revisions.to_json());
+            Ok(newer)
+        })
+    }
+
+    fn enrolment(&self) -> Result<Enrolment, StoreError> {
+        let json = self.demanded(ENROLMENT, "enrolment.json")?;
+        Enrolment::parse(&json).map_err(StoreError::malformed(&path_of(ENROLMENT, "enrolment.json")))
+    }
+
+    fn cluster(&self) -> Result<Option<ClusterFile>, StoreError> {
+        let Some(json) = self.document(CLUSTER, "cluster.json")? else { return Ok(None) };
+        ClusterFile::parse(&json).map(Some).map_err(StoreError::malformed(&path_of(CLUSTER, "cluster.json")))
+    }
+
+    /// The keys of a map: no value is read, so no typo takes a denial back.
+    fn denials(&self) -> Result<Denials, StoreError> {
+        self.shared().check_documents()?;
+        let documents = self.shared().documents();
+        let missing = || elsewhere(&format!("configmaps/{DENIED}"), ApiCode::DocumentMissing, "there is none");
+        // One that is gone is a mistake, and whoever has older denials keeps them.
+        Ok(Denials::of_names(documents.maps.get(DENIED).ok_or_else(missing)?.keys()))
+    }
+
+    /// None: what a node joins by comes with its ticket, and this service reads no Secret.
+    fn payload(&self) -> Result<SecretVec, StoreError> {
+        Ok(SecretVec::from_slice(&[]))
+    }
+}

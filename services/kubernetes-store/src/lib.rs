@@ -1,0 +1,52 @@
+//! A cluster's records, claims and documents in its own API server, so that any number of join services decide as one.
+//!
+//! | what | object | who writes it |
+//! |---|---|---|
+//! | a machine's record | `AttestedNode`, cluster-scoped, named by its EK digest; `spec` is [`latchkey_cluster_store::NodeRecord`] | join services |
+//! | that a name or a disk is one machine's | `NodeClaim`, cluster-scoped, named by kind and hash of what is claimed | join services |
+//! | that a control plane is joining | `Lease` `latchkey` | join services |
+//! | policy, manifests, rules, cluster, denials | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`; keys are the files of a cluster directory | the operator |
+//! | revisions accepted, machines that wait | `ConfigMap`s `latchkey-revisions`, `latchkey-pending` | join services |
+//! | a ticket's way into the cluster | `Secret` `bootstrap-token-ID` in `kube-system`: [`tokens`] | join services, which cannot read it |
+//!
+//! # How two services decide as one
+//!
+//! Every service has all records in memory, fed by a watch, and decides there. What it decides counts once it is written:
+//!
+//! 1. a machine that joins as a control plane takes the lease;
+//! 2. the name and the disks that are new on its record are claimed: a claim is an object whose creation is atomic and whose name
+//!    follows from what is claimed, so of two services that claim one thing one is told that it exists;
+//! 3. the record is created, or replaced if it still is the revision that the decision was made on. A machine's record is its TPM's
+//!    claim: two of one name cannot be.
+//!
+//! Who comes second is told which of these it was, and is refused or decides anew. A crash in between leaves claims without a
+//! record; they hold what they name for that same machine, and for no other.
+//!
+//! # What is believed
+//!
+//! Whoever can write these objects decides who is let in, as whoever can write a cluster directory does; RBAC says who that is.
+//! What is read is bounded and closed all the same: an object that is not what this release would have written costs what it names,
+//! and no more.
+
+mod bounded;
+mod cache;
+mod claims;
+mod connection;
+mod documents;
+mod error;
+mod lease;
+mod objects;
+mod records;
+mod store;
+pub mod tokens;
+mod watch;
+
+pub use connection::{Connection, MAX_KUBECONFIG};
+pub use error::ApiCode;
+pub use objects::{GROUP, VERSION, custom_resource_definitions};
+pub use store::{KubernetesStore, NAMESPACE, OnChange};
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<ApiCode>()
+}

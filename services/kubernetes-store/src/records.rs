@@ -1,0 +1,200 @@
+//! The records: who writes them, and how.
+
+use crate::cache::Cache;
+use crate::claims::{self, Claimed, Owner};
+use crate::connection::in_time;
+use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
+use crate::store::{KubernetesStore, Shared};
+use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{
+    News, NodeRecord, PendingRecord, PutError, PutRefusal, RecordStore, Recorded, StoreError, Turn,
+};
+use std::sync::MutexGuard;
+
+/// Turns at once: as many requests as keep etcd's log busy while each waits for it.
+const TURNS: usize = 24;
+
+impl RecordStore for KubernetesStore {
+    fn turns_at_once(&self) -> usize {
+        TURNS
+    }
+
+    /// Everybody has one: what is written says what it was decided on.
+    fn turn(&self) -> Result<Box<dyn Turn + '_>, StoreError> {
+        Ok(Box::new(ApiTurn { store: self }))
+    }
+
+    fn doubt(&self) {
+        self.shared().cache().doubt();
+    }
+
+    fn problem(&self) -> Option<String> {
+        self.shared().problem()
+    }
+}
+
+struct ApiTurn<'a> {
+    store: &'a KubernetesStore,
+}
+
+impl ApiTurn<'_> {
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.store.shared().cache()
+    }
+
+    fn nodes(&self) -> Api<DynamicObject> {
+        Api::all_with(self.store.shared().client.clone(), &nodes())
+    }
+
+    /// Reads one record, and takes it over.
+    async fn read(&self, ek: &EkDigest) -> Result<(), StoreError> {
+        read_one(self.store.shared(), ek).await
+    }
+
+    /// Lease, claims, record.
+    async fn write(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {
+        let ek = record.ek_sha256;
+        let joins =
+            record.joining_since.is_some() && before.and_then(|before| before.joining_since) != record.joining_since;
+        if joins && !in_time("leases", self.store.lease().take(&self.store.leases(), ek)).await? {
+            return Err(PutRefusal::LeaseHeld.into());
+        }
+        self.claim_what_is_new(record, before).await?;
+        let about = node_called(&ek);
+        let recorded = in_time(&about, self.place(record, before)).await?;
+        let Some(recorded) = recorded else {
+            in_time(&about, self.read(&ek)).await?;
+            return Err(PutRefusal::Overtaken.into());
+        };
+        self.give_up_what_is_gone(record, before).await;
+        Ok(recorded)
+    }
+
+    /// At the same time: each waits for a write of etcd's log.
+    async fn claim_what_is_new(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<(), PutError> {
+        let (client, ek) = (self.store.shared().client.clone(), record.ek_sha256);
+        let claims = new_claims(record, before);
+        let made = claims.iter().map(|claimed| {
+            let client = &client;
+            async move {
+                let about = claimed.to_string();
+                in_time(&about, claims::claim(client, claimed, ek)).await.map(|owner| (claimed, owner))
+            }
+        });
+        for (claimed, owner) in futures_util::future::try_join_all(made).await? {
+            match (owner, claimed) {
+                (Owner::Us, _) => {}
+                (Owner::Another, Claimed::Name(_)) => return Err(PutRefusal::NameTaken.into()),
+                (Owner::Another, Claimed::Disk(_)) => return Err(PutRefusal::DiskTaken.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The record as it stands then; `None` if another wrote it first.
+    async fn place(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Option<Recorded>, StoreError> {
+        let (api, about) = (self.nodes(), node_called(&record.ek_sha256));
+        let metadata = {
+            let cache = self.cache();
+            let known = cache.get(&record.ek_sha256);
+            if known.map(|known| known.recorded.revision()) != before.map(Recorded::revision) {
+                return Ok(None);
+            }
+            known.map(|known| known.metadata.clone())
+        };
+        let name = record.ek_sha256.to_string();
+        let written = match metadata {
+            None => api.create(&PostParams::default(), &node_object(record, ObjectMeta::default())).await,
+            Some(metadata) => api.replace(&name, &PostParams::default(), &node_object(record, metadata)).await,
+        };
+        match written {
+            Ok(object) => match node_of(object) {
+                NodeObject::Record(recorded, metadata) if **recorded == *record => {
+                    self.take_over(NodeObject::Record(recorded.clone(), metadata))?;
+                    Ok(Some(*recorded))
+                }
+                // An admission webhook, or a schema of another release: what stands there is not what was decided.
+                other => {
+                    self.take_over(other)?;
+                    Err(elsewhere(&about, ApiCode::AnswerUnusable, "what was written is not what the API server keeps"))
+                }
+            },
+            // 404: it was there when it was decided on, and is gone.
+            Err(error) if is_conflict(&error) || (before.is_some() && crate::error::is_absent(&error)) => Ok(None),
+            Err(error) => Err(failed(&about, &error)),
+        }
+    }
+
+    fn take_over(&self, object: NodeObject) -> Result<(), StoreError> {
+        self.store.shared().take_over(object)
+    }
+
+    /// After the record stands. What fails here is told, and costs only what it names until it is mended.
+    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>) {
+        let Some(before) = before else { return };
+        let ek = record.ek_sha256;
+        if before.joining_since.is_some() && record.joining_since.is_none() {
+            let given = in_time("leases", self.store.lease().give_back(&self.store.leases(), ek)).await;
+            if let Err(error) = given {
+                tracing::warn!(%error, %ek, "The control-plane lease could not be given back, and ends by itself");
+            }
+        }
+        if before.name != record.name {
+            let claimed = Claimed::Name(before.name.clone());
+            let client = self.store.shared().client.clone();
+            if let Err(error) = in_time("nodeclaims", claims::release(&client, &claimed, ek)).await {
+                tracing::warn!(%error, %ek, "A machine's former name stays claimed for it");
+            }
+        }
+    }
+}
+
+/// Reads one record, and takes it over.
+pub(crate) async fn read_one(shared: &Shared, ek: &EkDigest) -> Result<(), StoreError> {
+    let (about, name) = (node_called(ek), ek.to_string());
+    let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
+    if let Some(object) = api.get_opt(&name).await.map_err(|error| failed(&about, &error))? {
+        return shared.take_over(node_of(object));
+    }
+    // Gone as of what was known: whatever is told later of this machine is later than that.
+    let mut cache = shared.cache();
+    let known = cache.get(ek).map(|known| known.recorded.revision());
+    if let Some(revision) = known {
+        cache.delete(&name, revision);
+    }
+    Ok(())
+}
+
+fn new_claims(record: &NodeRecord, before: Option<&Recorded>) -> Vec<Claimed> {
+    let name = (before.is_none_or(|before| before.name != record.name)).then(|| Claimed::Name(record.name.clone()));
+    let is_new = |uuid: &latchkey_keys::Uuid| before.is_none_or(|before| before.uuids().all(|known| known != *uuid));
+    name.into_iter().chain(record.uuids().filter(is_new).map(Claimed::Disk)).collect()
+}
+
+impl Turn for ApiTurn<'_> {
+    fn news(&mut self) -> Result<News, StoreError> {
+        self.store.shared().check_listed()?;
+        Ok(self.cache().news())
+    }
+
+    fn look_at(&mut self, ek: &EkDigest) -> Result<(), StoreError> {
+        self.store.connection().wait(&node_called(ek), self.read(ek))
+    }
+
+    fn put(&mut self, record: &NodeRecord, before: Option<&Recorded>) -> Result<Recorded, PutError> {
+        let about = node_called(&record.ek_sha256);
+        record.check().map_err(StoreError::malformed(about.as_ref()))?;
+        // Each request within has its own time.
+        self.store.connection().handle().block_on(self.write(record, before))
+    }
+
+    fn hold(&mut self, asks: &PendingRecord) -> Result<(), StoreError> {
+        self.store.hold(asks)
+    }
+
+    fn try_writing(&mut self) -> Result<(), StoreError> {
+        self.store.try_writing()
+    }
+}

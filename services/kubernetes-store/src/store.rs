@@ -1,0 +1,228 @@
+//! The store as a whole: a connection, what is known, and who hears of changes.
+
+use crate::cache::{Cache, TooMany};
+use crate::connection::Connection;
+use crate::documents::DocumentCache;
+use crate::error::{ApiCode, elsewhere};
+use crate::lease::ControlPlaneLease;
+use crate::objects::NodeObject;
+use crate::watch;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Client;
+use kube::api::Api;
+use latchkey_cluster_store::StoreError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// The namespace of everything that is not cluster-scoped.
+pub const NAMESPACE: &str = "latchkey";
+
+/// How long the first listing may take.
+const FIRST_LISTING: Duration = Duration::from_secs(30);
+
+/// Who hears of changes: called often, and must not wait for anything.
+pub type OnChange = Box<dyn Fn() + Send + Sync>;
+
+/// A cluster in its API server.
+pub struct KubernetesStore {
+    shared: Arc<Shared>,
+    lease: ControlPlaneLease,
+    following: Vec<JoinHandle<()>>,
+    connection: Connection,
+}
+
+/// What the watches fill.
+pub(crate) struct Shared {
+    pub(crate) client: Client,
+    cache: Mutex<Cache>,
+    documents: Mutex<DocumentCache>,
+    progress: Mutex<Progress>,
+    /// Told whenever the progress is another.
+    progressed: Condvar,
+    on_records: Mutex<Option<OnChange>>,
+    on_documents: Mutex<Option<OnChange>>,
+}
+
+/// How far the watches are.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Why a watch does not go on.
+    problems: BTreeMap<Watched, StoreError>,
+    /// What was listed once.
+    listed: BTreeSet<Watched>,
+}
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Watched {
+    Records,
+    Documents,
+}
+
+impl fmt::Debug for KubernetesStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubernetesStore").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}
+
+impl KubernetesStore {
+    /// Connects by this kubeconfig, and waits until everything is listed once.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`] with an [`ApiCode`]: a service that knows nothing of the cluster does not start.
+    pub fn open(kubeconfig: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open(kubeconfig)?;
+        let shared = Arc::new(Shared {
+            client: connection.client(),
+            cache: Mutex::default(),
+            documents: Mutex::default(),
+            progress: Mutex::default(),
+            progressed: Condvar::new(),
+            on_records: Mutex::default(),
+            on_documents: Mutex::default(),
+        });
+        let following = vec![
+            connection.handle().spawn(watch::follow_records(Arc::clone(&shared))),
+            connection.handle().spawn(watch::follow_documents(Arc::clone(&shared))),
+        ];
+        let store = Self { shared, lease: ControlPlaneLease::default(), following, connection };
+        store.shared.await_listings()?;
+        Ok(store)
+    }
+
+    /// Who hears that records have changed, by whoever.
+    pub fn on_records(&self, tell: OnChange) {
+        *lock(&self.shared.on_records) = Some(tell);
+    }
+
+    /// Who hears that documents have changed, by whoever.
+    pub fn on_documents(&self, tell: OnChange) {
+        *lock(&self.shared.on_documents) = Some(tell);
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    pub(crate) fn lease(&self) -> &ControlPlaneLease {
+        &self.lease
+    }
+
+    pub(crate) fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.shared.client.clone(), NAMESPACE)
+    }
+}
+
+impl Drop for KubernetesStore {
+    fn drop(&mut self) {
+        self.following.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Shared {
+    pub(crate) fn cache(&self) -> MutexGuard<'_, Cache> {
+        lock(&self.cache)
+    }
+
+    pub(crate) fn documents(&self) -> MutexGuard<'_, DocumentCache> {
+        lock(&self.documents)
+    }
+
+    /// An object that the API server answered with.
+    pub(crate) fn take_over(&self, object: NodeObject) -> Result<(), StoreError> {
+        let news = self.cache().apply(object).map_err(|TooMany| too_many())?;
+        if news {
+            self.tell(Watched::Records);
+        }
+        Ok(())
+    }
+
+    /// Tells who follows. Held by nobody meanwhile: who is told may ask at once.
+    pub(crate) fn tell(&self, what: Watched) {
+        let who = match what {
+            Watched::Records => &self.on_records,
+            Watched::Documents => &self.on_documents,
+        };
+        if let Some(tell) = &*lock(who) {
+            tell();
+        }
+    }
+
+    /// How a watch does: what is wrong with it, or that it goes on.
+    pub(crate) fn note(&self, what: Watched, problem: Option<StoreError>) {
+        let is_listed = match what {
+            Watched::Records => self.cache().is_listed(),
+            Watched::Documents => self.documents().is_listed(),
+        };
+        let mut progress = lock(&self.progress);
+        if is_listed {
+            progress.listed.insert(what);
+        }
+        let before = progress.problems.remove(&what).map(|error| error.to_string());
+        match (problem, before) {
+            (Some(error), before) => {
+                if before.is_none_or(|before| before != error.to_string()) {
+                    tracing::error!(%error, watched = ?what, "The API server cannot be watched; what is known stays in use");
+                }
+                progress.problems.insert(what, error);
+            }
+            (None, Some(_)) => tracing::info!(watched = ?what, "The API server is watched again"),
+            (None, None) => {}
+        }
+        self.progressed.notify_all();
+    }
+
+    /// What is wrong with the watches.
+    pub(crate) fn problem(&self) -> Option<String> {
+        lock(&self.progress).problems.values().next().map(ToString::to_string)
+    }
+
+    /// The same of the documents, as an error for who asks for one.
+    pub(crate) fn check_documents(&self) -> Result<(), StoreError> {
+        match lock(&self.progress).problems.get(&Watched::Documents) {
+            Some(StoreError::Elsewhere { path, reason, detail }) => {
+                Err(StoreError::Elsewhere { path: path.clone(), reason: *reason, detail: detail.clone() })
+            }
+            Some(other) => Err(elsewhere("configmaps", ApiCode::Unreachable, other.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_listed(&self) -> Result<(), StoreError> {
+        if self.cache().is_listed() {
+            return Ok(());
+        }
+        Err(elsewhere("attestednodes", ApiCode::Unreachable, "the records were never listed"))
+    }
+
+    /// Until both are listed once, or one cannot be.
+    fn await_listings(&self) -> Result<(), StoreError> {
+        let pending = |progress: &mut Progress| progress.problems.is_empty() && progress.listed.len() < 2;
+        let waited = self.progressed.wait_timeout_while(lock(&self.progress), FIRST_LISTING, pending);
+        let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match progress.problems.pop_first() {
+            Some((_, error)) => Err(error),
+            None if progress.listed.len() < 2 => {
+                Err(elsewhere("attestednodes", ApiCode::TooSlow, "they were not listed in time"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+pub(crate) fn too_many() -> StoreError {
+    elsewhere("attestednodes", ApiCode::TooManyObjects, format!("there are more than {}", crate::cache::MAX_NODES))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is changed under a lock is changed whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,156 @@
+//! Bootstrap tokens: what one node joins by, for a quarter of an hour.
+//!
+//! A token is a Secret in `kube-system` (the API server's own mechanism). The service may create such Secrets and do nothing else
+//! with Secrets: it cannot read, list, change or remove one, so its credentials give nobody a token that it did not make itself. What
+//! remains after a node's report is worthless, because the service approves no second certificate for it, and goes when the
+//! controller for expired tokens finds it.
+
+use crate::connection::in_time;
+use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::store::KubernetesStore;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::api::{Api, ObjectMeta, PostParams};
+use latchkey_cluster_store::{NodeName, StoreError};
+use latchkey_keys::SecretVec;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::collections::BTreeMap;
+
+/// The group that tokens of tickets are in: kubeadm gives it nothing.
+pub const GROUP: &str = "system:bootstrappers:latchkey";
+/// How long a token lives.
+pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
+
+const ID_LENGTH: usize = 6;
+const SECRET_LENGTH: usize = 16;
+/// Ids are drawn by chance, and one may be taken.
+const TRIES: usize = 8;
+
+/// A token, `ID.SECRET`.
+pub struct BootstrapToken {
+    id: String,
+    text: SecretVec,
+    expires_at: i64,
+}
+
+impl BootstrapToken {
+    /// The part that is no secret: the user of its requests is `system:bootstrap:ID`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The whole of it.
+    pub fn expose(&self) -> &[u8] {
+        self.text.expose()
+    }
+
+    /// Seconds since the Unix epoch.
+    pub fn expires_at(&self) -> i64 {
+        self.expires_at
+    }
+}
+
+impl std::fmt::Debug for BootstrapToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BootstrapToken").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl KubernetesStore {
+    /// Makes a token for this one node. Blocks: never on the client's own thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`].
+    pub fn issue_token(&self, node: &NodeName) -> Result<BootstrapToken, StoreError> {
+        let api: Api<Secret> = Api::namespaced(self.shared().client.clone(), "kube-system");
+        for _ in 0..TRIES {
+            let (id, secret) = (drawn::<ID_LENGTH>()?, drawn::<SECRET_LENGTH>()?);
+            let expires = Timestamp::now().saturating_add(LIFETIME).map_err(|error| {
+                elsewhere("secrets", ApiCode::Invalid, format!("no time for the token's end: {error}"))
+            })?;
+            let about = format!("secrets/bootstrap-token-{}", text(&id));
+            let object = token_object(&id, &secret, node, expires);
+            let created = self.connection().handle().block_on(in_time(&about, async {
+                match api.create(&PostParams::default(), &object).await {
+                    Ok(_) => Ok(true),
+                    Err(error) if is_conflict(&error) => Ok(false),
+                    Err(error) => Err(failed(&about, &error)),
+                }
+            }))?;
+            if created {
+                let token = [&id[..], b".", &secret[..]].concat();
+                let (id, expires_at) = (text(&id), expires.as_second());
+                return Ok(BootstrapToken { id, text: SecretVec::from(token), expires_at });
+            }
+        }
+        Err(elsewhere("secrets", ApiCode::Conflict, "every id that was drawn is taken"))
+    }
+}
+
+fn token_object(id: &[u8], secret: &[u8], node: &NodeName, expires: Timestamp) -> Secret {
+    let fields: [(&str, Vec<u8>); 6] = [
+        ("token-id", id.to_vec()),
+        ("token-secret", secret.to_vec()),
+        ("usage-bootstrap-authentication", b"true".to_vec()),
+        ("auth-extra-groups", GROUP.as_bytes().to_vec()),
+        // Whole seconds: the API server parses RFC 3339.
+        ("expiration", expires.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into_bytes()),
+        ("description", format!("a ticket of Latchkey for the node {node}").into_bytes()),
+    ];
+    let data: BTreeMap<String, ByteString> =
+        fields.into_iter().map(|(name, value)| (name.to_owned(), ByteString(value))).collect();
+    let name = Some(format!("bootstrap-token-{}", text(id)));
+    Secret {
+        metadata: ObjectMeta { name, ..ObjectMeta::default() },
+        type_: Some("bootstrap.kubernetes.io/token".to_owned()),
+        data: Some(data),
+        ..Secret::default()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Letters and digits drawn by chance, each as likely as any other.
+fn drawn<const N: usize>() -> Result<[u8; N], StoreError> {
+    const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
+    // The largest multiple of 36 in a byte: what is above is drawn again.
+    const BELOW: u8 = 252;
+    let (random, mut drawn, mut at) = (SystemRandom::new(), [0; N], 0);
+    while at < N {
+        let mut byte = [0];
+        random.fill(&mut byte).map_err(|_| elsewhere("secrets", ApiCode::Invalid, "no randomness for a token"))?;
+        if byte[0] < BELOW {
+            drawn[at] = LETTERS[usize::from(byte[0] % 36)];
+            at += 1;
+        }
+    }
+    Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_letters_and_digits_and_never_the_same() {
+        let all: std::collections::BTreeSet<_> = (0..200).map(|_| drawn::<SECRET_LENGTH>().unwrap()).collect();
+        assert_eq!(all.len(), 200);
+        assert!(all.iter().flatten().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
+    }
+
+    #[test]
+    fn a_token_s_object_is_of_the_one_kind_that_the_admission_policy_lets_through() {
+        let node = "worker-1".parse().unwrap();
+        let secret =
+            token_object(b"abc123", b"0123456789abcdef", &node, Timestamp::from_second(1_800_000_000).unwrap());
+        assert_eq!(secret.metadata.name.as_deref(), Some("bootstrap-token-abc123"));
+        assert_eq!(secret.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
+        let data = secret.data.unwrap();
+        assert_eq!(data["auth-extra-groups"].0, GROUP.as_bytes());
+        assert_eq!(data["expiration"].0, b"2027-01-15T08:00:00Z");
+        assert!(!data.contains_key("usage-bootstrap-signing"));
+    }
+}

@@ -1,0 +1,127 @@
+//! Follows records and documents. A watch that ends begins anew by itself, with a listing where the API server has forgotten what
+//! came since (410): kube's watcher does that. What it says goes into the caches, and who follows is told.
+
+use crate::error::{ApiCode, code_of, elsewhere, one_line};
+use crate::objects::{called, node_of, nodes, revision_of};
+use crate::records::read_one;
+use crate::store::{NAMESPACE, Shared, Watched, too_many};
+use futures_util::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, Event, watcher};
+use latchkey_cluster_store::StoreError;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Objects of one answer to a listing.
+pub(crate) const PAGE: u32 = 200;
+/// Seconds until a watch is asked for anew: so long may one that is dead without saying so go unnoticed, and some seconds more.
+const WATCH_SECONDS: u32 = 30;
+
+/// Pauses between attempts that fail: soon at first, and never so long that a server which is back goes unnoticed.
+#[derive(Debug, Default)]
+struct Pauses(u32);
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        const MOST: u32 = 5;
+        let pause = Duration::from_millis(125 << self.0);
+        self.0 = (self.0 + 1).min(MOST);
+        Some(pause)
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+}
+
+fn config() -> watcher::Config {
+    watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS)
+}
+
+/// Keeps the records as the API server has them. Never ends by itself.
+pub(crate) async fn follow_records(shared: Arc<Shared>) {
+    let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
+    let mut events = pin!(watcher(api, config()).backoff(Pauses::default()));
+    let mut listing = Listing::default();
+    while let Some(event) = events.next().await {
+        let taken = match event {
+            Ok(event) => take_record(&shared, event, &mut listing).await,
+            Err(error) => Err(watch_failed("attestednodes", &error)),
+        };
+        let news = shared.cache().has_news();
+        shared.note(Watched::Records, taken.err());
+        if news {
+            shared.tell(Watched::Records);
+        }
+    }
+}
+
+/// A listing that is under way.
+#[derive(Default)]
+struct Listing {
+    objects: Vec<crate::objects::NodeObject>,
+    /// The newest revision known when it began.
+    begun: u64,
+}
+
+async fn take_record(shared: &Shared, event: Event<DynamicObject>, listing: &mut Listing) -> Result<(), StoreError> {
+    match event {
+        Event::Init => *listing = Listing { objects: Vec::new(), begun: shared.cache().newest() },
+        Event::InitApply(object) => {
+            if listing.objects.len() >= crate::cache::MAX_NODES {
+                return Err(too_many());
+            }
+            listing.objects.push(node_of(object));
+        }
+        Event::InitDone => {
+            let Listing { objects, begun } = std::mem::take(listing);
+            let unsure = shared.cache().replace(objects, begun).map_err(|_| too_many())?;
+            for ek in unsure {
+                read_one(shared, &ek).await?;
+            }
+        }
+        Event::Apply(object) => shared.take_over(node_of(object))?,
+        Event::Delete(object) => {
+            let name = object.metadata.name.clone().unwrap_or_default();
+            let revision = revision_of(&called("attestednodes", &name), &object.metadata)?;
+            shared.cache().delete(&name, revision);
+        }
+    }
+    Ok(())
+}
+
+/// Keeps the documents as the API server has them. Never ends by itself.
+pub(crate) async fn follow_documents(shared: Arc<Shared>) {
+    let api: Api<ConfigMap> = Api::namespaced(shared.client.clone(), NAMESPACE);
+    let mut events = pin!(watcher(api, config()).backoff(Pauses::default()));
+    while let Some(event) = events.next().await {
+        let taken = match event {
+            Ok(event) => {
+                shared.documents().take(event);
+                Ok(())
+            }
+            Err(error) => Err(watch_failed("configmaps", &error)),
+        };
+        shared.note(Watched::Documents, taken.err());
+        shared.tell(Watched::Documents);
+    }
+}
+
+fn watch_failed(about: &str, error: &watcher::Error) -> StoreError {
+    let code = match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => code_of(error),
+        watcher::Error::WatchError(status) => code_of(&kube::Error::Api(status.clone())),
+        watcher::Error::NoResourceVersion => ApiCode::AnswerUnusable,
+    };
+    elsewhere(about, code, one_line(&error.to_string()))
+}

@@ -1,0 +1,91 @@
+//! An API server with our resources in it, and records to put there.
+
+use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{News, NodeRecord, PutError, RecordStore as _, Recorded, Role};
+use latchkey_kubernetes_store::{GROUP, KubernetesStore, NAMESPACE, VERSION, custom_resource_definitions};
+use serde_json::{Value, json};
+
+pub(crate) struct Cluster {
+    pub(crate) server: ApiServer,
+    pub(crate) admin: Client,
+}
+
+impl Cluster {
+    pub(crate) fn start() -> Self {
+        let server = ApiServer::start();
+        let admin = server.client(&server.admin());
+        for definition in custom_resource_definitions() {
+            admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
+        }
+        for plural in ["attestednodes", "nodeclaims"] {
+            let path = resource(plural, "");
+            latchkey_test_support::until(format!("{plural} to be served"), || {
+                (admin.get(&path).status() == 200).then_some(())
+            });
+        }
+        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+        admin.post("/api/v1/namespaces", &namespace).granted();
+        let cluster = Self { server, admin };
+        cluster.document("latchkey-denied", &json!({}));
+        cluster
+    }
+
+    /// A store of its own, as another service has.
+    pub(crate) fn store(&self) -> KubernetesStore {
+        KubernetesStore::open(&self.server.kubeconfig("admin", &self.server.admin())).unwrap()
+    }
+
+    /// Makes a `ConfigMap`, or replaces it.
+    pub(crate) fn document(&self, name: &str, data: &Value) {
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": NAMESPACE }, "data": data,
+        });
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
+        if self.admin.post(&path, &map).status() == 409 {
+            self.admin.put(&format!("{path}/{name}"), &map).granted();
+        }
+    }
+
+    /// Writes an object of ours, past all services.
+    pub(crate) fn by_hand(&self, ek: &EkDigest, change: impl FnOnce(&mut Value)) {
+        let path = resource("attestednodes", &ek.to_string());
+        let mut object = self.admin.get(&path).granted();
+        change(&mut object);
+        self.admin.put(&path, &object).granted();
+    }
+
+    pub(crate) fn count(&self, plural: &str) -> usize {
+        self.admin.get(&resource(plural, "")).granted()["items"].as_array().unwrap().len()
+    }
+}
+
+pub(crate) fn resource(plural: &str, name: &str) -> String {
+    format!("/apis/{GROUP}/{VERSION}/{plural}/{name}").trim_end_matches('/').to_owned()
+}
+
+pub(crate) fn ek(number: u64) -> EkDigest {
+    EkDigest::from_hex(&format!("{number:064x}")).unwrap()
+}
+
+pub(crate) fn record(number: u64, name: &str, disk: u64) -> NodeRecord {
+    let uuid = format!("0a0a0a0a-0000-4000-8000-{disk:012x}").parse().unwrap();
+    NodeRecord::first(ek(number), name.parse().unwrap(), Role::Worker, uuid, 1, 1_800_000_000)
+}
+
+pub(crate) fn put(
+    store: &KubernetesStore,
+    record: &NodeRecord,
+    before: Option<&Recorded>,
+) -> Result<Recorded, PutError> {
+    store.turn().unwrap().put(record, before)
+}
+
+/// The record of this machine, as the next news of this store tells it.
+pub(crate) fn told(store: &KubernetesStore, of: &EkDigest) -> Option<Recorded> {
+    store.doubt();
+    match store.turn().unwrap().news().unwrap() {
+        News::All(listing) => listing.records.into_iter().find(|record| record.ek_sha256 == *of),
+        other => panic!("everything was asked for: {other:?}"),
+    }
+}

@@ -1,0 +1,128 @@
+//! An API server, or a network, that does not do what it should. Nothing is lost, and each has its reason code.
+
+use crate::Cluster;
+use crate::cluster::{ek, put, record, told};
+use crate::proxy::{Fault, Proxy, answer, status};
+use latchkey_cluster_store::{PutError, PutRefusal, StoreError};
+use latchkey_kubernetes_store::{ApiCode, KubernetesStore};
+use latchkey_test_support::until;
+
+fn code(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Elsewhere { reason, .. } => reason.code,
+        other => panic!("no code: {other}"),
+    }
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn each_bad_answer_has_its_reason_code_and_the_next_try_succeeds() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(&cluster.server);
+    let store = KubernetesStore::open(&proxy.kubeconfig).unwrap();
+    let half = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n{\"kind\":\"Att"
+        .to_vec();
+    let faults = [
+        (Fault::Answer(status(401)), ApiCode::NotAuthenticated),
+        (Fault::Answer(status(403)), ApiCode::Forbidden),
+        (Fault::Answer(status(404)), ApiCode::ResourceUnknown),
+        (Fault::Answer(status(410)), ApiCode::Expired),
+        (Fault::Answer(status(422)), ApiCode::Invalid),
+        (Fault::Answer(status(429)), ApiCode::TooManyRequests),
+        (Fault::Answer(status(500)), ApiCode::ServerError),
+        (Fault::Answer(status(503)), ApiCode::ServerError),
+        (Fault::Answer(status(504)), ApiCode::TooSlow),
+        (Fault::Answer(half), ApiCode::AnswerUnusable),
+        (Fault::Answer(answer(201, "{}")), ApiCode::AnswerUnusable),
+        (Fault::Answer(answer(201, "<html>")), ApiCode::AnswerUnusable),
+        (Fault::Answer(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()), ApiCode::AnswerUnusable),
+        (Fault::Endless, ApiCode::AnswerUnusable),
+        (Fault::Silence, ApiCode::TooSlow),
+    ];
+    for (number, (fault, expected)) in (1..).zip(faults) {
+        let wanted = record(number, &format!("n-{number}"), number);
+        proxy.arm(["POST", "attestednodes"], fault.clone(), 1);
+        match put(&store, &wanted, None) {
+            Err(PutError::Store(error)) => assert_eq!(code(&error), expected.as_str(), "{fault:?}: {error}"),
+            other => panic!("{fault:?}: {other:?}"),
+        }
+        assert!(!proxy.is_armed(), "it happened");
+        assert_eq!(put(&store, &wanted, None).unwrap().into_inner(), wanted, "{fault:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_write_whose_answer_got_lost_is_found_and_not_made_twice() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(&cluster.server);
+    let store = KubernetesStore::open(&proxy.kubeconfig).unwrap();
+    let wanted = record(1, "edge", 1);
+    for resource in ["nodeclaims", "attestednodes"] {
+        proxy.arm(["POST", resource], Fault::LoseAnswer, 1);
+        assert!(matches!(put(&store, &wanted, None), Err(PutError::Store(_))), "{resource}");
+    }
+    // The record stands: whoever decided that the machine has none is told so.
+    assert!(matches!(put(&store, &wanted, None), Err(PutError::Refused(PutRefusal::Overtaken))));
+    assert_eq!(told(&store, &ek(1)).unwrap().into_inner(), wanted);
+    assert_eq!(cluster.count("attestednodes"), 1);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_watch_that_the_server_has_forgotten_begins_anew_and_misses_nothing() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(&cluster.server);
+    let (store, other) = (KubernetesStore::open(&proxy.kubeconfig).unwrap(), cluster.store());
+    put(&other, &record(1, "n-1", 1), None).unwrap();
+    until("the first to be heard of", || told(&store, &ek(1)));
+    // Both ways of saying it: as the answer, and as an event.
+    let event = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"message\":\"too old\",\"reason\":\"Expired\",\"code\":410}}\n";
+    for (number, fault) in [(2, status(410)), (3, answer(200, event))] {
+        proxy.arm(["attestednodes", "watch=true"], Fault::Answer(fault), 1);
+        proxy.cut();
+        until("the watch to be asked for anew", || (!proxy.is_armed()).then_some(()));
+        put(&other, &record(number, &format!("n-{number}"), number), None).unwrap();
+        until("what came since to be heard of", || told(&store, &ek(number)));
+    }
+    proxy.disarm();
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn while_the_api_server_is_away_writes_fail_and_what_is_known_stays_known() {
+    let mut cluster = Cluster::start();
+    let store = cluster.store();
+    let known = put(&store, &record(1, "n-1", 1), None).unwrap();
+    cluster.server.kill_api();
+    match put(&store, &record(2, "n-2", 2), None) {
+        Err(PutError::Store(error)) => assert_eq!(code(&error), ApiCode::Unreachable.as_str(), "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(told(&store, &ek(1)), Some(known));
+    until("the watch to say so", || latchkey_cluster_store::RecordStore::problem(&store));
+    cluster.server.start_api();
+    until("writes to succeed", || put(&store, &record(2, "n-2", 2), None).ok());
+    until("the watch to go on", || latchkey_cluster_store::RecordStore::problem(&store).is_none().then_some(()));
+    assert!(told(&store, &ek(2)).is_some());
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn without_etcd_s_quorum_a_write_says_so_in_time() {
+    let mut cluster = Cluster::start();
+    let store = cluster.store();
+    cluster.server.kill_etcd();
+    match put(&store, &record(1, "n-1", 1), None) {
+        Err(PutError::Store(error)) => {
+            assert!([ApiCode::TooSlow.as_str(), ApiCode::ServerError.as_str()].contains(&code(&error)), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    cluster.server.start_etcd();
+    until("writes to succeed", || match put(&store, &record(1, "n-1", 1), None) {
+        Ok(_) | Err(PutError::Refused(PutRefusal::Overtaken)) => Some(()),
+        Err(_) => None,
+    });
+    until("the record to be known", || told(&store, &ek(1)));
+}
