@@ -4,7 +4,7 @@ use super::csr::Csr;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api_server_rig::{Answer, ApiServer, Client, Credentials, Setup, program};
-use latchkey_kubelet_certificates::{CLIENT_SIGNER, SERVING_SIGNER, TOKEN_GROUP};
+use latchkey_kubelet_certificates::{SERVING_SIGNER, TOKEN_GROUP};
 use latchkey_test_support::{output, until};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -61,7 +61,8 @@ impl Cluster {
         let path = format!("{SECRETS}/bootstrap-token-tryout");
         refuses("token-delete", || self.service.delete(&format!("{path}?dryRun=All"), &json!({})));
         self.admin.delete(&path, &json!({})).granted();
-        let mut request = post(&self.admin, "tryout", CLIENT_SIGNER, &Csr::node("tryout").pem());
+        // Not of the other signer: what an administrator asks of that the controller manager approves, and so changes.
+        let mut request = post(&self.admin, "tryout", SERVING_SIGNER, &Csr::node("tryout").pem());
         request["status"] = approved();
         let path = format!("{REQUESTS}/tryout/approval?dryRun=All");
         refuses("approve", || self.service.put(&path, &request));
