@@ -14,6 +14,11 @@ use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use smol::future::FutureExt as _;
 
 const START: &str = "systemctl start kubelet.service";
+/// What is taken back after each `kubeadm init`.
+const RIGHTS: &str =
+    "kubectl delete --ignore-not-found --wait=false --kubeconfig=etc/admin.conf --filename=run/unwanted.json";
+const TOKENS: &str = "kubectl delete --ignore-not-found --wait=false --kubeconfig=etc/admin.conf secrets \
+                      --namespace=kube-system --field-selector=type=bootstrap.kubernetes.io/token";
 
 fn init() -> Work {
     Work::Init(ClusterSettings::default())
@@ -24,7 +29,7 @@ fn init_asks_for_the_version_runs_once_starts_the_kubelet_and_returns_the_kubeco
     let fake = FakeKubeadm::new();
     let ran = fake.run(&member(NodeRole::First), &init());
     assert_eq!(ran.result.unwrap().admin_config.expose(), b"kubeconfig of init 1\n");
-    assert_eq!(fake.calls(), ["kubeadm version --output=short", "kubeadm init", START]);
+    assert_eq!(fake.calls(), ["kubeadm version --output=short", "kubeadm init", RIGHTS, TOKENS, START]);
     let configs = fake.records("config");
     assert!(configs[0].contains("\"v1.34.4\"") && configs[0].contains("\"edge-1.plant-7.example\""), "{configs:?}");
 }
@@ -43,7 +48,7 @@ fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
     let fake = FakeKubeadm::new();
     fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap();
     let mut expected = CONTROL_PLANE_FILES.map(|name| format!("600 pki/{name}\n")).to_vec();
-    expected.push("600 latchkey.json\n".into());
+    expected.extend(["600 latchkey.json\n".into(), "600 latchkey/authentication.json\n".into()]);
     expected.sort();
     assert_eq!(fake.records("files"), [expected.concat()]);
     assert_eq!(fs::read(fake.path("etc/pki/etcd/ca.key")).unwrap(), b"PEM of etcd/ca.key");
@@ -68,8 +73,8 @@ fn the_token_is_in_a_file_of_root_for_a_while_and_nowhere_else() {
         assert_eq!(records.len(), 1, "{kind}");
         assert!(!records[0].contains("secret") && !records[0].contains("PEM"), "{kind}: {records:?}");
     }
-    assert!(fake.records("config")[0].contains(TOKEN));
-    assert_eq!(fake.records("mode"), ["600\n700\n"]);
+    assert!(fake.records("discovery")[0].contains(TOKEN) && !fake.records("config")[0].contains(TOKEN));
+    assert_eq!(fake.records("mode"), ["600\n700\n600\n"]);
     assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
     assert!(!ran.lines.concat().contains("secret"));
 }
@@ -78,12 +83,12 @@ fn the_token_is_in_a_file_of_root_for_a_while_and_nowhere_else() {
 fn a_kubeadm_that_prints_its_configuration_gives_no_token_away() {
     let fake = FakeKubeadm::new();
     for nth in 1..=3 {
-        fake.on("kubeadm", "join", nth, "cat $config; cat $config >&2; tr '\\n' ' ' <$config >&2; exit 1");
+        fake.on("kubeadm", "join", nth, "cd $here/run; cat *; cat * >&2; cat * | tr '\\n' ' ' >&2; exit 1");
     }
     let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
     let error = ran.result.unwrap_err();
     let told = format!("{error:?} {}", ran.lines.concat());
-    assert!(told.contains("apiServerEndpoint"), "{told}");
+    assert!(told.contains("certificate-authority-data"), "{told}");
     assert!(!told.contains("secret.") && !told.contains("0123456789abcdef"), "{told}");
     assert_eq!(fs::read_dir(fake.path("run")).unwrap().count(), 0);
 }
@@ -98,6 +103,29 @@ fn a_failed_try_is_reset_and_tried_again() {
     let expected = ["kubeadm join", "kubeadm reset", "kubeadm join", "kubeadm reset", "kubeadm join", START];
     assert_eq!(fake.calls(), expected);
     assert!(ran.lines.iter().any(|line| line.starts_with("try 1 of 3 failed: step-failed")), "{:?}", ran.lines);
+}
+
+#[test]
+fn a_cluster_whose_open_doors_stay_open_is_none() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubectl", "delete", 2, "exit 1");
+    fake.run(&member(NodeRole::First), &init()).result.unwrap();
+    let expected = ["kubeadm init", RIGHTS, TOKENS, "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START];
+    assert_eq!(fake.calls()[1..], expected);
+    let deleted = &fake.records("deleted")[0];
+    assert!(deleted.contains("kubeadm:node-autoapprove-bootstrap"), "{deleted}");
+    assert!(!deleted.contains("certificate-rotation"), "nodes could not renew their certificates: {deleted}");
+}
+
+#[test]
+fn a_minor_version_that_the_image_does_not_carry_is_refused_before_anything_is_done() {
+    let wish = |minor: &str| Work::Init(ClusterSettings { kubernetes_version: minor.into(), ..Default::default() });
+    let fake = FakeKubeadm::new();
+    let error = fake.run(&member(NodeRole::First), &wish("1.35")).result.unwrap_err();
+    assert_eq!(error.code, StepCode::VersionDiffers);
+    assert!(error.message.contains("1.35") && error.message.contains("v1.34.4"), "{error}");
+    assert_eq!(fake.calls(), ["kubeadm version --output=short"]);
+    fake.run(&member(NodeRole::First), &wish("1.34")).result.unwrap();
 }
 
 #[test]
@@ -121,7 +149,8 @@ fn a_reset_or_a_kubelet_that_fails_is_a_failed_try() {
     fake.on("kubeadm", "reset", 1, "exit 1");
     fake.run(&member(NodeRole::First), &init()).result.unwrap();
     let calls = fake.calls();
-    let expected = ["kubeadm init", START, "kubeadm reset", "kubeadm reset", "kubeadm init", START];
+    let init = ["kubeadm init", RIGHTS, TOKENS, START];
+    let expected = [&init[..], &["kubeadm reset", "kubeadm reset"], &init].concat();
     assert_eq!(calls[1..], expected);
 }
 
@@ -158,7 +187,10 @@ fn a_crash_in_the_middle_is_reset_first_and_then_done_anew() {
     interrupt_init(&fake);
     let done = fake.run(&member(NodeRole::First), &init()).result.unwrap();
     assert_eq!(done.admin_config.expose(), b"kubeconfig of init 2\n");
-    assert_eq!(fake.calls()[2..], ["kubeadm version --output=short", "kubeadm reset", "kubeadm init", START]);
+    assert_eq!(
+        fake.calls()[2..],
+        ["kubeadm version --output=short", "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START]
+    );
 }
 
 #[test]
@@ -214,7 +246,7 @@ fn a_hostile_ticket_starts_nothing_and_writes_nothing() {
         |t| t.control_plane_files[0].name = "../../outside".into(),
         |t| t.control_plane_files[0].name = "/outside".into(),
         |t| drop(t.control_plane_files.pop()),
-        |t| t.ca_cert_hashes.clear(),
+        |t| t.ca_certificates.clear(),
         |t| t.api_server_endpoint = "x\n---\nkind: ClusterConfiguration".into(),
         |t| t.bootstrap_token = "x\"}}\nkind: Evil".into(),
     ];

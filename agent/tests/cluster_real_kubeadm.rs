@@ -13,7 +13,7 @@ use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::ClusterSettings;
 use latchkey_test_support::output;
 
-/// The version of `qemu-tests/kubernetes/go.mod`.
+/// The version of `qemu-tests/kubernetes/kubernetes/go.mod`.
 const VERSION: &str = "v1.34.4";
 
 /// `LATCHKEY_KUBEADM`, or the one in the cache that `./dev e2e kubeadm` fills.
@@ -36,6 +36,10 @@ fn version(kubeadm: &Path) -> String {
     String::from_utf8(printed.stdout).unwrap().trim().into()
 }
 
+fn minor(kubeadm: &Path) -> String {
+    version(kubeadm).trim_start_matches('v').split('.').take(2).collect::<Vec<_>>().join(".")
+}
+
 /// A step whose kubeadm has each configuration judged by the real one, and fails if that says no.
 fn judged() -> FakeKubeadm {
     let fake = FakeKubeadm::new();
@@ -48,7 +52,7 @@ fn judged() -> FakeKubeadm {
 fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
     let kubeadm = real_kubeadm();
     let mut full = ClusterSettings {
-        kubernetes_version: version(&kubeadm),
+        kubernetes_version: minor(&kubeadm),
         control_plane_endpoint: "[fd00::1]:6443".into(),
         pod_cidr: "10.244.0.0/16,fd00:10::/56".into(),
         service_cidr: "10.96.0.0/12,fd00:20::/112".into(),

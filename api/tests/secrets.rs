@@ -25,7 +25,7 @@ fn ticket() -> v1::JoinTicket {
         cluster: Some(v1::ClusterJoin {
             api_server_endpoint: "endpoint".into(),
             bootstrap_token: "token-hush".into(),
-            ca_cert_hashes: Vec::new(),
+            ca_certificates: Vec::new(),
             control_plane_files: vec![v1::ControlPlaneFile { name: "ca.key".into(), data: b"file-hush".to_vec() }],
             kubelet_certificate: Vec::new(),
             kubernetes_version: String::new(),

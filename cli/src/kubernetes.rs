@@ -93,7 +93,7 @@ fn roles(arguments: &Arguments) -> Result<Roles, CommandError> {
     Roles::try_from(roles).map_err(|error| CommandError::usage(format!("--role: {error}")))
 }
 
-fn refused(refusal: &MinorRefusal) -> CommandError {
+pub(crate) fn refused(refusal: &MinorRefusal) -> CommandError {
     CommandError::new(Exit::Usage, refusal.code(), "there is no such version of Kubernetes here")
         .because(refusal.to_string())
 }

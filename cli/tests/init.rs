@@ -24,12 +24,12 @@ fn error_code(ran: &support::command::Ran) -> String {
 fn a_fresh_node_becomes_the_first_of_a_cluster() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { away: 1, ..Behaviour::default() });
-    let ran = operator.init(&node, &["--output", "json", "--kubernetes-version", "v1.35.0"]).succeeded();
+    let ran = operator.init(&node, &["--output", "json", "--kubernetes", "1.35"]).succeeded();
     let result = ran.json();
     let id = node.state().cluster.unwrap().to_string();
     assert_eq!(result["cluster_id"], id);
     assert_eq!(cluster(&operator, "plant")["cluster_id"], id);
-    assert_eq!(node.state().settings.as_ref().unwrap().kubernetes_version, "v1.35.0");
+    assert_eq!(node.state().settings.as_ref().unwrap().kubernetes_version, "1.35");
     let config = operator.path("plant/admin.conf");
     assert_eq!(std::fs::read(&config).unwrap(), ADMIN_CONFIG);
     assert_eq!(std::fs::metadata(&config).unwrap().permissions().mode() & 0o777, 0o600);

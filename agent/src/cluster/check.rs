@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
 
 use super::{Member, StepCode, StepError};
@@ -23,7 +25,7 @@ const MAX_NODE_NAME: usize = 63;
 /// `ClusterSettings.apiserver_cert_sans`: "at most 32".
 const MAX_SANS: usize = 32;
 /// One CA, and its successor while it is replaced; some more do no harm.
-const MAX_CA_HASHES: usize = 8;
+const MAX_CAS: usize = 8;
 
 /// The node's own name and its cluster's.
 pub(super) fn member(member: &Member) -> Result<(), StepError> {
@@ -45,8 +47,8 @@ pub(super) fn member(member: &Member) -> Result<(), StepError> {
 pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
     let given = |value: &str, good: bool| value.is_empty() || good;
     let version = &settings.kubernetes_version;
-    if !given(version, is_version(version)) {
-        return Err(settings_refused("kubernetes_version", version, "a release like v1.34.4"));
+    if !given(version, is_minor(version)) {
+        return Err(settings_refused("kubernetes_version", version, "a minor version like 1.34"));
     }
     let endpoint = &settings.control_plane_endpoint;
     if !given(endpoint, Endpoint::parse(endpoint).is_some()) {
@@ -68,12 +70,12 @@ pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
     }
 }
 
-/// A join ticket. Without token or CA pin kubeadm would trust whoever answers.
+/// A join ticket. Without token or CA kubeadm would trust whoever answers.
 pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepError> {
     let missing = [
         ("the API server's endpoint", ticket.api_server_endpoint.is_empty()),
         ("a bootstrap token", ticket.bootstrap_token.is_empty()),
-        ("the CA's hash", ticket.ca_cert_hashes.is_empty()),
+        ("the cluster's CA", ticket.ca_certificates.is_empty()),
     ];
     if let Some((what, _)) = missing.iter().find(|(_, missing)| *missing) {
         let message = format!("the join ticket lacks {what}");
@@ -85,8 +87,8 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepErr
     if !is_token(&ticket.bootstrap_token) {
         return Err(ticket_refused("its bootstrap token has not the form of one"));
     }
-    if ticket.ca_cert_hashes.len() > MAX_CA_HASHES || !ticket.ca_cert_hashes.iter().all(|hash| is_ca_hash(hash)) {
-        return Err(ticket_refused("its CA hashes are not a few of `sha256:` and 64 hex digits"));
+    if !are_certificates(&ticket.ca_certificates) {
+        return Err(ticket_refused("its CA is not a few certificates in PEM, and nothing else"));
     }
     if role == NodeRole::Worker && !ticket.control_plane_files.is_empty() {
         return Err(ticket_refused("it has control-plane files for a worker"));
@@ -152,6 +154,18 @@ impl Endpoint {
     }
 }
 
+/// `MAJOR.MINOR`: the patch is the image's affair.
+pub(super) fn is_minor(text: &str) -> bool {
+    let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once('.').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
+}
+
+/// Whether a release, checked by [`is_version`], is one of a minor version.
+pub(super) fn is_of_minor(version: &str, minor: &str) -> bool {
+    let release = version.trim_start_matches('v').strip_prefix(minor);
+    release.is_some_and(|patch| patch.starts_with('.'))
+}
+
 /// `vMAJOR.MINOR.PATCH`, with or without a pre-release. kubeadm would take labels like `stable-1` too, and fetch their
 /// meaning from the internet.
 pub(super) fn is_version(text: &str) -> bool {
@@ -207,9 +221,21 @@ fn is_token(text: &str) -> bool {
     text.split_once('.').is_some_and(|(id, secret)| is_part(id, 6) && is_part(secret, 16))
 }
 
-/// "sha256:" and the hex digest of the CA's Subject Public Key Info (kubeadm reference, `caCertHashes`).
-fn is_ca_hash(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
+/// One to some blocks of `CERTIFICATE` (RFC 7468), with nothing around them: what reads them next, kubeadm and the kubelet,
+/// takes keys and names from what it finds. That each is a certificate is for them to see.
+fn are_certificates(text: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let (mut rest, mut blocks) = (text.trim_ascii_end(), 0);
+    while let Some(block) = rest.strip_prefix("-----BEGIN CERTIFICATE-----\n") {
+        let Some((body, after)) = block.split_once("\n-----END CERTIFICATE-----") else { return false };
+        // A sequence, as every certificate is.
+        let der = STANDARD.decode(body.replace('\n', ""));
+        if !der.is_ok_and(|der| der.first() == Some(&0x30)) {
+            return false;
+        }
+        (rest, blocks) = (after.trim_ascii_start(), blocks + 1);
+    }
+    rest.is_empty() && (1..=MAX_CAS).contains(&blocks) && text.len() <= MAX_FILE
 }
 
 fn settings_refused(what: &str, got: &str, expected: &str) -> StepError {

@@ -1,10 +1,13 @@
 use super::*;
 
+/// Has the form of a certificate.
+const CA: &str = "-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n";
+
 fn good_ticket() -> ClusterJoin {
     let mut ticket = ClusterJoin::default();
     ticket.api_server_endpoint = "10.0.0.1:6443".into();
     ticket.bootstrap_token = "abcdef.0123456789abcdef".into();
-    ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
+    ticket.ca_certificates = CA.into();
     ticket
 }
 
@@ -93,9 +96,22 @@ fn a_version_that_kubeadm_would_fetch_from_the_internet_is_refused() {
         assert!(!is_version(bad), "{bad}");
         if !bad.is_empty() {
             let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
-            assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
+            assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused, "{bad}");
         }
     }
+}
+
+#[test]
+fn an_operator_names_a_minor_version_and_no_patch() {
+    for good in ["1.34", "1.35", "2.0"] {
+        assert!(is_minor(good), "{good}");
+    }
+    for bad in ["v1.34", "1.34.4", "v1.34.4", "1", "1.", ".34", "1.34 ", "1.x", "stable-1", "1.3444"] {
+        let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
+        assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused, "{bad}");
+    }
+    assert!(is_of_minor("v1.34.4", "1.34") && is_of_minor("v1.34.0-rc.1", "1.34"));
+    assert!(!is_of_minor("v1.34.4", "1.3") && !is_of_minor("v1.34.4", "1.35") && !is_of_minor("v1.3.4", "1.34"));
 }
 
 #[test]
@@ -134,10 +150,10 @@ fn settings_without_wishes_and_with_good_ones_pass() {
 fn a_ticket_without_token_or_ca_pin_is_incomplete_and_names_what_lacks() {
     assert!(ticket(NodeRole::Worker, &good_ticket()).is_ok());
     let mut unpinned = good_ticket();
-    unpinned.ca_cert_hashes.clear();
+    unpinned.ca_certificates.clear();
     let error = ticket(NodeRole::Worker, &unpinned).unwrap_err();
     assert_eq!(error.code, StepCode::TicketIncomplete);
-    assert!(error.message.contains("CA's hash"), "{error}");
+    assert!(error.message.contains("the cluster's CA"), "{error}");
     let mut open = good_ticket();
     open.bootstrap_token = String::new();
     assert_eq!(ticket(NodeRole::Worker, &open).unwrap_err().code, StepCode::TicketIncomplete);
@@ -145,14 +161,16 @@ fn a_ticket_without_token_or_ca_pin_is_incomplete_and_names_what_lacks() {
 
 #[test]
 fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
-    let spoil: [fn(&mut ClusterJoin); 7] = [
+    let spoil: [fn(&mut ClusterJoin); 9] = [
         |t| t.api_server_endpoint = "10.0.0.1".into(),
         |t| t.api_server_endpoint = "fd00::1:6443".into(),
         |t| t.bootstrap_token = "abcdef.0123456789ABCDEF".into(),
         |t| t.bootstrap_token = "abcdef.0123456789abcdef\n".into(),
-        |t| t.ca_cert_hashes = vec!["sha256:ab".into()],
-        |t| t.ca_cert_hashes = vec!["md5:".to_owned() + &"ab".repeat(32)],
-        |t| t.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32)); 9],
+        |t| t.ca_certificates = b"sha256:ab".into(),
+        |t| t.ca_certificates = CA.replace("CERTIFICATE", "PRIVATE KEY").into(),
+        |t| t.ca_certificates = format!("{CA}\ncurrent-context: evil").into(),
+        |t| t.ca_certificates = CA.replace("MAo=", "MAo").into(),
+        |t| t.ca_certificates = CA.repeat(9).into(),
     ];
     for (case, spoil) in spoil.iter().enumerate() {
         let mut spoilt = good_ticket();

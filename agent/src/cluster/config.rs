@@ -2,19 +2,22 @@
 //!
 //! Written as JSON, which is YAML, so that no name or address can break out of its place. Field names and meaning: the
 //! Kubernetes reference "kubeadm Configuration (v1beta4)". What is not written is kubeadm's default, the kubelet's cgroup
-//! driver (systemd) included.
+//! driver (systemd) included; [`secure_defaults`](super::secure_defaults) has what differs from it for security.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::Path;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::check::Endpoint;
+use super::secure_defaults::{Extra, KUBELET};
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
 const API: &str = "kubeadm.k8s.io/v1beta4";
+const KUBELET_API: &str = "kubelet.config.k8s.io/v1beta1";
 /// Where containerd listens unless it is told otherwise.
 const CRI_SOCKET: &str = "unix:///run/containerd/containerd.sock";
 /// "`BindPort` sets the secure port for the API Server to bind to. Defaults to 6443." (`APIEndpoint`)
@@ -57,6 +60,8 @@ struct Cluster<'a> {
 struct ApiServer<'a> {
     #[serde(rename = "certSANs", skip_serializing_if = "<[_]>::is_empty")]
     cert_sans: &'a [String],
+    #[serde(flatten)]
+    extra: Extra,
 }
 
 #[derive(Serialize)]
@@ -110,15 +115,13 @@ struct Registration<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Discovery<'a> {
-    bootstrap_token: BootstrapToken<'a>,
+    file: DiscoveryFile<'a>,
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct BootstrapToken<'a> {
-    token: &'a str,
-    api_server_endpoint: &'a str,
-    ca_cert_hashes: &'a [String],
+struct DiscoveryFile<'a> {
+    #[serde(rename = "kubeConfigPath")]
+    path: &'a Path,
 }
 
 #[derive(Serialize)]
@@ -127,11 +130,13 @@ struct Timeouts {
     control_plane_component_health_check: &'static str,
 }
 
-/// `InitConfiguration` and `ClusterConfiguration`, of checked settings. `version` is that of the cluster.
+/// `InitConfiguration`, `ClusterConfiguration` and `KubeletConfiguration`, of checked settings. `version` is that of the
+/// cluster, `directory` where kubeadm keeps its files.
 pub(super) fn init(
     member: &Member,
     settings: &ClusterSettings,
     version: &str,
+    directory: &Path,
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let init = Init {
         node_registration: registration(member),
@@ -142,30 +147,27 @@ pub(super) fn init(
         name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
         kubernetes_version: version,
         control_plane_endpoint: &settings.control_plane_endpoint,
-        api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans },
+        api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory) },
         networking: Networking { pod_subnet: &settings.pod_cidr, service_subnet: &settings.service_cidr },
     };
-    let mut text = document("InitConfiguration", init)?;
-    text.extend_from_slice(b"\n---\n");
-    text.extend_from_slice(&document("ClusterConfiguration", cluster)?);
-    Ok(text)
+    let documents = [
+        document(API, "InitConfiguration", init)?,
+        document(API, "ClusterConfiguration", cluster)?,
+        document(KUBELET_API, "KubeletConfiguration", KUBELET)?,
+    ];
+    Ok(Zeroizing::new(documents.each_ref().map(|text| text.as_slice()).join(&b"\n---\n"[..])))
 }
 
-/// `JoinConfiguration`, of a checked ticket.
-pub(super) fn join(member: &Member, ticket: &ClusterJoin) -> Result<Zeroizing<Vec<u8>>, StepError> {
+/// `JoinConfiguration`, of a checked ticket; `discovery` is the file that [`discovery`](super::discovery) makes of it.
+pub(super) fn join(member: &Member, ticket: &ClusterJoin, discovery: &Path) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let control_plane = member.role != NodeRole::Worker;
     let endpoint = &ticket.api_server_endpoint;
     document(
+        API,
         "JoinConfiguration",
         Join {
             node_registration: registration(member),
-            discovery: Discovery {
-                bootstrap_token: BootstrapToken {
-                    token: &ticket.bootstrap_token,
-                    api_server_endpoint: endpoint,
-                    ca_cert_hashes: &ticket.ca_cert_hashes,
-                },
-            },
+            discovery: Discovery { file: DiscoveryFile { path: discovery } },
             control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
             // The files came with the ticket, over the attested channel.
             skip_phases: if control_plane { &["control-plane-prepare/download-certs"] } else { &[] },
@@ -176,7 +178,7 @@ pub(super) fn join(member: &Member, ticket: &ClusterJoin) -> Result<Zeroizing<Ve
 
 /// `ResetConfiguration`: without it kubeadm asks on the terminal, and looks for a container runtime.
 pub(super) fn reset() -> Result<Zeroizing<Vec<u8>>, StepError> {
-    document("ResetConfiguration", Reset { cri_socket: CRI_SOCKET, force: true })
+    document(API, "ResetConfiguration", Reset { cri_socket: CRI_SOCKET, force: true })
 }
 
 fn registration(member: &Member) -> Registration<'_> {
@@ -202,8 +204,8 @@ fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
     usable.then_some(LocalEndpoint { advertise_address })
 }
 
-fn document(kind: &str, body: impl Serialize) -> Result<Zeroizing<Vec<u8>>, StepError> {
-    serde_json::to_vec_pretty(&Document { api_version: API, kind, body })
+fn document(api_version: &str, kind: &str, body: impl Serialize) -> Result<Zeroizing<Vec<u8>>, StepError> {
+    serde_json::to_vec_pretty(&Document { api_version, kind, body })
         .map(Zeroizing::new)
         .map_err(|e| StepError::new(StepCode::Input, e.to_string()))
 }
@@ -226,7 +228,6 @@ mod tests {
         let mut ticket = ClusterJoin::default();
         ticket.api_server_endpoint = "192.0.2.1:6443".into();
         ticket.bootstrap_token = "abcdef.0123456789abcdef".into();
-        ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
         ticket
     }
 
@@ -234,9 +235,9 @@ mod tests {
     fn a_hostile_name_stays_in_its_place() {
         let mut settings = ClusterSettings { pod_cidr: "10.244.0.0/16".into(), ..ClusterSettings::default() };
         settings.apiserver_cert_sans = vec!["x\"\n---\nkind: Evil".into()];
-        let text = init(&member(NodeRole::First), &settings, "v1.34.4").unwrap();
+        let text = init(&member(NodeRole::First), &settings, "v1.34.4", Path::new("/etc/kubernetes")).unwrap();
         let documents = std::str::from_utf8(&text).unwrap().split("\n---\n").collect::<Vec<_>>();
-        assert_eq!(documents.len(), 2);
+        assert_eq!(documents.len(), 3);
         let cluster: serde_json::Value = serde_json::from_str(documents[1]).unwrap();
         assert_eq!(cluster["apiServer"]["certSANs"][0], "x\"\n---\nkind: Evil");
         assert_eq!(cluster["networking"]["podSubnet"], "10.244.0.0/16");
@@ -246,12 +247,32 @@ mod tests {
     #[test]
     fn a_worker_joins_as_a_worker_and_a_control_plane_uses_the_files_of_its_ticket() {
         let worker: serde_json::Value =
-            serde_json::from_slice(&join(&member(NodeRole::Worker), &ticket()).unwrap()).unwrap();
+            serde_json::from_slice(&join(&member(NodeRole::Worker), &ticket(), Path::new("/run/d")).unwrap()).unwrap();
         assert!(worker.get("controlPlane").is_none() && worker.get("skipPhases").is_none());
         let control: serde_json::Value =
-            serde_json::from_slice(&join(&member(NodeRole::ControlPlane), &ticket()).unwrap()).unwrap();
+            serde_json::from_slice(&join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d")).unwrap())
+                .unwrap();
         assert_eq!(control["skipPhases"][0], "control-plane-prepare/download-certs");
         assert!(control["controlPlane"].is_object());
+        assert_eq!(control["discovery"], serde_json::json!({"file": {"kubeConfigPath": "/run/d"}}));
+    }
+
+    #[test]
+    fn kubelets_and_strangers_are_not_believed() {
+        let settings = ClusterSettings::default();
+        let text = init(&member(NodeRole::First), &settings, "v1.34.4", Path::new("/etc/kubernetes")).unwrap();
+        let documents = std::str::from_utf8(&text).unwrap().split("\n---\n");
+        let documents: Vec<serde_json::Value> = documents.map(|text| serde_json::from_str(text).unwrap()).collect();
+        let argument = |name: &str| {
+            let arguments = documents[1]["apiServer"]["extraArgs"].as_array().unwrap();
+            arguments.iter().find(|argument| argument["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(argument("kubelet-certificate-authority"), "/etc/kubernetes/pki/ca.crt");
+        let volume = &documents[1]["apiServer"]["extraVolumes"][0];
+        assert!(argument("authentication-config").starts_with(volume["mountPath"].as_str().unwrap()));
+        assert_eq!(documents[2]["serverTLSBootstrap"], true);
+        assert_eq!(documents[2]["authentication"]["anonymous"]["enabled"], false);
+        assert_eq!(documents[2]["readOnlyPort"], 0);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! The cluster step of Kubernetes: writes kubeadm's configuration, runs kubeadm, starts the kubelet.
 //!
 //! In code order: checks what it was given; looks at what an earlier run left ([`Record`]); runs kubeadm up to [`TRIES`]
-//! times, with `kubeadm reset` before each try that is not the first; sees that the kubelet runs; notes the end.
+//! times, with `kubeadm reset` before each try that is not the first; after `init` takes back what kubeadm lets everybody
+//! do ([`secure_defaults`]); sees that the kubelet runs; notes the end.
 //!
 //! `kubeadm reset` empties what kubeadm and the kubelet write (`/etc/kubernetes/manifests`, `/etc/kubernetes/pki`, the
 //! kubeconfig files beside them, `/var/lib/kubelet`, `/var/lib/etcd` of a local etcd, Kubernetes' containers) and nothing
 //! else. It runs only after a try of this agent that did not reach its end.
 //!
-//! What the image owes: containerd at its default socket, kubeadm, the kubelet as `kubelet.service` with kubeadm's drop-in.
+//! What the image owes: containerd at its default socket, kubeadm, kubectl, the kubelet as `kubelet.service` with kubeadm's drop-in.
 //! The unit of stage 2 must not be ordered before `kubelet.service`: kubeadm starts the kubelet itself, and would wait for
 //! the unit that waits for kubeadm.
 
@@ -21,6 +22,8 @@ use super::child::{self, Call, Stdout};
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
+use super::{discovery, secure_defaults};
+use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
@@ -36,6 +39,8 @@ const BRIEF: Duration = Duration::from_secs(90);
 pub struct Kubeadm {
     /// The program, e.g. `/usr/bin/kubeadm`.
     pub program: String,
+    /// `kubectl` of the same release, e.g. `/usr/bin/kubectl`; it is called after `init` alone.
+    pub kubectl: String,
     /// The service manager, e.g. `/usr/bin/systemctl`; it starts `kubelet.service`.
     pub systemctl: String,
     /// Where kubeadm keeps its files, e.g. `/etc/kubernetes`.
@@ -50,6 +55,7 @@ impl Default for Kubeadm {
     fn default() -> Self {
         Self {
             program: "/usr/bin/kubeadm".into(),
+            kubectl: "/usr/bin/kubectl".into(),
             systemctl: "/usr/bin/systemctl".into(),
             directory: "/etc/kubernetes".into(),
             run: "/run/latchkey".into(),
@@ -80,7 +86,12 @@ impl ClusterStep for Kubeadm {
 struct Job<'a> {
     verb: &'a str,
     configuration: &'a [u8],
+    /// In kubeadm's directory for certificates.
     files: &'a [(&'static str, &'a [u8])],
+    /// Whether an API server will run here.
+    serves: bool,
+    /// How a joining node finds its cluster; empty for the first.
+    discovery: &'a [u8],
     token: &'a str,
     record: Record,
 }
@@ -88,23 +99,28 @@ struct Job<'a> {
 impl Kubeadm {
     async fn init(&self, member: &Member, settings: &ClusterSettings, progress: Progress<'_>) -> Result<(), StepError> {
         check::settings(settings)?;
-        let version = match settings.kubernetes_version.as_str() {
-            "" => self.version(progress).await?,
-            version => version.into(),
-        };
-        let configuration = config::init(member, settings, &version)?;
+        let version = self.version(progress).await?;
+        let minor = &settings.kubernetes_version;
+        if !minor.is_empty() && !check::is_of_minor(&version, minor) {
+            let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
+            return Err(StepError::new(StepCode::VersionDiffers, message));
+        }
+        let configuration = config::init(member, settings, &version, &self.directory)?;
         let record = Record::new(&self.directory, member, "init");
-        let job = Job { verb: "init", configuration: &configuration, files: &[], token: "", record };
+        let configuration = &configuration;
+        let job = Job { verb: "init", configuration, files: &[], serves: true, discovery: &[], token: "", record };
         self.complete(&job, progress).await
     }
 
     async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
         check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
-        let configuration = config::join(member, ticket)?;
+        let configuration = config::join(member, ticket, &self.discovery())?;
         let record = Record::new(&self.directory, member, "join");
-        let token = &ticket.bootstrap_token;
-        let job = Job { verb: "join", configuration: &configuration, files: &files, token, record };
+        let (configuration, discovery, token) =
+            (&configuration, &discovery::kubeconfig(ticket)?, &ticket.bootstrap_token);
+        let serves = member.role != NodeRole::Worker;
+        let job = Job { verb: "join", configuration, files: &files, serves, discovery, token, record };
         self.complete(&job, progress).await
     }
 
@@ -116,7 +132,7 @@ impl Kubeadm {
         if check::is_version(version) {
             Ok(version.into())
         } else {
-            let message = format!("{} does not say its version; name kubernetes_version in the settings", self.program);
+            let message = format!("{} does not say its version", self.program);
             Err(StepError::new(StepCode::Output, message))
         }
     }
@@ -152,8 +168,48 @@ impl Kubeadm {
         for (name, data) in job.files {
             files::write(&self.directory.join("pki").join(name), data)?;
         }
-        self.with_file(job.verb, job.configuration, job.token, progress).await?;
+        if job.serves {
+            files::write(&secure_defaults::authentication(&self.directory), secure_defaults::AUTHENTICATION)?;
+        }
+        {
+            let discovery = (!job.discovery.is_empty()).then(|| Scratch::write(self.discovery(), job.discovery));
+            let _discovery = discovery.transpose()?;
+            self.with_file(job.verb, job.configuration, job.token, progress).await?;
+        }
+        if job.verb == "init" {
+            self.take_back(progress).await?;
+        }
         self.start_kubelet(progress).await
+    }
+
+    /// Deletes what kubeadm made for nodes that join without us. It has just found the API server healthy.
+    async fn take_back(&self, progress: Progress<'_>) -> Result<(), StepError> {
+        progress(
+            "[latchkey] Taking back automatic approval of nodes, bootstrap tokens and the anonymous right to cluster-info",
+        );
+        let unwanted = Scratch::write(self.run.join("unwanted.json"), secure_defaults::UNWANTED)?;
+        let kubeconfig = format!("--kubeconfig={}", self.directory.join("admin.conf").display());
+        let file = format!("--filename={}", unwanted.path().display());
+        let delete = ["delete", "--ignore-not-found", "--wait=false", &kubeconfig];
+        let tokens = ["secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token"];
+        for what in [&[file.as_str()][..], &tokens] {
+            let arguments = [&delete[..], what].concat();
+            let limit = BRIEF.min(self.limit);
+            let call = Call {
+                program: &self.kubectl,
+                arguments: &arguments,
+                stdin: b"",
+                stdout: Stdout::Progress,
+                limit,
+                hidden: &[],
+            };
+            child::run(call, progress).await?;
+        }
+        Ok(())
+    }
+
+    fn discovery(&self) -> PathBuf {
+        self.run.join("discovery.json")
     }
 
     /// Runs kubeadm with a configuration that is gone afterwards, in whatever way the run ends.

@@ -6,12 +6,14 @@
 mod check;
 mod child;
 mod config;
+mod discovery;
 mod family;
 mod files;
 mod hook;
 mod kubeadm;
 mod lines;
 mod record;
+mod secure_defaults;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -106,6 +108,8 @@ reason_codes! {
         NodeNameRefused = "node-name-refused": "give the node a name that Kubernetes takes";
         /// A setting of the operator is not well-formed.
         SettingsRefused = "settings-refused": "correct the argument of `latchkey init`";
+        /// The operator named another minor version of Kubernetes than the image carries.
+        VersionDiffers = "kubernetes-version-differs": "name the version that the image carries, or use an image with that one";
         /// The join ticket lacks what kubeadm needs.
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
         /// The join ticket is not well-formed.

@@ -17,6 +17,10 @@ case ${2-} in
         stat -c %a "$config" "$(dirname "$config")" >"$here/$call.mode"
         ;;
 esac
+if [ -e "$here/run/discovery.json" ]; then
+    cp "$here/run/discovery.json" "$here/$call.discovery"
+    stat -c %a "$here/run/discovery.json" >>"$here/$call.mode"
+fi
 [ ! -d "$etc" ] || find "$etc" -type f -printf '%m %P\n' | sort >"$here/$call.files"
 
 if [ -n "$config" ] && [ -e "$here/real" ]; then

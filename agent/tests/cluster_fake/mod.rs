@@ -1,4 +1,4 @@
-//! A node whose kubeadm and systemctl are fakes (`kubeadm.sh`, `systemctl.sh`) that record how they are called.
+//! A node whose kubeadm, kubectl and systemctl are fakes (`kubeadm.sh`, `kubectl.sh`, `systemctl.sh`) that record how they are called.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,7 +30,7 @@ impl FakeKubeadm {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake");
-        for name in ["kubeadm", "systemctl"] {
+        for name in ["kubeadm", "kubectl", "systemctl"] {
             // Linked, not written: a script that was written a moment ago may still be open in a process that another
             // test forks ("text file busy").
             symlink(scripts.join(format!("{name}.sh")), directory.path().join(name)).unwrap();
@@ -50,6 +50,7 @@ impl FakeKubeadm {
     pub(crate) fn step(&self) -> Kubeadm {
         Kubeadm {
             program: self.path("kubeadm").display().to_string(),
+            kubectl: self.path("kubectl").display().to_string(),
             systemctl: self.path("systemctl").display().to_string(),
             directory: self.path("etc"),
             run: self.path("run"),
@@ -64,11 +65,11 @@ impl FakeKubeadm {
         Ran { result, lines }
     }
 
-    /// Each call so far, in order, without the configuration's path.
+    /// Each call so far, in order, paths without the directory, and without the configuration's.
     pub(crate) fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.path("calls")).unwrap_or_default();
-        let argument = format!(" --config={}", self.path("run/kubeadm.json").display());
-        text.lines().map(|line| line.replace(&argument, "")).collect()
+        let here = format!("{}/", self.directory.path().display());
+        text.lines().map(|line| line.replace(&here, "").replace(" --config=run/kubeadm.json", "")).collect()
     }
 
     /// The records of all calls whose name ends like this: `argv`, `environ`, `stdin`, `mode`, `files`, `config`.
@@ -94,7 +95,7 @@ pub(crate) fn ticket() -> ClusterJoin {
     let mut ticket = ClusterJoin::default();
     ticket.api_server_endpoint = "192.0.2.1:6443".into();
     ticket.bootstrap_token = TOKEN.into();
-    ticket.ca_cert_hashes = vec![format!("sha256:{}", "ab".repeat(32))];
+    ticket.ca_certificates = b"-----BEGIN CERTIFICATE-----\nMAo=\n-----END CERTIFICATE-----\n".into();
     ticket
 }
 

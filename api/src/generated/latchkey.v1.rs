@@ -52,7 +52,7 @@ pub struct InitRequest {
 /// What the cluster step needs to know; empty fields mean the cluster step's default.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClusterSettings {
-    /// with the leading "v"
+    /// a minor version, `1.34`; the image decides the patch
     #[prost(string, tag = "1")]
     pub kubernetes_version: ::prost::alloc::string::String,
     /// host or host:port
@@ -451,9 +451,6 @@ pub struct ClusterJoin {
     pub api_server_endpoint: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub bootstrap_token: ::prost::alloc::string::String,
-    /// kubeadm form, `sha256:<hex>`
-    #[prost(string, repeated, tag = "3")]
-    pub ca_cert_hashes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// only for control planes
     #[prost(message, repeated, tag = "4")]
     pub control_plane_files: ::prost::alloc::vec::Vec<ControlPlaneFile>,
@@ -462,6 +459,9 @@ pub struct ClusterJoin {
     pub kubelet_certificate: ::prost::alloc::vec::Vec<u8>,
     #[prost(string, tag = "6")]
     pub kubernetes_version: ::prost::alloc::string::String,
+    /// PEM: the cluster's CA, and its successor while it is replaced; at most 64 KiB
+    #[prost(bytes = "vec", tag = "8")]
+    pub ca_certificates: ::prost::alloc::vec::Vec<u8>,
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,

@@ -78,7 +78,7 @@ impl v1::Join<Peer> for Fixture {
             cluster: Some(v1::ClusterJoin {
                 api_server_endpoint: "10.0.0.1:6443".into(),
                 bootstrap_token: "abcdef.0123456789abcdef".into(),
-                ca_cert_hashes: vec!["sha256:00".into()],
+                ca_certificates: b"PEM".to_vec(),
                 control_plane_files: vec![v1::ControlPlaneFile { name: "ca.key".into(), data: b"PEM".to_vec() }],
                 kubelet_certificate: certificate_request,
                 kubernetes_version: "v1.36.0".into(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
+use latchkey_kubernetes::Minor;
 
 use super::journal::Journal;
 use crate::arguments::Arguments;
@@ -12,6 +13,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::kubernetes::refused as refused_version;
 use crate::node::Address;
 use crate::output::{Output, Tone};
 use crate::trust::Trust;
@@ -42,7 +44,7 @@ impl Job {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
             name: cluster_name(arguments.required_text("name")?)?,
             settings: ClusterSettings {
-                kubernetes_version: text("kubernetes-version")?,
+                kubernetes_version: kubernetes(arguments.text("kubernetes")?)?,
                 control_plane_endpoint: text("control-plane-endpoint")?,
                 apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
                 pod_cidr: text("pod-cidr")?,
@@ -108,6 +110,13 @@ fn cluster_name(name: &str) -> Result<String, CommandError> {
         let what = format!("--name {name}: a cluster's name is 1 to 63 lower-case letters, digits and inner hyphens");
         Err(CommandError::usage(what))
     }
+}
+
+/// The minor version as the node reads it; empty if none is named.
+fn kubernetes(said: Option<&str>) -> Result<String, CommandError> {
+    let Some(said) = said else { return Ok(String::new()) };
+    let minor: Minor = said.parse().map_err(|refusal| refused_version(&refusal))?;
+    Ok(minor.to_string())
 }
 
 fn init_secret(arguments: &Arguments) -> Result<SecretVec, CommandError> {

@@ -272,7 +272,7 @@ pub(super) const COMMANDS: &[Command] = &[
             REFERENCE,
             EK,
             ANY_EK,
-            flag("kubernetes-version", "VERSION", "for the cluster step, such as v1.35.0"),
+            flag("kubernetes", "MINOR", "the version of Kubernetes that the image must carry, such as 1.34"),
             flag("control-plane-endpoint", "HOST[:PORT]", "for the cluster step: the API server's stable address"),
             Flag {
                 need: AnyNumber,

@@ -346,7 +346,7 @@ fn cluster_join(payload: &[u8]) -> ClusterJoin {
     ClusterJoin {
         api_server_endpoint: String::new(),
         bootstrap_token: String::new(),
-        ca_cert_hashes: Vec::new(),
+        ca_certificates: Vec::new(),
         control_plane_files: Vec::new(),
         kubelet_certificate: Vec::new(),
         kubernetes_version: String::new(),
