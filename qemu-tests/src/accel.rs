@@ -34,6 +34,14 @@ impl Accelerator {
             Self::Tcg => ["-accel", "tcg,tb-size=64", "-cpu", "max,-cx16"],
         }
     }
+
+    /// The same for guests with large programs: what is translated once stays translated (megabytes).
+    pub fn arguments_for_much_code(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => self.arguments(),
+            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16"],
+        }
+    }
 }
 
 /// Seconds in hardware, however busy the machine is. Where KVM hangs, each test program waits for this once.

@@ -13,7 +13,7 @@ use crate::process::{output, output_within};
 use crate::run::Run;
 
 /// What the root is made of, besides what is essential to Debian.
-const PACKAGES: &[&str] = &[
+pub(crate) const PACKAGES: &[&str] = &[
     "systemd-sysv",
     "udev",
     "dbus",
@@ -45,8 +45,36 @@ const REPORT_LINK: &str = "usr/lib/systemd/system/multi-user.target.wants/test-r
 pub struct DebianRoot {
     /// The image configuration's `systemd`.
     pub systemd: Value,
-    /// The cluster step.
-    pub hook: &'static str,
+    /// The cluster step, and what it needs in the root.
+    pub step: Step,
+}
+
+/// The cluster step of a Debian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// This script.
+    Hook(&'static str),
+    /// kubeadm, in a root with [Kubernetes](crate::kubernetes).
+    Kubeadm,
+}
+
+impl Step {
+    /// The words of the command line that choose it.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Hook(_) => "latchkey.cluster_step=command latchkey.command=/usr/bin/hook",
+            Self::Kubeadm => "latchkey.cluster_step=kubeadm",
+        }
+    }
+}
+
+/// A Debian that is made once and kept.
+pub(crate) struct Base<'a> {
+    /// What names it beside the suite.
+    pub(crate) name: &'a str,
+    pub(crate) packages: &'a [&'a str],
+    /// Called with the root once the packages are in it.
+    pub(crate) hook: Option<&'a Path>,
 }
 
 impl DebianRoot {
@@ -59,16 +87,23 @@ impl DebianRoot {
         then: &str,
         programs: &[(&str, Vec<u8>)],
     ) -> Result<(), HarnessError> {
-        let (base, archive) = (base()?, run.file(name));
+        let base = match self.step {
+            Step::Hook(_) => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
+            Step::Kubeadm => crate::kubernetes::base()?,
+        };
+        let archive = run.file(name);
         std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;
         let status = "systemctl show --property=ExecMainStatus --value latchkey-agent.service";
         let report = format!("#!/bin/sh\necho OS stage2 $({status})\n{then}\n").into_bytes();
         let tree = run.subdirectory("root.tree")?;
         let ours = [("usr/bin/report", &report[..], 0o755), (REPORT_UNIT, REPORT.as_bytes(), 0o644)];
-        let hook = ("usr/bin/hook", self.hook.as_bytes(), 0o755);
+        let hook = match self.step {
+            Step::Hook(script) => Some(("usr/bin/hook", script.as_bytes(), 0o755)),
+            Step::Kubeadm => None,
+        };
         let guests = programs.iter().map(|(path, program)| (path.trim_start_matches('/'), &program[..], 0o755));
         let mut paths = vec![REPORT_LINK];
-        for (path, content, mode) in ours.into_iter().chain([hook]).chain(guests) {
+        for (path, content, mode) in ours.into_iter().chain(hook).chain(guests) {
             lay(&tree.join(path), content, mode)?;
             paths.push(path);
         }
@@ -92,25 +127,35 @@ fn lay(path: &Path, content: &[u8], mode: u32) -> Result<(), HarnessError> {
     std::fs::set_permissions(path, mode).map_err(io_error("chmod", path))
 }
 
-/// Debian itself, of this machine's suite or the one that `LATCHKEY_DEBIAN` names, made once and kept under the names of its
-/// packages.
-fn base() -> Result<PathBuf, HarnessError> {
-    let suite = std::env::var("LATCHKEY_DEBIAN").or_else(|_| this_suite())?;
-    let cache = cache("roots");
-    let file = cache.join(format!("{suite}_{}.tar", PACKAGES.join("_")));
-    if file.is_file() {
+/// The one of this name that was made before.
+pub(crate) fn kept(name: &str) -> Result<Option<PathBuf>, HarnessError> {
+    let file = cache("roots").join(format!("{}_{name}.tar", suite()?));
+    Ok(file.is_file().then_some(file))
+}
+
+/// Debian itself, made once and kept.
+pub(crate) fn made(base: &Base<'_>) -> Result<PathBuf, HarnessError> {
+    if let Some(file) = kept(base.name)? {
         return Ok(file);
     }
-    eprintln!("making a Debian {suite} with {} (once)", PACKAGES.join(", "));
+    let (suite, packages, cache) = (suite()?, base.packages.join(","), cache("roots"));
+    let file = cache.join(format!("{suite}_{}.tar", base.name));
+    eprintln!("making a Debian {suite} with {packages} (once)");
     std::fs::create_dir_all(&cache).map_err(io_error("make", &cache))?;
     // Renamed when complete, so that half of it is never used.
     let work = cache.join(format!(".{}-{suite}.tar", std::process::id()));
     let mut mmdebstrap = Command::new(crate::doctor::need("mmdebstrap")?);
-    mmdebstrap.args(["--quiet", "--variant=minbase", &format!("--include={}", PACKAGES.join(","))]);
+    mmdebstrap.args(["--quiet", "--variant=minbase", &format!("--include={packages}")]);
+    mmdebstrap.args(base.hook.map(|hook| format!("--customize-hook={}", hook.display())));
     let made = output_within(mmdebstrap.arg(&suite).arg(&work), MAKING);
     let moved = made.and_then(|_| std::fs::rename(&work, &file).map_err(io_error("make", &file)));
     let _ = std::fs::remove_file(&work);
     moved.map(|()| file)
+}
+
+/// This machine's, or the one that `LATCHKEY_DEBIAN` names.
+fn suite() -> Result<String, HarnessError> {
+    std::env::var("LATCHKEY_DEBIAN").or_else(|_| this_suite())
 }
 
 fn this_suite() -> Result<String, HarnessError> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchkey_attestation::ReferenceValues;
 use serde_json::{Value, json};
 
-use crate::debian::DebianRoot;
+use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
 use crate::hardware::{Boot, Disk};
 use crate::machine::{HOST, Machine};
@@ -76,6 +76,7 @@ pub struct Fleet {
     root: Root,
     pub(crate) join_port: Port,
     site_words: String,
+    state_disk: u64,
     pub(crate) pki: pki::Pki,
     init_hash: String,
 }
@@ -125,6 +126,8 @@ pub struct Plan<'a> {
     pub root: Form,
     /// A Debian that systemd runs, instead of busybox.
     pub debian: Option<DebianRoot>,
+    /// Bytes of each state disk, if not the usual ones.
+    pub state_disk: Option<u64>,
     /// Types of machines that the manifest is for; empty: the one that the harness makes.
     pub machines: Vec<String>,
     /// Whether images are signed for Secure Boot, and the manifest is for machines with their keys enrolled, only.
@@ -162,14 +165,16 @@ impl Fleet {
             None => operating_system(plan.then, &plan.programs)?.write(&run, plan.root)?,
         };
         let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
-        let step = "latchkey.cluster_step=command latchkey.command=/usr/bin/hook";
+        let step = plan.debian.as_ref().map_or(Step::Hook(HOOK), |debian| debian.step).words();
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;
         let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());
-        let mut fleet = Self { run, programs, authority, works, image, root, join_port, site_words, pki, init_hash };
+        let state_disk = plan.state_disk.unwrap_or(STATE_DISK);
+        let mut fleet =
+            Self { run, programs, authority, works, image, root, join_port, site_words, state_disk, pki, init_hash };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
         fleet.make_secrets()?;
@@ -254,7 +259,7 @@ impl Fleet {
 
     /// The same, with a given TPM, and booting something else.
     pub fn machine_of(&self, name: &str, boot: Boot, tpm: &TpmState) -> Result<Machine, HarnessError> {
-        let state = self.run.disk(&format!("{name}-state.img"), STATE_DISK)?;
+        let state = self.run.disk(&format!("{name}-state.img"), self.state_disk)?;
         self.bare_machine(name, boot, tpm).map(|machine| machine.disk(Disk::new(&state, "state")))
     }
 

@@ -9,7 +9,7 @@
 //! * [`kernel::Kernel`]: a kernel package, fetched once
 //! * [`build`]: the project's own binaries, built as they ship
 //! * [`bootimage::BootImage`] and [`rootfs::RootFs`]: what a machine boots, and its operating system
-//! * [`debian::DebianRoot`]: an operating system that systemd runs
+//! * [`debian::DebianRoot`]: an operating system that systemd runs; [`kubernetes`]: one with Kubernetes in it
 //! * [`swtpm::Authority`] and [`swtpm::TpmState`]: TPMs that outlive power cycles
 //! * [`machine::Machine`] and its [`hardware`]: what stays without power
 //! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
@@ -30,6 +30,7 @@ pub mod error;
 pub mod fleet;
 pub mod hardware;
 pub mod kernel;
+pub mod kubernetes;
 pub mod machine;
 pub mod monitor;
 pub mod operator;

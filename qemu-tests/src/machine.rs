@@ -29,6 +29,7 @@ pub struct Machine {
     firmware: Firmware,
     port: TpmPort,
     memory: u32,
+    processors: u32,
     disks: Vec<Disk>,
     forwards: Vec<(Port, u16)>,
     metadata: Option<PathBuf>,
@@ -53,6 +54,7 @@ impl Machine {
             firmware: Firmware::OneFile,
             port: TpmPort::default(),
             memory: DEFAULT_MEMORY,
+            processors: 1,
             disks: Vec::new(),
             forwards: Vec::new(),
             metadata: None,
@@ -65,6 +67,13 @@ impl Machine {
     #[must_use]
     pub fn memory(mut self, megabytes: u32) -> Self {
         self.memory = megabytes;
+        self
+    }
+
+    /// Sets the number of processors.
+    #[must_use]
+    pub fn processors(mut self, processors: u32) -> Self {
+        self.processors = processors;
         self
     }
 
@@ -144,8 +153,11 @@ impl Machine {
 
     pub(crate) fn command(&self, tpm: Option<&Swtpm>) -> Result<Command, HarnessError> {
         let mut command = Command::new(crate::doctor::need("qemu-system-x86_64")?);
-        command.args(Accelerator::detect().arguments());
-        command.args(["-smp", "1", "-m", &self.memory.to_string()]);
+        let accelerator = Accelerator::detect();
+        // A machine with several processors runs more than a boot.
+        let large = self.processors > 1;
+        command.args(if large { accelerator.arguments_for_much_code() } else { accelerator.arguments() });
+        command.args(["-smp", &self.processors.to_string(), "-m", &self.memory.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         command.args(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"]);
         command.args(["-qmp", &format!("unix:{},server=on,wait=off", value(&self.monitor()))]);

@@ -1,7 +1,7 @@
 //! A real Debian behind the agent: systemd, udev and a file system on the state disk, in images that the builder prepared.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use latchkey_qemu_tests::debian::DebianRoot;
+use latchkey_qemu_tests::debian::{DebianRoot, Step};
 use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, WAITS};
 use latchkey_qemu_tests::operator::{address, ek};
 use latchkey_qemu_tests::vm::Vm;
@@ -46,7 +46,7 @@ const CREDENTIALS: [&str; 4] = [
 fn fleet(name: &str, words: &str, then: &str) -> Fleet {
     // A directory that kubeadm uses, and one with a name that units write otherwise.
     let systemd = json!({"state": {"persist": ["/etc/kubernetes", "/var/lib/a-b"]}});
-    let debian = Some(DebianRoot { systemd, hook: HOOK });
+    let debian = Some(DebianRoot { systemd, step: Step::Hook(HOOK) });
     let words = format!("latchkey.init=/lib/systemd/systemd {words}");
     let then = format!("{SHOW}\n{then}\necho OS up");
     Fleet::planned(name, Plan { words: &words, then: &then, debian, ..Plan::default() }).unwrap()
