@@ -232,9 +232,9 @@ fn the_service_approves_kubelets_of_tickets_and_nodes_and_nobody_else() {
 fn the_service_holds_one_lease_and_gets_no_further() {
     let cluster = shared();
     let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases");
-    let lease = cluster.service.get(&format!("{leases}/latchkey-control-plane")).granted();
+    let lease = cluster.service.get(&format!("{leases}/latchkey")).granted();
     let held = add(lease, "", "spec", json!({"holderIdentity": "edge-1"}));
-    cluster.service.put(&format!("{leases}/latchkey-control-plane"), &held).granted();
+    cluster.service.put(&format!("{leases}/latchkey"), &held).granted();
     let other = json!({"metadata": {"name": "other"}, "spec": {}});
     cluster.admin.post(&leases, &other).granted();
     let binding = json!({
