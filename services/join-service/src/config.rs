@@ -22,8 +22,10 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Address and port of `/metrics` and `/healthz`, plain HTTP; a loopback address.
     pub admin_listen: SocketAddr,
-    /// The cluster's directory; see the crate `latchkey-cluster-store`.
-    pub cluster_directory: PathBuf,
+    /// The cluster's directory; see the crate `latchkey-cluster-store`. This, or `store`, and never both.
+    pub cluster_directory: Option<PathBuf>,
+    /// Another place for what a cluster directory holds.
+    pub store: Option<StoreConfig>,
     /// The P-256 key (PKCS#8, PEM or DER) that the service proves itself with; `--new-key` makes one. Nodes have its hash
     /// on their measured command line. No access for anybody but the service's user and root.
     pub identity_key: PathBuf,
@@ -34,6 +36,31 @@ pub struct Config {
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// Another place for a cluster than a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum StoreConfig {
+    /// The API server of the cluster itself; see the crate `latchkey-kubernetes-store`.
+    Kubernetes(KubernetesConfig),
+}
+
+/// How to reach the API server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KubernetesConfig {
+    /// A kubeconfig with a client certificate or a token; no access for anybody but the service's user and root.
+    pub kubeconfig: PathBuf,
+}
+
+/// Where the cluster is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterPlace {
+    /// In this directory.
+    Directory(PathBuf),
+    /// In its API server.
+    Kubernetes(KubernetesConfig),
 }
 
 /// How to reach the key service.
@@ -144,6 +171,12 @@ pub enum ConfigError {
     /// The file cannot be read, is no closed JSON of the schema, or has a value out of range.
     #[error("{0}")]
     File(#[from] ConfigFileError),
+    /// Both places of the cluster, or none.
+    #[error("name exactly one of `cluster_directory` and `store`; there are {got}")]
+    ClusterPlaces {
+        /// How many are named.
+        got: usize,
+    },
     /// Both sources of keys, or none.
     #[error("name exactly one of `key_service` and `master_secret_file`; there are {got}")]
     KeySources {
@@ -166,12 +199,30 @@ impl Config {
         if got != 1 {
             return Err(ConfigError::KeySources { got });
         }
+        config.place()?;
         config.resolve_paths(path.parent().unwrap_or(Path::new("")));
         Ok(config)
     }
 
+    /// Where the cluster is kept.
+    ///
+    /// # Errors
+    /// [`ConfigError::ClusterPlaces`].
+    pub fn place(&self) -> Result<ClusterPlace, ConfigError> {
+        match (&self.cluster_directory, &self.store) {
+            (Some(directory), None) => Ok(ClusterPlace::Directory(directory.clone())),
+            (None, Some(StoreConfig::Kubernetes(config))) => Ok(ClusterPlace::Kubernetes(config.clone())),
+            (None, None) => Err(ConfigError::ClusterPlaces { got: 0 }),
+            (Some(_), Some(_)) => Err(ConfigError::ClusterPlaces { got: 2 }),
+        }
+    }
+
     fn resolve_paths(&mut self, directory: &Path) {
-        let mut paths = vec![&mut self.cluster_directory, &mut self.identity_key];
+        let mut paths = vec![&mut self.identity_key];
+        paths.extend(&mut self.cluster_directory);
+        if let Some(StoreConfig::Kubernetes(KubernetesConfig { kubeconfig })) = &mut self.store {
+            paths.push(kubeconfig);
+        }
         if let Some(KeyServiceConfig { ca, certificate, private_key, .. }) = &mut self.key_service {
             paths.extend([ca, certificate, private_key]);
         }
@@ -203,6 +254,18 @@ mod tests {
         let config = load(EMBEDDED).unwrap();
         assert_eq!(config.limits, Limits::default());
         assert!(config.master_secret_file.is_some());
+    }
+
+    #[test]
+    fn exactly_one_place_of_the_cluster_is_taken() {
+        let kubernetes = include_str!("../join-service.kubernetes.example.json");
+        let place = load(kubernetes).unwrap().place().unwrap();
+        assert!(matches!(place, ClusterPlace::Kubernetes(config) if config.kubeconfig.is_absolute()));
+        let both = kubernetes.replace("\"store\"", "\"cluster_directory\": \"cluster\", \"store\"");
+        assert!(load(&both).unwrap_err().contains("there are 2"));
+        let neither = kubernetes.replace("\"store\"", "\"limits\"").replace("\"kubernetes\"", "\"threads\"");
+        assert!(load(&neither).is_err());
+        assert!(load(&kubernetes.replace("\"kubeconfig\"", "\"context\": \"x\", \"kubeconfig\"")).is_err());
     }
 
     #[test]

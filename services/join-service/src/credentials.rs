@@ -1,6 +1,6 @@
 //! What the service proves itself with and where its keys come from, as it is now; and how it changes when the operator asks.
 
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, StoreConfig};
 use crate::identity;
 use crate::keys::KeySource;
 use crate::watch::Look;
@@ -41,14 +41,15 @@ pub(crate) struct Credentials {
 struct Fixed {
     listen: SocketAddr,
     admin_listen: SocketAddr,
-    cluster_directory: PathBuf,
+    cluster_directory: Option<PathBuf>,
+    store: Option<StoreConfig>,
     limits: Limits,
 }
 
 impl Fixed {
     fn of(config: Config) -> Self {
-        let Config { listen, admin_listen, cluster_directory, limits, .. } = config;
-        Self { listen, admin_listen, cluster_directory, limits }
+        let Config { listen, admin_listen, cluster_directory, store, limits, .. } = config;
+        Self { listen, admin_listen, cluster_directory, store, limits }
     }
 }
 
@@ -81,7 +82,8 @@ impl Reload for Credentials {
         let (config, identity, keys) = load(&self.file).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
-                "`listen`, `admin_listen`, `cluster_directory` and `limits` change only with a restart".to_owned()
+                "`listen`, `admin_listen`, `cluster_directory`, `store` and `limits` change only with a restart"
+                    .to_owned(),
             );
         }
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = (Arc::new(identity), Arc::new(keys));

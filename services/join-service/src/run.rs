@@ -1,12 +1,12 @@
 //! From the command line to an exit code.
 
 use crate::back_end::BackEnd;
-use crate::config::Config;
+use crate::config::{ClusterPlace, Config};
 use crate::credentials;
 use crate::identity;
 use crate::server::{self, Prepared};
 use crate::snapshot::Current;
-use latchkey_cluster_store::{ClusterStore, RoleRule};
+use latchkey_cluster_store::RoleRule;
 use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
@@ -23,8 +23,9 @@ latchkey-join-service --new-key FILE
 Lets nodes into a cluster that prove what they run, and gives them the keys of
 their disks.
 
-  --config FILE      the configuration, JSON; join-service.example.json and
-                     join-service.embedded.example.json show every field
+  --config FILE      the configuration, JSON; join-service.example.json,
+                     join-service.embedded.example.json and
+                     join-service.kubernetes.example.json show every field
   --check            read and check everything the service needs, say what it would
                      do, and exit without listening
   --print-key-hash   print what the nodes' kernel command line has to say about the
@@ -72,8 +73,7 @@ fn key_hash(file: &Path) -> Result<(), ProgramError> {
 /// Reads and checks everything that the service needs from files.
 fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let (config, identity, keys) = credentials::load(file)?;
-    let directory = ClusterStore::open(&config.cluster_directory).map_err(ProgramError::unusable)?;
-    let back_end = BackEnd::Folder(directory);
+    let back_end = BackEnd::open(&config.place().map_err(ProgramError::unusable)?).map_err(ProgramError::unusable)?;
     let current = Current::load(back_end.documents()).map_err(ProgramError::unusable)?;
     Ok((config, Prepared { identity, keys, back_end, current }))
 }
@@ -98,6 +98,13 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     };
     line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.identity.hash()));
     line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
+    match config.place() {
+        Ok(ClusterPlace::Directory(path)) => line(format_args!("keep the cluster in {}", path.display())),
+        Ok(ClusterPlace::Kubernetes(api)) => {
+            line(format_args!("keep the cluster in the API server that {} names", api.kubeconfig.display()));
+        }
+        Err(_) => {}
+    }
     match (&config.key_service, &config.master_secret_file) {
         (Some(service), _) => line(format_args!("get keys from {} ({})", service.address, service.server_name)),
         (None, Some(file)) => line(format_args!("derive keys from {}", file.display())),

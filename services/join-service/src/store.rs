@@ -169,6 +169,11 @@ impl Store {
         caught_up.await.unwrap_or(false)
     }
 
+    /// Takes over what has changed, as the store of the records tells it. Waits as long as that takes.
+    pub(crate) async fn follow(&self) {
+        self.and_wait(Records::follow).await;
+    }
+
     /// Decides on what stands, and writes the record if it changes.
     pub(crate) async fn conclude(
         &self,

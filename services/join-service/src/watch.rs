@@ -1,4 +1,4 @@
-//! Follows the cluster directory with inotify, through symbolic links that are swapped as a whole.
+//! Follows the cluster: what its API server tells, or its directory, with inotify, through symbolic links that are swapped as a whole.
 //!
 //! What can change the content behind a path is a rename or a write in any directory that the path leads through, links
 //! resolved: Kubernetes swaps `..data` beside `policy.json -> ..data/policy.json`. So all of them are watched, for the
@@ -9,6 +9,7 @@ use crate::freshness::LOOK_ANYWAY;
 use crate::snapshot::{Current, Follower};
 use crate::store::Store;
 use latchkey_cluster_store::ClusterStore;
+use latchkey_kubernetes_store::{KubernetesStore, OnChange};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use smol::Async;
@@ -70,40 +71,67 @@ async fn asked(look: &Receiver<()>) {
 
 /// Follows policy, rules and cluster until dropped. Never ends by itself: a service that cannot watch still looks now and then.
 pub(crate) async fn follow_configuration(current: Arc<Current>, back_end: BackEnd, looks: Looks) {
-    let mut follower = Follower::new(Arc::clone(&current));
-    let BackEnd::Folder(directory) = back_end;
+    let mut follower = Follower::new(current);
+    let told = told(&back_end, KubernetesStore::on_documents);
     loop {
-        let directory = directory.clone();
-        let (watch, looked) = smol::unblock(move || {
-            let watch = Watch::of_files(&paths(&directory));
+        let at = back_end.clone();
+        let (change, looked) = smol::unblock(move || {
+            // Before looking: what changes meanwhile wakes us again.
+            let change = match at {
+                BackEnd::Folder(directory) => Some(Watch::of_files(&paths(&directory))),
+                BackEnd::Kubernetes(_) => None,
+            };
             follower.look();
-            (watch, follower)
+            (change, follower)
         })
         .await;
         follower = looked;
-        something_happens(watch).or(looks.configuration()).await;
+        something_happens(change, &told).or(looks.configuration()).await;
     }
 }
 
 /// Follows the nodes' records until dropped.
 pub(crate) async fn follow_records(store: Arc<Store>, back_end: BackEnd, looks: Looks) {
-    let BackEnd::Folder(directory) = back_end;
+    let told = told(&back_end, KubernetesStore::on_records);
     loop {
-        let nodes = directory.nodes_path();
-        let watch = smol::unblock(move || Watch::of_records(&nodes)).await;
-        store.refresh().await;
-        something_happens(watch).or(looks.records()).await;
+        let change = match &back_end {
+            BackEnd::Folder(directory) => {
+                let nodes = directory.nodes_path();
+                let watch = smol::unblock(move || Watch::of_records(&nodes)).await;
+                store.refresh().await;
+                Some(watch)
+            }
+            BackEnd::Kubernetes(_) => {
+                store.follow().await;
+                None
+            }
+        };
+        something_happens(change, &told).or(looks.records()).await;
     }
 }
 
+/// Hears of changes that the API server tells of; of a directory nothing is told here.
+fn told(back_end: &BackEnd, ask: impl FnOnce(&KubernetesStore, OnChange)) -> Receiver<()> {
+    let (tell, told) = bounded(1);
+    if let BackEnd::Kubernetes(store) = back_end {
+        let tell = move || {
+            // Full: it is told already.
+            let _ = tell.try_send(());
+        };
+        ask(store, Box::new(tell));
+    }
+    told
+}
+
 /// Returns when something has changed, or nobody could say so for a while.
-async fn something_happens(watch: io::Result<Watch>) {
+async fn something_happens(watch: Option<io::Result<Watch>>, told: &Receiver<()>) {
     let pause = async {
         smol::Timer::after(LOOK_ANYWAY).await;
     };
     match watch {
-        Ok(watch) => watch.changed().or(pause).await,
-        Err(error) => {
+        None => asked(told).or(pause).await,
+        Some(Ok(watch)) => watch.changed().or(pause).await,
+        Some(Err(error)) => {
             tracing::error!(%error, every = ?LOOK_ANYWAY, "Cannot watch the cluster directory; looking now and then");
             pause.await;
         }

@@ -5,6 +5,7 @@
 //! (another's name, disk, role), peers that are slow or many, files that are broken or swapped, a key service that is away.
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
+mod api_server;
 mod clocks;
 mod crash;
 mod denials;

@@ -1,0 +1,66 @@
+//! Two services, one cluster, in a real API server: `./dev e2e api-server`.
+
+use crate::rig::{Machine, Rig, Service};
+use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_kubernetes_store::{NAMESPACE, custom_resource_definitions};
+use latchkey_test_support::until;
+use serde_json::json;
+use std::fs;
+
+const DISKS: [&str; 2] = ["0a0a0a0a-0000-4000-8000-000000000001", "0a0a0a0a-0000-4000-8000-000000000002"];
+
+/// Puts what stands in the rig's cluster directory into an API server, and has services use that.
+fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
+    let admin = server.client(&server.admin());
+    for definition in custom_resource_definitions() {
+        admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
+    }
+    for plural in ["attestednodes", "nodeclaims"] {
+        let path = format!("/apis/latchkey.dev/v1alpha1/{plural}");
+        until(format!("{plural} to be served"), || (admin.get(&path).status() == 200).then_some(()));
+    }
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
+    admin.post("/api/v1/namespaces", &namespace).granted();
+    let maps = [
+        ("latchkey-policy", "policy.json"),
+        ("latchkey-references", "reference.json"),
+        ("latchkey-enrolment", "enrolment.json"),
+        ("latchkey-cluster", "cluster.json"),
+    ];
+    let read = |file: &str| fs::read_to_string(rig.directory.path().join(file)).unwrap();
+    for (name, data) in
+        maps.map(|(name, file)| (name, json!({ file: read(file) }))).into_iter().chain([("latchkey-denied", json!({}))])
+    {
+        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        admin.post(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map).granted();
+    }
+    let config = rig.config.as_object_mut().unwrap();
+    config.remove("cluster_directory");
+    let kubeconfig = server.kubeconfig("join-service", &server.admin());
+    config.insert("store".to_owned(), json!({ "kubernetes": { "kubeconfig": kubeconfig } }));
+    admin
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn two_services_on_one_api_server_decide_as_one() {
+    let (one, other) = (Machine::new(), Machine::new());
+    let mut rig = Rig::new(&[&one, &other]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    assert!(rig.check().status.success());
+    let services: [Service; 2] = [rig.start(), rig.start()];
+    let ticket = services[0].join(&one, DISKS[0], "edge-1").unwrap();
+    assert_eq!(ticket.state_disk_key, rig.key_of(DISKS[0]));
+    // The other service knows this machine, whether it has heard of it by then or looks now.
+    let again = services[1].rejoin(&one, DISKS[0]).unwrap();
+    assert_eq!(again.state_disk_key, ticket.state_disk_key);
+    let refused = services[1].join(&other, DISKS[1], "edge-1").unwrap_err();
+    assert!(format!("{refused:?}").contains("name-taken"), "{refused:?}");
+    let refused = services[1].join(&other, DISKS[0], "edge-2").unwrap_err();
+    assert!(format!("{refused:?}").contains("disk-of-another-node"), "{refused:?}");
+    services[1].join(&other, DISKS[1], "edge-2").unwrap();
+    services[0].rejoin(&other, DISKS[1]).unwrap();
+    let nodes = admin.get("/apis/latchkey.dev/v1alpha1/attestednodes").granted();
+    assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
+}
