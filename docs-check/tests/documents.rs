@@ -55,16 +55,26 @@ fn limits_in_the_document_are_those_in_the_code() {
 
 /// `deny.toml` cannot say who may ask for a feature of a crate.
 #[test]
-fn the_agent_has_the_traits_of_tokio_and_no_runtime() {
+fn no_program_but_the_join_service_has_more_of_tokio_than_its_traits() {
+    for program in ["latchkey-agent", "latchkey-cli", "latchkey-key-service"] {
+        assert_eq!(of_a_runtime(program), [""; 0], "{program}");
+    }
+    let found = of_a_runtime("latchkey-join-service");
+    assert!(found.iter().any(|what| what == "tokio: rt"), "what is looked for would not be found: {found:?}");
+}
+
+/// What a program links of an asynchronous runtime that is not smol.
+fn of_a_runtime(program: &str) -> Vec<String> {
     let mut cargo = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(Workspace::here().unwrap().root());
-    cargo.args(["tree", "--locked", "--offline", "--package", "latchkey-agent", "--edges", "normal"]);
-    let output = cargo.args(["--prefix", "none", "--format", "{p} {f}"]).output().unwrap();
+    cargo.current_dir(Workspace::here().expect("a workspace").root());
+    cargo.args(["tree", "--locked", "--offline", "--package", program, "--edges", "normal"]);
+    let output = cargo.args(["--prefix", "none", "--format", "{p} {f}"]).output().expect("cargo, which runs this");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let tree = String::from_utf8(output.stdout).unwrap();
-    assert!(!tree.lines().any(|line| line.starts_with("kube") || line.starts_with("hyper")), "{tree}");
-    let mut lines = tree.lines().filter(|line| line.starts_with("tokio v"));
-    let features = lines.next().and_then(|line| line.split(' ').nth(2)).unwrap_or_default();
-    let runtime = |feature: &str| !["bytes", "default", "io-util", "sync", ""].contains(&feature);
-    assert_eq!(features.split(',').filter(|feature| runtime(feature)).collect::<Vec<_>>(), [""; 0]);
+    let tree = String::from_utf8(output.stdout).expect("names of crates");
+    let crates = tree.lines().filter(|line| line.starts_with("kube") || line.starts_with("hyper")).map(str::to_owned);
+    let features = tree.lines().filter(|line| line.starts_with("tokio v")).filter_map(|line| line.split(' ').nth(2));
+    let traits = ["bytes", "default", "io-util", "sync", "", "(*)"];
+    let features = features.flat_map(|features| features.split(',')).filter(|feature| !traits.contains(feature));
+    let features = features.map(|feature| format!("tokio: {feature}"));
+    crates.chain(features).collect()
 }
