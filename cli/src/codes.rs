@@ -168,8 +168,3 @@ impl<C: ReasonCode> From<C> for ErrorCode {
         Self::Known(code.reason())
     }
 }
-
-/// Every reason code of this crate.
-pub fn reason_codes() -> impl Iterator<Item = Reason> {
-    latchkey_reason::reasons::<CommandCode>()
-}

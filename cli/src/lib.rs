@@ -5,6 +5,7 @@
 //! 1. [`spec`] is one table of all commands and flags; arguments are read by it, `--help` is printed from it.
 //! 2. The command's own module (`init`, `recover`, `verify`, …) does the work, and computes a typed [`output::Report`].
 //! 3. [`node`] reaches nodes: every connection is attested before a byte of a request is sent.
+//!    What concerns a Kubernetes cluster, stock kubectl and helm do, which [`stock`] runs.
 //! 4. [`output`] is the only module that prints: reports for humans, as JSON, or nearly nothing. The report says how the run ends.
 //! 5. An [`error`] says what went wrong, because of what, and how to mend it; its kind is the exit code.
 //!
@@ -33,6 +34,8 @@ mod reference;
 mod secret;
 mod spec;
 mod status;
+#[allow(dead_code, unused_imports, reason = "the commands that use all of it follow")]
+mod stock;
 mod tpm;
 mod trust;
 mod verify;
@@ -40,11 +43,17 @@ mod which_machine;
 
 use std::ffi::OsString;
 
-pub use codes::{CommandCode, reason_codes};
+pub use codes::CommandCode;
 pub use exit::Exit;
+pub use stock::StockCode;
 
 use output::{Format, Output};
 use spec::Parsed;
+
+/// Every reason code of this crate.
+pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {
+    latchkey_reason::reasons::<CommandCode>().chain(latchkey_reason::reasons::<StockCode>())
+}
 
 /// Runs one command; `arguments` are those behind the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {

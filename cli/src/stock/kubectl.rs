@@ -1,0 +1,267 @@
+//! kubectl.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::call::{Call, Ended};
+use super::error::code_of;
+use super::interrupt::Interrupt;
+use super::{Program, StockCode, StockError, Version};
+
+/// Whose fields are those that this command applies.
+const FIELD_MANAGER: &str = "latchkey";
+/// How long one request may take, on the API server's side and in all.
+const REQUEST: Duration = Duration::from_mins(1);
+const ALLOWED: Duration = Duration::from_secs(90);
+/// A version, and what else is one object: etcd takes 1.5 MiB, and JSON may be longer than what lies there.
+const ONE_OBJECT: usize = 8 << 20;
+/// Several objects at once.
+const MANY_OBJECTS: usize = 64 << 20;
+
+/// Stock kubectl, for one cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    file: PathBuf,
+    kubeconfig: PathBuf,
+    interrupt: Option<Arc<Interrupt>>,
+    client: Version,
+    server: Version,
+}
+
+/// Where objects are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Scope<'a> {
+    /// In no namespace.
+    Cluster,
+    Namespace(&'a str),
+}
+
+#[derive(Deserialize)]
+struct ClientVersion {
+    #[serde(rename = "clientVersion")]
+    client: GitVersion,
+}
+
+#[derive(Deserialize)]
+struct GitVersion {
+    #[serde(rename = "gitVersion")]
+    version: String,
+}
+
+/// A list as kubectl prints it.
+#[derive(Deserialize)]
+struct List<T> {
+    items: Vec<T>,
+}
+
+impl Kubectl {
+    /// Asks its version and the API server's. They may differ by one minor version: that is what Kubernetes supports.
+    pub(super) async fn connect(
+        file: PathBuf,
+        kubeconfig: &Path,
+        interrupt: Arc<Interrupt>,
+    ) -> Result<Self, StockError> {
+        let unknown = Version { major: 0, minor: 0, patch: 0 };
+        let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+        let mut kubectl = Self { file, kubeconfig, interrupt: Some(interrupt), client: unknown, server: unknown };
+        let version = ["version", "--client", "--output=json"].map(OsString::from);
+        let ClientVersion { client } = kubectl.typed(kubectl.call(version, &[], ONE_OBJECT)).await?;
+        kubectl.client = kubectl.version(&client.version)?;
+        let server: GitVersion = kubectl.raw("/version").await?;
+        kubectl.server = kubectl.version(&server.version)?;
+        kubectl.check_skew()?;
+        Ok(kubectl)
+    }
+
+    /// What the API server runs.
+    pub(crate) fn server(&self) -> Version {
+        self.server
+    }
+
+    /// The same, for what has to be done after the command was told to stop.
+    pub(crate) fn uninterrupted(&self) -> Self {
+        Self { interrupt: None, ..self.clone() }
+    }
+
+    /// The object, `None` if there is none.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        resource: &str,
+        scope: Scope<'_>,
+        name: &str,
+    ) -> Result<Option<T>, StockError> {
+        let arguments = words(["get", "--output=json", "--ignore-not-found"], scope, [resource, name]);
+        let call = self.call(arguments, &[], ONE_OBJECT);
+        let shown = call.shown();
+        let printed = self.run(call).await?;
+        if printed.is_empty() { Ok(None) } else { parse(&shown, &printed).map(Some) }
+    }
+
+    /// All objects of a resource, in a namespace or in all of them. For what may be many, see [`Self::raw`].
+    pub(crate) async fn list<T: DeserializeOwned>(
+        &self,
+        resource: &str,
+        scope: Scope<'_>,
+    ) -> Result<Vec<T>, StockError> {
+        let mut arguments = words(["get", "--output=json"], scope, [resource]);
+        if matches!(scope, Scope::Cluster) {
+            arguments.insert(1, "--all-namespaces".into());
+        }
+        let List { items } = self.typed(self.call(arguments, &[], MANY_OBJECTS)).await?;
+        Ok(items)
+    }
+
+    /// The answer to a plain GET of a path of the API.
+    pub(crate) async fn raw<T: DeserializeOwned>(&self, path: &str) -> Result<T, StockError> {
+        self.raw_within(path, ONE_OBJECT).await
+    }
+
+    /// The same, for an answer of at most `limit` bytes.
+    pub(crate) async fn raw_within<T: DeserializeOwned>(&self, path: &str, limit: usize) -> Result<T, StockError> {
+        self.typed(self.call(["get", "--raw", path].map(OsString::from), &[], limit)).await
+    }
+
+    /// The answer as text, for what is no JSON (metrics).
+    pub(crate) async fn raw_text(&self, path: &str) -> Result<String, StockError> {
+        let call = self.call(["get", "--raw", path].map(OsString::from), &[], MANY_OBJECTS);
+        let shown = call.shown();
+        let printed = self.run(call).await?;
+        String::from_utf8(printed).map_err(|error| StockError::Malformed { call: shown, reason: error.to_string() })
+    }
+
+    /// Applies documents (JSON or YAML) on the server's side, as the field manager `latchkey`. Fields that are another
+    /// manager's are a conflict, unless they are taken by force.
+    pub(crate) async fn apply(&self, documents: &[u8], force: bool) -> Result<(), StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let mut arguments = ["apply", "--server-side", &manager, "--filename=-"].map(OsString::from).to_vec();
+        if force {
+            arguments.push("--force-conflicts".into());
+        }
+        self.run(self.call(arguments, documents, MANY_OBJECTS)).await.map(drop)
+    }
+
+    /// Creates what is there not yet, and gives what was made. Several documents give a list in their order.
+    pub(crate) async fn create<T: DeserializeOwned>(&self, documents: &[u8]) -> Result<T, StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let arguments = ["create", "--output=json", &manager, "--filename=-"].map(OsString::from);
+        self.typed(self.call(arguments, documents, MANY_OBJECTS)).await
+    }
+
+    /// Replaces objects; a document that names a `resourceVersion` replaces that one alone. `subresource`: only this part.
+    pub(crate) async fn replace<T: DeserializeOwned>(
+        &self,
+        documents: &[u8],
+        subresource: Option<&str>,
+    ) -> Result<T, StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let mut arguments = ["replace", "--output=json", &manager, "--filename=-"].map(OsString::from).to_vec();
+        arguments.extend(subresource.map(|name| OsString::from(format!("--subresource={name}"))));
+        self.typed(self.call(arguments, documents, MANY_OBJECTS)).await
+    }
+
+    /// Removes an object, and waits until it is gone. One that is not there is no failure.
+    pub(crate) async fn delete(&self, resource: &str, scope: Scope<'_>, name: &str) -> Result<(), StockError> {
+        let arguments = words(["delete", "--ignore-not-found", "--wait=true"], scope, [resource, name]);
+        self.run(self.call(arguments, &[], ONE_OBJECT)).await.map(drop)
+    }
+
+    /// Waits until objects (`resource/name`) have a condition.
+    pub(crate) async fn wait(
+        &self,
+        condition: &str,
+        scope: Scope<'_>,
+        objects: &[String],
+        allowed: Duration,
+    ) -> Result<(), StockError> {
+        let condition = format!("--for=condition={condition}");
+        let timeout = format!("--timeout={}s", allowed.as_secs());
+        let names: Vec<&str> = objects.iter().map(String::as_str).collect();
+        let call = self.call(words(["wait", &condition, &timeout], scope, names), &[], MANY_OBJECTS);
+        self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
+    }
+
+    fn call<'a>(&'a self, arguments: impl IntoIterator<Item = OsString>, input: &'a [u8], limit: usize) -> Call<'a> {
+        let mut all = vec!["--kubeconfig".into(), self.kubeconfig.clone().into_os_string()];
+        all.push(format!("--request-timeout={}s", REQUEST.as_secs()).into());
+        let mut arguments = arguments.into_iter();
+        // The command's word stands first, so that an error shows what was done.
+        all.splice(0..0, arguments.next());
+        let at = 1;
+        all.splice(at..at, arguments.by_ref().take_while(|argument| argument != "--"));
+        let operands: Vec<OsString> = arguments.collect();
+        if !operands.is_empty() {
+            all.push("--".into());
+            all.extend(operands);
+        }
+        Call { program: Program::Kubectl, file: &self.file, arguments: all, input, limit, allowed: ALLOWED }
+    }
+
+    async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, StockError> {
+        let shown = call.shown();
+        let Ended { status, stdout, said } = call.run(self.interrupt.as_deref(), None).await?;
+        if status.success() {
+            return Ok(stdout);
+        }
+        Err(StockError::Failed { call: shown, code: code_of(&said), said })
+    }
+
+    async fn typed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, StockError> {
+        let shown = call.shown();
+        parse(&shown, &self.run(call).await?)
+    }
+
+    fn version(&self, text: &str) -> Result<Version, StockError> {
+        let call = format!("{} version", self.file.display());
+        text.parse().map_err(|reason| StockError::Malformed { call, reason })
+    }
+
+    fn check_skew(&self) -> Result<(), StockError> {
+        let Self { client: found, server, .. } = *self;
+        let program = Program::Kubectl;
+        let (oldest, newest) = (server.minor.saturating_sub(1), server.minor.saturating_add(1));
+        let needed = || {
+            let major = server.major;
+            format!("the API server is {server}, which takes kubectl {major}.{oldest} to {major}.{newest}")
+        };
+        if (found.major, found.minor) < (server.major, oldest) {
+            Err(StockError::TooOld { program, found, needed: needed() })
+        } else if (found.major, found.minor) > (server.major, newest) {
+            Err(StockError::TooNew { program, found, needed: needed() })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A command's arguments: flags, where, and behind `--` what no longer can be a flag.
+fn words<'a>(
+    flags: impl IntoIterator<Item = &'a str>,
+    scope: Scope<'_>,
+    operands: impl IntoIterator<Item = &'a str>,
+) -> Vec<OsString> {
+    let mut words: Vec<OsString> = flags.into_iter().map(Into::into).collect();
+    if let Scope::Namespace(namespace) = scope {
+        words.push(format!("--namespace={namespace}").into());
+    }
+    words.push("--".into());
+    words.extend(operands.into_iter().map(Into::into));
+    words
+}
+
+fn parse<T: DeserializeOwned>(call: &str, printed: &[u8]) -> Result<T, StockError> {
+    let malformed =
+        |error: serde_json::Error| StockError::Malformed { call: call.to_owned(), reason: error.to_string() };
+    serde_json::from_slice(printed).map_err(malformed)
+}
+
+impl StockError {
+    /// Whether the API server said this.
+    pub(crate) fn is(&self, code: StockCode) -> bool {
+        self.code() == code
+    }
+}

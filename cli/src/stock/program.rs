@@ -1,0 +1,49 @@
+//! Where a program is.
+
+use std::env;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use super::StockError;
+
+/// A program that somebody else makes, and that is run as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Kubectl,
+    Helm,
+}
+
+impl Program {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+        }
+    }
+
+    /// Its file: the one that was named, or else the first in PATH.
+    pub(super) fn find(self, named: Option<&Path>) -> Result<PathBuf, StockError> {
+        let usable = |path: &Path| {
+            let metadata = fs::metadata(path).ok();
+            metadata.is_some_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        };
+        if let Some(named) = named {
+            // Absolute: a name without a slash would be looked for in PATH.
+            let path = std::path::absolute(named).unwrap_or_else(|_| named.to_owned());
+            return if usable(&path) { Ok(path) } else { Err(StockError::NotExecutable { path }) };
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        // Never the directory that one happens to be in.
+        let places = env::split_paths(&path).filter(|place| place.is_absolute());
+        let found = places.map(|place| place.join(self.name())).find(|file| usable(file));
+        found.ok_or(StockError::Missing { program: self })
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
