@@ -206,7 +206,7 @@ impl Job<'_> {
         };
         if let (Some(kubernetes), Some(tree)) = (&self.image.kubernetes, &self.tree) {
             self.staging.begins("kubernetes");
-            additions.extend(kubernetes.additions(tree, &self.staging.place("kubernetes"))?);
+            additions.extend(kubernetes.additions(tree, &self.staging.place("kubernetes"), self.image.epoch)?);
         }
         let about = (self.image.epoch, self.identity.uuid("root file system"));
         let blocks =

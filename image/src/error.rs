@@ -10,6 +10,7 @@ use latchkey_reason::reason_codes;
 
 use crate::cmdline::CmdlineError;
 use crate::config::ConfigError;
+use crate::container_store::ContainerStoreError;
 use crate::gpt::GptError;
 use crate::kernel::KernelError;
 use crate::kubernetes::KubernetesError;
@@ -101,6 +102,8 @@ reason_codes! {
         RootUnusable = "image-root-unusable": "correct what is named in the root";
         /// A component of Kubernetes is not there, or is another file.
         ComponentFailed = "image-component-failed": "correct \"components\" in \"kubernetes\"";
+        /// A container image is not there, is another one, or cannot be unpacked.
+        ContainerImageFailed = "image-container-image-failed": "correct \"images\" in \"kubernetes\"";
         /// The initramfs was not made.
         InitramfsFailed = "image-initramfs-failed": "correct \"modules\", or the directory that it names";
         /// The unified kernel image was not made.
@@ -136,6 +139,11 @@ impl ImageError {
             Self::Kubernetes(error) => match error {
                 KubernetesError::Fetch(_) => ImageCode::ComponentFailed,
                 KubernetesError::Local(error) => error.code(),
+                KubernetesError::Containers(ContainerStoreError::Program(error)) => match error {
+                    ProgramError::Missing(_) => ImageCode::ProgramMissing,
+                    _ => ImageCode::ProgramFailed,
+                },
+                KubernetesError::Containers(_) | KubernetesError::NoArchive(_) => ImageCode::ContainerImageFailed,
                 KubernetesError::InTheWay(_)
                 | KubernetesError::NoProgram { .. }
                 | KubernetesError::NoFile { .. }

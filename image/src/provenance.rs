@@ -8,6 +8,7 @@
 //! | `module NAME` | each kernel module in the initramfs, decompressed |
 //! | `initramfs-file PATH` | each further file in it |
 //! | `kubernetes-table`, `kubernetes NAME VERSION` | the version table, and each component as it comes |
+//! | `kubernetes image NAME:TAG` | each container image in it: its archive, or its manifest where the table has no archive |
 //! | `…-certificate`, `empty-variables` | what signs the image and is enrolled, DER; what it is enrolled in |
 //!
 //! What the configuration asks for are options; the kernel's release is a fact that the builder found; programs that it

@@ -74,7 +74,7 @@ impl Compression {
 }
 
 /// Level 15, mksquashfs's default, takes nine times the processor time for 6 % less (Debian root of 270 MB).
-const ZSTD_LEVEL: &str = "9";
+pub(crate) const ZSTD_LEVEL: &str = "9";
 /// `struct squashfs_super_block`: `s_magic`.
 const SQUASHFS_MAGIC: (u64, [u8; 4]) = (0, *b"hsqs");
 /// `struct erofs_super_block` at offset 1024: `magic`, 0xE0F5E1E2.

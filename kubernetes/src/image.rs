@@ -82,12 +82,21 @@ impl Image {
         self.digest.is_some() || self.archive.is_some()
     }
 
-    /// The file to get, if it has one. Its name in folders and on mirrors is `NAME-TAG.tar`, without registry and directories.
+    /// What its archive is called in folders and on mirrors: `NAME-TAG.tar`, without registry and directories.
+    pub fn file(&self) -> String {
+        format!("{}-{}.tar", self.name().rsplit('/').next().unwrap_or_default(), self.tag())
+    }
+
+    /// What pins it: the hash of its archive, or else its digest.
+    pub fn pin(&self) -> Option<Sha256> {
+        self.archive.as_ref().map(|archive| archive.sha256).or(self.digest())
+    }
+
+    /// The file to get, if the table has its hash.
     pub fn download(&self) -> Option<Download> {
         let archive = self.archive.as_ref()?;
-        let name = self.name().rsplit('/').next().unwrap_or_default();
         Some(Download {
-            file: format!("{name}-{}.tar", self.tag()),
+            file: self.file(),
             url: archive.url.as_ref().map(|url| url.as_str().to_owned()),
             sha256: archive.sha256,
             max_bytes: archive.max_bytes,

@@ -71,12 +71,14 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       /etc/kubernetes, /etc/cni/net.d and kubelet, etcd and containerd in /var/lib.
       A finished root: `latchkey image units`
   "kubernetes": {"version": "1.34", "roles": ["control-plane", "worker"],
-                 "components": "parts", "table": "versions.json"}
+                 "components": "parts", "images": "parts", "table": "versions.json"}
       what nodes of Kubernetes carry, in the root: kubeadm, kubelet, container runtime,
       network plugins, units, kernel settings (with latchkey.cluster_step=kubeadm).
       version is a minor one; roles [both]; components a folder that `latchkey
-      kubernetes fetch` filled, or a mirror [official addresses]; table [that of this
-      program]. Needs "systemd" with "state"; what must last is added to persist. A root
+      kubernetes fetch` filled, or a mirror [official addresses]; images the same, with
+      an archive NAME-TAG.tar of each container image that the table names: these are
+      in the root, unpacked, and containerd has them at boot [registries]; table [that
+      of this program]. Needs "systemd" with "state"; what must last is added to persist. A root
       that has one of the files, or lacks a program that a node needs, is refused
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}

@@ -3,6 +3,7 @@
 use latchkey_kubernetes::fetch::{FetchCode, FetchError};
 use latchkey_kubernetes::{MinorRefusal, TableError};
 
+use crate::container_store::ContainerStoreError;
 use crate::error::ImageError;
 use crate::systemd::StateDirectoryError;
 
@@ -18,6 +19,12 @@ pub enum KubernetesError {
     /// A component is not there.
     #[error("components: {0}")]
     Fetch(#[from] FetchError),
+    /// A container image cannot be put into the root.
+    #[error("images: {0}")]
+    Containers(#[from] ContainerStoreError),
+    /// The table pins an image by a digest alone, which no mirror of files knows.
+    #[error("images: the version table has no archive of {0}, which a mirror could give")]
+    NoArchive(String),
     /// There is no state disk with a file system.
     #[error("\"systemd\" has no \"state\", and what kubeadm, the kubelet and etcd write must last")]
     NoState,
@@ -72,6 +79,8 @@ impl KubernetesError {
             Self::Version(refusal) => refusal.code().remedy(),
             Self::Table(error) => error.code().remedy(),
             Self::Fetch(error) => return Some(fetch_remedy(error.code())),
+            Self::Containers(error) => return error.remedy(),
+            Self::NoArchive(_) => "name a folder with its archive as \"images\", or give a version table with its hash",
             Self::NoState => "add \"systemd\": {\"state\": {}}",
             Self::InRoot => "give the root as a directory or an archive, without \"in_root\"",
             Self::Persist(_) => "leave the directory out of \"persist\": it lasts with the one that Kubernetes needs",

@@ -15,6 +15,15 @@ const KUBEADM: &str = include_str!("../../kubernetes/10-kubeadm.conf");
 const SYSCTL: &str = include_str!("../../kubernetes/sysctl.conf");
 const MODULES: &str = include_str!("../../kubernetes/modules-load.conf");
 const BRIDGE: &str = include_str!("../../kubernetes/99-latchkey-bridge.conflist");
+const STORE_MOUNT: &str = include_str!("../../kubernetes/usr-lib-latchkey-containers.mount");
+const STORE_SERVICE: &str = include_str!("../../kubernetes/latchkey-container-images.service");
+const STORE_DROP_IN: &str = include_str!("../../kubernetes/containerd-images.conf");
+const STORE_MODULES: &str = include_str!("../../kubernetes/modules-load-images.conf");
+const STORE_SCRIPT: &str = include_str!("../../kubernetes/container-images");
+/// The file system with the container images; it is mounted at the same path without its ending.
+pub(super) const STORE: &str = "usr/lib/latchkey/containers.squashfs";
+/// What tells it from another one.
+pub(super) const STORE_ID: &str = "usr/lib/latchkey/containers.id";
 /// Where the container runtime looks for the network of pods: it takes the first file by name.
 const NETWORKS: &str = "etc/cni/net.d";
 
@@ -54,6 +63,23 @@ pub(super) fn files(release: &Release, programs: &Programs, root: &Tree) -> Vec<
         files.push(file(&format!("{NETWORKS}/99-latchkey-bridge.conflist"), BRIDGE));
     }
     files
+}
+
+/// What makes container images of the root known to the container runtime, besides these themselves.
+pub(super) fn container_store() -> Vec<Addition> {
+    let file = |path: &str, mode, text: &str| Addition {
+        path: path.to_owned(),
+        what: AdditionKind::File(mode, text.as_bytes().to_vec()),
+    };
+    let unit = |name: &str, text: &str| file(&format!("{SYSTEM}/{name}"), 0o644, text);
+    vec![
+        unit("usr-lib-latchkey-containers.mount", STORE_MOUNT),
+        unit("latchkey-container-images.service", STORE_SERVICE),
+        unit("containerd.service.d/60-latchkey-images.conf", STORE_DROP_IN),
+        file("usr/lib/modules-load.d/latchkey-images.conf", 0o644, STORE_MODULES),
+        file("usr/lib/latchkey/container-images", 0o755, STORE_SCRIPT),
+        Addition { path: STORE.trim_end_matches(".squashfs").to_owned(), what: AdditionKind::Directory },
+    ]
 }
 
 /// Whether the root says what the network of pods is.

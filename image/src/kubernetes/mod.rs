@@ -17,6 +17,7 @@ use serde::Deserialize;
 pub use error::KubernetesError;
 pub(crate) use programs::Programs;
 
+use crate::container_store;
 use crate::error::at;
 use crate::systemd::{Addition, AdditionKind, Systemd};
 use crate::tree::Tree;
@@ -32,6 +33,8 @@ pub struct Kubernetes {
     release: Release,
     roles: Roles,
     origin: Origin,
+    /// Where archives of container images come from, if the image carries them.
+    images: Option<Origin>,
 }
 
 /// As a configuration has it.
@@ -45,6 +48,8 @@ pub(crate) struct KubernetesConfig {
     roles: Roles,
     /// A folder or a mirror that has the components [their official addresses].
     components: Option<String>,
+    /// A folder or a mirror that has archives of the container images [nodes get them from registries].
+    images: Option<String>,
     /// A version table [the one in this program].
     table: Option<PathBuf>,
 }
@@ -52,23 +57,36 @@ pub(crate) struct KubernetesConfig {
 impl KubernetesConfig {
     /// Reads the version table; paths begin at `directory`.
     pub(crate) fn load(self, directory: &Path) -> Result<Kubernetes, KubernetesError> {
-        let origin = match self.components.as_deref().map(Origin::parse).transpose()? {
-            Some(Origin::Folder(folder)) => Origin::Folder(directory.join(folder)),
-            Some(other) => other,
-            None => Origin::Official,
+        let origin = |text: Option<String>| -> Result<Option<Origin>, KubernetesError> {
+            Ok(match text.as_deref().map(Origin::parse).transpose()? {
+                Some(Origin::Folder(folder)) => Some(Origin::Folder(directory.join(folder))),
+                other => other,
+            })
         };
+        let (components, images) = (origin(self.components)?, origin(self.images)?);
         let table = match self.table {
             Some(path) => Table::read(&directory.join(path)),
             None => Table::built_in(),
         }?;
-        Kubernetes::new(&table, self.version, self.roles, origin)
+        let kubernetes = Kubernetes::new(&table, self.version, self.roles, components.unwrap_or(Origin::Official))?;
+        Ok(match images {
+            Some(images) => kubernetes.with_images(images),
+            None => kubernetes,
+        })
     }
 }
 
 impl Kubernetes {
     /// The release that a table has for a minor version, for machines of these roles.
     pub fn new(table: &Table, version: Minor, roles: Roles, origin: Origin) -> Result<Self, KubernetesError> {
-        Ok(Self { table: table.sha256(), release: table.release(version)?.clone(), roles, origin })
+        let release = table.release(version)?.clone();
+        Ok(Self { table: table.sha256(), release, roles, origin, images: None })
+    }
+
+    /// With the container images that the table names, too, which come from there.
+    #[must_use]
+    pub fn with_images(self, images: Origin) -> Self {
+        Self { images: Some(images), ..self }
     }
 
     /// What the image's systemd must be for it: with the directories that last.
@@ -96,16 +114,22 @@ impl Kubernetes {
     pub(crate) fn sources(&self) -> impl Iterator<Item = (String, Sha256)> {
         let component =
             |one: &Component| (format!("kubernetes {} {}", one.name(), one.version()), one.download().sha256);
-        std::iter::once(("kubernetes-table".to_owned(), self.table)).chain(self.components().map(component))
+        let image =
+            |one: &latchkey_kubernetes::Image| Some((format!("kubernetes image {}", one.reference()), one.pin()?));
+        let images = self.images.iter().flat_map(|_| self.release.images(&self.roles)).filter_map(image);
+        std::iter::once(("kubernetes-table".to_owned(), self.table))
+            .chain(self.components().map(component))
+            .chain(images)
     }
 
     /// Whether a root has what is needed, and nothing that is in the way.
     pub(crate) fn check(&self, root: &Tree, kernel: &str, modules: &Path) -> Result<(), KubernetesError> {
         let programs = Programs::find(self.components(), root)?;
         programs.check(root)?;
-        programs::modules(root, kernel, modules)?;
-        let ours =
-            files::files(&self.release, &programs, root).into_iter().filter(|one| one.what != AdditionKind::Directory);
+        programs::modules(root, kernel, modules, self.images.is_some())?;
+        let store = self.images.iter().flat_map(|_| files::container_store());
+        let ours = files::files(&self.release, &programs, root).into_iter().chain(store);
+        let ours = ours.filter(|one| one.what != AdditionKind::Directory);
         let brought = self.components().flat_map(Component::paths).map(|path| path.as_str().to_owned());
         let mut paths = ours.map(|one| format!("/{}", one.path)).chain(brought);
         match paths.find(|path| root.find(path.as_bytes()).is_some()) {
@@ -115,8 +139,8 @@ impl Kubernetes {
     }
 
     /// Gets the components, and says what is added to the root. What is on the way to it lies in the directory `shed`, which is
-    /// made.
-    pub(crate) fn additions(&self, root: &Tree, shed: &Path) -> Result<Vec<Addition>, KubernetesError> {
+    /// made. `made` is when the container images came, as the machine shows it.
+    pub(crate) fn additions(&self, root: &Tree, shed: &Path, made: u32) -> Result<Vec<Addition>, KubernetesError> {
         let local = |path: &Path, result: std::io::Result<()>| result.map_err(at(path)).map_err(Box::new);
         local(shed, fs::create_dir(shed))?;
         let taken = shed.join("unpacked");
@@ -131,6 +155,31 @@ impl Kubernetes {
                 additions.push(Addition { path, what: AdditionKind::Copy(0o755, one.path, size) });
             }
         }
+        if let Some(origin) = &self.images {
+            additions.extend(self.container_store(origin, shed, made)?);
+        }
         Ok(additions)
+    }
+
+    /// The container images, in a file system of their own.
+    fn container_store(&self, origin: &Origin, shed: &Path, made: u32) -> Result<Vec<Addition>, KubernetesError> {
+        let fetcher = Fetcher::new(origin.clone(), Limits::default())?;
+        let mut images = Vec::new();
+        for image in self.release.images(&self.roles) {
+            let archive = match (image.download(), origin) {
+                (Some(download), _) => fetcher.fetch(&download, shed, &mut |_| ())?.path,
+                // Its digest is held against what is in the archive.
+                (None, Origin::Folder(folder)) => folder.join(image.file()),
+                (None, _) => return Err(KubernetesError::NoArchive(image.reference())),
+            };
+            images.push((image.clone(), archive));
+        }
+        let store = container_store::make(&images, shed, made)?;
+        let file = |path: &str, what| Addition { path: path.to_owned(), what };
+        let content = [
+            file(files::STORE, AdditionKind::Copy(0o644, store.file, store.size)),
+            file(files::STORE_ID, AdditionKind::File(0o644, format!("{}\n", store.id).into_bytes())),
+        ];
+        Ok(files::container_store().into_iter().chain(content).collect())
     }
 }

@@ -29,6 +29,8 @@ const TOOLS: [(&str, &str, &str); 8] = [
 ];
 /// Modules of the kernel.
 const MODULES: [&str; 2] = ["overlay", "br_netfilter"];
+/// With which the file system of container images is mounted.
+const LOOP: &str = "loop";
 /// Debian's has 10 KB.
 const MAX_BUILT_IN: u64 = 1 << 20;
 
@@ -114,7 +116,12 @@ impl Programs {
 }
 
 /// Whether the root has the kernel's modules, or the kernel has them built in, as the list beside its modules says.
-pub(super) fn modules(root: &Tree, kernel: &str, modules: &Path) -> Result<(), KubernetesError> {
+pub(super) fn modules(
+    root: &Tree,
+    kernel: &str,
+    modules: &Path,
+    container_images: bool,
+) -> Result<(), KubernetesError> {
     let mut built_in = String::new();
     // Not every kernel comes with the list.
     if let Ok(file) = File::open(modules.join("modules.builtin")) {
@@ -122,7 +129,7 @@ pub(super) fn modules(root: &Tree, kernel: &str, modules: &Path) -> Result<(), K
     }
     let directory = format!("/lib/modules/{kernel}");
     let here = root.find(directory.as_bytes()).map(|(path, _)| [path.as_slice(), b"/"].concat());
-    for name in MODULES {
+    for name in MODULES.into_iter().chain(container_images.then_some(LOOP)) {
         let file = format!("/{name}.ko");
         let is_it = |path: &[u8]| {
             let (last, start) =

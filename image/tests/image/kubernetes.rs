@@ -28,7 +28,7 @@ fn program(root: &Path, path: &str) {
 }
 
 /// A root with what a node needs but what the table brings, and a folder of components.
-fn sample() -> Sample {
+pub(crate) fn sample() -> Sample {
     let sample = Sample::new();
     let root = sample.path("root");
     for name in TOOLS {
@@ -65,7 +65,7 @@ fn packed(names: &[&str]) -> Vec<u8> {
 }
 
 /// Everything that a node has, small.
-fn all(sample: &Sample) -> Vec<Value> {
+pub(crate) fn all(sample: &Sample) -> Vec<Value> {
     let one = |name: &str, version: &str| {
         let content = format!("the program {name}").into_bytes();
         component(sample, name, version, &content, &json!({"file": format!("/usr/bin/{name}")}))
@@ -100,7 +100,7 @@ fn image(sample: &Sample, components: &[Value]) -> Image {
     image
 }
 
-fn refused(image: &Image, sample: &Sample) -> ImageError {
+pub(crate) fn refused(image: &Image, sample: &Sample) -> ImageError {
     let error = image.build(&sample.out("refused"), &mut |_| ()).unwrap_err();
     // Nothing is left but the directory.
     assert_eq!(fs::read_dir(sample.out("refused")).map_or(0, Iterator::count), 0);
