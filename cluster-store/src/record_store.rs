@@ -10,6 +10,7 @@ use crate::error::StoreError;
 use crate::pending::PendingRecord;
 use crate::record::{NodeRecord, Recorded};
 use latchkey_attestation::EkDigest;
+use latchkey_reason::Reason;
 use std::fmt;
 
 /// Where the records of a cluster are. Calls block, and may take as long as a disk or a network does.
@@ -30,6 +31,47 @@ pub trait RecordStore: fmt::Debug + Send + Sync {
     fn problem(&self) -> Option<String> {
         None
     }
+
+    /// Shows what was seen of a machine on record beside its record, later, where there is a place for that. Waits for nothing, and
+    /// nothing depends on it.
+    fn show_status(&self, _ek: EkDigest, _status: NodeStatus) {}
+
+    /// Tells of a refusal, in the same way.
+    fn show_refusal(&self, _refused: RefusedMachine) {}
+}
+
+/// What was last seen of a machine on record. For people: nothing is decided by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeStatus {
+    /// The image that it proved, by the manifest's name for it.
+    pub image: String,
+    /// That image's version.
+    pub version: String,
+    /// The epoch of the disk that it got a key for; `None` where that was not what it asked.
+    pub epoch: Option<u64>,
+    /// When it proved that, seconds since the Unix epoch.
+    pub last_attestation: u64,
+    /// When it reported how its bootstrap ended, in the same unit; `None` where that was not what it did.
+    pub last_report: Option<u64>,
+}
+
+impl NodeStatus {
+    /// This, and then `next`: what that does not say stays.
+    #[must_use]
+    pub fn followed_by(self, next: Self) -> Self {
+        Self { epoch: next.epoch.or(self.epoch), last_report: next.last_report.or(self.last_report), ..next }
+    }
+}
+
+/// A machine was refused. For people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedMachine {
+    /// The TPM, if it was proven.
+    pub ek: Option<EkDigest>,
+    /// What was asked for: one word.
+    pub action: &'static str,
+    /// Why it was refused.
+    pub reason: Reason,
 }
 
 /// The right to write records.

@@ -14,6 +14,7 @@ use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
 use latchkey_channel::{ChannelError, PinnedKeyAttester, Proven, Purpose};
+use latchkey_cluster_store::RefusedMachine;
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::program::{self, ProgramError};
@@ -77,6 +78,7 @@ struct Shared {
     current: Arc<Current>,
     credentials: Arc<Credentials>,
     server: Server<Node>,
+    store: Arc<Store>,
     metrics: Arc<Metrics>,
     limits: Limits,
     noise: LogLimiter,
@@ -105,6 +107,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         current: Arc::clone(&current),
         credentials,
         server: Server::new(grpc_limits(limits)).service(JoinServer::new(service)).on_unhandled(audit_unhandled()),
+        store: Arc::clone(&store),
         metrics: Arc::clone(&metrics),
         limits,
         noise: LogLimiter::new(),
@@ -189,6 +192,8 @@ impl Shared {
         let purpose = purpose.map_or("-", Purpose::name);
         let ek = claimed_ek.map_or_else(|| "-".to_owned(), |ek| ek.to_string());
         if let ChannelError::Refused(refused) = &*error {
+            // Not by the TPM that it claims to have: it has proven none.
+            self.store.show_refusal(RefusedMachine { ek: None, action: "attest", reason: refused.code() });
             let difference = error.refusal().and_then(|refusal| refusal.difference());
             let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
             tracing::warn!(

@@ -12,9 +12,10 @@ use latchkey_api::v1::{
 };
 use latchkey_attestation::{Admission, EkDigest};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{BootSeen, ClusterFile, Role as NodeRole, TpmBoot};
+use latchkey_cluster_store::{BootSeen, ClusterFile, NodeStatus, RefusedMachine, Role as NodeRole, TpmBoot};
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::{Changes, measured};
+use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::log_limiter::LogLimiter;
 use latchkey_service_runtime::request_id::RequestIds;
 use std::net::SocketAddr;
@@ -262,6 +263,7 @@ impl JoinService {
         let (image, version) = (image.name.as_str(), image.version.to_string());
         match outcome {
             Ok(grant) => {
+                self.show(node, method, grant);
                 let name = grant.map_or("-", |grant| grant.name.as_str());
                 let node_role = grant.map_or("-", |grant| grant.role.name());
                 let epoch = grant.map_or(0, |grant| grant.epoch);
@@ -278,11 +280,31 @@ impl JoinService {
                     outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, warnings,
                     "Decision"
                 );
+                self.store.show_refusal(RefusedMachine {
+                    ek: Some(ek),
+                    action: method.name(),
+                    reason: refusal.reason(),
+                });
                 let changes = self.firmware_waiting(ek).filter(|_| refusal == Refusal::FirmwareChanged);
                 Err(changes
                     .map_or_else(|| refusal.status(&request_id), |changes| refusal.status_for(&changes, &request_id)))
             }
         }
+    }
+}
+
+impl JoinService {
+    /// What the machine proved, and what became of it, for people: after the decision, which does not wait for it.
+    fn show(&self, node: &Node, method: Method, grant: Option<&Grant>) {
+        let (image, now) = (node.admission.image(), self.store.now().unix);
+        let status = NodeStatus {
+            image: image.name.as_str().to_owned(),
+            version: image.version.to_string(),
+            epoch: grant.map(|grant| grant.epoch),
+            last_attestation: now,
+            last_report: (method == Method::Report).then_some(now),
+        };
+        self.store.show_status(node.ek(), status);
     }
 }
 

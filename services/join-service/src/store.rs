@@ -8,8 +8,8 @@
 use crate::decision::{Admitted, Ask, Damage, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, Change, DamagedRecord, DiskRelease, Enrolment, Listing, News, NodeRecord, PendingRecord, PutError,
-    PutRefusal, RecordStore, Recorded, ReleaseRefusal, StoreError, TpmBoot, Turn,
+    BootSeen, Change, DamagedRecord, DiskRelease, Enrolment, Listing, News, NodeRecord, NodeStatus, PendingRecord,
+    PutError, PutRefusal, RecordStore, Recorded, RefusedMachine, ReleaseRefusal, StoreError, TpmBoot, Turn,
 };
 use latchkey_keys::Uuid;
 use smol::channel::{Receiver, Sender};
@@ -122,6 +122,16 @@ impl Store {
     /// How long what a thread is at has taken so far, at most.
     pub(crate) fn busy(&self) -> Duration {
         self.records.condition().longest_busy().unwrap_or_default()
+    }
+
+    /// Has shown what a machine proved that was let in. Waits for nothing.
+    pub(crate) fn show_status(&self, ek: EkDigest, status: NodeStatus) {
+        self.records.store.show_status(ek, status);
+    }
+
+    /// Has told of a refusal. Waits for nothing.
+    pub(crate) fn show_refusal(&self, refused: RefusedMachine) {
+        self.records.store.show_refusal(refused);
     }
 
     /// See [`State::admit`].

@@ -2,29 +2,25 @@
 
 use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
-use crate::store::{KubernetesStore, NAMESPACE};
+use crate::store::KubernetesStore;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::watcher::Event;
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::{ManifestFile, Policy, References, Refusal};
+use latchkey_cluster_store::objects::{
+    CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
+};
 use latchkey_cluster_store::{
     ClusterFile, ContentError, Denials, Documents, Enrolment, MAX_CONFIG, MAX_PENDING, Part, PendingRecord, Revisions,
     StoreError,
 };
 use latchkey_keys::SecretVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-const POLICY: &str = "latchkey-policy";
-const REFERENCES: &str = "latchkey-references";
-const ENROLMENT: &str = "latchkey-enrolment";
-const CLUSTER: &str = "latchkey-cluster";
-const DENIED: &str = "latchkey-denied";
-const REVISIONS: &str = "latchkey-revisions";
-const PENDING: &str = "latchkey-pending";
 /// Those that are kept in memory. Whatever else is in the namespace is passed over.
-const FOLLOWED: [&str; 5] = [POLICY, REFERENCES, ENROLMENT, CLUSTER, DENIED];
+pub(crate) const FOLLOWED: [&str; 5] = [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MAP, CLUSTER_MAP, DENIED_MAP];
 
 /// Manifests, as many as a cluster directory may hold.
 const MAX_MANIFESTS: usize = 64;
@@ -33,39 +29,47 @@ const TRIED: &str = "latchkey.dev/tried";
 /// How often a write is made anew because others came first.
 const TRIES: usize = 16;
 
-/// The documents as the watch told of them.
+/// The documents as the watches told of them.
 #[derive(Debug, Default)]
 pub(crate) struct DocumentCache {
-    maps: BTreeMap<String, BTreeMap<String, String>>,
-    listing: BTreeMap<String, BTreeMap<String, String>>,
-    listed: bool,
+    maps: BTreeMap<&'static str, ConfigMap>,
+    listing: BTreeMap<&'static str, ConfigMap>,
+    listed: BTreeSet<&'static str>,
 }
 
 impl DocumentCache {
-    pub(crate) fn is_listed(&self) -> bool {
-        self.listed
+    pub(crate) fn is_listed(&self, name: &'static str) -> bool {
+        self.listed.contains(name)
     }
 
-    pub(crate) fn take(&mut self, event: Event<ConfigMap>) {
-        let followed = |map: &ConfigMap| map.metadata.name.clone().filter(|name| FOLLOWED.contains(&name.as_str()));
+    /// What the watch of this map told.
+    pub(crate) fn take(&mut self, name: &'static str, event: Event<ConfigMap>) {
+        // It was asked for by its name; a server that tells of another one says nothing of this one.
+        let named = |map: &ConfigMap| map.metadata.name.as_deref() == Some(name);
         match event {
-            Event::Init => self.listing.clear(),
-            Event::InitApply(map) => {
-                if let Some(name) = followed(&map) {
-                    self.listing.insert(name, map.data.unwrap_or_default());
-                }
-            }
+            Event::Init => drop(self.listing.remove(name)),
+            Event::InitApply(map) if named(&map) => drop(self.listing.insert(name, map)),
             Event::InitDone => {
-                self.maps = std::mem::take(&mut self.listing);
-                self.listed = true;
-            }
-            Event::Apply(map) => {
-                if let Some(name) = followed(&map) {
-                    self.maps.insert(name, map.data.unwrap_or_default());
+                match self.listing.remove(name) {
+                    Some(map) => drop(self.maps.insert(name, map)),
+                    None => drop(self.maps.remove(name)),
                 }
+                self.listed.insert(name);
             }
-            Event::Delete(map) => drop(followed(&map).map(|name| self.maps.remove(&name))),
+            Event::Apply(map) if named(&map) => drop(self.maps.insert(name, map)),
+            Event::Delete(map) if named(&map) => drop(self.maps.remove(name)),
+            Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {}
         }
+    }
+
+    /// Which object it is, if it is there.
+    pub(crate) fn uid(&self, name: &str) -> Option<String> {
+        self.maps.get(name)?.metadata.uid.clone()
+    }
+
+    fn data(&self, name: &str) -> Option<&BTreeMap<String, String>> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.maps.get(name).map(|map| map.data.as_ref().unwrap_or(&NONE))
     }
 }
 
@@ -76,17 +80,17 @@ fn path_of(map: &str, key: &str) -> PathBuf {
 
 impl KubernetesStore {
     /// The content of a document, `None` where there is none.
-    fn document(&self, map: &str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.shared().check_documents()?;
+    fn document(&self, map: &'static str, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.shared().check_document(map)?;
         let documents = self.shared().documents();
-        let Some(text) = documents.maps.get(map).and_then(|map| map.get(key)) else { return Ok(None) };
+        let Some(text) = documents.data(map).and_then(|data| data.get(key)) else { return Ok(None) };
         if text.len() > MAX_CONFIG {
             return Err(StoreError::malformed(&path_of(map, key))(ContentError::TooLarge(MAX_CONFIG)));
         }
         Ok(Some(text.clone().into_bytes()))
     }
 
-    fn demanded(&self, map: &str, key: &str) -> Result<Vec<u8>, StoreError> {
+    fn demanded(&self, map: &'static str, key: &str) -> Result<Vec<u8>, StoreError> {
         let missing = || elsewhere(&path_of(map, key).to_string_lossy(), ApiCode::DocumentMissing, "there is none");
         self.document(map, key)?.ok_or_else(missing)
     }
@@ -136,7 +140,7 @@ impl KubernetesStore {
     /// See [`latchkey_cluster_store::Turn::hold`]. What cannot be read is written anew; beyond the most that may wait, those go
     /// that were silent longest.
     pub(crate) fn hold(&self, asks: &PendingRecord) -> Result<(), StoreError> {
-        self.change(PENDING, |map| {
+        self.change(PENDING_MAP, |map| {
             let data = map.data.get_or_insert_default();
             let key = format!("{}.json", asks.ek_sha256);
             let known = |json: &String| PendingRecord::parse(json.as_bytes()).ok();
@@ -155,7 +159,7 @@ impl KubernetesStore {
 
     /// See [`latchkey_cluster_store::Turn::try_writing`]: an annotation that nobody reads.
     pub(crate) fn try_writing(&self) -> Result<(), StoreError> {
-        self.change(PENDING, |map| {
+        self.change(PENDING_MAP, |map| {
             let now = k8s_openapi::jiff::Timestamp::now().to_string();
             map.metadata.annotations.get_or_insert_default().insert(TRIED.to_owned(), now);
             Ok(true)
@@ -163,8 +167,8 @@ impl KubernetesStore {
     }
 
     fn revisions(&self) -> Result<Revisions, StoreError> {
-        let (api, about) = (self.maps(), format!("configmaps/{REVISIONS}"));
-        let known = async { api.get_opt(REVISIONS).await.map_err(|error| failed(&about, &error)) };
+        let (api, about) = (self.maps(), format!("configmaps/{REVISIONS_MAP}"));
+        let known = async { api.get_opt(REVISIONS_MAP).await.map_err(|error| failed(&about, &error)) };
         let known = self.connection().wait(&about, known)?;
         known.as_ref().map_or_else(|| Ok(Revisions::none()), revisions_in)
     }
@@ -174,7 +178,7 @@ fn revisions_in(map: &ConfigMap) -> Result<Revisions, StoreError> {
     let Some(json) = map.data.as_ref().and_then(|data| data.get(KEY_OF_REVISIONS)) else {
         return Ok(Revisions::none());
     };
-    Revisions::parse(json.as_bytes()).map_err(StoreError::malformed(&path_of(REVISIONS, KEY_OF_REVISIONS)))
+    Revisions::parse(json.as_bytes()).map_err(StoreError::malformed(&path_of(REVISIONS_MAP, KEY_OF_REVISIONS)))
 }
 
 const KEY_OF_REVISIONS: &str = "revisions.json";
@@ -185,22 +189,24 @@ impl Documents for KubernetesStore {
     }
 
     fn fingerprint(&self, part: Part) -> [u8; 32] {
-        let maps: &[&str] = match part {
-            Part::Attestation => &[POLICY, REFERENCES],
-            Part::Enrolment => &[ENROLMENT],
-            Part::Cluster => &[CLUSTER],
+        let maps: &[&'static str] = match part {
+            Part::Attestation => &[POLICY_MAP, REFERENCES_MAP],
+            Part::Enrolment => &[ENROLMENT_MAP],
+            Part::Cluster => &[CLUSTER_MAP],
             Part::Payload => &[],
         };
-        let problem = self.shared().check_documents().err().map(|error| error.to_string()).unwrap_or_default();
         let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
         let mut field = |bytes: &[u8]| {
             hash.update(&(bytes.len() as u64).to_be_bytes());
             hash.update(bytes);
         };
-        field(problem.as_bytes());
+        for map in maps {
+            let problem = self.shared().check_document(map).err().map(|error| error.to_string()).unwrap_or_default();
+            field(problem.as_bytes());
+        }
         let documents = self.shared().documents();
         for map in maps {
-            for (key, text) in documents.maps.get(*map).into_iter().flatten() {
+            for (key, text) in documents.data(map).into_iter().flatten() {
                 for text in [*map, key, text] {
                     field(text.as_bytes());
                 }
@@ -213,19 +219,19 @@ impl Documents for KubernetesStore {
     }
 
     fn policy(&self) -> Result<Policy, StoreError> {
-        let json = self.demanded(POLICY, "policy.json")?;
-        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY, "policy.json"))(refusal.into());
+        let json = self.demanded(POLICY_MAP, "policy.json")?;
+        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY_MAP, "policy.json"))(refusal.into());
         Policy::from_json(&json).map_err(fault)
     }
 
     /// A manifest and its signature change together here: they are keys of one object.
     fn references(&self, policy: &Policy) -> Result<References, StoreError> {
         let (revisions, mut found) = (self.revisions()?, Vec::new());
-        self.shared().check_documents()?;
-        let map = self.shared().documents().maps.get(REFERENCES).cloned().unwrap_or_default();
+        self.shared().check_document(REFERENCES_MAP)?;
+        let map = self.shared().documents().data(REFERENCES_MAP).cloned().unwrap_or_default();
         let manifests = map.iter().filter(|(key, _)| key.strip_suffix(".json").is_some());
         for (count, (key, text)) in manifests.enumerate() {
-            let path = path_of(REFERENCES, key);
+            let path = path_of(REFERENCES_MAP, key);
             let rule = |sentence: String| StoreError::malformed(&path)(ContentError::Rule(sentence));
             if count >= MAX_MANIFESTS {
                 return Err(rule(format!("more than {MAX_MANIFESTS} reference manifests")));
@@ -241,12 +247,12 @@ impl Documents for KubernetesStore {
             });
             found.push(judged.map_err(|refusal| StoreError::malformed(&path)(refusal.into()))?);
         }
-        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY, "policy.json"))(refusal.into());
+        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY_MAP, "policy.json"))(refusal.into());
         References::new(policy, found).map_err(fault)
     }
 
     fn remember(&self, references: &References, now: u64) -> Result<(), StoreError> {
-        self.change(REVISIONS, |map| {
+        self.change(REVISIONS_MAP, |map| {
             let mut revisions = revisions_in(map)?;
             if revisions.has_all(references) {
                 return Ok(false);
@@ -254,7 +260,7 @@ impl Documents for KubernetesStore {
             let mut newer = false;
             for manifest in references.iter() {
                 let accepted = revisions.accept(manifest, now);
-                newer |= accepted.map_err(StoreError::malformed(&path_of(REVISIONS, KEY_OF_REVISIONS)))?;
+                newer |= accepted.map_err(StoreError::malformed(&path_of(REVISIONS_MAP, KEY_OF_REVISIONS)))?;
             }
             map.data.get_or_insert_default().insert(KEY_OF_REVISIONS.to_owned(), revisions.to_json());
             Ok(newer)
@@ -262,22 +268,22 @@ impl Documents for KubernetesStore {
     }
 
     fn enrolment(&self) -> Result<Enrolment, StoreError> {
-        let json = self.demanded(ENROLMENT, "enrolment.json")?;
-        Enrolment::parse(&json).map_err(StoreError::malformed(&path_of(ENROLMENT, "enrolment.json")))
+        let json = self.demanded(ENROLMENT_MAP, "enrolment.json")?;
+        Enrolment::parse(&json).map_err(StoreError::malformed(&path_of(ENROLMENT_MAP, "enrolment.json")))
     }
 
     fn cluster(&self) -> Result<Option<ClusterFile>, StoreError> {
-        let Some(json) = self.document(CLUSTER, "cluster.json")? else { return Ok(None) };
-        ClusterFile::parse(&json).map(Some).map_err(StoreError::malformed(&path_of(CLUSTER, "cluster.json")))
+        let Some(json) = self.document(CLUSTER_MAP, "cluster.json")? else { return Ok(None) };
+        ClusterFile::parse(&json).map(Some).map_err(StoreError::malformed(&path_of(CLUSTER_MAP, "cluster.json")))
     }
 
     /// The keys of a map: no value is read, so no typo takes a denial back.
     fn denials(&self) -> Result<Denials, StoreError> {
-        self.shared().check_documents()?;
+        self.shared().check_document(DENIED_MAP)?;
         let documents = self.shared().documents();
-        let missing = || elsewhere(&format!("configmaps/{DENIED}"), ApiCode::DocumentMissing, "there is none");
+        let missing = || elsewhere(&format!("configmaps/{DENIED_MAP}"), ApiCode::DocumentMissing, "there is none");
         // One that is gone is a mistake, and whoever has older denials keeps them.
-        Ok(Denials::of_names(documents.maps.get(DENIED).ok_or_else(missing)?.keys()))
+        Ok(Denials::of_names(documents.data(DENIED_MAP).ok_or_else(missing)?.keys()))
     }
 
     /// None: what a node joins by comes with its ticket, and this service reads no Secret.

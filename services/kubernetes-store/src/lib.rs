@@ -3,6 +3,8 @@
 //! | what | object | who writes it |
 //! |---|---|---|
 //! | a machine's record | `AttestedNode`, cluster-scoped, named by its EK digest; `spec` is [`latchkey_cluster_store::NodeRecord`] | join services |
+//! | what was last seen of a machine, for people | its `status` | join services, beside the decisions |
+//! | a refusal, for people | `Event` on the `AttestedNode`, or on the cluster's `ConfigMap` | join services, beside the decisions |
 //! | that a name or a disk is one machine's | `NodeClaim`, cluster-scoped, named by kind and hash of what is claimed | join services |
 //! | that a control plane is joining | `Lease` `latchkey` | join services |
 //! | policy, manifests, rules, cluster, denials | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`; keys are the files of a cluster directory | the operator |
@@ -20,7 +22,11 @@
 //!    claim: two of one name cannot be.
 //!
 //! Who comes second is told which of these it was, and is refused or decides anew. A crash in between leaves claims without a
-//! record; they hold what they name for that same machine, and for no other.
+//! record; they hold what they name for that same machine, and for another one only after a service has seen them unchanged for ten
+//! minutes and found no record that names the same. A machine that comes again with its own claim changes it, and is removed by
+//! nobody who looked before.
+//!
+//! Each document is watched by its name, and the rights that this crate needs are those of `charts/latchkey`: its tests run with them.
 //!
 //! # What is believed
 //!
@@ -28,23 +34,27 @@
 //! What is read is bounded and closed all the same: an object that is not what this release would have written costs what it names,
 //! and no more.
 
+mod beside;
 mod bounded;
 mod cache;
 mod claims;
 mod connection;
 mod documents;
 mod error;
+mod events;
 mod lease;
 mod objects;
 mod records;
+mod status;
 mod store;
 pub mod tokens;
 mod watch;
 
 pub use connection::{Connection, MAX_KUBECONFIG};
 pub use error::ApiCode;
-pub use objects::{GROUP, VERSION, custom_resource_definitions};
-pub use store::{KubernetesStore, NAMESPACE, OnChange};
+pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
+pub use objects::{chart_definitions, custom_resource_definitions};
+pub use store::{KubernetesStore, OnChange, Timing};
 
 /// Every reason code of this crate.
 pub fn reason_codes() -> impl Iterator<Item = latchkey_reason::Reason> {

@@ -3,28 +3,19 @@
 use crate::error::{ApiCode, elsewhere};
 use kube::api::{ApiResource, DynamicObject, ObjectMeta};
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::{CLAIM, GROUP, NODE, VERSION};
 use latchkey_cluster_store::{ContentError, DamagedRecord, NodeRecord, Recorded, StoreError};
 use serde_json::{Value, json};
 
-/// The API group. The project's name as a domain of its own: `k8s.io` and `kubernetes.io` belong to others and need their approval.
-pub const GROUP: &str = "latchkey.dev";
-/// The version. Alpha: what is in a record may still change, together with the version that the record itself names.
-pub const VERSION: &str = "v1alpha1";
-
-const NODE: &str = "AttestedNode";
-const NODES: &str = "attestednodes";
-const CLAIM: &str = "NodeClaim";
-const CLAIMS: &str = "nodeclaims";
-
 pub(crate) fn nodes() -> ApiResource {
-    resource(NODE, NODES)
+    resource(NODE)
 }
 
 pub(crate) fn claims() -> ApiResource {
-    resource(CLAIM, CLAIMS)
+    resource(CLAIM)
 }
 
-fn resource(kind: &str, plural: &str) -> ApiResource {
+fn resource((kind, plural): (&str, &str)) -> ApiResource {
     ApiResource {
         group: GROUP.to_owned(),
         version: VERSION.to_owned(),
@@ -40,7 +31,7 @@ pub(crate) fn called(plural: &str, name: &str) -> String {
 }
 
 pub(crate) fn node_called(ek: &EkDigest) -> String {
-    called(NODES, &ek.to_string())
+    called(NODE.1, &ek.to_string())
 }
 
 /// The object of a record. `metadata` is that of the object which it replaces, if it replaces one.
@@ -79,7 +70,7 @@ pub(crate) fn node_of(object: DynamicObject) -> NodeObject {
 }
 
 fn record_of(name: &str, metadata: &ObjectMeta, spec: &[u8]) -> Result<(NodeRecord, u64), StoreError> {
-    let about = called(NODES, name);
+    let about = called(NODE.1, name);
     let malformed = |error: ContentError| StoreError::malformed(about.as_ref())(error);
     let record = NodeRecord::parse(spec).map_err(malformed)?;
     if record.ek_sha256.to_string() != name {
@@ -116,7 +107,23 @@ pub fn custom_resource_definitions() -> [Value; 2] {
     [node_definition(), claim_definition()]
 }
 
-fn definition(kind: &str, plural: &str, short: &str, version: &Value) -> Value {
+/// The same as a file of the chart: `charts/latchkey/templates/definitions.yaml`, which `./dev docs` writes.
+pub fn chart_definitions() -> String {
+    const HEAD: &str = "\
+# Made by `./dev docs` from services/kubernetes-store/src/objects.rs. Among the templates, since helm never upgrades what is in `crds/`;
+# kept when the release goes, since every record would go with its definition.
+";
+    let mut text = HEAD.to_owned();
+    for mut definition in custom_resource_definitions() {
+        definition["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+        text.push_str("---\n");
+        text.push_str(&serde_json::to_string_pretty(&definition).unwrap_or_default());
+        text.push('\n');
+    }
+    text
+}
+
+fn definition((kind, plural): (&str, &str), short: &str, version: &Value) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -139,22 +146,26 @@ fn node_definition() -> Value {
         "name": VERSION, "served": true, "storage": true,
         "subresources": { "status": {} },
         "additionalPrinterColumns": [
-            column("Name", "string", ".spec.name"),
+            column("Node", "string", ".spec.name"),
             column("Role", "string", ".spec.role"),
             column("Image", "string", ".status.image"),
             column("Version", "string", ".status.version"),
             column("Epoch", "integer", ".status.epoch"),
             column("Reported", "string", ".spec.reported.outcome.kind"),
             column("Report", "date", ".status.lastReport"),
+            column("Attested", "date", ".status.lastAttestation"),
             column("Age", "date", ".metadata.creationTimestamp"),
         ],
         "schema": { "openAPIV3Schema": {
             "type": "object",
             "required": ["spec"],
             "properties": { "spec": record_schema(), "status": status_schema() },
+            "x-kubernetes-validations": [
+                { "rule": "self.metadata.name == self.spec.ek_sha256", "message": "a record is named by its machine's TPM" },
+            ],
         }},
     });
-    definition(NODE, NODES, "an", &version)
+    definition(NODE, "an", &version)
 }
 
 /// The record, as `latchkey_cluster_store::NodeRecord` reads it. What the service does not read back it must not find pruned: so
@@ -231,5 +242,5 @@ fn claim_definition() -> Value {
             }},
         }},
     });
-    definition(CLAIM, CLAIMS, "nc", &version)
+    definition(CLAIM, "nc", &version)
 }

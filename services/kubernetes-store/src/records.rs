@@ -1,17 +1,20 @@
 //! The records: who writes them, and how.
 
 use crate::cache::Cache;
-use crate::claims::{self, Claimed, Owner};
+use crate::claims::{self, Owner, claim_called};
 use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
 use crate::store::{KubernetesStore, Shared};
 use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::Claimed;
 use latchkey_cluster_store::{
-    News, NodeRecord, PendingRecord, PutError, PutRefusal, RecordStore, Recorded, StoreError, Turn,
+    News, NodeRecord, NodeStatus, PendingRecord, PutError, PutRefusal, RecordStore, Recorded, RefusedMachine,
+    StoreError, Turn,
 };
 use std::sync::MutexGuard;
+use std::time::Instant;
 
 /// Turns at once: as many requests as keep etcd's log busy while each waits for it.
 const TURNS: usize = 24;
@@ -32,6 +35,14 @@ impl RecordStore for KubernetesStore {
 
     fn problem(&self) -> Option<String> {
         self.shared().problem()
+    }
+
+    fn show_status(&self, ek: EkDigest, status: NodeStatus) {
+        self.shared().statuses.show(ek, status);
+    }
+
+    fn show_refusal(&self, refused: RefusedMachine) {
+        self.shared().refusals.show(refused, Instant::now());
     }
 }
 
@@ -74,14 +85,11 @@ impl ApiTurn<'_> {
 
     /// At the same time: each waits for a write of etcd's log.
     async fn claim_what_is_new(&self, record: &NodeRecord, before: Option<&Recorded>) -> Result<(), PutError> {
-        let (client, ek) = (self.store.shared().client.clone(), record.ek_sha256);
+        let (shared, ek) = (self.store.shared(), record.ek_sha256);
         let claims = new_claims(record, before);
-        let made = claims.iter().map(|claimed| {
-            let client = &client;
-            async move {
-                let about = claimed.to_string();
-                in_time(&about, claims::claim(client, claimed, ek)).await.map(|owner| (claimed, owner))
-            }
+        let made = claims.iter().map(|claimed| async move {
+            let about = claim_called(claimed);
+            in_time(&about, claims::claim(shared, claimed, ek)).await.map(|owner| (claimed, owner))
         });
         for (claimed, owner) in futures_util::future::try_join_all(made).await? {
             match (owner, claimed) {

@@ -1,16 +1,20 @@
 //! The store as a whole: a connection, what is known, and who hears of changes.
 
 use crate::cache::{Cache, TooMany};
+use crate::claims::ClaimsSeen;
 use crate::connection::Connection;
-use crate::documents::DocumentCache;
+use crate::documents::{DocumentCache, FOLLOWED};
 use crate::error::{ApiCode, elsewhere};
+use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::objects::NodeObject;
+use crate::status::{Statuses, write_statuses};
 use crate::watch;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use kube::api::Api;
 use latchkey_cluster_store::StoreError;
+use latchkey_cluster_store::objects::NAMESPACE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
@@ -18,11 +22,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// The namespace of everything that is not cluster-scoped.
-pub const NAMESPACE: &str = "latchkey";
-
 /// How long the first listing may take.
 const FIRST_LISTING: Duration = Duration::from_secs(30);
+
+/// Times that decide something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a claim whose machine has no record of what it claims is seen unchanged here before another machine gets that. Far
+    /// longer than any request of a join may be under way.
+    pub stale_claim: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { stale_claim: Duration::from_mins(10) }
+    }
+}
 
 /// Who hears of changes: called often, and must not wait for anything.
 pub type OnChange = Box<dyn Fn() + Send + Sync>;
@@ -40,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     cache: Mutex<Cache>,
     documents: Mutex<DocumentCache>,
+    pub(crate) claims: ClaimsSeen,
+    pub(crate) statuses: Statuses,
+    pub(crate) refusals: Refusals,
     progress: Mutex<Progress>,
     /// Told whenever the progress is another.
     progressed: Condvar,
@@ -60,8 +78,12 @@ struct Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Watched {
     Records,
-    Documents,
+    /// The `ConfigMap` of this name.
+    Document(&'static str),
 }
+
+/// How many there are.
+const WATCHED: usize = 1 + FOLLOWED.len();
 
 impl fmt::Debug for KubernetesStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,20 +97,33 @@ impl KubernetesStore {
     /// # Errors
     /// [`StoreError::Elsewhere`] with an [`ApiCode`]: a service that knows nothing of the cluster does not start.
     pub fn open(kubeconfig: &Path) -> Result<Self, StoreError> {
+        Self::open_with(kubeconfig, Timing::default())
+    }
+
+    /// The same with other times than the built-in ones.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with(kubeconfig: &Path, timing: Timing) -> Result<Self, StoreError> {
         let connection = Connection::open(kubeconfig)?;
         let shared = Arc::new(Shared {
             client: connection.client(),
             cache: Mutex::default(),
             documents: Mutex::default(),
+            claims: ClaimsSeen::new(timing.stale_claim),
+            statuses: Statuses::default(),
+            refusals: Refusals::default(),
             progress: Mutex::default(),
             progressed: Condvar::new(),
             on_records: Mutex::default(),
             on_documents: Mutex::default(),
         });
-        let following = vec![
-            connection.handle().spawn(watch::follow_records(Arc::clone(&shared))),
-            connection.handle().spawn(watch::follow_documents(Arc::clone(&shared))),
-        ];
+        let mut following = vec![connection.handle().spawn(watch::follow_records(Arc::clone(&shared)))];
+        for name in FOLLOWED {
+            following.push(connection.handle().spawn(watch::follow_document(Arc::clone(&shared), name)));
+        }
+        following.push(connection.handle().spawn(write_statuses(Arc::clone(&shared))));
+        following.push(connection.handle().spawn(write_events(Arc::clone(&shared))));
         let store = Self { shared, lease: ControlPlaneLease::default(), following, connection };
         store.shared.await_listings()?;
         Ok(store)
@@ -149,7 +184,7 @@ impl Shared {
     pub(crate) fn tell(&self, what: Watched) {
         let who = match what {
             Watched::Records => &self.on_records,
-            Watched::Documents => &self.on_documents,
+            Watched::Document(_) => &self.on_documents,
         };
         if let Some(tell) = &*lock(who) {
             tell();
@@ -160,7 +195,7 @@ impl Shared {
     pub(crate) fn note(&self, what: Watched, problem: Option<StoreError>) {
         let is_listed = match what {
             Watched::Records => self.cache().is_listed(),
-            Watched::Documents => self.documents().is_listed(),
+            Watched::Document(name) => self.documents().is_listed(name),
         };
         let mut progress = lock(&self.progress);
         if is_listed {
@@ -185,13 +220,13 @@ impl Shared {
         lock(&self.progress).problems.values().next().map(ToString::to_string)
     }
 
-    /// The same of the documents, as an error for who asks for one.
-    pub(crate) fn check_documents(&self) -> Result<(), StoreError> {
-        match lock(&self.progress).problems.get(&Watched::Documents) {
+    /// The same of one document, as an error for who asks for it.
+    pub(crate) fn check_document(&self, name: &'static str) -> Result<(), StoreError> {
+        match lock(&self.progress).problems.get(&Watched::Document(name)) {
             Some(StoreError::Elsewhere { path, reason, detail }) => {
                 Err(StoreError::Elsewhere { path: path.clone(), reason: *reason, detail: detail.clone() })
             }
-            Some(other) => Err(elsewhere("configmaps", ApiCode::Unreachable, other.to_string())),
+            Some(other) => Err(elsewhere(name, ApiCode::Unreachable, other.to_string())),
             None => Ok(()),
         }
     }
@@ -203,14 +238,14 @@ impl Shared {
         Err(elsewhere("attestednodes", ApiCode::Unreachable, "the records were never listed"))
     }
 
-    /// Until both are listed once, or one cannot be.
+    /// Until all are listed once, or one cannot be.
     fn await_listings(&self) -> Result<(), StoreError> {
-        let pending = |progress: &mut Progress| progress.problems.is_empty() && progress.listed.len() < 2;
+        let pending = |progress: &mut Progress| progress.problems.is_empty() && progress.listed.len() < WATCHED;
         let waited = self.progressed.wait_timeout_while(lock(&self.progress), FIRST_LISTING, pending);
         let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match progress.problems.pop_first() {
             Some((_, error)) => Err(error),
-            None if progress.listed.len() < 2 => {
+            None if progress.listed.len() < WATCHED => {
                 Err(elsewhere("attestednodes", ApiCode::TooSlow, "they were not listed in time"))
             }
             None => Ok(()),

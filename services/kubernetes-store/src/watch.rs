@@ -4,7 +4,7 @@
 use crate::error::{ApiCode, code_of, elsewhere, one_line};
 use crate::objects::{called, node_of, nodes, revision_of};
 use crate::records::read_one;
-use crate::store::{NAMESPACE, Shared, Watched, too_many};
+use crate::store::{Shared, Watched, too_many};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject};
@@ -12,6 +12,7 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event, watcher};
 use latchkey_cluster_store::StoreError;
+use latchkey_cluster_store::objects::NAMESPACE;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ const WATCH_SECONDS: u32 = 30;
 
 /// Pauses between attempts that fail: soon at first, and never so long that a server which is back goes unnoticed.
 #[derive(Debug, Default)]
-struct Pauses(u32);
+pub(crate) struct Pauses(u32);
 
 impl Iterator for Pauses {
     type Item = Duration;
@@ -98,20 +99,22 @@ async fn take_record(shared: &Shared, event: Event<DynamicObject>, listing: &mut
     Ok(())
 }
 
-/// Keeps the documents as the API server has them. Never ends by itself.
-pub(crate) async fn follow_documents(shared: Arc<Shared>) {
+/// Keeps a document as the API server has it. Never ends by itself. Each is watched by its name, so that the service needs no right
+/// to read whatever else lies in the namespace.
+pub(crate) async fn follow_document(shared: Arc<Shared>, name: &'static str) {
     let api: Api<ConfigMap> = Api::namespaced(shared.client.clone(), NAMESPACE);
-    let mut events = pin!(watcher(api, config()).backoff(Pauses::default()));
+    let config = config().fields(&format!("metadata.name={name}"));
+    let mut events = pin!(watcher(api, config).backoff(Pauses::default()));
     while let Some(event) = events.next().await {
         let taken = match event {
             Ok(event) => {
-                shared.documents().take(event);
+                shared.documents().take(name, event);
                 Ok(())
             }
-            Err(error) => Err(watch_failed("configmaps", &error)),
+            Err(error) => Err(watch_failed(&format!("configmaps/{name}"), &error)),
         };
-        shared.note(Watched::Documents, taken.err());
-        shared.tell(Watched::Documents);
+        shared.note(Watched::Document(name), taken.err());
+        shared.tell(Watched::Document(name));
     }
 }
 

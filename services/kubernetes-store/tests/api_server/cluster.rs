@@ -1,39 +1,65 @@
 //! An API server with our resources in it, and records to put there.
 
-use latchkey_api_server_rig::{ApiServer, Client};
+use latchkey_api_server_rig::{ApiServer, Client, program};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{News, NodeRecord, PutError, RecordStore as _, Recorded, Role};
-use latchkey_kubernetes_store::{GROUP, KubernetesStore, NAMESPACE, VERSION, custom_resource_definitions};
+use latchkey_kubernetes_store::{GROUP, KubernetesStore, NAMESPACE, Timing, VERSION};
+use latchkey_test_support::{output, until};
 use serde_json::{Value, json};
+use std::path::Path;
+use std::process::Command;
 
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) admin: Client,
 }
 
+/// The join service, as the chart's values call it.
+pub(crate) const SERVICE: &str = "latchkey:join-service";
+
 impl Cluster {
     pub(crate) fn start() -> Self {
         let server = ApiServer::start();
         let admin = server.client(&server.admin());
-        for definition in custom_resource_definitions() {
-            admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
-        }
-        for plural in ["attestednodes", "nodeclaims"] {
-            let path = resource(plural, "");
-            latchkey_test_support::until(format!("{plural} to be served"), || {
-                (admin.get(&path).status() == 200).then_some(())
-            });
-        }
-        let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
-        admin.post("/api/v1/namespaces", &namespace).granted();
         let cluster = Self { server, admin };
+        cluster.install();
         cluster.document("latchkey-denied", &json!({}));
         cluster
     }
 
+    /// Our chart, by the stock helm, and waits until it is in force: the store has exactly the rights that the chart gives.
+    fn install(&self) {
+        let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/latchkey");
+        let kubeconfig = self.server.kubeconfig("helm", &self.server.admin());
+        let mut helm = Command::new(program("helm"));
+        helm.args(["upgrade", "--install", "latchkey"]).arg(chart).arg("--kubeconfig").arg(kubeconfig);
+        helm.args(["--namespace", NAMESPACE, "--create-namespace"]);
+        let installed = output(&mut helm).unwrap();
+        assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
+        for plural in ["attestednodes", "nodeclaims"] {
+            let path = resource(plural, "");
+            until(format!("{plural} to be served"), || (self.admin.get(&path).status() == 200).then_some(()));
+        }
+        let service = self.service();
+        until("the service's rights to be in force", || {
+            let (nodes, map) = (resource("attestednodes", ""), map("latchkey-pending"));
+            (service.get(&nodes).status() == 200 && service.get(&map).status() == 200).then_some(())
+        });
+    }
+
+    /// Whoever has the join service's credentials.
+    pub(crate) fn service(&self) -> Client {
+        self.server.client(&self.server.user(SERVICE, None))
+    }
+
     /// A store of its own, as another service has.
     pub(crate) fn store(&self) -> KubernetesStore {
-        KubernetesStore::open(&self.server.kubeconfig("admin", &self.server.admin())).unwrap()
+        self.store_with(Timing::default())
+    }
+
+    pub(crate) fn store_with(&self, timing: Timing) -> KubernetesStore {
+        let kubeconfig = self.server.kubeconfig("join-service", &self.server.user(SERVICE, None));
+        KubernetesStore::open_with(&kubeconfig, timing).unwrap()
     }
 
     /// Makes a `ConfigMap`, or replaces it.
@@ -58,6 +84,11 @@ impl Cluster {
     pub(crate) fn count(&self, plural: &str) -> usize {
         self.admin.get(&resource(plural, "")).granted()["items"].as_array().unwrap().len()
     }
+}
+
+/// The path of a `ConfigMap`.
+pub(crate) fn map(name: &str) -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}").trim_end_matches('/').to_owned()
 }
 
 pub(crate) fn resource(plural: &str, name: &str) -> String {

@@ -2,11 +2,14 @@
 
 #![expect(clippy::unwrap_used, reason = "in helpers of tests, too")]
 
+mod claims;
 mod cluster;
 mod documents;
 mod faults;
+mod people;
 mod proxy;
 mod races;
 mod records;
+mod rights;
 
 use cluster::Cluster;

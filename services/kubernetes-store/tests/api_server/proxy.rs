@@ -80,7 +80,10 @@ impl Proxy {
             cut: Mutex::new(unbounded()),
             upstream: server.url().strip_prefix("https://").unwrap().parse().unwrap(),
             acceptor: TlsAcceptor::from(Arc::new(serving)),
-            connector: TlsConnector::from(Arc::new(asking(server.authority(), &server.admin()))),
+            connector: TlsConnector::from(Arc::new(asking(
+                server.authority(),
+                &server.user(crate::cluster::SERVICE, None),
+            ))),
         });
         let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
@@ -94,14 +97,14 @@ impl Proxy {
         let files = tempfile::tempdir().unwrap();
         let kubeconfig = files.path().join("kubeconfig");
         let base64 = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-        let admin = server.admin();
+        let user = server.user(crate::cluster::SERVICE, None);
         let config = json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
             "clusters": [{ "name": "c", "cluster": {
                 "server": format!("https://{address}"), "certificate-authority-data": base64(&own.cert.pem()),
             }}],
             "users": [{ "name": "u", "user": {
-                "client-certificate-data": base64(admin.certificate()), "client-key-data": base64(admin.key()),
+                "client-certificate-data": base64(user.certificate()), "client-key-data": base64(user.key()),
             }}],
             "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
         });
