@@ -112,6 +112,30 @@ reason_codes! {
         MachineMalformed = "machine-malformed": "see `latchkey measure image --help` for descriptions of machines";
         /// A machine type names files that cannot be used.
         MachineUnusable = "machine-unusable": "check the files that the description of the machine type names";
+        /// The charts file does not follow its schema.
+        ChartsMalformed = "charts-file-malformed": "see `latchkey charts install --help` for the form of the file";
+        /// An archive of a chart is not the one that the charts file names.
+        ChartAltered = "chart-altered": "get the archive again, or name its new hash if the change is yours";
+        /// Another command works on the cluster's charts.
+        ChartsBusy = "charts-busy": "wait until the one who is named is done";
+        /// The lock on the cluster's charts was lost while a command worked.
+        LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
+        /// A release was removed by hand, and its history kept.
+        ReleaseRemoved = "release-removed": "forget the release's history, too, with `helm uninstall`";
+        /// An upgrade failed, and the release does not serve as it did.
+        UpgradeNotRolledBack = "upgrade-not-rolled-back":
+            "run the command again, which rolls back first; if it fails again, look at the release with `helm history`";
+        /// A backup has not the files that its list says.
+        BackupDamaged = "backup-damaged": "use another backup: see `latchkey backup list`";
+        /// Not everything could be written.
+        BackupIncomplete = "backup-incomplete": "see that the definition that is named serves its objects, and run the command again";
+        /// A backup is of another cluster than the kubeconfig's.
+        BackupOfAnotherCluster = "backup-of-another-cluster": "check the kubeconfig; if another cluster is meant, say --any-cluster";
+        /// The definition in the cluster does not serve what was written.
+        DefinitionDiffers = "definition-differs":
+            "remove the definition if its objects may go, or install the chart's version that the backup is of";
+        /// A namespace is missing that objects are in.
+        NamespaceMissing = "namespace-missing": "make the namespaces that are named with kubectl";
         /// This machine's TPM cannot be used.
         TpmUnusable = "tpm-unusable":
             "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";

@@ -55,6 +55,12 @@ impl CommandError {
         self
     }
 
+    /// Of what this happened, before what happened.
+    #[must_use]
+    pub(crate) fn about(self, of: &str) -> Self {
+        Self { what: format!("{}: {}", printable(of), self.what), ..self }
+    }
+
     /// With a remedy that says more than the code's own.
     #[must_use]
     pub(crate) fn fix(self, fix: impl AsRef<str>) -> Self {

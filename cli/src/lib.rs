@@ -12,6 +12,8 @@
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
 mod arguments;
+mod backup;
+mod charts;
 mod cluster_dir;
 mod codes;
 mod error;
@@ -34,10 +36,10 @@ mod reference;
 mod secret;
 mod spec;
 mod status;
-#[allow(dead_code, unused_imports, reason = "the commands that use all of it follow")]
 mod stock;
 mod tpm;
 mod trust;
+mod upgrade;
 mod verify;
 mod which_machine;
 

@@ -39,6 +39,9 @@ impl Bench {
         let sections: [(&str, &[u8]); 4] =
             [(".osrel", b"ID=test\n"), (".cmdline", b"quiet"), (".initrd", b"initrd"), (".linux", &kernel)];
         fs::write(operator.path("image.efi"), unified("systemd-stub 252.39", &sections)).unwrap();
+        fs::create_dir(operator.path("backup")).unwrap();
+        let list = r#"{"schema":1,"made":"2026-11-22T18:00:00Z","cluster":"c","kubernetes":"1.34.4","resource_version":"1","definitions":[]}"#;
+        fs::write(operator.path("backup/backup.json"), list).unwrap();
         let fresh = FakeNode::start(&operator.init_secret());
         let (address, ek) = (fresh.address(), fresh.ek().to_string());
         let record = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", "1.0.0"];
@@ -111,8 +114,11 @@ impl Bench {
                 let key = ["--cluster", "plant", "--master-secret", "master.json", "--without-its-machine", "--disk"];
                 [&key[..], &[&disk]].concat()
             }
-            // These are tried where the parts of an image are, components, and a TPM.
-            "image build" | "image units" | "kubernetes fetch" | "tpm ek" => vec!["--help"],
+            "backup list" => vec!["--backups", "."],
+            "backup check" => vec!["backup"],
+            // These are tried where the parts of an image are, components, a TPM, and a cluster.
+            "image build" | "image units" | "kubernetes fetch" | "tpm ek" | "charts install" | "charts list"
+            | "charts check" | "upgrade execute" | "backup create" | "backup restore" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),
         };
         self.node.restart(match command {

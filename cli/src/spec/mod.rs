@@ -1,5 +1,6 @@
 //! The commands: one table, by which arguments are read and from which help is printed.
 
+mod charts;
 mod completions;
 mod help;
 mod image;

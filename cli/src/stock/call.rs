@@ -161,6 +161,7 @@ impl Call<'_> {
         command.env("KUBECTL_KUBERC", "false").env("LC_ALL", "C");
         // A group of its own, so that what it starts ends with it.
         command.process_group(0);
+        super::tie::tie(&mut command);
         let mut command = Command::from(command);
         command.stdin(if self.input.is_empty() { Stdio::null() } else { Stdio::piped() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);

@@ -85,11 +85,6 @@ impl ReleaseState {
             Self::PendingRollback => "pending-rollback",
         }
     }
-
-    /// Whether somebody works on it, or was interrupted.
-    pub(crate) const fn pending(self) -> bool {
-        matches!(self, Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback | Self::Uninstalling)
-    }
 }
 
 /// A release, as its last revision stands.
@@ -169,11 +164,6 @@ impl Helm {
             return Err(StockError::TooNew { program, found, needed });
         }
         Ok(helm)
-    }
-
-    /// The same, for what has to be done after the command was told to stop.
-    pub(crate) fn uninterrupted(&self) -> Self {
-        Self { interrupt: None, ..self.clone() }
     }
 
     /// All releases of all namespaces, whatever their state.

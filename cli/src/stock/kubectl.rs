@@ -54,6 +54,7 @@ struct GitVersion {
 }
 
 /// A list as kubectl prints it.
+#[allow(dead_code, reason = "for commands on nodes and policies")]
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
@@ -103,6 +104,7 @@ impl Kubectl {
     }
 
     /// All objects of a resource, in a namespace or in all of them. For what may be many, see [`Self::raw`].
+    #[allow(dead_code, reason = "for commands on nodes and policies")]
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         resource: &str,
@@ -126,14 +128,6 @@ impl Kubectl {
         self.typed(self.call(["get", "--raw", path].map(OsString::from), &[], limit)).await
     }
 
-    /// The answer as text, for what is no JSON (metrics).
-    pub(crate) async fn raw_text(&self, path: &str) -> Result<String, StockError> {
-        let call = self.call(["get", "--raw", path].map(OsString::from), &[], MANY_OBJECTS);
-        let shown = call.shown();
-        let printed = self.run(call).await?;
-        String::from_utf8(printed).map_err(|error| StockError::Malformed { call: shown, reason: error.to_string() })
-    }
-
     /// Applies documents (JSON or YAML) on the server's side, as the field manager `latchkey`. Fields that are another
     /// manager's are a conflict, unless they are taken by force.
     pub(crate) async fn apply(&self, documents: &[u8], force: bool) -> Result<(), StockError> {
@@ -145,26 +139,41 @@ impl Kubectl {
         self.run(self.call(arguments, documents, MANY_OBJECTS)).await.map(drop)
     }
 
-    /// Creates what is there not yet, and gives what was made. Several documents give a list in their order.
+    /// Creates an object that is there not yet, and gives what was made.
     pub(crate) async fn create<T: DeserializeOwned>(&self, documents: &[u8]) -> Result<T, StockError> {
         let manager = format!("--field-manager={FIELD_MANAGER}");
         let arguments = ["create", "--output=json", &manager, "--filename=-"].map(OsString::from);
         self.typed(self.call(arguments, documents, MANY_OBJECTS)).await
     }
 
-    /// Replaces objects; a document that names a `resourceVersion` replaces that one alone. `subresource`: only this part.
-    pub(crate) async fn replace<T: DeserializeOwned>(
+    /// Replaces an object; a document that names a `resourceVersion` replaces that one alone.
+    pub(crate) async fn replace<T: DeserializeOwned>(&self, document: &[u8]) -> Result<T, StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let arguments = ["replace", "--output=json", &manager, "--filename=-"].map(OsString::from);
+        self.typed(self.call(arguments, document, MANY_OBJECTS)).await
+    }
+
+    /// The same for several objects at once: what was made, in no promised order.
+    pub(crate) async fn create_all<T: DeserializeOwned>(&self, documents: &[u8]) -> Result<Vec<T>, StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let arguments = ["create", "--output=json", &manager, "--filename=-"].map(OsString::from);
+        self.stream(self.call(arguments, documents, MANY_OBJECTS)).await
+    }
+
+    /// The same for replacing them.
+    pub(crate) async fn replace_all<T: DeserializeOwned>(
         &self,
         documents: &[u8],
-        subresource: Option<&str>,
-    ) -> Result<T, StockError> {
+        subresource: &str,
+    ) -> Result<Vec<T>, StockError> {
         let manager = format!("--field-manager={FIELD_MANAGER}");
-        let mut arguments = ["replace", "--output=json", &manager, "--filename=-"].map(OsString::from).to_vec();
-        arguments.extend(subresource.map(|name| OsString::from(format!("--subresource={name}"))));
-        self.typed(self.call(arguments, documents, MANY_OBJECTS)).await
+        let subresource = format!("--subresource={subresource}");
+        let arguments = ["replace", "--output=json", &manager, &subresource, "--filename=-"].map(OsString::from);
+        self.stream(self.call(arguments, documents, MANY_OBJECTS)).await
     }
 
     /// Removes an object, and waits until it is gone. One that is not there is no failure.
+    #[allow(dead_code, reason = "for commands on nodes and policies")]
     pub(crate) async fn delete(&self, resource: &str, scope: Scope<'_>, name: &str) -> Result<(), StockError> {
         let arguments = words(["delete", "--ignore-not-found", "--wait=true"], scope, [resource, name]);
         self.run(self.call(arguments, &[], ONE_OBJECT)).await.map(drop)
@@ -213,6 +222,14 @@ impl Kubectl {
     async fn typed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, StockError> {
         let shown = call.shown();
         parse(&shown, &self.run(call).await?)
+    }
+
+    /// kubectl prints several objects one behind the other.
+    async fn stream<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Vec<T>, StockError> {
+        let shown = call.shown();
+        let printed = self.run(call).await?;
+        let objects = serde_json::Deserializer::from_slice(&printed).into_iter().collect::<Result<_, _>>();
+        objects.map_err(|error| StockError::Malformed { call: shown, reason: error.to_string() })
     }
 
     fn version(&self, text: &str) -> Result<Version, StockError> {

@@ -20,6 +20,7 @@ mod kubectl;
 mod program;
 #[cfg(test)]
 mod tests;
+mod tie;
 mod version;
 
 use std::path::{Path, PathBuf};
@@ -27,9 +28,10 @@ use std::sync::Arc;
 
 use crate::arguments::Arguments;
 
+pub(crate) use call::Lines;
 pub use code::StockCode;
 pub(crate) use error::StockError;
-pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Rendered, Revision, Upgrade};
+pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Revision, Upgrade};
 pub(crate) use kubectl::{Kubectl, Scope};
 pub(crate) use program::Program;
 pub(crate) use version::Version;

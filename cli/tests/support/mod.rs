@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+pub mod cluster;
 pub mod command;
 pub mod node;
 pub mod operator;

@@ -1,0 +1,236 @@
+//! `latchkey upgrade execute --helm`: charts, and nothing else.
+//!
+//! In the order of a run: the lock; what was interrupted is mended; what would change is asked of helm; the backup; then each
+//! chart, atomically. That a chart which fails was rolled back is not believed: helm's history is read.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::changes::{self, Change};
+use crate::arguments::Arguments;
+use crate::backup::{self, Backup, BackupReport};
+use crate::charts::{Chart, ChartsFile, Crds, Lock, Mending, Options, Situation, Work, charts_file};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::output::{Output, Report, Style, Table, Tone, printable};
+use crate::stock::Stock;
+
+pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    if !arguments.has("helm") {
+        let error = CommandError::usage("what is to be upgraded is not said");
+        return Err(error.fix("say --helm: charts are what this release upgrades"));
+    }
+    let charts = charts_file(arguments)?;
+    let kubeconfig = arguments.required_path("kubeconfig")?;
+    let stock = Stock::from_arguments(arguments);
+    let backups = backup::directory(arguments);
+    let report = smol::block_on(async {
+        let work = Work::begin(&stock, kubeconfig, Options::from_arguments(arguments)).await?;
+        if arguments.has("dry-run") {
+            let plan = Plan::of(&work, &charts, None, output).await?;
+            return Ok(UpgradeReport { dry_run: true, backup: None, charts: plan.rows(Done::Would) });
+        }
+        let lock = Lock::take(&work.kubectl, output).await?;
+        let mending = Mending::from(&lock);
+        let upgrading = async {
+            let plan = Plan::of(&work, &charts, Some(mending), output).await?;
+            if plan.changed().next().is_none() {
+                return Ok(UpgradeReport { dry_run: false, backup: None, charts: plan.rows(Done::Upgraded) });
+            }
+            let backup = backup::write(&work.kubectl, &backups, output).await?;
+            let written = BackupReport::of(&backup);
+            output.say(Tone::Good, "backup", &written.sentence());
+            for chart in plan.changed() {
+                upgrade(&work, chart, &backup, output).await?;
+            }
+            Ok(UpgradeReport { dry_run: false, backup: Some(written), charts: plan.rows(Done::Upgraded) })
+        };
+        lock.held(upgrading).await
+    })?;
+    output.report(&report)
+}
+
+/// What is to be done, chart by chart.
+struct Plan<'a>(Vec<(&'a Chart, Step)>);
+
+enum Step {
+    /// There is no release of it: upgrading installs nothing.
+    Absent,
+    /// It is what the file says.
+    Same,
+    Change {
+        from: String,
+        to: String,
+        changes: Vec<Change>,
+    },
+}
+
+impl<'a> Plan<'a> {
+    /// Asks helm. Without `mending` nothing is touched, and what was interrupted is refused.
+    async fn of(
+        work: &Work,
+        charts: &'a ChartsFile,
+        mending: Option<Mending>,
+        output: &Output,
+    ) -> Result<Self, CommandError> {
+        let mut steps = Vec::new();
+        for chart in &charts.charts {
+            output.waiting(&format!("{}: helm upgrade --dry-run", chart.name));
+            let situation = match mending {
+                Some(mending) => work.mend(chart, mending, output).await?,
+                None => work.situation(chart).await?,
+            };
+            let step = match situation {
+                Situation::Deployed | Situation::UpgradeFailed { .. } => step(work, chart, situation).await?,
+                Situation::Absent => Step::Absent,
+                _ => {
+                    let what = format!("{}: the release is half done, so what would change cannot be told", chart.name);
+                    let error = CommandError::local(crate::stock::StockCode::ReleaseBusy, what);
+                    return Err(error.fix("run the command without --dry-run, which mends it first"));
+                }
+            };
+            steps.push((chart, step));
+        }
+        Ok(Self(steps))
+    }
+
+    fn changed(&self) -> impl Iterator<Item = &'a Chart> {
+        self.0.iter().filter(|(_, step)| matches!(step, Step::Change { .. })).map(|(chart, _)| *chart)
+    }
+
+    fn rows(self, if_other: Done) -> Vec<UpgradeRow> {
+        let row = |(chart, step): (&Chart, Step)| {
+            let (name, namespace) = (chart.name.clone(), chart.namespace.clone());
+            let (done, from, to, changes) = match step {
+                Step::Absent => (Done::Absent, None, None, Vec::new()),
+                Step::Same => (Done::Same, None, None, Vec::new()),
+                Step::Change { from, to, changes } => (if_other, Some(from), Some(to), changes),
+            };
+            UpgradeRow { name, namespace, done, from, to, changes }
+        };
+        self.0.into_iter().map(row).collect()
+    }
+}
+
+async fn step(work: &Work, chart: &Chart, situation: Situation) -> Result<Step, CommandError> {
+    let (namespace, name) = (&chart.namespace, &chart.name);
+    let history = work.helm.history(namespace, name).await?;
+    let from = history.last().map(|revision| revision.chart.clone()).unwrap_or_default();
+    let would =
+        work.helm.dry_run(&chart.upgrade()).await.map_err(|error| CommandError::from(error).about(&chart.name))?;
+    let changes = changes::between(&work.helm.manifest(namespace, name).await?, &would.manifest);
+    let same = changes.is_empty() && from == would.chart && situation == Situation::Deployed;
+    Ok(if same { Step::Same } else { Step::Change { from, to: would.chart, changes } })
+}
+
+/// Upgrades one chart. That there is a backup is shown by having it.
+async fn upgrade(work: &Work, chart: &Chart, backup: &Backup, output: &Output) -> Result<(), CommandError> {
+    let (name, begun) = (&chart.name, Instant::now());
+    let before = work.helm.history(&chart.namespace, name).await?.last().map_or(0, |revision| revision.number);
+    if chart.crds == Crds::Upgrade {
+        let definitions = work.helm.custom_resource_definitions(&chart.source).await?;
+        if !definitions.trim_ascii().is_empty() {
+            work.kubectl
+                .apply(&definitions, true)
+                .await
+                .map_err(|error| CommandError::from(error).about(&chart.name))?;
+        }
+    }
+    let done = work.upgrade(chart, output).await;
+    // What helm says of itself is compared with what it wrote.
+    let history = match work.helm.history(&chart.namespace, name).await {
+        Ok(history) => history,
+        Err(error) => return Err(done.err().unwrap_or_else(|| error.into())),
+    };
+    let situation = Situation::of(&history);
+    let last = history.last().map_or(0, |revision| revision.number);
+    match done {
+        Ok(()) if situation == Situation::Deployed && last > before => {
+            output.say(Tone::Good, "upgraded", &format!("{name} in {:.1} s", begun.elapsed().as_secs_f64()));
+            Ok(())
+        }
+        Ok(()) => {
+            let what = format!("{name}: helm says that it upgraded the chart, and its history does not");
+            Err(CommandError::local(CommandCode::UpgradeNotRolledBack, what))
+        }
+        Err(error) if situation == Situation::Deployed => {
+            let restorable = backup.directory().display();
+            let kept = if last > before { "was rolled back by helm" } else { "was not begun" };
+            Err(error.because(format!("the upgrade {kept}; the backup is {restorable}")))
+        }
+        Err(error) => {
+            let what = format!("{name}: the upgrade failed, and was not rolled back");
+            let failure = CommandError::local(CommandCode::UpgradeNotRolledBack, what).because(&error.what);
+            let failure = match history.last() {
+                Some(last) => failure.because(format!("revision {}: {}", last.number, last.description)),
+                None => failure,
+            };
+            Err(error.because.iter().fold(failure, CommandError::because))
+        }
+    }
+}
+
+/// What an upgrade did, or would do.
+#[derive(Serialize)]
+struct UpgradeReport {
+    dry_run: bool,
+    backup: Option<BackupReport>,
+    charts: Vec<UpgradeRow>,
+}
+
+#[derive(Serialize)]
+struct UpgradeRow {
+    name: String,
+    namespace: String,
+    done: Done,
+    from: Option<String>,
+    to: Option<String>,
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Done {
+    Upgraded,
+    /// It would be upgraded.
+    Would,
+    Same,
+    Absent,
+}
+
+impl Report for UpgradeReport {
+    fn text(&self, style: Style) -> String {
+        let mut table = Table::new(&["NAME", "NAMESPACE", "DONE", "FROM", "TO", "OBJECTS"]);
+        for row in &self.charts {
+            let done = match row.done {
+                Done::Upgraded => "upgraded",
+                Done::Would => "would be upgraded",
+                Done::Same => "is as the file says",
+                Done::Absent => "not installed: see `latchkey charts install`",
+            };
+            let changes = if row.changes.is_empty() { String::new() } else { row.changes.len().to_string() };
+            let text = |text: &Option<String>| text.clone().unwrap_or_default();
+            table.row([row.name.clone(), row.namespace.clone(), done.into(), text(&row.from), text(&row.to), changes]);
+        }
+        let mut text = table.to_string();
+        for row in self.charts.iter().filter(|_| self.dry_run) {
+            for Change { object, kind, diff } in &row.changes {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "\n{}: {} {}", row.name, kind.name(), printable(object));
+                for line in diff.lines() {
+                    let tone = match line.as_bytes().first() {
+                        Some(b'+') => Tone::Good,
+                        Some(b'-') => Tone::Bad,
+                        _ => Tone::Plain,
+                    };
+                    text.push_str(&style.paint(tone, &printable(line)));
+                    text.push('\n');
+                }
+            }
+        }
+        text
+    }
+}
