@@ -71,7 +71,7 @@ fn get(fetcher: &Fetcher, download: &Download, into: &Path, output: &Output) -> 
 }
 
 /// The table that `--table` names, or else the built-in one.
-fn table(arguments: &Arguments) -> Result<VersionTable, CommandError> {
+pub(crate) fn table(arguments: &Arguments) -> Result<VersionTable, CommandError> {
     let unusable = |error: TableError| {
         CommandError::new(Exit::Usage, error.code(), "the version table cannot be used").because(error.to_string())
     };

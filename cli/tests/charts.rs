@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
-use latchkey_test_support::{Process, spawn, until};
+use latchkey_test_support::{Lines, Process, spawn, until};
 use serde_json::json;
 use support::cluster::Cluster;
 use support::command::{finish, latchkey, start};
@@ -111,6 +111,7 @@ fn an_upgrade_that_is_cut_goes_on_and_two_at_once_are_one() {
     first.kill().unwrap();
     finish(first);
     assert_eq!(cluster.history("one").last().unwrap(), "pending-upgrade");
+    until("helm to be gone, too", || (!runs_with(&cluster.kubeconfig)).then_some(()));
     cluster.charts(&[("one", "sample", json!({"key": "new"}), 30)]);
     let ran = cluster.upgrade(&[]).succeeded();
     assert!(ran.err.contains("rolled back") && cluster.value("one") == "new", "{}", ran.err);
@@ -125,6 +126,55 @@ fn an_upgrade_that_is_cut_goes_on_and_two_at_once_are_one() {
     let error = finish(first).failed(1).json()["error"].clone();
     assert_eq!(error["code"], "interrupted", "{error}");
     assert_eq!((cluster.history("one").last().unwrap().as_str(), &*cluster.value("one")), ("deployed", "new"));
+}
+
+/// Whether a process has this among its arguments.
+fn runs_with(argument: &str) -> bool {
+    let commands = fs::read_dir("/proc").unwrap().filter_map(|entry| fs::read(entry.ok()?.path().join("cmdline")).ok());
+    commands.into_iter().any(|command| command.split(|byte| *byte == 0).any(|one| one == argument.as_bytes()))
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kubectl and helm: ./dev e2e api-server"]
+fn who_waits_for_the_lock_can_be_stopped() {
+    let cluster = Cluster::start();
+    cluster.chart("sample", "1.0.0");
+    cluster.charts(&[("one", "sample", json!({}), 30)]);
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "latchkey-charts", "namespace": "kube-system"},
+        "spec": {"holderIdentity": "eve@elsewhere", "leaseDurationSeconds": 30},
+    });
+    cluster.apply(&lease);
+    let command = ["charts", "install", "--charts", "charts.json"];
+    let mut waiting = start(cluster.directory.path(), &cluster.arguments(&command, &[]));
+    let lines = Lines::of(waiting.stderr.take().unwrap());
+    lines.find("the holder", &mut Vec::new(), |line| line.contains("eve@elsewhere")).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&waiting), rustix::process::Signal::TERM).unwrap();
+    let ran = finish(waiting);
+    assert!([1, 130].contains(&ran.code), "{ran:?}");
+    assert_eq!(cluster.helm(&["list", "--all", "--namespace=apps", "--short"]), "", "nothing was begun");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn what_can_go_where_is_read_from_nodes_and_metrics() {
+    let cluster = Cluster::start();
+    let check = |code| cluster.run(&["upgrade", "check"], &["--output", "json"]).failed(code).json();
+    let fine = check(0);
+    let asked = |report: &serde_json::Value| {
+        report["deprecated_apis"].as_array().unwrap().iter().any(|api| api["resource"] == "componentstatuses")
+    };
+    assert!(fine["next"] == "1.35" && !asked(&fine), "{fine}");
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "old"}});
+    cluster.apply(&node);
+    let status = r#"--patch={"status":{"nodeInfo":{"kubeletVersion":"v1.31.2"}}}"#;
+    cluster.kubectl(&["patch", "node", "old", "--subresource=status", "--type=merge", status]);
+    cluster.kubectl(&["get", "componentstatuses"]);
+    let report = check(1);
+    assert_eq!(report["nodes"][0]["state"], "behind", "{report}");
+    assert!(asked(&report), "{report}");
+    assert_eq!(report["first"], json!(["node old: its kubelet v1.31.2 must be 1.32 or newer"]), "{report}");
 }
 
 #[test]

@@ -118,7 +118,9 @@ impl Bench {
             "backup check" => vec!["backup"],
             // These are tried where the parts of an image are, components, a TPM, and a cluster.
             "image build" | "image units" | "kubernetes fetch" | "tpm ek" | "charts install" | "charts list"
-            | "charts check" | "upgrade execute" | "backup create" | "backup restore" => vec!["--help"],
+            | "charts check" | "upgrade execute" | "upgrade check" | "backup create" | "backup restore" => {
+                vec!["--help"]
+            }
             other => panic!("`{other}` is not tried here: say what it needs"),
         };
         self.node.restart(match command {

@@ -131,6 +131,31 @@ is not installed stays so; a release that the file does not name is not touched.
     run: upgrade::execute,
 };
 
+pub(super) const UPGRADE_CHECK: Command = Command {
+    path: &["upgrade", "check"],
+    operands: &[],
+    flags: &[
+        KUBECONFIG,
+        Flag {
+            long: "table",
+            value: Some("FILE"),
+            need: AtMostOnce,
+            text: "a version table of your own [the one in this program]",
+        },
+        KUBECTL,
+    ],
+    summary: "says to which version Kubernetes can go, and what stands in the way",
+    about: "
+Kubernetes goes up one minor version at a time, to one that the version table has. The
+kubelets must be at most three minor versions behind it, and never newer than the API
+server. An API that was asked for since the API server started, and that is gone in the
+next version, stands in the way, too: the API server that answers counts its own. Exits
+with 1 if something has to be done first. Nothing is changed.
+",
+    examples: &["latchkey upgrade check --kubeconfig plant/admin.conf"],
+    run: upgrade::check,
+};
+
 pub(super) const BACKUP_CREATE: Command = Command {
     path: &["backup", "create"],
     operands: &[],

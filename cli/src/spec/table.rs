@@ -362,6 +362,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::charts::INSTALL,
     super::charts::LIST,
     super::charts::CHECK,
+    super::charts::UPGRADE_CHECK,
     super::charts::UPGRADE,
     super::charts::BACKUP_CREATE,
     super::charts::BACKUP_LIST,

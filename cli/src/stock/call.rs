@@ -92,9 +92,10 @@ impl Call<'_> {
     /// Runs it to its end. `interrupt` ends it early, unless it is what has to be tidied up then.
     pub(super) async fn run(self, interrupt: Option<&Interrupt>, lines: Lines<'_>) -> Result<Ended, StockError> {
         let call = self.shown();
-        if interrupt.is_some_and(Interrupt::seen) {
-            return Err(StockError::Interrupted { call });
-        }
+        let _running = match interrupt.map(Interrupt::begin) {
+            Some(None) => return Err(StockError::Interrupted { call }),
+            running => running.flatten(),
+        };
         let cannot = |source: io::Error| StockError::Start { call: call.clone(), source };
         let mut child = self.command().spawn().map_err(cannot)?;
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -54,7 +54,6 @@ struct GitVersion {
 }
 
 /// A list as kubectl prints it.
-#[allow(dead_code, reason = "for commands on nodes and policies")]
 #[derive(Deserialize)]
 struct List<T> {
     items: Vec<T>,
@@ -104,7 +103,6 @@ impl Kubectl {
     }
 
     /// All objects of a resource, in a namespace or in all of them. For what may be many, see [`Self::raw`].
-    #[allow(dead_code, reason = "for commands on nodes and policies")]
     pub(crate) async fn list<T: DeserializeOwned>(
         &self,
         resource: &str,
@@ -126,6 +124,14 @@ impl Kubectl {
     /// The same, for an answer of at most `limit` bytes.
     pub(crate) async fn raw_within<T: DeserializeOwned>(&self, path: &str, limit: usize) -> Result<T, StockError> {
         self.typed(self.call(["get", "--raw", path].map(OsString::from), &[], limit)).await
+    }
+
+    /// The answer as text, for what is no JSON (metrics).
+    pub(crate) async fn raw_text(&self, path: &str) -> Result<String, StockError> {
+        let call = self.call(["get", "--raw", path].map(OsString::from), &[], MANY_OBJECTS);
+        let shown = call.shown();
+        let printed = self.run(call).await?;
+        String::from_utf8(printed).map_err(|error| StockError::Malformed { call: shown, reason: error.to_string() })
     }
 
     /// Applies documents (JSON or YAML) on the server's side, as the field manager `latchkey`. Fields that are another

@@ -42,8 +42,8 @@ use interrupt::Interrupt;
 pub(crate) const KUBECTL_OPTION: &str = "kubectl-program";
 pub(crate) const HELM_OPTION: &str = "helm-program";
 
-/// Where the programs come from, and how they are stopped. From its making on a signal ends the run of a program first, and
-/// with it the command.
+/// Where the programs come from, and how they are stopped. From its making on a signal ends a program that runs first, and
+/// with it the command; where none runs, the command at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Stock {
     kubectl: Option<PathBuf>,

@@ -2,5 +2,8 @@
 
 mod changes;
 mod charts;
+mod check;
+mod deprecated;
 
 pub(crate) use charts::execute;
+pub(crate) use check::check;

@@ -35,10 +35,10 @@ impl Cluster {
     /// The arguments of a command, with the cluster and the programs.
     pub fn arguments<'a>(&'a self, command: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
         let mut arguments = [command, &["--kubeconfig", &self.kubeconfig], more].concat();
-        if !["list", "check"].contains(&command[1]) {
+        if command[0] == "upgrade" || !["list", "check"].contains(&command[1]) {
             arguments.extend(["--kubectl-program", &self.kubectl]);
         }
-        if command[0] != "backup" {
+        if command[0] != "backup" && command[..2] != ["upgrade", "check"] {
             arguments.extend(["--helm-program", &self.helm]);
         }
         arguments
