@@ -82,9 +82,7 @@ fn the_token_is_in_a_file_of_root_for_a_while_and_nowhere_else() {
 #[test]
 fn a_kubeadm_that_prints_its_configuration_gives_no_token_away() {
     let fake = FakeKubeadm::new();
-    for nth in 1..=3 {
-        fake.on("kubeadm", "join", nth, "cd $here/run; cat *; cat * >&2; cat * | tr '\\n' ' ' >&2; exit 1");
-    }
+    fake.on("kubeadm", "join", 1, "cd $here/run; cat *; cat * >&2; cat * | tr '\\n' ' ' >&2; exit 1");
     let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
     let error = ran.result.unwrap_err();
     let told = format!("{error:?} {}", ran.lines.concat());
@@ -96,13 +94,24 @@ fn a_kubeadm_that_prints_its_configuration_gives_no_token_away() {
 #[test]
 fn a_failed_try_is_reset_and_tried_again() {
     let fake = FakeKubeadm::new();
-    fake.on("kubeadm", "join", 1, "mkdir -p $etc/pki; exit 1");
-    fake.on("kubeadm", "join", 2, "exit 1");
-    let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
+    fake.on("kubeadm", "init", 1, "mkdir -p $etc/pki; exit 1");
+    fake.on("kubeadm", "init", 2, "exit 1");
+    let ran = fake.run(&member(NodeRole::First), &init());
     ran.result.unwrap();
-    let expected = ["kubeadm join", "kubeadm reset", "kubeadm join", "kubeadm reset", "kubeadm join", START];
-    assert_eq!(fake.calls(), expected);
+    let tries = ["kubeadm init", "kubeadm reset", "kubeadm init", "kubeadm reset", "kubeadm init"];
+    assert_eq!(fake.calls()[1..], [&tries[..], &[RIGHTS, TOKENS, START]].concat());
     assert!(ran.lines.iter().any(|line| line.starts_with("try 1 of 3 failed: step-failed")), "{:?}", ran.lines);
+}
+
+#[test]
+fn a_join_that_failed_is_not_tried_again_with_the_same_ticket() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, "exit 1");
+    fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+    assert_eq!(fake.calls(), ["kubeadm join"], "the ticket may be used up");
+    // Another ticket: what is half done goes first.
+    fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap();
+    assert_eq!(fake.calls()[1..], ["kubeadm reset", "kubeadm join", START]);
 }
 
 #[test]
@@ -133,13 +142,13 @@ fn the_third_failure_is_the_last_and_says_why() {
     let fake = FakeKubeadm::new();
     for nth in 1..=3 {
         let script = format!("echo '[preflight] try {nth}'; echo 'error: no route to the API server' >&2; exit 1");
-        fake.on("kubeadm", "join", nth, &script);
+        fake.on("kubeadm", "init", nth, &script);
     }
-    let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+    let error = fake.run(&member(NodeRole::First), &init()).result.unwrap_err();
     assert_eq!(error.code, StepCode::Failed);
-    assert!(error.message.ends_with("kubeadm join ended with exit status: 1: error: no route to the API server"));
+    assert!(error.message.ends_with("kubeadm init ended with exit status: 1: error: no route to the API server"));
     assert!(error.log_tail.contains("[preflight] try 3") && !error.log_tail.contains("try 2"), "{}", error.log_tail);
-    assert_eq!(fake.calls().iter().filter(|call| *call == "kubeadm join").count(), 3);
+    assert_eq!(fake.calls().iter().filter(|call| *call == "kubeadm init").count(), 3);
 }
 
 #[test]

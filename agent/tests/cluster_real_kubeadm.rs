@@ -95,6 +95,7 @@ fn the_real_kubeadm_accepts_how_a_node_joins() {
 fn the_real_kubeadm_accepts_how_a_failed_try_is_reset() {
     let fake = judged();
     fake.on("kubeadm", "join", 1, "exit 1");
+    fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
     let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
     assert!(ran.result.is_ok(), "{:?}", ran.result);
     assert!(fake.records("config")[1].contains("ResetConfiguration"));

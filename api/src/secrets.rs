@@ -57,7 +57,7 @@ keeps_secrets!(RecoverRequest {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
     open disk_uuid
 });
-keeps_secrets!(Succeeded { admin_config by take_admin_config; open cluster_id });
+keeps_secrets!(Succeeded { admin_config by take_admin_config; open cluster_id, addresses });
 keeps_secrets!(JoinTicket {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
     open measurement_salt, node_name, role, epoch, cluster

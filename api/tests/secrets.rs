@@ -36,7 +36,7 @@ fn ticket() -> v1::JoinTicket {
 
 #[test]
 fn debug_output_says_whether_there_is_a_secret_and_no_more() {
-    let succeeded = v1::Succeeded { cluster_id: vec![9], admin_config: b"config-hush".to_vec() };
+    let succeeded = v1::Succeeded { cluster_id: vec![9], admin_config: b"config-hush".to_vec(), addresses: Vec::new() };
     let event = v1::InitEvent { event: Some(v1::init_event::Event::Succeeded(succeeded)) };
     let authorize = v1::AuthorizeRequest { init_secret: b"init-hush".to_vec() };
     let key = v1::GetDataKeyResponse { data_key: b"key-hush".to_vec(), version: 1 };

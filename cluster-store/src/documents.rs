@@ -4,6 +4,7 @@ use crate::cluster::ClusterFile;
 use crate::denials::Denials;
 use crate::enrolment::Enrolment;
 use crate::error::StoreError;
+use crate::kubernetes::ClusterMaterial;
 use crate::store::{ClusterStore, Part};
 use latchkey_attestation::{Policy, References};
 use latchkey_keys::SecretVec;
@@ -47,6 +48,14 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn cluster(&self) -> Result<Option<ClusterFile>, StoreError>;
+
+    /// What nodes join by where this is an API server's cluster; `None` where it is not, or nobody has said it yet.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn material(&self) -> Result<Option<ClusterMaterial>, StoreError> {
+        Ok(None)
+    }
 
     /// The TPMs that are shut out.
     ///

@@ -29,6 +29,7 @@ mod enrolment;
 mod error;
 mod firmware;
 mod folder;
+mod kubernetes;
 mod name;
 pub mod objects;
 mod pair;
@@ -38,6 +39,7 @@ mod record_store;
 mod release;
 mod revisions;
 mod store;
+mod ticket;
 mod trust;
 mod writer;
 
@@ -49,6 +51,7 @@ pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRu
 pub use error::{ContentError, StoreError};
 pub use firmware::{BootSeen, ChangedFirmware, Finding, FirmwareRecord, TpmBoot, TpmRecord};
 pub use folder::FolderRecords;
+pub use kubernetes::{ClusterMaterial, KubernetesFile};
 pub use name::{NodeName, NodeNameError};
 pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};
@@ -57,6 +60,7 @@ pub use record_store::{Change, Listing, News, NodeStatus, PutError, PutRefusal, 
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
 pub use revisions::Revisions;
 pub use store::{ClusterStore, MAX_CONFIG, MAX_PAYLOAD, MAX_RECORD, Part};
+pub use ticket::{MAX_ADDRESSES, TicketRecord};
 pub use writer::Writer;
 
 /// Every reason code of this crate.

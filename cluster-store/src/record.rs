@@ -5,10 +5,12 @@ use crate::error::ContentError;
 use crate::firmware::{FirmwareRecord, TpmRecord};
 use crate::name::NodeName;
 use crate::store::MAX_RECORD;
+use crate::ticket::{TicketRecord, check_addresses};
 use latchkey_attestation::EkDigest;
 use latchkey_keys::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// Disks of one record at a time. One is in use; the others are of joins whose end nobody has reported yet.
 pub const MAX_DISKS: usize = 8;
@@ -52,6 +54,12 @@ pub struct NodeRecord {
     /// The machine's firmware, in the same way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<FirmwareRecord>,
+    /// Its last ticket, where that carried a token for the API server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticket: Option<TicketRecord>,
+    /// Where its kubelet serves, as its last report of success said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<IpAddr>,
 }
 
 /// An operator moved a disk from one machine to another.
@@ -200,6 +208,8 @@ impl NodeRecord {
             moved: None,
             tpm: None,
             firmware: None,
+            ticket: None,
+            addresses: Vec::new(),
         }
     }
 
@@ -260,6 +270,8 @@ impl NodeRecord {
         if self.disks.iter().any(|disk| disk.epoch == 0 || disk.key_version == 0) {
             return rule("epochs and key versions begin at 1".to_owned());
         }
+        self.ticket.as_ref().map_or(Ok(()), TicketRecord::check)?;
+        check_addresses(&self.addresses)?;
         self.check_firmware()
     }
 }

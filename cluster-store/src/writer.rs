@@ -97,8 +97,9 @@ impl<'a> Writer<'a> {
     pub fn move_record(&mut self, record: &Recorded, to: EkDigest, now: u64) -> Result<Recorded, StoreError> {
         let from = record.ek_sha256;
         let moved = Some(Moved { from, at: now });
-        // Firmware and counters are the machine's: the new one's own are recorded when it is let in.
-        let next = NodeRecord { ek_sha256: to, moved, tpm: None, firmware: None, ..record.clone().into_inner() };
+        // Firmware, counters, ticket and addresses are the machine's: the new one's own are recorded when it is let in.
+        let fresh = NodeRecord { tpm: None, firmware: None, ticket: None, addresses: Vec::new(), ..(**record).clone() };
+        let next = NodeRecord { ek_sha256: to, moved, ..fresh };
         let path = self.directory.nodes_path().join(format!("{to}.json"));
         match self.directory.record(&to)? {
             Some(half) if half.moved.as_ref().is_some_and(|moved| moved.from == from) && half.name == next.name => {}

@@ -4,7 +4,7 @@
 //! Kubernetes reference "kubeadm Configuration (v1beta4)". What is not written is kubeadm's default, the kubelet's cgroup
 //! driver (systemd) included; [`secure_defaults`](super::secure_defaults) has what differs from it for security.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
@@ -12,7 +12,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::check::Endpoint;
-use super::secure_defaults::{Extra, KUBELET};
+use super::secure_defaults::{Argument, Extra, KUBELET};
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
@@ -110,6 +110,8 @@ struct Registration<'a> {
     name: &'a str,
     cri_socket: &'a str,
     image_pull_policy: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    kubelet_extra_args: Vec<Argument>,
 }
 
 #[derive(Serialize)]
@@ -139,7 +141,7 @@ pub(super) fn init(
     directory: &Path,
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let init = Init {
-        node_registration: registration(member),
+        node_registration: registration(member, &settings.control_plane_endpoint),
         local_api_endpoint: local_endpoint(&settings.control_plane_endpoint),
         timeouts: TIMEOUTS,
     };
@@ -166,7 +168,7 @@ pub(super) fn join(member: &Member, ticket: &ClusterJoin, discovery: &Path) -> R
         API,
         "JoinConfiguration",
         Join {
-            node_registration: registration(member),
+            node_registration: registration(member, endpoint),
             discovery: Discovery { file: DiscoveryFile { path: discovery } },
             control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
             // The files came with the ticket, over the attested channel.
@@ -181,16 +183,25 @@ pub(super) fn reset() -> Result<Zeroizing<Vec<u8>>, StepError> {
     document(API, "ResetConfiguration", Reset { cri_socket: CRI_SOCKET, force: true })
 }
 
-fn registration(member: &Member) -> Registration<'_> {
-    Registration { name: &member.node_name, cri_socket: CRI_SOCKET, image_pull_policy: "IfNotPresent" }
+/// The kubelet serves where the report says it: two answers to one question would be a certificate that nobody approves.
+fn registration<'a>(member: &'a Member, endpoint: &str) -> Registration<'a> {
+    let node_ip = local_address(endpoint).map(|address| Argument { name: "node-ip", value: address.to_string() });
+    Registration {
+        name: &member.node_name,
+        cri_socket: CRI_SOCKET,
+        image_pull_policy: "IfNotPresent",
+        kubelet_extra_args: node_ip.into_iter().collect(),
+    }
 }
 
-/// The address by which the rest of the cluster reaches this node: the one it would use itself to reach `endpoint`. kubeadm
-/// would take that of the default route, which may be another network, or missing.
-fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
-    // A name would have to be resolved first: then kubeadm's choice it is.
-    let Endpoint { address, port } = Endpoint::parse(endpoint)?;
-    let address = address?;
+/// The address by which the rest of the cluster reaches this node: the one it would use itself to reach `endpoint`, or, where that
+/// is a name or empty, everybody else. kubeadm and kubelet would take that of the default route in any case, which may be another
+/// network, or missing.
+pub(super) fn local_address(endpoint: &str) -> Option<IpAddr> {
+    /// For documentation (RFC 5737), and so behind the default route.
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    let Endpoint { address, port } = Endpoint::parse(endpoint).unwrap_or(Endpoint { address: None, port: None });
+    let address = address.unwrap_or(ELSEWHERE);
     let any: SocketAddr = match address {
         IpAddr::V4(_) => ([0; 4], 0).into(),
         IpAddr::V6(_) => ([0; 16], 0).into(),
@@ -198,10 +209,15 @@ fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
     let socket = UdpSocket::bind(any).ok()?;
     // Sends nothing; the kernel picks route and source address.
     socket.connect((address, port.unwrap_or(API_SERVER_PORT))).ok()?;
-    let advertise_address = socket.local_addr().ok()?.ip();
-    let link_local = matches!(advertise_address, IpAddr::V6(address) if address.is_unicast_link_local());
-    let usable = !advertise_address.is_loopback() && !advertise_address.is_unspecified() && !link_local;
-    usable.then_some(LocalEndpoint { advertise_address })
+    let local = socket.local_addr().ok()?.ip();
+    let link_local = matches!(local, IpAddr::V6(address) if address.is_unicast_link_local());
+    (!local.is_loopback() && !local.is_unspecified() && !link_local).then_some(local)
+}
+
+/// For a name kubeadm's choice it is: it resolves names itself.
+fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
+    Endpoint::parse(endpoint)?.address?;
+    local_address(endpoint).map(|advertise_address| LocalEndpoint { advertise_address })
 }
 
 fn document(api_version: &str, kind: &str, body: impl Serialize) -> Result<Zeroizing<Vec<u8>>, StepError> {
@@ -279,6 +295,9 @@ mod tests {
     fn an_address_that_others_cannot_reach_is_not_advertised() {
         for endpoint in ["127.0.0.1:6443", "[::1]:6443", "api.plant.example:6443", "", "0.0.0.0:6443"] {
             assert!(local_endpoint(endpoint).is_none(), "{endpoint}");
+        }
+        for endpoint in ["127.0.0.1:6443", "[::1]:6443"] {
+            assert!(local_address(endpoint).is_none(), "{endpoint}");
         }
     }
 }

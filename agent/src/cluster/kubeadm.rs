@@ -1,7 +1,7 @@
 //! The cluster step of Kubernetes: writes kubeadm's configuration, runs kubeadm, starts the kubelet.
 //!
-//! In code order: checks what it was given; looks at what an earlier run left ([`Record`]); runs kubeadm up to [`TRIES`]
-//! times, with `kubeadm reset` before each try that is not the first; after `init` takes back what kubeadm lets everybody
+//! In code order: checks what it was given; looks at what an earlier run left ([`Record`]); runs kubeadm, `init` up to
+//! [`TRIES`] times, with `kubeadm reset` before each try that is not the first; after `init` takes back what kubeadm lets everybody
 //! do ([`secure_defaults`]); sees that the kubelet runs; notes the end.
 //!
 //! `kubeadm reset` empties what kubeadm and the kubelet write (`/etc/kubernetes/manifests`, `/etc/kubernetes/pki`, the
@@ -27,7 +27,8 @@ use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
-/// How often `kubeadm` is tried, each time but the first after `kubeadm reset`.
+/// How often `kubeadm init` is tried, each time but the first after `kubeadm reset`. `kubeadm join` is tried once: a ticket is good
+/// for one certificate, and another try would ask with another key. The next boot has another ticket.
 const TRIES: u32 = 3;
 /// The largest kubeconfig: three base64 certificates and some lines.
 const MAX_ADMIN_CONFIG: usize = 256 * 1024;
@@ -77,7 +78,12 @@ impl ClusterStep for Kubeadm {
                 Work::Init(_) => files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?,
                 Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
             };
-            Ok(Done { admin_config })
+            let addresses = match work {
+                Work::Init(settings) => config::local_address(&settings.control_plane_endpoint),
+                Work::Join(ticket) => config::local_address(&ticket.api_server_endpoint),
+                Work::Start => None,
+            };
+            Ok(Done { admin_config, addresses: addresses.into_iter().collect() })
         })
     }
 }
@@ -145,14 +151,14 @@ impl Kubeadm {
             return self.start_kubelet(progress).await;
         }
         let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
-        let mut tries = 1;
+        let (mut tries, most) = (1, if job.token.is_empty() { TRIES } else { 1 });
         while let Err(error) = self.attempt(job, found, progress).await {
             // A program that is missing, or that hangs, will not do better; a disk reset may.
             let hopeless = matches!(error.code, StepCode::NotStarted | StepCode::Timeout);
-            if tries == TRIES || hopeless {
+            if tries == most || hopeless {
                 return Err(error);
             }
-            progress(&format!("try {tries} of {TRIES} failed: {error}"));
+            progress(&format!("try {tries} of {most} failed: {error}"));
             smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
             (tries, found) = (tries + 1, Found::Unfinished);
         }

@@ -16,6 +16,7 @@ mod record;
 mod secure_defaults;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
@@ -58,6 +59,8 @@ pub enum Work {
 pub struct Done {
     /// The operator's credentials, e.g. a kubeconfig; empty unless the work was `Init`.
     pub admin_config: SecretVec,
+    /// Where the node serves what its cluster asks of it; empty where the step does not say.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// Receives one line of progress at a time, for the console and whoever follows.

@@ -62,10 +62,11 @@ pub(super) struct Extra {
     extra_volumes: [Volume; 1],
 }
 
+/// An argument of a component, as kubeadm takes it.
 #[derive(Serialize)]
-struct Argument {
-    name: &'static str,
-    value: String,
+pub(super) struct Argument {
+    pub(super) name: &'static str,
+    pub(super) value: String,
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 //! cluster.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -33,6 +34,7 @@ const LINGER: Duration = Duration::from_secs(20);
 pub(super) struct Ending {
     pub(super) outcome: Outcome,
     pub(super) admin_config: SecretVec,
+    pub(super) addresses: Vec<IpAddr>,
 }
 
 /// How long [`Attached::finish`] waits; tests wait less.
@@ -189,6 +191,7 @@ impl AttachFlow {
             Outcome::Succeeded => init_event::Event::Succeeded(Succeeded {
                 cluster_id: cluster_id.to_vec(),
                 admin_config: ending.admin_config.expose().to_vec(),
+                addresses: ending.addresses.iter().map(ToString::to_string).collect(),
             }),
             Outcome::Failed { code, message, disk_reset } => init_event::Event::Failed(Failed {
                 code: code.to_string(),

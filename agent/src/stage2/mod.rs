@@ -13,6 +13,7 @@ mod report;
 mod tests;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -178,6 +179,7 @@ struct Stage2 {
     attester: Option<Arc<dyn Attester>>,
     config: Config,
     admin_config: SecretVec,
+    addresses: Vec<IpAddr>,
 }
 
 enum Next {
@@ -217,6 +219,7 @@ impl Stage2 {
             attester: None,
             config,
             admin_config: SecretVec::from_slice(&[]),
+            addresses: Vec::new(),
         })
     }
 
@@ -282,8 +285,8 @@ impl Stage2 {
             broadcast.tell(name, line, crate::flows::init::millis(clock::uptime()));
         };
         match self.machine.step.run(&self.member, &self.work, &mut progress).await {
-            Ok(Done { admin_config }) => {
-                self.admin_config = admin_config;
+            Ok(Done { admin_config, addresses }) => {
+                (self.admin_config, self.addresses) = (admin_config, addresses);
                 step.done();
                 Next::Saw(Event::StepDone)
             }
@@ -343,14 +346,15 @@ impl Stage2 {
         if matches!(self.handover.task, Task::Join { .. })
             && let Some(attester) = self.attester().await
         {
-            match report::report(&self.handover, &self.config, attester, &outcome).await {
+            match report::report(&self.handover, &self.config, attester, &outcome, &self.addresses).await {
                 Ok(()) => step.note("the join service knows"),
                 Err(error) => step.note(format_args!("the join service was not told: {error}")),
             }
         }
         if let Some(attached) = self.attached.take() {
             let admin_config = std::mem::replace(&mut self.admin_config, SecretVec::from_slice(&[]));
-            if attached.finish(Ending { outcome, admin_config }, self.machine.waits).await {
+            let addresses = self.addresses.clone();
+            if attached.finish(Ending { outcome, admin_config, addresses }, self.machine.waits).await {
                 step.note("the operator has the result");
             } else {
                 step.note("nobody came for the result");

@@ -1,5 +1,6 @@
 //! Tells the join service how the bootstrap ended, over a channel whose evidence shows the lock on this cluster.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,10 +25,14 @@ pub(super) async fn report(
     config: &Config,
     attester: Arc<dyn Attester>,
     outcome: &Outcome,
+    addresses: &[IpAddr],
 ) -> Result<(), String> {
     let pin = config.join_service_key.ok_or("no latchkey.join_service_key on the measured command line")?;
     let request = match outcome {
-        Outcome::Succeeded => request(handover, true, "", ""),
+        Outcome::Succeeded => {
+            let addresses = addresses.iter().map(ToString::to_string).collect();
+            ReportRequest { addresses, ..request(handover, true, "", "") }
+        }
         Outcome::Failed { code, message, .. } => {
             request(handover, false, code.as_str(), &format!("{message}; {}", code.remedy))
         }
@@ -58,6 +63,7 @@ fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> R
         succeeded,
         code: code.into(),
         message: message.get(..end).unwrap_or_default().into(),
+        addresses: Vec::new(),
     }
 }
 

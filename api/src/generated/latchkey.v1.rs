@@ -123,6 +123,9 @@ pub struct Succeeded {
     /// the orchestrator's credentials for the operator, e.g. a kubeconfig; may be empty
     #[prost(bytes = "vec", tag = "2")]
     pub admin_config: ::prost::alloc::vec::Vec<u8>,
+    /// IP addresses where the node's kubelet serves; at most 16
+    #[prost(string, repeated, tag = "3")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Failed {
@@ -505,6 +508,9 @@ pub struct ReportRequest {
     /// at most 4 KiB
     #[prost(string, tag = "4")]
     pub message: ::prost::alloc::string::String,
+    /// IP addresses where the node's kubelet serves, if it succeeded; at most 16
+    #[prost(string, repeated, tag = "5")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportResponse {}

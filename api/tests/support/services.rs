@@ -157,6 +157,7 @@ impl v1::Init<Peer> for Fixture {
         let succeeded = v1::Succeeded {
             cluster_id: request.message.cluster_id.clone(),
             admin_config: vec![b'k'; usize::from(mebibytes) << 20],
+            addresses: Vec::new(),
         };
         replies.send(&v1::InitEvent { event: Some(v1::init_event::Event::Succeeded(succeeded)) }).await
     }

@@ -416,8 +416,11 @@ impl Init<Visit> for Services {
             return replies.send(&failed(code, message, true)).await;
         }
         tell(&mut replies, 25_000, "cluster-step", "control plane is up\x1b[2J").await?;
-        let succeeded =
-            Succeeded { cluster_id: request.message.cluster_id.clone(), admin_config: ADMIN_CONFIG.to_vec() };
+        let succeeded = Succeeded {
+            cluster_id: request.message.cluster_id.clone(),
+            admin_config: ADMIN_CONFIG.to_vec(),
+            addresses: Vec::new(),
+        };
         replies.send(&InitEvent { event: Some(Event::Succeeded(succeeded)) }).await
     }
 }

@@ -122,7 +122,7 @@ fn decisions(bench: &Bench) {
         let ask =
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
         let admitted = state.admit(&rules, ek(number), Ask::Join(ask), BootSeen::default(), now).unwrap();
-        let plan = state.conclude(&rules, &admitted, 1, now).unwrap();
+        let plan = state.conclude(&rules, &admitted, 1, None, now).unwrap();
         state.commit(&admitted, plan.record.map(Recorded::fake), now);
     };
     let batches: Vec<Duration> = (0..10_000 / u32::from(PER_BATCH))

@@ -33,6 +33,14 @@ impl BackEnd {
         }
     }
 
+    /// The API server, where the cluster is kept in one: what makes tokens and takes requests for certificates.
+    pub(crate) fn api_server(&self) -> Option<&Arc<KubernetesStore>> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Kubernetes(store) => Some(store),
+        }
+    }
+
     /// Takes the records into use. Waits for other programs that write.
     pub(crate) fn records(&self) -> Result<Arc<dyn RecordStore>, StoreError> {
         match self {

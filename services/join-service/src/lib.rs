@@ -15,6 +15,7 @@
 //! [`snapshot`] and `watch` follow the cluster's documents: a good one is swapped in, a bad one keeps the old one and says so.
 //! Where documents and records are kept, the [`BackEnd`] says.
 
+mod approver;
 mod back_end;
 pub mod config;
 mod credentials;
@@ -30,6 +31,7 @@ mod server;
 mod service;
 pub mod snapshot;
 mod store;
+mod tokens;
 mod watch;
 
 pub use back_end::BackEnd;

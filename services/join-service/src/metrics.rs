@@ -5,6 +5,7 @@ use crate::freshness::{Behind, FOLLOWED};
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::reference::ManifestName;
 use latchkey_channel::ChannelError;
+use latchkey_kubelet_certificates::{CLIENT_SIGNER, CertificateRefusal, SERVING_SIGNER};
 use latchkey_reason::ReasonCode as _;
 use latchkey_service_runtime::page::Page;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -41,6 +42,9 @@ pub(crate) enum Turned {
 
 const TURNED: [&str; 2] = ["handshake-deadline", "handshake-failed"];
 
+/// The signers of kubelets' certificates, and what they are called here.
+const SIGNERS: [(&str, &str); 2] = [(CLIENT_SIGNER, "client"), (SERVING_SIGNER, "serving")];
+
 #[derive(Debug)]
 pub(crate) struct Metrics {
     granted: [AtomicU64; Method::ALL.len()],
@@ -50,6 +54,9 @@ pub(crate) struct Metrics {
     not_evidence: AtomicU64,
     turned: [AtomicU64; TURNED.len()],
     warned: Vec<AtomicU64>,
+    /// For each signer: approved, then denied by reason code.
+    certificates: [Vec<AtomicU64>; SIGNERS.len()],
+    certificates_waiting: AtomicU64,
     open: AtomicU64,
 }
 
@@ -83,6 +90,8 @@ impl Metrics {
             not_evidence: AtomicU64::new(0),
             turned: Default::default(),
             warned: counters(Warning::ALL.len()),
+            certificates: SIGNERS.map(|_| counters(CertificateRefusal::ALL.len() + 1)),
+            certificates_waiting: AtomicU64::new(0),
             open: AtomicU64::new(0),
         }
     }
@@ -94,6 +103,18 @@ impl Metrics {
             Some(refusal) => self.refused.get(method as usize * Refusal::ALL.len() + refusal as usize),
         };
         count(counter);
+    }
+
+    /// Counts an answer to a request for a kubelet's certificate: `None` is an approval.
+    pub(crate) fn certificate(&self, signer: &str, refusal: Option<CertificateRefusal>) {
+        let of_signer = SIGNERS.iter().position(|(known, _)| *known == signer);
+        let at = refusal.map_or(0, |refusal| refusal as usize + 1);
+        count(of_signer.and_then(|signer| self.certificates.get(signer)).and_then(|counters| counters.get(at)));
+    }
+
+    /// How many requests for certificates could not be answered yet.
+    pub(crate) fn certificates_waiting(&self, waiting: u64) {
+        self.certificates_waiting.store(waiting, Relaxed);
     }
 
     /// Counts a warning about a machine that was let in.
@@ -133,6 +154,7 @@ impl Metrics {
         self.render_requests(&mut page);
         self.render_warnings(&mut page);
         self.render_connections(&mut page);
+        self.render_certificates(&mut page);
         render_gauges(&mut page, gauges);
         page
     }
@@ -156,6 +178,25 @@ impl Metrics {
         for (warning, counter) in Warning::ALL.iter().zip(&self.warned) {
             page.line("warnings_total", &format!("{{code=\"{}\"}}", warning.as_str()), value(Some(counter)));
         }
+    }
+
+    fn render_certificates(&self, page: &mut Page) {
+        page.family("certificates_total", "counter", "Answers to requests for kubelets' certificates");
+        for ((_, signer), counters) in SIGNERS.iter().zip(&self.certificates) {
+            let codes = CertificateRefusal::ALL.iter().map(|refusal| refusal.as_str());
+            for (outcome, counter) in std::iter::once("approved").chain(codes).zip(counters) {
+                if outcome == "approved" || value(Some(counter)) > 0 {
+                    let labels = format!("{{signer=\"{signer}\",outcome=\"{outcome}\"}}");
+                    page.line("certificates_total", &labels, value(Some(counter)));
+                }
+            }
+        }
+        page.family(
+            "certificates_waiting",
+            "gauge",
+            "Requests for kubelets' certificates that wait for a record, or for its store",
+        );
+        page.line("certificates_waiting", "", value(Some(&self.certificates_waiting)));
     }
 
     fn render_connections(&self, page: &mut Page) {

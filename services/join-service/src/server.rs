@@ -1,5 +1,6 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
+use crate::approver::Approver;
 use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
 use crate::credentials::Credentials;
@@ -10,6 +11,7 @@ use crate::reception::{Connection, ReceptionError};
 use crate::service::{JoinService, LastKeyError, Node, audit_unhandled};
 use crate::snapshot::Current;
 use crate::store::Store;
+use crate::tokens::Tokens;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
@@ -96,11 +98,14 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
     let credentials = Arc::new(Credentials::new(file, config, identity, keys, look));
     let service = JoinService::new(
         Arc::clone(&current),
-        Arc::clone(&store),
+        (Arc::clone(&store), Tokens::new(&back_end, Arc::clone(&store))),
         Arc::clone(&credentials),
         Arc::clone(&metrics),
         Arc::clone(&last_key_error),
     );
+    let approver = back_end
+        .api_server()
+        .map(|api| Approver::new(Arc::clone(api), Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics)));
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {
@@ -128,6 +133,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         // Dropped, and so ended, with this function.
         let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
         let _watching = smol::spawn(watch::follow_records(store, back_end, looks));
+        let _approving = approver.map(|approver| smol::spawn(approver.run()));
         bound.say_ready()?;
         bound.serve(shared, pages, carrier).await.map_err(ProgramError::running)
     })

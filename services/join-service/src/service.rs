@@ -5,7 +5,8 @@ use crate::decision::{Ask, Grant, Refusal, ReportAsk, State, Warning};
 use crate::keys::{KeyError, KeySource};
 use crate::metrics::{Method, Metrics};
 use crate::snapshot::{Current, Snapshot};
-use crate::store::{Reservation, Store};
+use crate::store::{Concluded, Reservation, Store};
+use crate::tokens::{Entry, Tokens};
 use latchkey_api::grpc::{Request, Status};
 use latchkey_api::v1::{
     self, ClusterJoin, Join, JoinRequest, JoinTicket, RejoinRequest, RejoinTicket, ReportRequest, ReportResponse,
@@ -46,6 +47,7 @@ impl Node {
 pub(crate) struct JoinService {
     current: Arc<Current>,
     store: Arc<Store>,
+    tokens: Tokens,
     credentials: Arc<Credentials>,
     metrics: Arc<Metrics>,
     ids: RequestIds,
@@ -70,15 +72,15 @@ impl LastKeyError {
 impl JoinService {
     pub(crate) fn new(
         current: Arc<Current>,
-        store: Arc<Store>,
+        (store, tokens): (Arc<Store>, Tokens),
         credentials: Arc<Credentials>,
         metrics: Arc<Metrics>,
         last_key_error: Arc<LastKeyError>,
     ) -> Self {
-        Self { current, store, credentials, metrics, ids: RequestIds::new(), last_key_error }
+        Self { current, store, tokens, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
-    /// In this order: (verified) → policy → control-plane lease → keys → record → ticket.
+    /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
@@ -98,8 +100,15 @@ impl JoinService {
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
         let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
-        let (grant, release) = self.store.conclude(reservation, rules, key_version).await?;
+        let name = reservation.admitted().ok_or(Refusal::RecordNotWritten)?.name();
+        let entry = self.tokens.issue(name, snapshot.material.as_ref()).await?;
+        let on_record = entry.as_ref().and_then(Entry::record);
+        let concluded = self.store.conclude(reservation, rules, key_version, on_record).await?;
+        let Concluded { grant, release, superseded } = concluded;
+        self.tokens.end(superseded.filter(|_| entry.is_some()));
         let disk_key = self.checked(keys.release(withheld, &release))?;
+        let mut material = entry.map_or_else(ClusterJoin::default, Entry::into_ticket);
+        material.payload = snapshot.payload.expose().to_vec();
         let ticket = JoinTicket {
             state_disk_key: disk_key.expose().to_vec(),
             measurement_secret,
@@ -107,7 +116,7 @@ impl JoinService {
             node_name: grant.name.to_string(),
             role: api_role(grant.role).into(),
             epoch: grant.epoch,
-            cluster: Some(cluster_join(snapshot.payload.expose())),
+            cluster: Some(material),
         };
         Ok((grant, ticket))
     }
@@ -230,7 +239,9 @@ impl JoinService {
         node.expect(&[Purpose::Report])?;
         self.check_not_denied(node)?;
         let report = ReportAsk::try_from(request)?;
-        self.store.report(node.ek(), report, TpmBoot::of(&node.admission)).await
+        let over = self.store.report(node.ek(), report, TpmBoot::of(&node.admission)).await?;
+        self.tokens.end(over);
+        Ok(())
     }
 
     async fn measurement_secret(&self, keys: &KeySource, cluster: &ClusterFile) -> Result<Vec<u8>, Refusal> {
@@ -361,17 +372,5 @@ fn api_role(role: NodeRole) -> v1::Role {
     match role {
         NodeRole::ControlPlane => v1::Role::ControlPlane,
         NodeRole::Worker => v1::Role::Worker,
-    }
-}
-
-fn cluster_join(payload: &[u8]) -> ClusterJoin {
-    ClusterJoin {
-        api_server_endpoint: String::new(),
-        bootstrap_token: String::new(),
-        ca_certificates: Vec::new(),
-        control_plane_files: Vec::new(),
-        kubelet_certificate: Vec::new(),
-        kubernetes_version: String::new(),
-        payload: payload.to_vec(),
     }
 }

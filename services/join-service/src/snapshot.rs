@@ -3,7 +3,7 @@
 use crate::freshness::{Behind, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
-use latchkey_cluster_store::{ClusterFile, Denials, Documents, Enrolment, Part, StoreError};
+use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub enrolment: Arc<Enrolment>,
     /// The cluster, once it is initialised.
     pub cluster: Option<Arc<ClusterFile>>,
+    /// What nodes join by, where the cluster is kept in an API server and somebody has said it.
+    pub material: Option<Arc<ClusterMaterial>>,
     /// Opaque bytes for the nodes' cluster step.
     pub payload: Arc<SecretVec>,
 }
@@ -35,6 +37,7 @@ impl Snapshot {
             denials: Arc::new(documents.denials()?),
             enrolment: Arc::new(documents.enrolment()?),
             cluster: documents.cluster()?.map(Arc::new),
+            material: documents.material()?.map(Arc::new),
             payload: payload(documents)?,
         })
     }
@@ -45,7 +48,10 @@ impl Snapshot {
         match part {
             Part::Attestation => (next.policy, next.references) = attestation(documents)?,
             Part::Enrolment => next.enrolment = Arc::new(documents.enrolment()?),
-            Part::Cluster => next.cluster = Some(Arc::new(documents.cluster()?.ok_or_else(|| gone(documents))?)),
+            Part::Cluster => {
+                next.cluster = Some(Arc::new(documents.cluster()?.ok_or_else(|| gone(documents))?));
+                next.material = documents.material()?.map(Arc::new);
+            }
             Part::Payload => next.payload = payload(documents)?,
         }
         Ok(next)

@@ -4,13 +4,14 @@
 use latchkey_attestation::{EkDigest, FirmwareChange, MeasuredFirmware, PcrValues, Policy};
 use latchkey_cluster_store::{
     BootSeen, DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role,
-    RoleRule, TpmBoot,
+    RoleRule, TicketRecord, TpmBoot,
 };
 use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, State};
 use latchkey_keys::Uuid;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -192,7 +193,7 @@ impl World {
     fn keys(&mut self, at: usize) {
         let (ek, disk, leases, seen, admitted) = self.under_way.remove(at);
         let version = admitted.key_version().max(1);
-        let Ok(plan) = self.state.conclude(&self.rules, &admitted, version, self.now) else {
+        let Ok(plan) = self.state.conclude(&self.rules, &admitted, version, None, self.now) else {
             return self.state.abandon(admitted);
         };
         self.check_role(ek, plan.grant.role, leases);
@@ -242,7 +243,8 @@ impl World {
 
     fn report(&mut self, ek: EkDigest, disk: Uuid, succeeded: bool, boot: TpmBoot) {
         let failed = Outcome::Failed { code: "x".into(), message: String::new() };
-        let report = ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed } };
+        let report =
+            ReportAsk { disk, outcome: if succeeded { Outcome::Succeeded } else { failed }, addresses: Vec::new() };
         let Ok(record) = self.state.report(ek, &report, boot, self.now) else { return };
         self.disk.insert(ek, record.clone());
         self.state.commit_report(Recorded::fake(record));
@@ -302,7 +304,7 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
     let first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
+    let plan = state.conclude(&rules, &first, 1, None, now(0)).unwrap();
     state.commit(&first, plan.record.map(Recorded::fake), now(0));
     assert_eq!(state.admit(&rules, ek(1), join(1), BootSeen::default(), now(599)).unwrap_err(), Refusal::LeaseHeld);
     let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(600)).unwrap();
@@ -315,7 +317,7 @@ fn removing_a_dead_control_plane_lets_the_next_one_join_at_once() {
     let rules = Enrolment::workers_and([ek(0), ek(1)]);
     let mut state = State::default();
     let first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&rules, &first, 1, now(0)).unwrap();
+    let plan = state.conclude(&rules, &first, 1, None, now(0)).unwrap();
     let record = plan.record.map(Recorded::fake).unwrap();
     state.commit(&first, Some(record.clone()), now(0));
     state.reload([record], Damage::new(), now(1));
@@ -331,7 +333,7 @@ fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
     let mut state = State::default();
     let late = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(600)).unwrap();
-    assert_eq!(state.conclude(&rules, &late, 1, now(601)).unwrap_err(), Refusal::LeaseHeld);
+    assert_eq!(state.conclude(&rules, &late, 1, None, now(601)).unwrap_err(), Refusal::LeaseHeld);
     state.abandon(late);
     assert!(state.is_leased(now(601)), "the second one's lease is its own");
 }
@@ -349,7 +351,7 @@ fn who_does_not_hold_the_lease_is_not_admitted_to_the_keys() {
 fn who_became_a_control_plane_without_the_lease_asks_again() {
     let mut state = State::default();
     let admitted = state.admit(&Enrolment::workers_and([]), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let refusal = state.conclude(&Enrolment::workers_and([ek(0)]), &admitted, 1, now(1)).unwrap_err();
+    let refusal = state.conclude(&Enrolment::workers_and([ek(0)]), &admitted, 1, None, now(1)).unwrap_err();
     assert_eq!(refusal, Refusal::RoleDenied);
 }
 
@@ -370,6 +372,51 @@ fn names_from_the_tpm_are_names() {
     let mut state = State::default();
     let ask = Ask::Join(JoinAsk { disk: disk_of(0), name: "not a name".into(), role: None });
     let admitted = state.admit(&rules, ek(0x5a), ask, BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&rules, &admitted, 1, now(0)).unwrap();
+    let plan = state.conclude(&rules, &admitted, 1, None, now(0)).unwrap();
     assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
+}
+
+/// A worker that joined with a ticket, as it is on record.
+fn joined(state: &mut State, number: u8, token: &str, at: u64) {
+    let rules = Enrolment::workers_and([]);
+    // Each join is of a boot of its own.
+    let seen = BootSeen { boot: boot(u32::try_from(at).unwrap()), ..BootSeen::default() };
+    let admitted = state.admit(&rules, ek(number), join(number), seen, now(at)).unwrap();
+    let ticket = TicketRecord::new(token, now(at).unix + 900);
+    let plan = state.conclude(&rules, &admitted, 1, Some(&ticket), now(at)).unwrap();
+    state.commit(&admitted, plan.record.map(Recorded::fake), now(at));
+}
+
+fn reported(state: &mut State, number: u8, address: [u8; 4]) -> Vec<IpAddr> {
+    let report = ReportAsk { disk: disk_of(number), outcome: Outcome::Succeeded, addresses: vec![address.into()] };
+    let record = state.report(ek(number), &report, TpmBoot::default(), now(1)).unwrap();
+    state.commit_report(Recorded::fake(record.clone()));
+    record.addresses
+}
+
+#[test]
+fn an_address_is_the_machines_that_said_it_first_and_is_said_once_for_each_ticket() {
+    let mut state = State::default();
+    joined(&mut state, 0, "aaaaaa", 0);
+    joined(&mut state, 1, "bbbbbb", 0);
+    let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    assert_eq!(reported(&mut state, 0, one), [IpAddr::from(one)]);
+    assert!(reported(&mut state, 1, one).is_empty(), "it is another machine's");
+    assert!(reported(&mut state, 1, other).is_empty(), "its ticket is over");
+    joined(&mut state, 1, "cccccc", 1);
+    assert_eq!(reported(&mut state, 1, other), [IpAddr::from(other)]);
+    assert_eq!(reported(&mut state, 0, other), [IpAddr::from(one)], "what it said stays");
+}
+
+#[test]
+fn a_token_is_of_the_last_ticket_and_of_one_machine() {
+    let mut state = State::default();
+    joined(&mut state, 0, "aaaaaa", 0);
+    assert_eq!(state.ticket_holder("aaaaaa", now(0)), Some(ek(0)));
+    joined(&mut state, 0, "bbbbbb", 0);
+    assert_eq!(state.ticket_holder("aaaaaa", now(0)), None, "a later ticket took its place");
+    // By chance, or by hand: nobody's while both count, and the other's once one is over.
+    joined(&mut state, 1, "bbbbbb", 600);
+    assert_eq!(state.ticket_holder("bbbbbb", now(600)), None);
+    assert_eq!(state.ticket_holder("bbbbbb", now(901)), Some(ek(1)));
 }

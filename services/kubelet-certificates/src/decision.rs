@@ -46,7 +46,7 @@ pub struct AttestedNode<'a> {
 }
 
 /// A node that joins, and asks for its client certificate.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClientAsk {
     pub(crate) uid: String,
     pub(crate) token: TokenId,
@@ -54,7 +54,7 @@ pub struct ClientAsk {
 }
 
 /// A node that asks for a serving certificate.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ServingAsk {
     pub(crate) uid: String,
     pub(crate) node: String,

@@ -12,15 +12,21 @@ use latchkey_cluster_store::objects::{
     CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
 use latchkey_cluster_store::{
-    ClusterFile, ContentError, Denials, Documents, Enrolment, MAX_CONFIG, MAX_PENDING, Part, PendingRecord, Revisions,
-    StoreError,
+    ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, KubernetesFile, MAX_CONFIG, MAX_PENDING,
+    Part, PendingRecord, Revisions, StoreError,
 };
 use latchkey_keys::SecretVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// The cluster's authority, as kube-controller-manager publishes it in every namespace.
+const ROOT_CA: &str = "kube-root-ca.crt";
 /// Those that are kept in memory. Whatever else is in the namespace is passed over.
-pub(crate) const FOLLOWED: [&str; 5] = [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MAP, CLUSTER_MAP, DENIED_MAP];
+pub(crate) const FOLLOWED: [&str; 6] = [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MAP, CLUSTER_MAP, DENIED_MAP, ROOT_CA];
+
+/// Certificates of the authority, and its successor while it is replaced (`ClusterJoin.ca_certificates` in `join.proto`: "at most 64
+/// KiB").
+const MAX_AUTHORITY: usize = 64 * 1024;
 
 /// Manifests, as many as a cluster directory may hold.
 const MAX_MANIFESTS: usize = 64;
@@ -192,7 +198,7 @@ impl Documents for KubernetesStore {
         let maps: &[&'static str] = match part {
             Part::Attestation => &[POLICY_MAP, REFERENCES_MAP],
             Part::Enrolment => &[ENROLMENT_MAP],
-            Part::Cluster => &[CLUSTER_MAP],
+            Part::Cluster => &[CLUSTER_MAP, ROOT_CA],
             Part::Payload => &[],
         };
         let mut hash = ring::digest::Context::new(&ring::digest::SHA256);
@@ -275,6 +281,20 @@ impl Documents for KubernetesStore {
     fn cluster(&self) -> Result<Option<ClusterFile>, StoreError> {
         let Some(json) = self.document(CLUSTER_MAP, "cluster.json")? else { return Ok(None) };
         ClusterFile::parse(&json).map(Some).map_err(StoreError::malformed(&path_of(CLUSTER_MAP, "cluster.json")))
+    }
+
+    /// The operator says where nodes find the API server: it need not be where this service does. The authority is the one that the
+    /// cluster publishes itself, so it follows when that is replaced.
+    fn material(&self) -> Result<Option<ClusterMaterial>, StoreError> {
+        let Some(json) = self.document(CLUSTER_MAP, "kubernetes.json")? else { return Ok(None) };
+        let file =
+            KubernetesFile::parse(&json).map_err(StoreError::malformed(&path_of(CLUSTER_MAP, "kubernetes.json")))?;
+        let authority = self.demanded(ROOT_CA, "ca.crt")?;
+        if authority.len() > MAX_AUTHORITY || !authority.starts_with(b"-----BEGIN CERTIFICATE-----") {
+            let sentence = format!("the authority must be certificates (PEM) of at most {MAX_AUTHORITY} bytes");
+            return Err(StoreError::malformed(&path_of(ROOT_CA, "ca.crt"))(ContentError::Rule(sentence)));
+        }
+        Ok(Some(ClusterMaterial { file, authority }))
     }
 
     /// The keys of a map: no value is read, so no typo takes a denial back.

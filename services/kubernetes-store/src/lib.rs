@@ -9,7 +9,9 @@
 //! | that a control plane is joining | `Lease` `latchkey` | join services |
 //! | policy, manifests, rules, cluster, denials | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`; keys are the files of a cluster directory | the operator |
 //! | revisions accepted, machines that wait | `ConfigMap`s `latchkey-revisions`, `latchkey-pending` | join services |
+//! | where nodes find the API server, and its authority | `kubernetes.json` of `latchkey-cluster`; `ConfigMap` `kube-root-ca.crt` | the operator; the cluster itself |
 //! | a ticket's way into the cluster | `Secret` `bootstrap-token-ID` in `kube-system`: [`tokens`] | join services, which cannot read it |
+//! | who gets a kubelet's certificate | `CertificateSigningRequest`s: [`WaitingRequest`] | join services approve and deny |
 //!
 //! # How two services decide as one
 //!
@@ -45,6 +47,7 @@ mod events;
 mod lease;
 mod objects;
 mod records;
+mod requests;
 mod status;
 mod store;
 pub mod tokens;
@@ -54,6 +57,7 @@ pub use connection::{Connection, MAX_KUBECONFIG};
 pub use error::ApiCode;
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
 pub use objects::{chart_definitions, custom_resource_definitions};
+pub use requests::{Answered, WaitingRequest};
 pub use store::{KubernetesStore, OnChange, Timing};
 
 /// Every reason code of this crate.

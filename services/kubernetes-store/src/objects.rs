@@ -199,6 +199,11 @@ fn record_schema() -> Value {
             "moved": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
             "tpm": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
             "firmware": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+            "ticket": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
+            "addresses": {
+                "type": "array", "maxItems": latchkey_cluster_store::MAX_ADDRESSES,
+                "items": { "type": "string", "maxLength": 45 },
+            },
         },
     })
 }

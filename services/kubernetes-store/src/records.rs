@@ -1,12 +1,13 @@
 //! The records: who writes them, and how.
 
-use crate::cache::Cache;
+use crate::cache::{Cache, MAX_NODES};
 use crate::claims::{self, Owner, claim_called};
 use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
-use crate::store::{KubernetesStore, Shared};
-use kube::api::{Api, DynamicObject, ObjectMeta, PostParams};
+use crate::store::{KubernetesStore, Shared, too_many};
+use crate::watch::PAGE;
+use kube::api::{Api, DynamicObject, ListParams, ObjectMeta, PostParams};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::Claimed;
 use latchkey_cluster_store::{
@@ -157,6 +158,39 @@ impl ApiTurn<'_> {
             }
         }
     }
+}
+
+impl KubernetesStore {
+    /// Lists all records anew, as they are when this is called at least: what the watch has not told yet is known afterwards. Blocks:
+    /// never on the client's own thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`].
+    pub fn list_records(&self) -> Result<(), StoreError> {
+        self.connection().handle().block_on(list_all(self.shared()))
+    }
+}
+
+async fn list_all(shared: &Shared) -> Result<(), StoreError> {
+    let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
+    let (about, begun, mut objects, mut next) = ("attestednodes", shared.cache().newest(), Vec::new(), None);
+    loop {
+        let page = ListParams { limit: Some(PAGE), continue_token: next.take(), ..ListParams::default() };
+        let listed = in_time(about, async { api.list(&page).await.map_err(|error| failed(about, &error)) }).await?;
+        objects.extend(listed.items.into_iter().map(node_of));
+        if objects.len() > MAX_NODES {
+            return Err(too_many());
+        }
+        next = listed.metadata.continue_.filter(|token| !token.is_empty());
+        if next.is_none() {
+            break;
+        }
+    }
+    let unsure = shared.cache().replace(objects, begun).map_err(|_| too_many())?;
+    for ek in unsure {
+        in_time(about, read_one(shared, &ek)).await?;
+    }
+    Ok(())
 }
 
 /// Reads one record, and takes it over.

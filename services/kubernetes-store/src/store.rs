@@ -8,6 +8,7 @@ use crate::error::{ApiCode, elsewhere};
 use crate::events::{Refusals, write_events};
 use crate::lease::ControlPlaneLease;
 use crate::objects::NodeObject;
+use crate::requests::RequestWatch;
 use crate::status::{Statuses, write_statuses};
 use crate::watch;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -46,7 +47,7 @@ pub type OnChange = Box<dyn Fn() + Send + Sync>;
 pub struct KubernetesStore {
     shared: Arc<Shared>,
     lease: ControlPlaneLease,
-    following: Vec<JoinHandle<()>>,
+    following: Mutex<Vec<JoinHandle<()>>>,
     connection: Connection,
 }
 
@@ -58,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) claims: ClaimsSeen,
     pub(crate) statuses: Statuses,
     pub(crate) refusals: Refusals,
+    pub(crate) requests: RequestWatch,
     progress: Mutex<Progress>,
     /// Told whenever the progress is another.
     progressed: Condvar,
@@ -80,6 +82,7 @@ pub(crate) enum Watched {
     Records,
     /// The `ConfigMap` of this name.
     Document(&'static str),
+    Requests,
 }
 
 /// How many there are.
@@ -113,6 +116,7 @@ impl KubernetesStore {
             claims: ClaimsSeen::new(timing.stale_claim),
             statuses: Statuses::default(),
             refusals: Refusals::default(),
+            requests: RequestWatch::default(),
             progress: Mutex::default(),
             progressed: Condvar::new(),
             on_records: Mutex::default(),
@@ -124,6 +128,7 @@ impl KubernetesStore {
         }
         following.push(connection.handle().spawn(write_statuses(Arc::clone(&shared))));
         following.push(connection.handle().spawn(write_events(Arc::clone(&shared))));
+        let following = Mutex::new(following);
         let store = Self { shared, lease: ControlPlaneLease::default(), following, connection };
         store.shared.await_listings()?;
         Ok(store)
@@ -143,6 +148,15 @@ impl KubernetesStore {
         &self.shared
     }
 
+    pub(crate) fn shared_with_watches(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Another watch, that ends with this.
+    pub(crate) fn also_follow(&self, watch: impl Future<Output = ()> + Send + 'static) {
+        lock(&self.following).push(self.connection.handle().spawn(watch));
+    }
+
     pub(crate) fn connection(&self) -> &Connection {
         &self.connection
     }
@@ -158,7 +172,7 @@ impl KubernetesStore {
 
 impl Drop for KubernetesStore {
     fn drop(&mut self) {
-        self.following.iter().for_each(JoinHandle::abort);
+        lock(&self.following).iter().for_each(JoinHandle::abort);
     }
 }
 
@@ -185,6 +199,7 @@ impl Shared {
         let who = match what {
             Watched::Records => &self.on_records,
             Watched::Document(_) => &self.on_documents,
+            Watched::Requests => &self.requests.tell,
         };
         if let Some(tell) = &*lock(who) {
             tell();
@@ -196,6 +211,7 @@ impl Shared {
         let is_listed = match what {
             Watched::Records => self.cache().is_listed(),
             Watched::Document(name) => self.documents().is_listed(name),
+            Watched::Requests => lock(&self.requests.requests).is_listed(),
         };
         let mut progress = lock(&self.progress);
         if is_listed {
@@ -257,7 +273,7 @@ pub(crate) fn too_many() -> StoreError {
     elsewhere("attestednodes", ApiCode::TooManyObjects, format!("there are more than {}", crate::cache::MAX_NODES))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What is changed under a lock is changed whole.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,17 +1,18 @@
 //! Bootstrap tokens: what one node joins by, for a quarter of an hour.
 //!
-//! A token is a Secret in `kube-system` (the API server's own mechanism). The service may create such Secrets and do nothing else
-//! with Secrets: it cannot read, list, change or remove one, so its credentials give nobody a token that it did not make itself. What
-//! remains after a node's report is worthless, because the service approves no second certificate for it, and goes when the
-//! controller for expired tokens finds it.
+//! A token is a Secret in `kube-system` (the API server's own mechanism). The service may create such Secrets and delete them, in the
+//! one way that does not answer with their content, and do nothing else with Secrets: it cannot read, list or change one, so its
+//! credentials give nobody a token that it did not make itself. A token goes with its node's report, or when a later ticket takes its
+//! place. One that could not be deleted then is worthless, because no certificate is approved for it, and goes when the controller for
+//! expired tokens finds it.
 
 use crate::connection::in_time;
-use crate::error::{ApiCode, elsewhere, failed, is_conflict};
+use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
 use crate::store::KubernetesStore;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use latchkey_cluster_store::{NodeName, StoreError};
 use latchkey_keys::SecretVec;
 use ring::rand::{SecureRandom as _, SystemRandom};
@@ -63,7 +64,7 @@ impl KubernetesStore {
     /// # Errors
     /// [`StoreError::Elsewhere`].
     pub fn issue_token(&self, node: &NodeName) -> Result<BootstrapToken, StoreError> {
-        let api: Api<Secret> = Api::namespaced(self.shared().client.clone(), "kube-system");
+        let api = self.secrets();
         for _ in 0..TRIES {
             let (id, secret) = (drawn::<ID_LENGTH>()?, drawn::<SECRET_LENGTH>()?);
             let expires = Timestamp::now().saturating_add(LIFETIME).map_err(|error| {
@@ -85,6 +86,26 @@ impl KubernetesStore {
             }
         }
         Err(elsewhere("secrets", ApiCode::Conflict, "every id that was drawn is taken"))
+    }
+
+    /// Deletes a token by its id; one that is gone already is as good. Blocks: never on the client's own thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`].
+    pub fn end_token(&self, id: &str) -> Result<(), StoreError> {
+        let (api, name) = (self.secrets(), format!("bootstrap-token-{id}"));
+        let about = format!("secrets/{name}");
+        self.connection().wait(&about, async {
+            match api.delete(&name, &DeleteParams::default()).await {
+                Ok(_) => Ok(()),
+                Err(error) if is_absent(&error) => Ok(()),
+                Err(error) => Err(failed(&about, &error)),
+            }
+        })
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.shared().client.clone(), "kube-system")
     }
 }
 

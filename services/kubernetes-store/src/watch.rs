@@ -43,7 +43,7 @@ impl Backoff for Pauses {
     }
 }
 
-fn config() -> watcher::Config {
+pub(crate) fn config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE).timeout(WATCH_SECONDS)
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn follow_document(shared: Arc<Shared>, name: &'static str) {
     }
 }
 
-fn watch_failed(about: &str, error: &watcher::Error) -> StoreError {
+pub(crate) fn watch_failed(about: &str, error: &watcher::Error) -> StoreError {
     let code = match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

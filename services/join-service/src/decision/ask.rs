@@ -2,8 +2,10 @@
 
 use super::Refusal;
 use latchkey_api::v1;
-use latchkey_cluster_store::{Outcome, Role};
+use latchkey_cluster_store::{MAX_ADDRESSES, Outcome, Role};
 use latchkey_keys::Uuid;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// `ReportRequest.message` in `join.proto`: "at most 4 KiB".
 const MAX_MESSAGE: usize = 4096;
@@ -36,6 +38,8 @@ pub struct ReportAsk {
     pub disk: Uuid,
     /// Its end.
     pub outcome: Outcome,
+    /// Where its kubelet serves, by its own word.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Ask {
@@ -74,13 +78,18 @@ impl TryFrom<&v1::ReportRequest> for ReportAsk {
     type Error = Refusal;
 
     fn try_from(request: &v1::ReportRequest) -> Result<Self, Refusal> {
-        let v1::ReportRequest { disk_uuid, succeeded, code, message } = request;
+        let v1::ReportRequest { disk_uuid, succeeded, code, message, addresses } = request;
         if code.len() > MAX_CODE || message.len() > MAX_MESSAGE {
             return Err(Refusal::ReportInvalid);
         }
         let failed = || Outcome::Failed { code: printable(code), message: printable(message) };
         let outcome = if *succeeded { Outcome::Succeeded } else { failed() };
-        Ok(Self { disk: uuid(disk_uuid)?, outcome })
+        if addresses.len() > MAX_ADDRESSES {
+            return Err(Refusal::ReportInvalid);
+        }
+        let parsed = addresses.iter().map(|text| text.parse::<IpAddr>());
+        let addresses: BTreeSet<_> = parsed.collect::<Result<_, _>>().map_err(|_| Refusal::ReportInvalid)?;
+        Ok(Self { disk: uuid(disk_uuid)?, outcome, addresses: addresses.into_iter().collect() })
     }
 }
 

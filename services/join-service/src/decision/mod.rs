@@ -9,8 +9,11 @@
 //! [`Admitted`] is the witness without which there are no keys: role, name and disk rules are satisfied and the
 //! control-plane lease is held. A [`Plan`] is decided on the state of the moment it is written, so what other requests or
 //! programs wrote in between counts.
+//!
+//! Whether a kubelet gets a certificate is decided on the same state, by the ticket or the record of its node.
 
 mod ask;
+mod certificates;
 mod damage;
 mod lease;
 mod refusal;
@@ -19,6 +22,7 @@ mod state;
 mod warning;
 
 pub use ask::{Ask, JoinAsk, ReportAsk};
+pub use certificates::Serving;
 pub use damage::Damage;
 pub use lease::LEASE;
 pub use refusal::Refusal;

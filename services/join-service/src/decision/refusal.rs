@@ -23,7 +23,7 @@ reason_codes! {
             "`role` must be control-plane, worker or unspecified";
         /// A field of the report is too long.
         ReportInvalid = "report-invalid":
-            "`code` must have at most 64 bytes and `message` at most 4096";
+            "`code` must have at most 64 bytes, `message` at most 4096, and `addresses` at most 16 IP addresses";
         /// The rules let this TPM in under no role.
         NotEnrolled = "enrolment-refused":
             "the enrolment rules refuse this TPM: add a rule for its EK digest if the machine is to be let in";
@@ -81,6 +81,12 @@ reason_codes! {
         /// Master secret and cluster do not belong together.
         ClusterIdMismatch = "cluster-id-mismatch":
             "measurement secret and salt do not give `cluster_id` of cluster.json: use the master secret that the cluster was made with";
+        /// Nobody has said how nodes find the cluster's API server.
+        ClusterNotDescribed = "cluster-not-described":
+            "say where nodes find the API server: the key `kubernetes.json` of the ConfigMap `latchkey-cluster`; nodes keep asking";
+        /// The API server did not take the node's bootstrap token.
+        TokenNotMade = "token-not-made":
+            "no bootstrap token could be made in the API server: the service's log has the reason; nodes keep asking";
         /// The record could not be made durable.
         RecordNotWritten = "record-not-written":
             "the record could not be written: the service's log has the reason";
@@ -110,16 +116,18 @@ impl Refusal {
             | Self::DiskTaken
             | Self::NewDiskRefused
             | Self::DiskUnknown => Code::PermissionDenied,
-            Self::NotInitialised | Self::DiskRetired | Self::KeysRefused | Self::ClusterIdMismatch => {
-                Code::FailedPrecondition
-            }
+            Self::NotInitialised
+            | Self::ClusterNotDescribed
+            | Self::DiskRetired
+            | Self::KeysRefused
+            | Self::ClusterIdMismatch => Code::FailedPrecondition,
             Self::DiskUuidInvalid | Self::NodeNameInvalid | Self::RoleInvalid | Self::ReportInvalid => {
                 Code::InvalidArgument
             }
             Self::NameTaken => Code::AlreadyExists,
             Self::TooManyDisks => Code::ResourceExhausted,
             Self::NodeUnknown => Code::NotFound,
-            Self::LeaseHeld | Self::KeysUnavailable | Self::PolicyReloaded => Code::Unavailable,
+            Self::LeaseHeld | Self::KeysUnavailable | Self::PolicyReloaded | Self::TokenNotMade => Code::Unavailable,
             Self::RecordsDamaged | Self::RecordNotWritten => Code::Internal,
         }
     }

@@ -8,7 +8,7 @@ use super::rules::{disks_with, not_let_in, role};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
     BootSeen, Change, Decided, DiskState, Enrolment, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded,
-    Reported, Role, TpmBoot,
+    Reported, Role, TicketRecord, TpmBoot,
 };
 use latchkey_keys::Uuid;
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub struct Admitted {
     ask: Ask,
     seen: BootSeen,
     key_version: u32,
+    name: NodeName,
     role: Role,
     /// Whether it needs the lease.
     leases: bool,
@@ -55,6 +56,11 @@ impl Admitted {
     /// The TPM that asks.
     pub fn ek(&self) -> EkDigest {
         self.ek
+    }
+
+    /// The name that it has, or gets if nobody comes first.
+    pub fn name(&self) -> &NodeName {
+        &self.name
     }
 
     /// The version of the master secret that this disk's key comes from; 0 is the current one.
@@ -153,6 +159,27 @@ impl State {
         self.nodes.get(ek)
     }
 
+    /// The record of the node of this name, unless records contradict each other there.
+    pub(super) fn named(&self, name: &str) -> Option<&Recorded> {
+        let name: NodeName = name.parse().ok()?;
+        self.names.get(&name).filter(|_| !self.damage.takes_name(&name, true)).and_then(|ek| self.nodes.get(ek))
+    }
+
+    /// The machine of the node of this name.
+    pub fn node_named(&self, name: &str) -> Option<EkDigest> {
+        self.named(name).map(|record| record.ek_sha256)
+    }
+
+    /// All records.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Recorded> {
+        self.nodes.values()
+    }
+
+    /// Whether this machine may join as a control plane now.
+    pub(super) fn holds_lease(&self, ek: &EkDigest, now: Now) -> bool {
+        self.lease.is_some_and(|lease| lease.is_of(*ek) && !lease.ended(now.uptime))
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -186,15 +213,16 @@ impl State {
         seen: BootSeen,
         now: Now,
     ) -> Result<Admitted, Refusal> {
-        let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, &seen, 0, now)?;
+        let Drafted { grant, key_version, leases, .. } = self.draft(rules, ek, &ask, &seen, (0, None), now)?;
         // The holder's own ticket, still good, is not given back by a request that comes to nothing.
         if leases && !self.lease.is_some_and(|lease| lease.is_of(ek) && lease.is_issued() && !lease.ended(now.uptime)) {
             self.lease = Some(Lease::requested(ek, now.uptime));
         }
-        Ok(Admitted { ek, ask, seen, key_version, role: grant.role, leases })
+        Ok(Admitted { ek, ask, seen, key_version, name: grant.name, role: grant.role, leases })
     }
 
-    /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used.
+    /// Decides an admitted request on the state as it is now. `key_version` is the one that the key service used, `ticket` what the
+    /// ticket's token is known by: from then on the token of an earlier one is nobody's.
     ///
     /// # Errors
     /// As [`Self::admit`], when others came first in the meantime.
@@ -203,9 +231,10 @@ impl State {
         rules: &Enrolment,
         admitted: &Admitted,
         key_version: u32,
+        ticket: Option<&TicketRecord>,
         now: Now,
     ) -> Result<Plan, Refusal> {
-        let drafted = self.draft(rules, admitted.ek, &admitted.ask, &admitted.seen, key_version, now)?;
+        let drafted = self.draft(rules, admitted.ek, &admitted.ask, &admitted.seen, (key_version, ticket), now)?;
         // The lease was taken for the role at admission. A promotion in between has none.
         if drafted.grant.role == Role::ControlPlane && admitted.role != Role::ControlPlane {
             return Err(Refusal::RoleDenied);
@@ -244,6 +273,13 @@ impl State {
             let (kept, replaced): (Vec<_>, Vec<_>) = record.disks.drain(..).partition(|disk| disk.uuid == report.disk);
             record.disks = kept;
             record.retired.extend(replaced.iter().map(|disk| disk.uuid));
+            // Once for each ticket: a machine that was taken over later does not say where it serves.
+            if record.ticket.as_ref().is_some_and(|ticket| !ticket.reported) {
+                record.addresses = self.free_for(&ek, &report.addresses);
+            }
+        }
+        if let Some(ticket) = &mut record.ticket {
+            ticket.reported = true;
         }
         record.joining_since = None;
         record.keep_lock(boot);
@@ -322,7 +358,7 @@ impl State {
         ek: EkDigest,
         ask: &Ask,
         seen: &BootSeen,
-        key_version: u32,
+        (key_version, ticket): (u32, Option<&TicketRecord>),
         now: Now,
     ) -> Result<Drafted, Refusal> {
         let decided = rules.of(&ek);
@@ -337,6 +373,11 @@ impl State {
         self.check_boot(&ek, seen)?;
         if let Some(record) = &mut drafted.record {
             record.keep(seen, now.unix);
+            if let Some(ticket) = ticket {
+                record.ticket = Some(ticket.clone());
+                // Its report says them anew.
+                record.addresses.clear();
+            }
         }
         let known = self.nodes.get(&ek).map(|record| &**record);
         drafted.record = drafted.record.filter(|record| known != Some(record));

@@ -7,10 +7,11 @@ use latchkey_test_support::until;
 use serde_json::json;
 use std::fs;
 
+pub(crate) const MAPS: &str = "/api/v1/namespaces/latchkey/configmaps";
 const DISKS: [&str; 2] = ["0a0a0a0a-0000-4000-8000-000000000001", "0a0a0a0a-0000-4000-8000-000000000002"];
 
 /// Puts what stands in the rig's cluster directory into an API server, and has services use that.
-fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
+pub(crate) fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
     let admin = server.client(&server.admin());
     for definition in custom_resource_definitions() {
         admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).granted();
@@ -27,18 +28,33 @@ fn moved_into(server: &ApiServer, rig: &mut Rig) -> Client {
         ("latchkey-enrolment", "enrolment.json"),
         ("latchkey-cluster", "cluster.json"),
     ];
+    // Where nodes find the API server is a name that means nothing here.
+    let described = json!({ "version": 1, "api_server": "api.plant.example:6443", "kubernetes_version": "1.34" });
     let read = |file: &str| fs::read_to_string(rig.directory.path().join(file)).unwrap();
     for (name, data) in
         maps.map(|(name, file)| (name, json!({ file: read(file) }))).into_iter().chain([("latchkey-denied", json!({}))])
     {
-        let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
-        admin.post(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps"), &map).granted();
+        let mut map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": data });
+        if name == "latchkey-cluster" {
+            map["data"]["kubernetes.json"] = described.to_string().into();
+        }
+        admin.post(MAPS, &map).granted();
     }
+    publish_authority(&admin, server);
     let config = rig.config.as_object_mut().unwrap();
     config.remove("cluster_directory");
     let kubeconfig = server.kubeconfig("join-service", &server.admin());
     config.insert("store".to_owned(), json!({ "kubernetes": { "kubeconfig": kubeconfig } }));
     admin
+}
+
+/// As kube-controller-manager does, which may be faster where it runs.
+fn publish_authority(admin: &Client, server: &ApiServer) {
+    let name = json!({ "name": "kube-root-ca.crt" });
+    let map =
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": name, "data": { "ca.crt": server.authority() } });
+    let status = admin.post(MAPS, &map).status();
+    assert!(status == 201 || status == 409, "{status}");
 }
 
 #[test]
@@ -52,6 +68,9 @@ fn two_services_on_one_api_server_decide_as_one() {
     let services: [Service; 2] = [rig.start(), rig.start()];
     let ticket = services[0].join(&one, DISKS[0], "edge-1").unwrap();
     assert_eq!(ticket.state_disk_key, rig.key_of(DISKS[0]));
+    let material = ticket.cluster.as_ref().unwrap();
+    assert_eq!(material.api_server_endpoint, "api.plant.example:6443");
+    assert_eq!((&*material.kubernetes_version, &*material.ca_certificates), ("1.34", server.authority().as_bytes()));
     // The other service knows this machine, whether it has heard of it by then or looks now.
     let again = services[1].rejoin(&one, DISKS[0]).unwrap();
     assert_eq!(again.state_disk_key, ticket.state_disk_key);

@@ -41,7 +41,7 @@ fn a_real_tpm_shows_a_new_option_rom_and_its_boots_are_told_apart() {
     rig.directory.write_reference(&reference("1.0.0", extended(&[0; 32], IMAGE_EVENT))).unwrap();
     let mut service = rig.start();
     let rejoin = RejoinRequest { disk_uuid: DISK.into() };
-    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, code: String::new(), message: String::new() };
+    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
 
     let log = measured_boot(&mut attesting, &[1]);
     let booted = Arc::new(Mutex::new(attesting));
@@ -94,7 +94,7 @@ fn a_certified_tpm_joins_locks_reports_and_gets_nothing_more() {
     let attester = Arc::new(TpmAttester::new(Arc::clone(&booted)));
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
     let rejoin = RejoinRequest { disk_uuid: DISK.into() };
-    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, code: String::new(), message: String::new() };
+    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
 
     let ticket = service
         .call_with(attester.clone(), Purpose::Join, async |client| client.issue_join_ticket(&join, TIME).await)

@@ -111,7 +111,7 @@ fn a_connection_is_good_for_its_role_only() {
     let rig = Rig::new(&[&node]);
     let service = rig.start();
     let join = join_request(DISK, "worker-1", ApiRole::Worker);
-    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, code: String::new(), message: String::new() };
+    let report = ReportRequest { disk_uuid: DISK.into(), succeeded: true, ..ReportRequest::default() };
     let rejoin = RejoinRequest { disk_uuid: DISK.into() };
     let wrong = |answer: Result<(), Answer>| assert_eq!(answer.unwrap_err().code(), "wrong-channel-purpose");
     wrong(service.call(&node, Purpose::Rejoin, async |client| client.issue_join_ticket(&join, TIME).await.map(drop)));

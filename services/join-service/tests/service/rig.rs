@@ -327,6 +327,7 @@ impl Client {
             succeeded: failure.is_empty(),
             code: failure.to_owned(),
             message: String::new(),
+            addresses: Vec::new(),
         };
         self.call(machine, Purpose::Report, async |client| client.report(&request, TIME).await)
     }

@@ -1,0 +1,141 @@
+//! `kubernetes.json`: how a node finds the API server of its cluster.
+
+use crate::cluster::{VERSION, check_version};
+use crate::error::ContentError;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, Ipv6Addr};
+
+/// A DNS name, and a port.
+const MAX_ENDPOINT: usize = 260;
+
+/// What the operator says of the cluster's API server. Nothing in it is secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KubernetesFile {
+    /// Schema: 1.
+    pub version: u64,
+    /// Where nodes find the API server: `HOST:PORT`, an IPv6 address in brackets. Need not be where a join service finds it.
+    pub api_server: String,
+    /// The cluster's minor version, e.g. `1.34`.
+    pub kubernetes_version: String,
+}
+
+/// What a node joins by, beside its token: [`KubernetesFile`], and the authority that the cluster itself publishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterMaterial {
+    /// The operator's word.
+    pub file: KubernetesFile,
+    /// The certificates of the cluster's authority (PEM).
+    pub authority: Vec<u8>,
+}
+
+impl KubernetesFile {
+    /// The file of a cluster.
+    pub fn new(api_server: impl Into<String>, kubernetes_version: impl Into<String>) -> Self {
+        Self { version: VERSION, api_server: api_server.into(), kubernetes_version: kubernetes_version.into() }
+    }
+
+    /// Reads the file's JSON.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn parse(json: &[u8]) -> Result<Self, ContentError> {
+        check_version(json)?;
+        let file: Self = serde_json::from_slice(json).map_err(ContentError::Syntax)?;
+        file.check()?;
+        Ok(file)
+    }
+
+    /// Whether it may be written.
+    ///
+    /// # Errors
+    /// [`ContentError`].
+    pub fn check(&self) -> Result<(), ContentError> {
+        let rule = |sentence: &str| Err(ContentError::Rule(sentence.to_owned()));
+        if self.version != VERSION {
+            return Err(ContentError::Version(self.version));
+        }
+        if !is_endpoint(&self.api_server) {
+            return rule("`api_server` must be HOST:PORT, an IPv6 address in brackets, and no address of loopback");
+        }
+        let number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+        if !self.kubernetes_version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
+            return rule("`kubernetes_version` must be a minor version, like 1.34");
+        }
+        Ok(())
+    }
+
+    /// Its JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+}
+
+/// An address of loopback is another machine for every node.
+fn is_endpoint(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':').filter(|_| text.len() <= MAX_ENDPOINT) else { return false };
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    if !digits || port.parse::<u16>().is_ok_and(|port| port == 0) || port.parse::<u16>().is_err() {
+        return false;
+    }
+    if let Some(inner) = host.strip_prefix('[') {
+        let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
+        return address.is_some_and(|address| is_elsewhere(address.into()));
+    }
+    match host.parse::<IpAddr>() {
+        Ok(IpAddr::V6(_)) => false,
+        Ok(address) => is_elsewhere(address),
+        Err(_) => host != "localhost" && host.split('.').all(is_label),
+    }
+}
+
+fn is_elsewhere(address: IpAddr) -> bool {
+    !address.is_loopback() && !address.is_unspecified()
+}
+
+/// A label of an RFC 1123 name.
+fn is_label(label: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_api_server_is_named_so_that_another_machine_finds_it() {
+        for good in ["192.0.2.1:6443", "[2001:db8::1]:6443", "api.plant.example:443", "api:6443"] {
+            let file = KubernetesFile::new(good, "1.34");
+            assert_eq!(KubernetesFile::parse(file.to_json().as_bytes()).unwrap(), file, "{good}");
+        }
+        for bad in [
+            "",
+            "192.0.2.1",
+            "192.0.2.1:",
+            "192.0.2.1:0",
+            "192.0.2.1:+1",
+            "192.0.2.1:65536",
+            "127.0.0.1:6443",
+            "[::1]:6443",
+            "::1:6443",
+            "0.0.0.0:6443",
+            "localhost:6443",
+            "API.example:6443",
+            "a b:6443",
+            "-a:6443",
+            "https://api:6443",
+        ] {
+            assert!(KubernetesFile::new(bad, "1.34").check().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_a_minor_one_and_nothing_else_is_in_the_file() {
+        for bad in ["", "1", "1.", "v1.34", "1.34.4", "1.3456"] {
+            assert!(KubernetesFile::new("api:6443", bad).check().is_err(), "{bad}");
+        }
+        let more = br#"{"version": 1, "api_server": "api:6443", "kubernetes_version": "1.34", "token": ""}"#;
+        assert!(KubernetesFile::parse(more).is_err());
+    }
+}

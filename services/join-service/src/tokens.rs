@@ -1,0 +1,95 @@
+//! The bootstrap token of a ticket, where the cluster is kept in an API server: made before the record that names it, deleted when it
+//! is good for nothing any more.
+
+use crate::back_end::BackEnd;
+use crate::decision::Refusal;
+use crate::store::Store;
+use latchkey_api::v1::ClusterJoin;
+use latchkey_cluster_store::{ClusterMaterial, NodeName, TicketRecord};
+use latchkey_kubernetes_store::KubernetesStore;
+use latchkey_kubernetes_store::tokens::BootstrapToken;
+use std::sync::Arc;
+
+/// Makes tokens, and ends them.
+#[derive(Debug)]
+pub(crate) struct Tokens {
+    api: Option<Arc<KubernetesStore>>,
+    store: Arc<Store>,
+}
+
+/// What a node joins by, beside its keys. Ended when it is dropped, unless the ticket is on record.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    token: Option<BootstrapToken>,
+    material: Arc<ClusterMaterial>,
+    api: Arc<KubernetesStore>,
+}
+
+impl Tokens {
+    pub(crate) fn new(back_end: &BackEnd, store: Arc<Store>) -> Self {
+        Self { api: back_end.api_server().cloned(), store }
+    }
+
+    /// A token for this node alone; `None` where the cluster is kept in a directory.
+    pub(crate) async fn issue(
+        &self,
+        node: &NodeName,
+        material: Option<&Arc<ClusterMaterial>>,
+    ) -> Result<Option<Entry>, Refusal> {
+        let Some(api) = self.api.clone() else { return Ok(None) };
+        let material = Arc::clone(material.ok_or(Refusal::ClusterNotDescribed)?);
+        let node = node.clone();
+        let made = self.store.beside(move || {
+            let token = api.issue_token(&node).map_err(|error| {
+                tracing::error!(%error, node = node.as_str(), "No bootstrap token could be made");
+                Refusal::TokenNotMade
+            })?;
+            Ok(Entry { token: Some(token), material, api })
+        });
+        made.await.map(Some)
+    }
+
+    /// Deletes the token of a ticket that is over. Nobody waits for that: it is worth nothing by then.
+    pub(crate) fn end(&self, ticket: Option<TicketRecord>) {
+        if let (Some(api), Some(ticket)) = (&self.api, ticket) {
+            end(Arc::clone(api), ticket.token);
+        }
+    }
+}
+
+impl Entry {
+    /// What the node's record says of the ticket.
+    pub(crate) fn record(&self) -> Option<TicketRecord> {
+        let token = self.token.as_ref()?;
+        Some(TicketRecord::new(token.id(), u64::try_from(token.expires_at()).unwrap_or_default()))
+    }
+
+    /// What the ticket says, now that its record stands.
+    pub(crate) fn into_ticket(mut self) -> ClusterJoin {
+        let mut join = ClusterJoin::default();
+        if let Some(token) = self.token.take() {
+            join.bootstrap_token = String::from_utf8_lossy(token.expose()).into_owned();
+        }
+        join.api_server_endpoint.clone_from(&self.material.file.api_server);
+        join.kubernetes_version.clone_from(&self.material.file.kubernetes_version);
+        join.ca_certificates.clone_from(&self.material.authority);
+        join
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            end(Arc::clone(&self.api), token.id().to_owned());
+        }
+    }
+}
+
+fn end(api: Arc<KubernetesStore>, token: String) {
+    let ended = smol::unblock(move || {
+        if let Err(error) = api.end_token(&token) {
+            tracing::warn!(%error, token, "A bootstrap token that is over could not be deleted, and ends by itself");
+        }
+    });
+    ended.detach();
+}
