@@ -9,6 +9,7 @@
 //! | `initramfs-file PATH` | each further file in it |
 //! | `kubernetes-table`, `kubernetes NAME VERSION` | the version table, and each component as it comes |
 //! | `kubernetes image NAME:TAG` | each container image in it: its archive, or its manifest where the table has no archive |
+//! | `join-service`, `key-service` | the programs that control planes carry |
 //! | `…-certificate`, `empty-variables` | what signs the image and is enrolled, DER; what it is enrolled in |
 //!
 //! What the configuration asks for are options; the kernel's release is a fact that the builder found; programs that it
@@ -54,7 +55,7 @@ impl Record {
         }
         if let Some(kubernetes) = &image.kubernetes {
             record.option("kubernetes", &kubernetes.in_words());
-            record.0.sources.extend(kubernetes.sources().map(|(name, hash)| (name, Digest(hash.0))));
+            record.0.sources.extend(kubernetes.sources()?.into_iter().map(|(name, hash)| (name, Digest(hash.0))));
         }
         if let Some(size) = image.esp_size {
             record.option("espSize", &size.to_string());

@@ -78,9 +78,11 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       kubernetes fetch` filled, or a mirror [official addresses]; images the same, with
       an archive NAME-TAG.tar of each container image that the table names: these are
       in the root, unpacked, and containerd has them at boot [registries]; table [that
-      of this program]. Needs "systemd" with "state"; what must last is added to
-      persist. A root that has one of the files, or lacks a program that a node needs,
-      is refused
+      of this program]; pod_network bridge (one on each node) or flannel (with the chart
+      charts/flannel) [bridge]; join_service and key_service programs that control
+      planes run once /etc/latchkey/NAME.json is there [none]. Needs "systemd" with
+      "state"; what must last is added to persist. A root that has one of the files, or
+      lacks a program that a node needs, is refused
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
       signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and

@@ -1,5 +1,6 @@
 //! Why an image does not carry Kubernetes.
 
+use latchkey_initramfs::executable::ExecutableError;
 use latchkey_kubernetes::fetch::{FetchCode, FetchError};
 use latchkey_kubernetes::{MinorRefusal, TableError};
 
@@ -25,6 +26,12 @@ pub enum KubernetesError {
     /// The table pins an image by a digest alone, which no mirror of files knows.
     #[error("images: the version table has no archive of {0}, which a mirror could give")]
     NoArchive(String),
+    /// A service is given for machines that are no control planes.
+    #[error("{0}: \"roles\" has no control-plane, and no other machine runs it")]
+    NotForWorkers(&'static str),
+    /// A service's program is none for every root.
+    #[error("{0}: {1}")]
+    Service(&'static str, ExecutableError),
     /// There is no state disk with a file system.
     #[error("\"systemd\" has no \"state\", and what kubeadm, the kubelet and etcd write must last")]
     NoState,
@@ -81,6 +88,8 @@ impl KubernetesError {
             Self::Fetch(error) => return Some(fetch_remedy(error.code())),
             Self::Containers(error) => return error.remedy(),
             Self::NoArchive(_) => "name a folder with its archive as \"images\", or give a version table with its hash",
+            Self::NotForWorkers(_) => "leave it out, or add control-plane to \"roles\"",
+            Self::Service(..) => "give the service of a release, or one built for musl",
             Self::NoState => "add \"systemd\": {\"state\": {}}",
             Self::InRoot => "give the root as a directory or an archive, without \"in_root\"",
             Self::Persist(_) => "leave the directory out of \"persist\": it lasts with the one that Kubernetes needs",

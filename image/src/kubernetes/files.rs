@@ -1,6 +1,7 @@
 //! Units and configuration of a node of Kubernetes.
 
 use latchkey_kubernetes::Release;
+use serde::Deserialize;
 
 use super::programs::Programs;
 use crate::systemd::{Addition, AdditionKind};
@@ -15,6 +16,9 @@ const KUBEADM: &str = include_str!("../../kubernetes/10-kubeadm.conf");
 const SYSCTL: &str = include_str!("../../kubernetes/sysctl.conf");
 const MODULES: &str = include_str!("../../kubernetes/modules-load.conf");
 const BRIDGE: &str = include_str!("../../kubernetes/99-latchkey-bridge.conflist");
+const POD_NETWORK: &str = include_str!("../../kubernetes/pod-network");
+const POD_NETWORK_PATH: &str = include_str!("../../kubernetes/latchkey-pod-network.path");
+const POD_NETWORK_SERVICE: &str = include_str!("../../kubernetes/latchkey-pod-network.service");
 const STORE_MOUNT: &str = include_str!("../../kubernetes/usr-lib-latchkey-containers.mount");
 const STORE_SERVICE: &str = include_str!("../../kubernetes/latchkey-container-images.service");
 const STORE_DROP_IN: &str = include_str!("../../kubernetes/containerd-images.conf");
@@ -27,8 +31,19 @@ pub(super) const STORE_ID: &str = "usr/lib/latchkey/containers.id";
 /// Where the container runtime looks for the network of pods: it takes the first file by name.
 const NETWORKS: &str = "etc/cni/net.d";
 
+/// What makes the network of pods, in a root that has none of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PodNetwork {
+    /// A bridge on each node, until an add-on writes its configuration: pods of one node reach each other.
+    #[default]
+    Bridge,
+    /// flannel's daemon, from `charts/flannel`: a node is ready when that has leased addresses, and no pod is on another network.
+    Flannel,
+}
+
 /// What is added to a root besides the components.
-pub(super) fn files(release: &Release, programs: &Programs, root: &Tree) -> Vec<Addition> {
+pub(super) fn files(release: &Release, programs: &Programs, root: &Tree, network: PodNetwork) -> Vec<Addition> {
     let pause = release.pause().map(latchkey_kubernetes::Image::reference).unwrap_or_default();
     let filled = |text: &str| {
         text.replace("@CONTAINERD@", &programs.containerd)
@@ -60,7 +75,27 @@ pub(super) fn files(release: &Release, programs: &Programs, root: &Tree) -> Vec<
         files.push(unit("containerd.service", CONTAINERD));
     }
     if !has_network(root) {
-        files.push(file(&format!("{NETWORKS}/99-latchkey-bridge.conflist"), BRIDGE));
+        files.extend(pod_network(network));
+    }
+    files
+}
+
+fn pod_network(network: PodNetwork) -> Vec<Addition> {
+    let file = |path: &str, mode, text: &str| Addition {
+        path: path.to_owned(),
+        what: AdditionKind::File(mode, text.as_bytes().to_vec()),
+    };
+    let mut files = vec![
+        file("usr/lib/latchkey/pod-network", 0o755, POD_NETWORK),
+        file(&format!("{SYSTEM}/latchkey-pod-network.path"), 0o644, POD_NETWORK_PATH),
+        file(&format!("{SYSTEM}/latchkey-pod-network.service"), 0o644, POD_NETWORK_SERVICE),
+        Addition {
+            path: format!("{SYSTEM}/multi-user.target.wants/latchkey-pod-network.path"),
+            what: AdditionKind::Link("../latchkey-pod-network.path".to_owned()),
+        },
+    ];
+    if network == PodNetwork::Bridge {
+        files.push(file(&format!("{NETWORKS}/99-latchkey-bridge.conflist"), 0o644, BRIDGE));
     }
     files
 }

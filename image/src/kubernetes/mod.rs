@@ -6,6 +6,7 @@
 mod error;
 mod files;
 mod programs;
+mod services;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,13 @@ use latchkey_kubernetes::{Component, Minor, Release, Roles, Sha256, Table};
 use serde::Deserialize;
 
 pub use error::KubernetesError;
+pub use files::PodNetwork;
 pub(crate) use programs::Programs;
+pub use services::Service;
 
 use crate::container_store;
 use crate::error::at;
+use crate::image::Source;
 use crate::systemd::{Addition, AdditionKind, Systemd};
 use crate::tree::Tree;
 
@@ -35,6 +39,8 @@ pub struct Kubernetes {
     origin: Origin,
     /// Where archives of container images come from, if the image carries them.
     images: Option<Origin>,
+    services: Vec<Service>,
+    pod_network: PodNetwork,
 }
 
 /// As a configuration has it.
@@ -50,8 +56,15 @@ pub(crate) struct KubernetesConfig {
     components: Option<String>,
     /// A folder or a mirror that has archives of the container images [nodes get them from registries].
     images: Option<String>,
+    /// What makes the network of pods [a bridge on each node].
+    #[serde(default)]
+    pod_network: PodNetwork,
     /// A version table [the one in this program].
     table: Option<PathBuf>,
+    /// The join service's program, for control planes [they carry none].
+    join_service: Option<PathBuf>,
+    /// The key service's program, for control planes [they carry none].
+    key_service: Option<PathBuf>,
 }
 
 impl KubernetesConfig {
@@ -69,10 +82,15 @@ impl KubernetesConfig {
             None => Table::built_in(),
         }?;
         let kubernetes = Kubernetes::new(&table, self.version, self.roles, components.unwrap_or(Origin::Official))?;
-        Ok(match images {
+        let kubernetes = match images {
             Some(images) => kubernetes.with_images(images),
             None => kubernetes,
-        })
+        };
+        let program = |path: PathBuf| Source::File(directory.join(path));
+        let join = self.join_service.map(|path| Service::join(program(path)));
+        let key = self.key_service.map(|path| Service::key(program(path)));
+        let kubernetes = kubernetes.with_pod_network(self.pod_network);
+        Ok(join.into_iter().chain(key).fold(kubernetes, Kubernetes::with_service))
     }
 }
 
@@ -80,13 +98,34 @@ impl Kubernetes {
     /// The release that a table has for a minor version, for machines of these roles.
     pub fn new(table: &Table, version: Minor, roles: Roles, origin: Origin) -> Result<Self, KubernetesError> {
         let release = table.release(version)?.clone();
-        Ok(Self { table: table.sha256(), release, roles, origin, images: None })
+        Ok(Self {
+            table: table.sha256(),
+            release,
+            roles,
+            origin,
+            images: None,
+            services: Vec::new(),
+            pod_network: PodNetwork::default(),
+        })
     }
 
     /// With the container images that the table names, too, which come from there.
     #[must_use]
     pub fn with_images(self, images: Origin) -> Self {
         Self { images: Some(images), ..self }
+    }
+
+    /// With this as what makes the network of pods.
+    #[must_use]
+    pub fn with_pod_network(self, pod_network: PodNetwork) -> Self {
+        Self { pod_network, ..self }
+    }
+
+    /// With a service on control planes.
+    #[must_use]
+    pub fn with_service(mut self, service: Service) -> Self {
+        self.services.push(service);
+        self
     }
 
     /// What the image's systemd must be for it: with the directories that last.
@@ -97,6 +136,9 @@ impl Kubernetes {
             return Err(KubernetesError::InRoot);
         }
         state.persist = state.persist.and(&LASTING)?;
+        if !self.services.is_empty() {
+            state.persist = state.persist.and(&[services::CONFIGURATION])?;
+        }
         Ok(systemd)
     }
 
@@ -107,28 +149,35 @@ impl Kubernetes {
     /// In one line: the exact version and the roles.
     pub(crate) fn in_words(&self) -> String {
         let roles: Vec<&str> = self.roles.iter().map(latchkey_kubernetes::Role::name).collect();
-        format!("{} {}", self.release.version(), roles.join(","))
+        let network = if self.pod_network == PodNetwork::Flannel { " flannel" } else { "" };
+        format!("{} {}{network}", self.release.version(), roles.join(","))
     }
 
     /// What the image is made of by it, with hashes.
-    pub(crate) fn sources(&self) -> impl Iterator<Item = (String, Sha256)> {
+    pub(crate) fn sources(&self) -> Result<Vec<(String, Sha256)>, KubernetesError> {
         let component =
             |one: &Component| (format!("kubernetes {} {}", one.name(), one.version()), one.download().sha256);
         let image =
             |one: &latchkey_kubernetes::Image| Some((format!("kubernetes image {}", one.reference()), one.pin()?));
         let images = self.images.iter().flat_map(|_| self.release.images(&self.roles)).filter_map(image);
-        std::iter::once(("kubernetes-table".to_owned(), self.table))
-            .chain(self.components().map(component))
-            .chain(images)
+        let table = std::iter::once(("kubernetes-table".to_owned(), self.table));
+        let services = self.services.iter().map(Service::source).collect::<Result<Vec<_>, _>>()?;
+        Ok(table.chain(self.components().map(component)).chain(images).chain(services).collect())
     }
 
     /// Whether a root has what is needed, and nothing that is in the way.
     pub(crate) fn check(&self, root: &Tree, kernel: &str, modules: &Path) -> Result<(), KubernetesError> {
-        let programs = Programs::find(self.components(), root)?;
+        let programs = Programs::find(self.components(), root, &self.roles)?;
         programs.check(root)?;
         programs::modules(root, kernel, modules, self.images.is_some())?;
+        let mut services = Vec::new();
+        for service in &self.services {
+            service.check(&self.roles)?;
+            services.extend(service.additions()?);
+        }
         let store = self.images.iter().flat_map(|_| files::container_store());
-        let ours = files::files(&self.release, &programs, root).into_iter().chain(store);
+        let ours =
+            files::files(&self.release, &programs, root, self.pod_network).into_iter().chain(store).chain(services);
         let ours = ours.filter(|one| one.what != AdditionKind::Directory);
         let brought = self.components().flat_map(Component::paths).map(|path| path.as_str().to_owned());
         let mut paths = ours.map(|one| format!("/{}", one.path)).chain(brought);
@@ -145,7 +194,8 @@ impl Kubernetes {
         local(shed, fs::create_dir(shed))?;
         let taken = shed.join("unpacked");
         local(&taken, fs::create_dir(&taken))?;
-        let mut additions = files::files(&self.release, &Programs::find(self.components(), root)?, root);
+        let mut additions =
+            files::files(&self.release, &Programs::find(self.components(), root, &self.roles)?, root, self.pod_network);
         let fetcher = Fetcher::new(self.origin.clone(), Limits::default())?;
         for component in self.components() {
             let file = fetcher.fetch(&component.download(), shed, &mut |_| ())?;
@@ -154,6 +204,9 @@ impl Kubernetes {
                 let path = one.to.as_str().trim_start_matches('/').to_owned();
                 additions.push(Addition { path, what: AdditionKind::Copy(0o755, one.path, size) });
             }
+        }
+        for service in &self.services {
+            additions.extend(service.additions()?);
         }
         if let Some(origin) = &self.images {
             additions.extend(self.container_store(origin, shed, made)?);

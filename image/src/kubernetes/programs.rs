@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use latchkey_kubernetes::{Component, InstallPath};
+use latchkey_kubernetes::{Component, InstallPath, Role, Roles};
 
 use super::error::KubernetesError;
 use crate::tree::{Entry, EntryKind, Tree};
@@ -51,6 +51,7 @@ impl Programs {
     pub(super) fn find<'a>(
         components: impl Iterator<Item = &'a Component>,
         root: &Tree,
+        roles: &Roles,
     ) -> Result<Self, KubernetesError> {
         let brought: Vec<&str> = components.flat_map(Component::paths).map(InstallPath::as_str).collect();
         let of_table = |name: &str| {
@@ -64,6 +65,9 @@ impl Programs {
         };
         let runtime = "add a package that has it (Debian: containerd), or name it in the version table";
         program("containerd-shim-runc-v2", "containerd", runtime)?;
+        if roles.iter().any(|role| role == Role::ControlPlane) {
+            program("kubectl", "the first boot of a control plane", "name it in the version table")?;
+        }
         let whole = |directory: &&&str| {
             let has = |name: &&&str| {
                 brought.contains(&format!("{directory}/{name}").as_str())

@@ -3,13 +3,16 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use latchkey_image::{ConfigError, Image, ImageCode, ImageConfig, ImageError};
+use latchkey_image::kubernetes::{PodNetwork, Service};
+use latchkey_image::{ConfigError, Image, ImageCode, ImageConfig, ImageError, Source};
+use latchkey_initramfs::elf_sample;
 use latchkey_kubernetes::Sha256;
 use latchkey_kubernetes::fetch::Origin;
-use latchkey_kubernetes::{Roles, Table};
+use latchkey_kubernetes::{Role, Roles, Table};
 use serde_json::{Value, json};
 
 use crate::disk::build;
@@ -75,6 +78,7 @@ pub(crate) fn all(sample: &Sample) -> Vec<Value> {
     vec![
         one("kubeadm", "1.34.4"),
         one("kubelet", "1.34.4"),
+        one("kubectl", "1.34.4"),
         one("containerd", "2"),
         one("containerd-shim-runc-v2", "2"),
         one("runc", "1"),
@@ -182,7 +186,7 @@ fn a_root_s_own_runtime_keeps_its_unit_and_gets_a_drop_in() {
     }
     fs::create_dir_all(root.join("etc/cni/net.d")).unwrap();
     fs::write(root.join("etc/cni/net.d/10-mine.conflist"), "{}").unwrap();
-    let image = image(&sample, &all(&sample)[..2]);
+    let image = image(&sample, &all(&sample)[..3]);
     let error = refused(&image, &sample);
     assert!(
         error.to_string().contains("the root has no containerd.service, which the root's containerd needs"),
@@ -208,6 +212,97 @@ fn a_root_s_own_runtime_keeps_its_unit_and_gets_a_drop_in() {
         assert!(config.contains(line), "{line}: {config}");
     }
     assert!(text("usr/lib/systemd/system/kubelet.service").contains("\nExecStart=/usr/bin/kubelet\n"));
+}
+
+/// What the image's script makes of a lease; or what it says.
+fn pod_network(lease: &str) -> Result<Value, String> {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("subnet.env"), lease).unwrap();
+    let script = include_str!("../../kubernetes/pod-network")
+        .replace("lease=/run/flannel", &format!("lease={}", directory.path().display()))
+        .replace("directory=/etc/cni/net.d", &format!("directory={}/net.d", directory.path().display()));
+    let done = Command::new("sh").arg("-c").arg(script).output().unwrap();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let file = directory.path().join("net.d/10-latchkey-flannel.conflist");
+    if !done.status.success() {
+        assert!(!file.exists());
+        return Err(said);
+    }
+    Ok(serde_json::from_slice(&fs::read(file).unwrap()).unwrap())
+}
+
+#[test]
+fn a_lease_of_flannel_s_becomes_the_network_of_pods_and_nothing_else_does() {
+    let lease = "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n";
+    let network = pod_network(lease).unwrap();
+    assert_eq!(network["plugins"][0]["ipam"]["ranges"][0][0]["subnet"], "10.244.3.0/24");
+    assert_eq!(network["plugins"][0]["mtu"], 1450);
+    for (bad, said) in [
+        ("", "names no IPv4 network of 24 bits"),
+        ("FLANNEL_SUBNET=10.244.3.1/24\n", "names no MTU"),
+        ("FLANNEL_SUBNET=10.244.3.1/22\nFLANNEL_MTU=1450\n", "names no IPv4 network of 24 bits"),
+        ("FLANNEL_SUBNET=$(touch /tmp/x).1.1.1/24\nFLANNEL_MTU=1450\n", "names no IPv4 network of 24 bits"),
+        ("FLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450, \"x\": 1\n", "names no MTU"),
+        ("FLANNEL_SUBNET=10.1/24\nFLANNEL_MTU=1450\n", "names no IPv4 network of 24 bits"),
+    ] {
+        let error = pod_network(bad).unwrap_err();
+        assert!(error.contains(said), "{bad}: {error}");
+    }
+}
+
+#[test]
+fn with_flannel_no_node_has_a_network_of_pods_before_its_daemon_does() {
+    let sample = sample();
+    let mut image = image(&sample, &all(&sample));
+    image.kubernetes = image.kubernetes.map(|kubernetes| kubernetes.with_pod_network(PodNetwork::Flannel));
+    let built = build(&image, &sample.out("a"));
+    let Some(files) = contents(&sample, &built) else { return };
+    let any = |line: &str| files.iter().any(|file| file.starts_with(line));
+    assert!(!files.iter().any(|file| file.contains(".conflist")), "{}", files.join("\n"));
+    assert!(any("usr/lib/latchkey/pod-network 100755 ") && any("usr/lib/systemd/system/latchkey-pod-network.service "));
+    assert!(any(
+        "usr/lib/systemd/system/multi-user.target.wants/latchkey-pod-network.path -> ../latchkey-pod-network.path"
+    ));
+}
+
+fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {
+    let table = Table::parse(table(&all(sample)).as_bytes()).unwrap();
+    let origin = Origin::Folder(sample.path("components"));
+    let kubernetes = latchkey_image::Kubernetes::new(&table, "1.34".parse().unwrap(), roles, origin).unwrap();
+    let program = || Source::Bytes(program.to_vec());
+    let kubernetes = kubernetes.with_service(Service::join(program())).with_service(Service::key(program()));
+    let mut image = sample.image();
+    image.systemd = Some(kubernetes.systemd(serde_json::from_str(r#"{"state": {}}"#).unwrap()).unwrap());
+    image.kubernetes = Some(kubernetes);
+    image
+}
+
+#[test]
+fn control_planes_carry_the_services_which_wait_for_their_configuration_on_the_state_disk() {
+    let sample = sample();
+    let program = elf_sample::static_executable();
+    let image = with_services(&sample, Roles::default(), &program);
+    let built = build(&image, &sample.out("a"));
+    let Some(files) = contents(&sample, &built) else { return };
+    let has = |line: &str| assert!(files.iter().any(|file| file.starts_with(line)), "{line}\n{}", files.join("\n"));
+    for name in ["join-service", "key-service"] {
+        has(&format!("usr/bin/latchkey-{name} 100755 {} ", program.len()));
+        has(&format!(
+            "usr/lib/systemd/system/multi-user.target.wants/latchkey-{name}.service -> ../latchkey-{name}.service"
+        ));
+        let unpacked = sample.path("unpacked/usr/lib/systemd/system");
+        let unit = fs::read_to_string(unpacked.join(format!("latchkey-{name}.service"))).unwrap();
+        assert!(unit.contains("\nDynamicUser=yes\n") && unit.contains(&format!("/usr/bin/latchkey-{name} ")), "{unit}");
+        let waits = fs::read_to_string(unpacked.join(format!("latchkey-{name}.service.d/latchkey.conf"))).unwrap();
+        assert!(waits.contains(&format!("\nConditionPathExists=/etc/latchkey/{name}.json\n")), "{waits}");
+    }
+    has("usr/lib/systemd/system/etc-latchkey.mount 100644 ");
+
+    let workers = with_services(&sample, vec![Role::Worker].try_into().unwrap(), &program);
+    assert!(refused(&workers, &sample).to_string().contains("join-service: \"roles\" has no control-plane"));
+    let script = with_services(&sample, Roles::default(), b"#!/bin/sh");
+    let error = refused(&script, &sample);
+    assert!(error.to_string().contains("join-service: ") && error.remedy().contains("musl"), "{error}");
 }
 
 #[test]
@@ -243,6 +338,7 @@ fn a_root_that_has_what_is_added_or_lacks_what_is_needed_is_refused_by_name() {
     let sample = sample();
     let without = |name: &str| all(&sample).into_iter().filter(|one| one["name"] != name).collect::<Vec<_>>();
     for (name, said) in [
+        ("kubectl", "the root has no kubectl in"),
         ("containerd", "the root has no containerd in"),
         ("containerd-shim-runc-v2", "the root has no containerd-shim-runc-v2 in"),
         ("runc", "the root has no runc in"),
