@@ -89,7 +89,7 @@ impl DebianRoot {
     ) -> Result<(), HarnessError> {
         let base = match self.step {
             Step::Hook(_) => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
-            Step::Kubeadm => crate::kubernetes::base()?,
+            Step::Kubeadm => crate::kubernetes::provide()?.root,
         };
         let archive = run.file(name);
         std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;

@@ -168,6 +168,9 @@ impl Fleet {
         let step = plan.debian.as_ref().map_or(Step::Hook(HOOK), |debian| debian.step).words();
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
+        if plan.debian.as_ref().is_some_and(|debian| debian.step == Step::Kubeadm) {
+            works.kubernetes = crate::kubernetes::provide()?.configuration;
+        }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;

@@ -60,6 +60,8 @@ pub(crate) struct ImageWorks {
     secure_boot: Option<Value>,
     /// The configuration's `systemd`.
     pub(crate) systemd: Value,
+    /// The configuration's `kubernetes`.
+    pub(crate) kubernetes: Value,
     /// Whether what the commands say is shown.
     pub(crate) show: bool,
     pub(crate) publisher: Publisher,
@@ -80,7 +82,7 @@ impl ImageWorks {
         let (run, cli) = (run.clone(), cli.to_path_buf());
         called(&cli, &["reference", "new-key", "--out", &key.display().to_string()], show)?;
         let publisher = Publisher::read(&key)?;
-        Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, show, publisher })
+        Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, kubernetes: Value::Null, show, publisher })
     }
 
     /// Builds an image of this root, with these words on its command line, into the directory `name` of the run.
@@ -99,6 +101,7 @@ impl ImageWorks {
             "root": root.path,
             "root_format": root.format,
             "systemd": self.systemd,
+            "kubernetes": self.kubernetes,
             "os_release": os_release,
             "command_line": format!("{HARDWARE} quiet panic=-1 {words}"),
             "machines": self.machines,

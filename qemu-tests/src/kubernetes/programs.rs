@@ -11,13 +11,14 @@ use crate::process::run_shown;
 const BUILDING: Duration = Duration::from_mins(90);
 
 /// What the root of a control plane has.
-const CONTROL_PLANE: [&str; 9] = [
+const CONTROL_PLANE: [&str; 10] = [
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",
     "kube-proxy",
     "coredns",
+    "flanneld",
     "kubeadm",
     "kubelet",
     "kubectl",
