@@ -175,7 +175,16 @@ fn what_is_there_is_not_overwritten_and_what_is_no_complete_backup_is_refused() 
 
     let objects = cluster.path(&backup).join("crs/widgets.example.com/v1.jsonl");
     let whole = fs::read(&objects).unwrap();
-    let damage: [&dyn Fn(); 4] = [
+    // The last line is gone; one letter is another.
+    let end = whole.iter().rposition(|byte| *byte == b'{').unwrap();
+    let before = whole[..end].iter().rposition(|byte| *byte == b'\n').unwrap();
+    let shorter = whole[..=before].to_vec();
+    let other =
+        String::from_utf8(whole.clone()).unwrap().replacen("\"of\":\"mine\"", "\"of\":\"mime\"", 1).into_bytes();
+    assert!(shorter.len() < whole.len() && other != whole);
+    let damage: [&dyn Fn(); 6] = [
+        &|| fs::write(&objects, &shorter).unwrap(),
+        &|| fs::write(&objects, &other).unwrap(),
         &|| fs::write(&objects, &whole[..whole.len() / 2]).unwrap(),
         &|| fs::write(&objects, [&whole[..], &whole[..whole.len() / 2]].concat()).unwrap(),
         &|| fs::write(cluster.path(&backup).join("crds/widgets.example.com.json"), "{}").unwrap(),
