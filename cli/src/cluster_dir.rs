@@ -26,6 +26,12 @@ const MAX_POLICY: usize = 1024 * 1024;
 /// records while an init waits.
 const HELD: &str = "init.lock";
 
+/// Stands there if the cluster's records and documents are elsewhere.
+pub(crate) const STORE: &str = "store.json";
+
+/// A manifest's file, its bytes, and its signature's.
+pub(crate) type ManifestFiles = (PathBuf, Vec<u8>, Option<Vec<u8>>);
+
 /// A cluster's directory.
 pub(crate) struct ClusterDir(ClusterStore);
 
@@ -132,6 +138,27 @@ impl ClusterDir {
     pub(crate) fn held_against(&self, trust: Trust) -> Result<Trust, CommandError> {
         self.0.check_revisions(&trust.references).map_err(unusable)?;
         Ok(Trust { remembers: true, ..trust })
+    }
+
+    /// What is changed here must be what the join service reads.
+    pub(crate) fn check_is_store(&self) -> Result<(), CommandError> {
+        if !self.path(STORE).exists() {
+            return Ok(());
+        }
+        let what = format!("the cluster of {} is kept in its API server", self.shown());
+        let failure = CommandError::new(Exit::Usage, CommandCode::StoreElsewhere, what);
+        Err(failure.fix(CommandCode::StoreElsewhere.remedy()))
+    }
+
+    /// Every manifest as its files have it.
+    pub(crate) fn manifests(&self) -> Result<Vec<ManifestFiles>, CommandError> {
+        let policy = self.0.policy().map_err(unusable)?;
+        let found = self.0.manifests(&policy).map_err(unusable)?;
+        let files = found.into_iter().map(|(path, _)| {
+            let (manifest, signature) = Trust::manifest_file(&path)?;
+            Ok((path, manifest, signature))
+        });
+        files.collect()
     }
 
     /// All nodes, by name, and what is wrong with records that cannot be read.

@@ -43,6 +43,18 @@ reason_codes! {
             "remove the record with `latchkey node remove`, if the machine is to have another";
         /// No node on record has this name.
         NodeUnknown = "node-unknown": "see `latchkey node list` for the nodes on record";
+        /// The API server keeps another cluster than the one that is founded.
+        ForeignCluster = "foreign-cluster":
+            "use the kubeconfig of this cluster: the other one's documents are in the namespace latchkey, and are left as they are";
+        /// What the command works on is kept in the API server, not in the cluster's directory.
+        StoreElsewhere = "store-elsewhere":
+            "change the document in the API server with kubectl: the directory's is not read any more";
+        /// A control plane that is to be removed is a member of etcd.
+        ControlPlaneStays = "control-plane-stays":
+            "shut it out with `latchkey node deny`, and remove its etcd member and its Node with etcdctl and kubectl";
+        /// The API server gave no certificate for the join service.
+        CertificateNotIssued = "certificate-not-issued":
+            "see that kube-controller-manager runs and has the cluster's authority, and run the command again";
         /// A machine that is to be allowed is not denied.
         NotDenied = "not-denied": "see `latchkey node list`; a policy may deny it, too";
         /// The firmware of a machine is not the one on its record.

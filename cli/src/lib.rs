@@ -11,11 +11,13 @@
 //!
 //! Secrets come from files or standard input, never from arguments or the environment, and go to files of mode 0600.
 
+mod api_server;
 mod arguments;
 mod backup;
 mod charts;
 mod cluster_dir;
 mod codes;
+mod credentials;
 mod error;
 mod exit;
 mod files;
@@ -24,6 +26,7 @@ mod image;
 mod init;
 mod init_secret;
 mod kubernetes;
+mod machines;
 mod measure;
 mod node;
 mod nodes;

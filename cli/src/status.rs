@@ -8,13 +8,14 @@ use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::machines;
 use crate::nodes::state;
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = directory.required_cluster()?;
-    let (nodes, wrong) = directory.nodes()?;
+    let (nodes, wrong) = machines::open(arguments)?.nodes()?;
     for sentence in &wrong {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }

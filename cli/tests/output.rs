@@ -116,11 +116,19 @@ impl Bench {
             }
             "backup list" => vec!["--backups", "."],
             "backup check" => vec!["backup"],
-            // These are tried where the parts of an image are, components, a TPM, and a cluster.
-            "image build" | "image units" | "kubernetes fetch" | "tpm ek" | "charts install" | "charts list"
-            | "charts check" | "upgrade execute" | "upgrade check" | "backup create" | "backup restore" => {
-                vec!["--help"]
-            }
+            // These are tried where the parts of an image are, components, a TPM, a cluster, and its API server.
+            "image build"
+            | "image units"
+            | "kubernetes fetch"
+            | "tpm ek"
+            | "charts install"
+            | "charts list"
+            | "charts check"
+            | "upgrade execute"
+            | "upgrade check"
+            | "backup create"
+            | "backup restore"
+            | "credentials join-service" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),
         };
         self.node.restart(match command {

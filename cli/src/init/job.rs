@@ -22,6 +22,13 @@ use crate::which_machine::Meant;
 /// `InitRequest.init_secret`: 16..72 bytes.
 const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
+/// Where the cluster is to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Store {
+    Directory,
+    Kubernetes,
+}
+
 /// What the user wants.
 pub(super) struct Job {
     pub(super) address: Address,
@@ -33,6 +40,7 @@ pub(super) struct Job {
     pub(super) meant: Meant,
     pub(super) settings: ClusterSettings,
     pub(super) admin_config: PathBuf,
+    pub(super) store: Store,
 }
 
 impl Job {
@@ -55,6 +63,7 @@ impl Job {
             master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
+            store: store(arguments.text("store")?)?,
             // Last: a command that is wrong makes no directory.
             directory: ClusterDir::make(directory)?,
         })
@@ -117,6 +126,14 @@ fn kubernetes(said: Option<&str>) -> Result<String, CommandError> {
     let Some(said) = said else { return Ok(String::new()) };
     let minor: Minor = said.parse().map_err(|refusal| refused_version(&refusal))?;
     Ok(minor.to_string())
+}
+
+fn store(said: Option<&str>) -> Result<Store, CommandError> {
+    match said {
+        None | Some("directory") => Ok(Store::Directory),
+        Some("kubernetes") => Ok(Store::Kubernetes),
+        Some(other) => Err(CommandError::usage(format!("--store {other}: expected `directory` or `kubernetes`"))),
+    }
 }
 
 fn init_secret(arguments: &Arguments) -> Result<SecretVec, CommandError> {

@@ -1,36 +1,77 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
 //! [`job`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
-//! shows what the node reports; [`journal`] is what makes that safe; [`report`] prints the end.
+//! shows what the node reports; [`journal`] is what makes that safe; [`found`] moves the cluster into its API server, if it is to be
+//! kept there; [`report`] prints the end.
 
+mod chart;
 mod drive;
 mod follow;
+mod found;
 mod job;
 mod journal;
 mod report;
 
+use std::path::Path;
 use std::time::Duration;
 
+use crate::api_server::StoreNote;
 use crate::arguments::Arguments;
+use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::{self, Patience};
 use crate::output::Output;
-use drive::Drive;
-use job::Job;
+use crate::stock::Stock;
+use drive::{AdminConfig, Drive};
+use found::Founding;
+use job::{Job, Store};
 use journal::Stage;
 
 const TIMEOUT: Duration = Duration::from_mins(30);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let job = Job::from_arguments(arguments)?;
-    let patience = Patience::new(arguments.timeout(TIMEOUT)?);
+    let timeout = arguments.timeout(TIMEOUT)?;
+    let patience = Patience::new(timeout);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
     if let Stage::Done { .. } = journal.stage {
+        if job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none() {
+            found(&job, arguments, &job.admin_config, timeout, output)?;
+            return report::founded(&job, &journal, output);
+        }
         return report::done_before(&job, &journal, arguments.has("resume"), output);
     }
     job.check_admin_config()?;
     job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
+    if job.store == Store::Kubernetes {
+        let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
+            report::done(&job, &ending, output)?;
+            let what = "the cluster is there, and this command has no credentials to its API server";
+            let failure = CommandError::local(CommandCode::ClusterMissing, what);
+            let file = job.admin_config.display();
+            return Err(failure.fix(format!("put its admin.conf into {file}, and run the same command again")));
+        };
+        found(&job, arguments, kubeconfig, timeout, output)?;
+    }
     report::done(&job, &ending, output)
+}
+
+/// Moves the cluster into its API server.
+fn found(
+    job: &Job,
+    arguments: &Arguments,
+    kubeconfig: &Path,
+    timeout: Duration,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
+    let (kubeconfig, endpoint) = (kubeconfig.to_owned(), &*job.settings.control_plane_endpoint);
+    let founding = Founding { directory, kubeconfig, endpoint, stock, output };
+    let founded = node::block_on(founding.run(&mut Patience::new(timeout)));
+    founded.map_err(|failure| {
+        let remedy = failure.remedy().to_owned();
+        failure.fix(format!("{remedy}; the machine itself is done, and the same command goes on from here"))
+    })
 }

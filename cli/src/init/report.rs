@@ -94,3 +94,8 @@ pub(super) fn done_before(job: &Job, journal: &Journal, resume: bool, output: &O
     }
     output.report(&DoneBeforeReport { cluster: &job.name, cluster_id: id, resumed: false })
 }
+
+/// The cluster of an earlier run was moved into its API server.
+pub(super) fn founded(job: &Job, journal: &Journal, output: &Output) -> Result<Exit, CommandError> {
+    output.report(&DoneBeforeReport { cluster: &job.name, cluster_id: journal.cluster_id, resumed: true })
+}

@@ -6,16 +6,16 @@ use latchkey_keys::Uuid;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
+use crate::machines;
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
 /// Lets a machine in that no rule spoke of, under the role and name that the operator says.
 pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &directory)?;
+    let machines = machines::open(arguments)?;
+    let (ek, record) = super::machine(arguments, &*machines)?;
     let role = match arguments.text("role")? {
         None | Some("worker") => RoleRule::Worker,
         Some("control-plane") => RoleRule::ControlPlane,
@@ -24,12 +24,12 @@ pub(crate) fn admit(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         }
     };
     let name = arguments.value::<NodeName>("name")?;
-    if directory.denials()?.has(&ek) {
+    if machines.denials()?.has(&ek) {
         let failure = CommandError::new(Exit::Usage, ReleaseCode::MachineDenied, format!("the TPM {ek} is denied"));
         return Err(failure.fix("take the denial back first, with `latchkey node allow`"));
     }
-    let held = directory.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    directory.admit(ek, role, name.clone())?;
+    let held = machines.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
+    machines.admit(ek, role, name.clone())?;
     output.report(&AdmitReport {
         ek_sha256: ek,
         role: role.role().map_or("-", latchkey_cluster_store::Role::name),
@@ -69,9 +69,9 @@ impl Report for AdmitReport {
 
 /// Shuts a machine out: a file of its own, which no mistake in another one undoes.
 pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &directory)?;
-    directory.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
+    let machines = machines::open(arguments)?;
+    let (ek, record) = super::machine(arguments, &*machines)?;
+    machines.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
     output.report(&DenyReport { ek_sha256: ek, name: record.map(|record| record.name), denied: true })
 }
 
@@ -96,13 +96,13 @@ impl Report for DenyReport {
 
 /// Takes a denial back.
 pub(crate) fn allow(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, _) = super::machine(arguments, &directory)?;
-    if !directory.allow(ek)? {
+    let machines = machines::open(arguments)?;
+    let (ek, _) = super::machine(arguments, &*machines)?;
+    if !machines.allow(ek)? {
         let failure = CommandError::new(
             Exit::Usage,
             CommandCode::NotDenied,
-            format!("the TPM {ek} is not denied in {}", directory.shown()),
+            format!("the TPM {ek} is not denied in {}", machines.place()),
         );
         return Err(failure.fix("see `latchkey node list`; a policy may deny it, too"));
     }
@@ -124,14 +124,15 @@ impl Report for AllowReport {
 
 /// Forgets a machine.
 pub(crate) fn remove(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &directory)?;
-    let denied = directory.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
-    if !directory.remove(ek)? {
+    let machines = machines::open(arguments)?;
+    let (ek, record) = super::machine(arguments, &*machines)?;
+    if !machines.remove(ek, record.as_ref())? {
         let failure =
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is on record of the TPM {ek}"));
         return Err(failure.fix("see `latchkey node list`"));
     }
+    // Looked at afterwards: in an API server removing shuts out.
+    let denied = machines.denials().as_ref().is_ok_and(|denials: &Denials| denials.has(&ek));
     let disks = record.iter().flat_map(|record| record.disks.iter()).map(|disk| disk.uuid).collect();
     output.report(&RemoveReport { ek_sha256: ek, name: record.map(|record| record.name), disks, denied })
 }
@@ -149,7 +150,7 @@ struct RemoveReport {
 impl Report for RemoveReport {
     fn text(&self, _: Style) -> String {
         let then = if self.denied {
-            "It is still denied."
+            "It is denied: `latchkey node allow` takes that back."
         } else {
             "It may join anew with an empty disk, if the rules let it in: to shut it out, use `latchkey node deny`."
         };

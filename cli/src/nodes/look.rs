@@ -5,17 +5,17 @@ use latchkey_cluster_store::{DiskState, NodeRecord, Outcome, PendingRecord, TpmR
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::firmware::waiting as waiting_firmware;
+use crate::machines;
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn list(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (nodes, wrong) = directory.nodes()?;
-    let (held, denied) = (directory.pending()?, directory.denials()?);
+    let machines = machines::open(arguments)?;
+    let (nodes, wrong) = machines.nodes()?;
+    let (held, denied) = (machines.pending()?, machines.denials()?);
     for sentence in wrong.iter().chain(denied.unreadable()) {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }
@@ -53,11 +53,11 @@ impl Report for ListReport {
 }
 
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    let (ek, record) = super::machine(arguments, &directory)?;
-    let denied = directory.denials()?.has(&ek);
-    let held = directory.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
-    let reason = if denied { directory.denial_reason(ek)? } else { String::new() };
+    let machines = machines::open(arguments)?;
+    let (ek, record) = super::machine(arguments, &*machines)?;
+    let denied = machines.denials()?.has(&ek);
+    let held = machines.pending()?.into_iter().find(|one| one.ek_sha256 == ek);
+    let reason = if denied { machines.denial_reason(ek)? } else { String::new() };
     if record.is_none() && held.is_none() && !denied {
         let failure =
             CommandError::new(Exit::Usage, CommandCode::NodeUnknown, format!("nothing is known here of the TPM {ek}"));

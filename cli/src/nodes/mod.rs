@@ -1,4 +1,4 @@
-//! `latchkey node …`: the machines of a cluster, in its directory. No machine is asked.
+//! `latchkey node …`: the machines of a cluster, in its directory or its API server. No machine is asked.
 
 mod change;
 mod look;
@@ -10,18 +10,18 @@ use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::NodeRecord;
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::ClusterDir;
 use crate::error::CommandError;
+use crate::machines::Machines;
 use crate::which_machine;
 
 /// The machine that the operand names: by its name on record, or by its EK digest, on record or not. A name that a machine merely
 /// asks for names nobody.
 pub(crate) fn machine(
     arguments: &Arguments,
-    directory: &ClusterDir,
+    machines: &dyn Machines,
 ) -> Result<(EkDigest, Option<NodeRecord>), CommandError> {
     let named = arguments.operand_text(0)?;
-    let (nodes, _) = directory.nodes()?;
+    let (nodes, _) = machines.nodes()?;
     if let Some(record) = nodes.iter().find(|node| node.name.as_str() == named) {
         return Ok((record.ek_sha256, Some(record.clone())));
     }

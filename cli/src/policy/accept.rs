@@ -18,6 +18,7 @@ use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    directory.check_is_store()?;
     let (ek, record) = nodes::machine(arguments, &directory)?;
     let record = record.ok_or_else(|| {
         let what = format!("the machine with the TPM {ek} is not on record");

@@ -15,6 +15,7 @@ use crate::output::{Output, Report, Style, Tone};
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.operand(0).map(Path::new).ok_or_else(|| CommandError::usage("MANIFEST is missing"))?;
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    directory.check_is_store()?;
     let options = InstallOptions {
         replace_newer: arguments.has("replace-newer"),
         forget_revocations: arguments.has("forget-revocations"),

@@ -25,7 +25,7 @@ pub(super) const UNITS: Command = Command {
     path: &["image", "units"],
     operands: &[CONFIG],
     flags: &[Flag { text: "the directory to write them into; must not exist", ..OUT }],
-    summary: "writes what systemd needs, for a root that you build yourself",
+    summary: "writes what systemd needs, for a root of your own",
     about: "CONFIG is that of `latchkey image build`, with \"systemd\". The files, the agent among\nthem, go into the root as they lie in DIR, all owned by root. Say \"in_root\": true in\n\"systemd\" when they are there, and build.",
     examples: &["latchkey image units edge.json --out units"],
     run: image::units,

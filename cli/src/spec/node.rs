@@ -2,9 +2,17 @@
 
 use super::Need::{AtMostOnce, Once};
 use super::{Command, Flag, Operand};
-use crate::{nodes, policy};
+use crate::{credentials, nodes, policy};
 
 const CLUSTER: Flag = Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" };
+const DIRECTORY: Flag = Flag {
+    need: AtMostOnce,
+    text: "the cluster's directory; the API server, if it says that it is kept there",
+    ..CLUSTER
+};
+const KUBECONFIG: Flag =
+    optional("kubeconfig", "FILE", "instead of --cluster: the operator's way to the API server that keeps the cluster");
+const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock kubectl [the first in PATH]");
 const MACHINE: Operand = Operand {
     name: "NODE|EK",
     required: true,
@@ -18,9 +26,9 @@ const fn optional(long: &'static str, value: &'static str, text: &'static str) -
 pub(super) const LIST: Command = Command {
     path: &["node", "list"],
     operands: &[],
-    flags: &[CLUSTER],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
     summary: "lists the machines: on record, waiting, or denied",
-    about: "Reads the cluster's directory; no machine is asked. A machine that is held proved\nwhat it runs, and waits for `latchkey node admit`: the name it shows is its own word.",
+    about: "Reads the cluster's directory, or its API server by stock kubectl; no machine is asked.\nA machine that is held proved what it runs, and waits for `latchkey node admit`: the\nname it shows is its own word.",
     examples: &["latchkey node list --cluster ./plant"],
     run: nodes::list,
 };
@@ -28,7 +36,7 @@ pub(super) const LIST: Command = Command {
 pub(super) const SHOW: Command = Command {
     path: &["node", "show"],
     operands: &[MACHINE],
-    flags: &[CLUSTER],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
     summary: "shows what is known of one machine",
     about: "Its TPM, role, disks with the versions of their keys, and whether it is held or\ndenied.",
     examples: &["latchkey node show edge-1 --cluster ./plant"],
@@ -39,7 +47,9 @@ pub(super) const ADMIT: Command = Command {
     path: &["node", "admit"],
     operands: &[MACHINE],
     flags: &[
-        CLUSTER,
+        DIRECTORY,
+        KUBECONFIG,
+        KUBECTL,
         optional("role", "ROLE", "`worker` or `control-plane` [worker]"),
         optional("name", "NAME", "the node's name [as on record, or as the default rule says]"),
     ],
@@ -69,7 +79,7 @@ pub(super) const ACCEPT_FIRMWARE: Command = Command {
 pub(super) const DENY: Command = Command {
     path: &["node", "deny"],
     operands: &[MACHINE],
-    flags: &[CLUSTER, optional("reason", "TEXT", "why, for whoever reads it later")],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL, optional("reason", "TEXT", "why, for whoever reads it later")],
     summary: "shuts a machine out",
     about: "Makes denied/EK-DIGEST in the cluster's directory: a file of its own, of which only\nthe name counts, so that no mistake in a policy or rule undoes it. The machine gets\nno key from then on; a disk that it has open stays open until it restarts.",
     examples: &["latchkey node deny edge-7 --cluster ./plant --reason \"stolen on Monday\""],
@@ -79,7 +89,7 @@ pub(super) const DENY: Command = Command {
 pub(super) const ALLOW: Command = Command {
     path: &["node", "allow"],
     operands: &[MACHINE],
-    flags: &[CLUSTER],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
     summary: "takes a denial back",
     about: "Removes denied/EK-DIGEST. The policy and the rules decide about the machine again.",
     examples: &["latchkey node allow edge-7 --cluster ./plant"],
@@ -89,9 +99,29 @@ pub(super) const ALLOW: Command = Command {
 pub(super) const REMOVE: Command = Command {
     path: &["node", "remove"],
     operands: &[MACHINE],
-    flags: &[CLUSTER],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
     summary: "forgets a machine",
-    about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. It does not shut the machine out: the default rule decides about\nit, as about a new one.",
+    about: "Removes its record and its own rule. Nobody gets the keys of its disks any more, and\nits name is free. In a directory it does not shut the machine out: the default rule\ndecides about it, as about a new one. In an API server it does, first: then its pods go\nelsewhere (kubectl drain), and its Node, its record and its claims are removed. Switch\nthe machine off: until its certificate ends it can come back as a Node without disk.",
     examples: &["latchkey node remove edge-7 --cluster ./plant"],
     run: nodes::remove,
+};
+
+pub(super) const CREDENTIALS: Command = Command {
+    path: &["credentials", "join-service"],
+    operands: &[],
+    flags: &[
+        DIRECTORY,
+        KUBECONFIG,
+        KUBECTL,
+        Flag {
+            long: "out",
+            value: Some("FILE"),
+            need: Once,
+            text: "the join service's kubeconfig, mode 0600; replaced if it is there",
+        },
+    ],
+    summary: "gets the join service a new client certificate",
+    about: "Makes a key, has the cluster's authority certify it for `latchkey:join-service` (whose\nrights are those of our chart), and writes a kubeconfig with both. The certificate is\ngood for a year: run this again before it ends, and restart the join service.",
+    examples: &["latchkey credentials join-service --cluster ./plant --out join-service.kubeconfig"],
+    run: credentials::run,
 };

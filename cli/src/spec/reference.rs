@@ -112,7 +112,7 @@ pub(super) const REVOKE: Command = Command {
         KEY,
         PASSWORD,
     ],
-    summary: "revokes a version: the next revision of a manifest, without it",
+    summary: "revokes a version: the next revision, without it",
     about: "The version's values stay in the manifest, so that its machines are told why they\nare refused.",
     examples: &[
         "latchkey reference revoke edge.json edge 1.0.0 --why \"CVE-2026-0001\" \\",

@@ -179,10 +179,29 @@ impl Kubectl {
     }
 
     /// Removes an object, and waits until it is gone. One that is not there is no failure.
-    #[allow(dead_code, reason = "for commands on nodes and policies")]
     pub(crate) async fn delete(&self, resource: &str, scope: Scope<'_>, name: &str) -> Result<(), StockError> {
         let arguments = words(["delete", "--ignore-not-found", "--wait=true"], scope, [resource, name]);
         self.run(self.call(arguments, &[], ONE_OBJECT)).await.map(drop)
+    }
+
+    /// Has the pods of a node go elsewhere, and none come; those of daemons stay, and what pods keep on the node alone is lost.
+    pub(crate) async fn drain(&self, node: &str, allowed: Duration) -> Result<(), StockError> {
+        let timeout = format!("--timeout={}s", allowed.as_secs());
+        let flags = ["drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", &timeout];
+        let call = self.call(words(flags, Scope::Cluster, [node]), &[], MANY_OBJECTS);
+        self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
+    }
+
+    /// Approves a certificate request.
+    pub(crate) async fn approve(&self, request: &str) -> Result<(), StockError> {
+        let call = self.call(words(["certificate", "approve"], Scope::Cluster, [request]), &[], ONE_OBJECT);
+        self.run(call).await.map(drop)
+    }
+
+    /// How the kubeconfig says that the API server is reached: nothing of its user is printed.
+    pub(crate) async fn cluster_of_kubeconfig<T: DeserializeOwned>(&self) -> Result<T, StockError> {
+        let flags = ["config", "view", "--raw", "--minify", "--flatten", "--output=jsonpath={.clusters[0].cluster}"];
+        self.typed(self.call(flags.map(OsString::from), &[], ONE_OBJECT)).await
     }
 
     /// Waits until objects (`resource/name`) have a condition.

@@ -59,6 +59,8 @@ pub struct Behaviour {
     pub hold_attach: bool,
     pub fail_init: Option<(&'static str, &'static str)>,
     pub fail_bootstrap: Option<(&'static str, &'static str)>,
+    /// The cluster's credentials, if others than [`ADMIN_CONFIG`].
+    pub admin_config: Option<Vec<u8>>,
     /// Connections that break at once: the node is between its stages.
     pub away: usize,
     /// The first bootstrap on the existing disk never finished.
@@ -416,9 +418,10 @@ impl Init<Visit> for Services {
             return replies.send(&failed(code, message, true)).await;
         }
         tell(&mut replies, 25_000, "cluster-step", "control plane is up\x1b[2J").await?;
+        let config = self.0.state.lock().unwrap().behaviour.admin_config.clone();
         let succeeded = Succeeded {
             cluster_id: request.message.cluster_id.clone(),
-            admin_config: ADMIN_CONFIG.to_vec(),
+            admin_config: config.unwrap_or_else(|| ADMIN_CONFIG.to_vec()),
             addresses: Vec::new(),
         };
         replies.send(&InitEvent { event: Some(Event::Succeeded(succeeded)) }).await

@@ -1,0 +1,204 @@
+//! The machines on record, as objects.
+
+use std::time::Duration;
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::{
+    CLAIM, Claimed, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, PENDING_MAP, node_object,
+};
+use latchkey_cluster_store::{Denials, Enrolment, NodeName, NodeRecord, PendingRecord, Role, RoleRule};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::objects::Metadata;
+use super::{ApiServer, malformed};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::stock::{Scope, StockCode};
+
+/// How long a node's pods may take to go.
+const DRAIN: Duration = Duration::from_mins(5);
+
+/// An object among the records. What it says is read as a record is, or not at all.
+#[derive(Deserialize)]
+struct NodeObject {
+    metadata: Metadata,
+    spec: NodeSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NodeSpec {
+    Record(Box<NodeRecord>),
+    Other(IgnoredAny),
+}
+
+#[derive(Deserialize)]
+struct ClaimObject {
+    metadata: Metadata,
+    spec: ClaimSpec,
+}
+
+#[derive(Deserialize)]
+struct ClaimSpec {
+    ek_sha256: String,
+}
+
+/// Any object of which only that it is there counts.
+#[derive(Deserialize)]
+struct Exists {}
+
+fn resource((_, plural): (&str, &str)) -> String {
+    format!("{plural}.{GROUP}")
+}
+
+impl ApiServer {
+    /// All records, and what is wrong with those that cannot be read.
+    pub(crate) async fn records(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
+        let objects: Vec<NodeObject> = self.kubectl().list(&resource(NODE), Scope::Cluster).await?;
+        let (mut nodes, mut wrong) = (Vec::new(), Vec::new());
+        for NodeObject { metadata, spec } in objects {
+            let about = format!("attestednodes/{}", metadata.name);
+            match spec {
+                NodeSpec::Other(_) => wrong.push(format!("{about} is no record of this release")),
+                NodeSpec::Record(record) if record.ek_sha256.to_string() != metadata.name => {
+                    wrong.push(format!("{about}: it is of EK {}", record.ek_sha256));
+                }
+                NodeSpec::Record(record) => match record.check() {
+                    Ok(()) => nodes.push(*record),
+                    Err(error) => wrong.push(format!("{about}: {error}")),
+                },
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((nodes, wrong))
+    }
+
+    /// Machines that wait for the operator.
+    pub(crate) async fn waiting(&self) -> Result<Vec<PendingRecord>, CommandError> {
+        let data = self.data(PENDING_MAP).await?;
+        // Nothing is decided by them: one that cannot be read is written anew when its machine asks again.
+        Ok(data.values().filter_map(|text| PendingRecord::parse(text.as_bytes()).ok()).collect())
+    }
+
+    /// TPMs that are shut out, and why this one is.
+    pub(crate) async fn denied(&self) -> Result<Denials, CommandError> {
+        Ok(Denials::of_names(self.data(DENIED_MAP).await?.keys()))
+    }
+
+    pub(crate) async fn reason_of_denial(&self, ek: EkDigest) -> Result<String, CommandError> {
+        let data = self.data(DENIED_MAP).await?;
+        let denial = data.into_iter().find(|(name, _)| Denials::of_names([name]).has(&ek));
+        Ok(denial.map(|(_, reason)| reason).unwrap_or_default())
+    }
+
+    pub(crate) async fn shut_out(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        let denied = |data: &mut super::Data| {
+            let before = data.insert(ek.to_string(), reason.to_owned());
+            Ok(before.as_deref() != Some(reason))
+        };
+        self.change(DENIED_MAP, denied).await.map(drop)
+    }
+
+    /// Whether it was denied.
+    pub(crate) async fn take_denial_back(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        let allowed = |data: &mut super::Data| {
+            let before = data.len();
+            data.retain(|name, _| !Denials::of_names([name]).has(&ek));
+            Ok(data.len() != before)
+        };
+        self.change(DENIED_MAP, allowed).await
+    }
+
+    pub(crate) async fn let_in(
+        &self,
+        ek: EkDigest,
+        role: RoleRule,
+        name: Option<NodeName>,
+    ) -> Result<(), CommandError> {
+        self.change_rules(|rules| {
+            rules.admit(ek, role, name.clone());
+            true
+        })
+        .await?;
+        let heard = |data: &mut super::Data| Ok(data.remove(&format!("{ek}.json")).is_some());
+        self.change(PENDING_MAP, heard).await.map(drop)
+    }
+
+    /// Shuts a machine out and forgets it: whether there was a record or a rule of it.
+    ///
+    /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then the
+    /// Node, the record, and what was claimed for it. Each step is one that is done already when the command is run again.
+    pub(crate) async fn forget(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
+        if let Some(record) = record.filter(|record| record.role == Role::ControlPlane) {
+            let what = format!("{} is a control plane, and its etcd member would stay behind", record.name);
+            let failure = CommandError::new(Exit::Usage, CommandCode::ControlPlaneStays, what);
+            return Err(failure.fix(CommandCode::ControlPlaneStays.remedy()));
+        }
+        self.shut_out(ek, "removed with `latchkey node remove`").await?;
+        let had_rule = self.change_rules(|rules| rules.forget(&ek)).await?;
+        if let Some(record) = record {
+            let name = record.name.as_str();
+            if self.kubectl().get::<Exists>("node", Scope::Cluster, name).await?.is_some() {
+                self.kubectl().drain(name, DRAIN).await?;
+                self.kubectl().delete("node", Scope::Cluster, name).await?;
+            }
+        }
+        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
+        let ours = claims.iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string());
+        let ours: Vec<&str> = ours.map(|claim| claim.metadata.name.as_str()).collect();
+        self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;
+        for claim in ours {
+            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, claim).await?;
+        }
+        Ok(had_rule || record.is_some())
+    }
+
+    /// Puts a record there with what it claims, unless the machine has one.
+    pub(crate) async fn put_on_record(&self, record: &NodeRecord) -> Result<(), CommandError> {
+        for claimed in Claimed::by(record) {
+            let document = claimed.object(record).to_string();
+            match self.kubectl().create::<Exists>(document.as_bytes()).await {
+                Ok(_) => {}
+                Err(error) if error.is(StockCode::ObjectExists) => {
+                    let known: Option<ClaimObject> =
+                        self.kubectl().get(&resource(CLAIM), Scope::Cluster, &claimed.object_name()).await?;
+                    if known.is_some_and(|known| known.spec.ek_sha256 != record.ek_sha256.to_string()) {
+                        let what = format!("the {} {} is another machine's", claimed.kind(), claimed.value());
+                        return Err(CommandError::new(Exit::Failed, CommandCode::MachineOnRecord, what));
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match self.kubectl().create::<Exists>(node_object(record).to_string().as_bytes()).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is(StockCode::ObjectExists) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes the join rules; `change` says whether it did.
+    async fn change_rules(&self, change: impl Fn(&mut Enrolment) -> bool) -> Result<bool, CommandError> {
+        const FILE: &str = "enrolment.json";
+        let changed = |data: &mut super::Data| {
+            let text = data.get(FILE).map(String::as_bytes).unwrap_or_default();
+            let mut rules = Enrolment::parse(text).map_err(|error| malformed(ENROLMENT_MAP, &error))?;
+            if !change(&mut rules) {
+                return Ok(false);
+            }
+            let text = serde_json::to_string_pretty(&rules).unwrap_or_default();
+            // What the join service would not take is not written.
+            Enrolment::parse(text.as_bytes()).map_err(|error| malformed(ENROLMENT_MAP, &error))?;
+            data.insert(FILE.to_owned(), text);
+            Ok(true)
+        };
+        self.change(ENROLMENT_MAP, changed).await
+    }
+
+    /// Where the documents are, for people.
+    pub(crate) fn place(&self) -> String {
+        format!("the namespace {NAMESPACE} by {}", self.shown())
+    }
+}

@@ -1,0 +1,107 @@
+//! A cluster that is kept in its API server, spoken to through stock kubectl.
+//!
+//! What the join service reads and writes there is in the crate `latchkey-kubernetes-store`, which this command has no part of: it
+//! brings the field's client with its runtime, and kubectl is at hand. Names of objects are one list for both
+//! (`latchkey_cluster_store::objects`).
+
+mod credentials;
+mod machines;
+mod note;
+mod objects;
+
+use std::path::Path;
+
+use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE};
+use latchkey_cluster_store::{ClusterFile, ContentError};
+
+use crate::arguments::Arguments;
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::node;
+use crate::stock::{Kubectl, Scope, Stock, StockCode};
+
+pub(crate) use credentials::{SERVICE, issue, reached_at};
+pub(crate) use note::StoreNote;
+pub(crate) use objects::{ConfigMap, Data};
+
+/// How often a write is made anew because others came first.
+const TRIES: usize = 8;
+
+/// The API server of a cluster.
+#[derive(Debug)]
+pub(crate) struct ApiServer {
+    kubectl: Kubectl,
+    shown: String,
+}
+
+impl ApiServer {
+    pub(crate) fn new(kubectl: Kubectl, kubeconfig: &Path) -> Self {
+        Self { kubectl, shown: kubeconfig.display().to_string() }
+    }
+
+    /// By this kubeconfig; that it answers is asked now.
+    pub(crate) fn connect(arguments: &Arguments, kubeconfig: &Path) -> Result<Self, CommandError> {
+        let stock = Stock::from_arguments(arguments);
+        let kubectl = node::block_on(async { Ok(stock.kubectl(kubeconfig).await?) })?;
+        Ok(Self::new(kubectl, kubeconfig))
+    }
+
+    pub(crate) fn kubectl(&self) -> &Kubectl {
+        &self.kubectl
+    }
+
+    /// The kubeconfig, for people.
+    pub(crate) fn shown(&self) -> String {
+        self.shown.clone()
+    }
+
+    /// The cluster whose store this is, `None` before it has one.
+    pub(crate) async fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
+        let Some(text) = self.data(CLUSTER_MAP).await?.remove("cluster.json") else { return Ok(None) };
+        ClusterFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
+    }
+
+    /// What a document holds; nothing if it is not there.
+    pub(crate) async fn data(&self, map: &str) -> Result<Data, CommandError> {
+        let map: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), map).await?;
+        Ok(map.map(|map| map.data).unwrap_or_default())
+    }
+
+    /// Changes a document, and makes it if it is not there; `change` says whether something is to be written, and is asked anew
+    /// where others came first. Whether something was written.
+    pub(crate) async fn change(
+        &self,
+        name: &str,
+        change: impl Fn(&mut Data) -> Result<bool, CommandError>,
+    ) -> Result<bool, CommandError> {
+        for _ in 0..TRIES {
+            let known: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), name).await?;
+            let is_new = known.is_none();
+            let mut map = known.unwrap_or_else(|| ConfigMap::new(name));
+            if !change(&mut map.data)? {
+                return Ok(false);
+            }
+            let document = map.to_document();
+            let written = if is_new {
+                self.kubectl.create::<ConfigMap>(&document).await
+            } else {
+                self.kubectl.replace::<ConfigMap>(&document).await
+            };
+            match written {
+                Ok(_) => return Ok(true),
+                // Read anew: what was decided on is not what is there.
+                Err(error) if error.is(StockCode::Conflict) || error.is(StockCode::ObjectExists) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let what = format!("others write the ConfigMap {name} first, each time");
+        Err(CommandError::new(Exit::Failed, StockCode::Conflict, what))
+    }
+}
+
+/// What stands in an object of the cluster is not of its schema.
+fn malformed(about: &str, error: &ContentError) -> CommandError {
+    let failure = CommandError::new(Exit::Usage, CommandCode::FileMalformed, format!("{about} cannot be used"));
+    failure.because(error.to_string()).fix(format!("correct it: kubectl edit configmap {about} -n {NAMESPACE}"))
+}

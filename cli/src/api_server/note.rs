@@ -1,0 +1,61 @@
+//! `store.json` in a cluster's directory: its records and documents are elsewhere.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cluster_dir::{ClusterDir, STORE};
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::files::{self, Readers};
+
+const VERSION: u32 = 1;
+/// Far more than it has.
+const MAX: usize = 16 * 1024;
+
+/// Where a cluster is kept, if not in its directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StoreNote {
+    version: u32,
+    kubernetes: Kubernetes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kubernetes {
+    /// The operator's kubeconfig; relative to the directory.
+    kubeconfig: PathBuf,
+}
+
+impl StoreNote {
+    /// Writes down that the cluster is in the API server of this kubeconfig. The last step: without it nothing has moved.
+    pub(crate) fn write(directory: &ClusterDir, kubeconfig: &Path) -> Result<(), CommandError> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (home, kubeconfig) = (absolute(&directory.path("")), absolute(kubeconfig));
+        let kubeconfig = kubeconfig.strip_prefix(&home).map_or(kubeconfig.clone(), Path::to_owned);
+        let note = Self { version: VERSION, kubernetes: Kubernetes { kubeconfig } };
+        let text = serde_json::to_string_pretty(&note).unwrap_or_default();
+        files::replace(&directory.path(STORE), format!("{text}\n").as_bytes(), Readers::Anyone)
+    }
+
+    /// The kubeconfig of the cluster's store, `None` if that is the directory itself.
+    pub(crate) fn kubeconfig(directory: &Path) -> Result<Option<PathBuf>, CommandError> {
+        let path = directory.join(STORE);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let unusable = |why: String| {
+            let what = format!("{} cannot be used", path.display());
+            let failure = CommandError::new(Exit::Usage, CommandCode::FileMalformed, what).because(why);
+            failure.fix("name the kubeconfig of the cluster with --kubeconfig instead of --cluster")
+        };
+        let note: Self =
+            serde_json::from_slice(&files::read(&path, MAX)?).map_err(|error| unusable(error.to_string()))?;
+        if note.version != VERSION {
+            return Err(unusable(format!("`version` is {}, expected {VERSION}", note.version)));
+        }
+        Ok(Some(directory.join(note.kubernetes.kubeconfig)))
+    }
+}

@@ -1,0 +1,266 @@
+//! The end of an init whose cluster is to be kept in its own API server: chart, documents, first record, credentials.
+//!
+//! Each step is one that is done already when it is taken again, and `store.json` in the cluster's directory is the last: an init
+//! that was cut anywhere goes on when it is run again. The document that names the cluster is the mark: where one stands, nothing
+//! is written over what the operator may have changed since, and one of another cluster is refused before anything is written.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use latchkey_cluster_store::objects::{
+    CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
+};
+use latchkey_cluster_store::{ClusterFile, KubernetesFile};
+
+use super::chart::ChartDir;
+use crate::api_server::{ApiServer, Data, StoreNote, issue, reached_at};
+use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::node::{Patience, waiting_for};
+use crate::output::{Output, Tone, printable};
+use crate::stock::{ChartSource, Helm, ReleaseState, Scope, Stock, StockCode, Upgrade};
+
+/// Where kubeadm's API servers listen.
+const KUBEADM_PORT: u16 = 6443;
+/// The release of our chart.
+const RELEASE: &str = "latchkey";
+/// The join service's kubeconfig, in the cluster's directory.
+pub(super) const JOIN_SERVICE: &str = "join-service.kubeconfig";
+/// How long the API server may take to serve our resources.
+const ESTABLISHED: Duration = Duration::from_mins(1);
+/// More than any document.
+const MAX_FILE: usize = 1024 * 1024;
+
+/// What is to be founded, and where.
+pub(super) struct Founding<'a> {
+    pub(super) directory: &'a ClusterDir,
+    pub(super) kubeconfig: PathBuf,
+    /// Where nodes find the API server, if the operator says so: `HOST[:PORT]`.
+    pub(super) endpoint: &'a str,
+    pub(super) stock: Stock,
+    pub(super) output: &'a Output,
+}
+
+impl Founding<'_> {
+    /// Does what is left to do.
+    pub(super) async fn run(&self, patience: &mut Patience) -> Result<(), CommandError> {
+        let cluster = self.directory.required_cluster()?;
+        let api = self.connect(patience).await?;
+        self.say("api server", &format!("Kubernetes {}, by {}", api.kubectl().server(), self.kubeconfig.display()));
+        // Before anything is written.
+        let is_there = is_ours(&api, &cluster).await?;
+        let described = self.describe(&api).await?;
+        self.install_chart().await?;
+        self.await_resources(&api).await?;
+        if is_there {
+            self.say("documents", "are there already, and stay as they are");
+        } else {
+            self.write_documents(&api, &cluster, &described).await?;
+        }
+        let join_service = self.directory.path(JOIN_SERVICE);
+        if join_service.exists() {
+            self.say("credentials", &format!("of the join service are in {}", join_service.display()));
+        } else {
+            self.output.waiting("waiting for the join service's certificate");
+            issue(&api, &join_service).await?;
+            self.say("credentials", &format!("of the join service are in {}, good for a year", join_service.display()));
+        }
+        StoreNote::write(self.directory, &self.kubeconfig)
+    }
+
+    fn say(&self, word: &str, text: &str) {
+        self.output.say(Tone::Good, word, text);
+    }
+
+    /// The control plane has just begun: it may not answer yet.
+    async fn connect(&self, patience: &mut Patience) -> Result<ApiServer, CommandError> {
+        loop {
+            match self.stock.kubectl(&self.kubeconfig).await {
+                Ok(kubectl) => return Ok(ApiServer::new(kubectl, &self.kubeconfig)),
+                Err(error) => {
+                    let passes = [StockCode::Unreachable, StockCode::Late, StockCode::ServerFailed];
+                    let may_pass = passes.contains(&error.code());
+                    let failure = CommandError::from(error);
+                    if !may_pass {
+                        return Err(failure);
+                    }
+                    self.output.waiting(&waiting_for(&failure));
+                    patience.after(failure).await?;
+                }
+            }
+        }
+    }
+
+    /// What nodes are told of the API server in their tickets.
+    async fn describe(&self, api: &ApiServer) -> Result<KubernetesFile, CommandError> {
+        let address = match self.endpoint {
+            "" => reached_at(api).await?,
+            said => with_port(said, KUBEADM_PORT),
+        };
+        let version = api.kubectl().server();
+        let described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
+        match described.check() {
+            Ok(()) => Ok(described),
+            Err(error) => {
+                let failure = CommandError::usage(format!("nodes would not find the API server at {address}"));
+                Err(failure
+                    .because(error.to_string())
+                    .fix("say where they find it, with --control-plane-endpoint HOST:PORT"))
+            }
+        }
+    }
+
+    /// A release that an earlier run left half done is brought to its end first.
+    async fn install_chart(&self) -> Result<(), CommandError> {
+        self.output.waiting("installing the chart");
+        let helm = self.stock.helm(&self.kubeconfig).await?;
+        let files = ChartDir::write(&self.directory.path("chart.new"))?;
+        let chart = ChartSource::File(files.path().to_owned());
+        let upgrade =
+            Upgrade { name: RELEASE, namespace: NAMESPACE, chart: &chart, values: b"", wait: None, crds: true };
+        let done = if self.is_installed(&helm).await? {
+            helm.upgrade(&upgrade, None).await?;
+            "is there, and as this command has it"
+        } else {
+            helm.install(&upgrade, None).await?;
+            "installed"
+        };
+        self.say("chart", &format!("{RELEASE} in the namespace {NAMESPACE}: {done}"));
+        Ok(())
+    }
+
+    /// Whether there is a release that can be upgraded.
+    async fn is_installed(&self, helm: &Helm) -> Result<bool, CommandError> {
+        let history = helm.history(NAMESPACE, RELEASE).await?;
+        let good = |state| matches!(state, ReleaseState::Deployed | ReleaseState::Superseded);
+        let Some(last) = history.last() else { return Ok(false) };
+        if good(last.status) {
+            return Ok(true);
+        }
+        if let Some(revision) = history.iter().rev().find(|revision| good(revision.status)) {
+            helm.rollback(NAMESPACE, RELEASE, revision.number, None).await?;
+            return Ok(true);
+        }
+        // It never stood: nothing depends on it, and its definitions and documents are kept.
+        helm.uninstall(NAMESPACE, RELEASE, ESTABLISHED).await?;
+        Ok(false)
+    }
+
+    async fn await_resources(&self, api: &ApiServer) -> Result<(), CommandError> {
+        let names = [NODE, CLAIM].map(|(_, plural)| format!("customresourcedefinition/{plural}.{GROUP}"));
+        Ok(api.kubectl().wait("established", Scope::Cluster, &names, ESTABLISHED).await?)
+    }
+
+    /// What the directory holds becomes what the API server holds; the cluster comes last.
+    async fn write_documents(
+        &self,
+        api: &ApiServer,
+        cluster: &ClusterFile,
+        described: &KubernetesFile,
+    ) -> Result<(), CommandError> {
+        self.output.waiting("writing the cluster's documents");
+        let one = |name: &str| -> Result<Data, CommandError> {
+            let path = self.directory.path(name);
+            Ok(if path.exists() { [(name.to_owned(), text_of(&path)?)].into() } else { Data::new() })
+        };
+        for (map, data) in [
+            (POLICY_MAP, one("policy.json")?),
+            (REFERENCES_MAP, self.manifests()?),
+            (ENROLMENT_MAP, one("enrolment.json")?),
+            (REVISIONS_MAP, one("revisions.json")?),
+            (DENIED_MAP, self.denials()?),
+        ] {
+            put(api, map, &data).await?;
+        }
+        // The first machine's, and what a join service may have written here meanwhile.
+        let (nodes, wrong) = self.directory.nodes()?;
+        for sentence in &wrong {
+            self.output.say(Tone::Warning, "warning", &printable(sentence));
+        }
+        for record in &nodes {
+            api.put_on_record(record).await?;
+        }
+        let mut file = one("cluster.json")?;
+        file.insert("kubernetes.json".to_owned(), described.to_json());
+        put(api, CLUSTER_MAP, &file).await?;
+        let names: Vec<&str> = nodes.iter().map(|record| record.name.as_str()).collect();
+        self.say("documents", &format!("of the cluster {}, and the record of {}", cluster.name, names.join(", ")));
+        Ok(())
+    }
+
+    fn manifests(&self) -> Result<Data, CommandError> {
+        let mut data = Data::new();
+        for (path, manifest, signature) in self.directory.manifests()? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if let Some(signature) = signature {
+                data.insert(format!("{name}.minisig"), utf8(&path, signature)?);
+            }
+            data.insert(name, utf8(&path, manifest)?);
+        }
+        Ok(data)
+    }
+
+    fn denials(&self) -> Result<Data, CommandError> {
+        let denials = self.directory.denials()?;
+        denials.iter().map(|ek| Ok((ek.to_string(), self.directory.denial_reason(*ek)?))).collect()
+    }
+}
+
+/// `HOST:PORT` of what has a port, or of what has none.
+fn with_port(host: &str, port: u16) -> String {
+    let has = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    if has { host.to_owned() } else { format!("{host}:{port}") }
+}
+
+/// Whether the API server is this cluster's already. One of another cluster is not written to.
+async fn is_ours(api: &ApiServer, cluster: &ClusterFile) -> Result<bool, CommandError> {
+    match api.cluster().await? {
+        None => Ok(false),
+        Some(known) if known.cluster_id == cluster.cluster_id => Ok(true),
+        Some(known) => {
+            let what = format!("the API server keeps another cluster: {:?}", known.name);
+            let failure = CommandError::new(Exit::Usage, CommandCode::ForeignCluster, what);
+            let ids = format!("its id is {}, and this cluster's is {}", known.cluster_id, cluster.cluster_id);
+            Err(failure.because(ids).fix(CommandCode::ForeignCluster.remedy()))
+        }
+    }
+}
+
+/// The document is this, whatever an earlier run left.
+async fn put(api: &ApiServer, map: &str, data: &Data) -> Result<(), CommandError> {
+    let whole = |known: &mut Data| {
+        known.clone_from(data);
+        Ok(true)
+    };
+    api.change(map, whole).await.map(drop)
+}
+
+fn text_of(path: &Path) -> Result<String, CommandError> {
+    utf8(path, crate::files::read(path, MAX_FILE)?)
+}
+
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, CommandError> {
+    String::from_utf8(bytes).map_err(|_| {
+        CommandError::new(Exit::Usage, CommandCode::FileMalformed, format!("{} is no text", path.display()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_without_a_port_has_kubeadm_s() {
+        for (said, means) in [
+            ("api.example", "api.example:6443"),
+            ("api.example:443", "api.example:443"),
+            ("10.0.0.5", "10.0.0.5:6443"),
+            ("[fd00::1]", "[fd00::1]:6443"),
+            ("[fd00::1]:443", "[fd00::1]:443"),
+        ] {
+            assert_eq!(with_port(said, KUBEADM_PORT), means);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord, RoleRule};
+
+use crate::api_server::{ApiServer, StoreNote};
+use crate::arguments::Arguments;
+use crate::cluster_dir::ClusterDir;
+use crate::error::CommandError;
+use crate::node::block_on;
+
+/// What the operator's commands about machines need of a store.
+pub(crate) trait Machines {
+    /// Where they are, for people.
+    fn place(&self) -> String;
+    /// All nodes, by name, and what is wrong with records that cannot be read.
+    fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError>;
+    /// Machines that wait for the operator.
+    fn pending(&self) -> Result<Vec<PendingRecord>, CommandError>;
+    /// TPMs that are shut out.
+    fn denials(&self) -> Result<Denials, CommandError>;
+    /// Why this one is.
+    fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError>;
+    /// Shuts a TPM out.
+    fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError>;
+    /// Takes that back; whether it was denied.
+    fn allow(&self, ek: EkDigest) -> Result<bool, CommandError>;
+    /// Gives a TPM a rule of its own.
+    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError>;
+    /// Removes a machine's record and rule; whether there was one of them.
+    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
+}
+
+/// The store that the arguments name: `--kubeconfig`, or `--cluster` and what stands in that directory.
+pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Machines>, CommandError> {
+    match (arguments.path("cluster"), arguments.path("kubeconfig")) {
+        (None, Some(kubeconfig)) => Ok(Box::new(ApiServer::connect(arguments, kubeconfig)?)),
+        (Some(directory), None) => match StoreNote::kubeconfig(directory)? {
+            Some(kubeconfig) => Ok(Box::new(ApiServer::connect(arguments, &kubeconfig)?)),
+            None => Ok(Box::new(ClusterDir::open(directory)?)),
+        },
+        (None, None) => Err(CommandError::usage("--cluster or --kubeconfig is missing")),
+        (Some(_), Some(_)) => Err(CommandError::usage("--cluster and --kubeconfig exclude each other")),
+    }
+}
+
+impl Machines for ClusterDir {
+    fn place(&self) -> String {
+        self.shown()
+    }
+
+    fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
+        Self::nodes(self)
+    }
+
+    fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
+        Self::pending(self)
+    }
+
+    fn denials(&self) -> Result<Denials, CommandError> {
+        Self::denials(self)
+    }
+
+    fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError> {
+        Self::denial_reason(self, ek)
+    }
+
+    fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        Self::deny(self, ek, reason)
+    }
+
+    fn allow(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        Self::allow(self, ek)
+    }
+
+    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        Self::admit(self, ek, role, name)
+    }
+
+    fn remove(&self, ek: EkDigest, _: Option<&NodeRecord>) -> Result<bool, CommandError> {
+        Self::remove(self, ek)
+    }
+}
+
+impl Machines for ApiServer {
+    fn place(&self) -> String {
+        Self::place(self)
+    }
+
+    fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
+        block_on(self.records())
+    }
+
+    fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
+        block_on(self.waiting())
+    }
+
+    fn denials(&self) -> Result<Denials, CommandError> {
+        block_on(self.denied())
+    }
+
+    fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError> {
+        block_on(self.reason_of_denial(ek))
+    }
+
+    fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        block_on(self.shut_out(ek, reason))
+    }
+
+    fn allow(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        block_on(self.take_denial_back(ek))
+    }
+
+    fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        block_on(self.let_in(ek, role, name))
+    }
+
+    fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
+        block_on(self.forget(ek, record))
+    }
+}
