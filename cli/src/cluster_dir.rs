@@ -1,6 +1,7 @@
 //! The cluster's directory, which the join service reads too: what this command does with it.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,8 @@ pub(crate) struct FirstNode {
     pub(crate) seen: Option<BootSeen>,
     /// The boot in which it proved its lock, if this run saw that.
     pub(crate) locked: Option<TpmBoot>,
+    /// Where its kubelet serves, if this run heard that.
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 impl ClusterDir {
@@ -354,6 +357,9 @@ impl ClusterDir {
         if outcome == Outcome::Succeeded {
             for disk in record.disks.iter_mut().filter(|disk| disk.uuid == first.disk) {
                 disk.state = DiskState::Confirmed;
+            }
+            if !first.addresses.is_empty() {
+                record.addresses.clone_from(&first.addresses);
             }
         }
         if let Some(boot) = first.locked {

@@ -50,7 +50,10 @@ fn the_join_service_finds_everything_it_reads() {
     let (_, secret, salt) = node.state().keys.take().unwrap();
     assert_eq!(file.measurement_salt, salt);
     assert_eq!(file.cluster_id, latchkey_keys::ClusterId::derive(&secret, &salt).unwrap());
-    assert_eq!(directory.record(&node.ek()).unwrap().unwrap().name.as_str(), "edge-1");
+    let record = directory.record(&node.ek()).unwrap().unwrap();
+    assert_eq!(record.name.as_str(), "edge-1");
+    // Without them its kubelet would get no serving certificate.
+    assert_eq!(record.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(), ["192.0.2.7", "fd00::7"]);
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub use record_store::{Change, Listing, News, NodeStatus, PutError, PutRefusal, 
 pub use release::{DiskRelease, ReleaseCode, ReleaseError, ReleaseRefusal, check_not_denied};
 pub use revisions::Revisions;
 pub use store::{ClusterStore, MAX_CONFIG, MAX_PAYLOAD, MAX_RECORD, Part};
-pub use ticket::{MAX_ADDRESSES, TicketRecord};
+pub use ticket::{MAX_ADDRESSES, TicketRecord, parse_addresses};
 pub use writer::Writer;
 
 /// Every reason code of this crate.

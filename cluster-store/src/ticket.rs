@@ -49,6 +49,15 @@ impl TicketRecord {
     }
 }
 
+/// The addresses of a node as it says them, in order, each once; `None` if one is none or there are more than [`MAX_ADDRESSES`].
+pub fn parse_addresses(said: &[String]) -> Option<Vec<IpAddr>> {
+    if said.len() > MAX_ADDRESSES {
+        return None;
+    }
+    let addresses: BTreeSet<IpAddr> = said.iter().map(|text| text.parse().ok()).collect::<Option<_>>()?;
+    Some(addresses.into_iter().collect())
+}
+
 pub(crate) fn check_addresses(addresses: &[IpAddr]) -> Result<(), ContentError> {
     let different: BTreeSet<_> = addresses.iter().collect();
     if addresses.len() > MAX_ADDRESSES || different.len() != addresses.len() {

@@ -9,13 +9,14 @@
 //!
 //! Which of these it is, is tried in the order of likelihood; [`Drive::look`] asks where that fails.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, NodeStage, Succeeded};
 use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot};
+use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot, parse_addresses};
 use latchkey_keys::{ClusterId, Uuid};
 
 use super::follow::{End, Follower};
@@ -44,6 +45,8 @@ pub(super) struct Drive<'a> {
     seen: Option<BootSeen>,
     /// The boot in which it proved its lock.
     locked_boot: Option<TpmBoot>,
+    /// Where its kubelet serves, if it became a member in this run.
+    addresses: Vec<IpAddr>,
     follower: Follower<'a>,
 }
 
@@ -85,7 +88,18 @@ impl<'a> Drive<'a> {
         };
         let (meant, node_name) = (job.meant, String::new());
         let follower = Follower::new(output);
-        Self { job, journal, output, goal, meant, node_name, seen: None, locked_boot: None, follower }
+        Self {
+            job,
+            journal,
+            output,
+            goal,
+            meant,
+            node_name,
+            seen: None,
+            locked_boot: None,
+            addresses: Vec::new(),
+            follower,
+        }
     }
 
     /// Connects until it is done, or cannot be done.
@@ -366,6 +380,11 @@ impl<'a> Drive<'a> {
     fn succeeded(&mut self, mut succeeded: Succeeded) -> Attempt<AdminConfig> {
         self.ours(&succeeded.cluster_id)?;
         let config = succeeded.take_admin_config();
+        self.addresses = parse_addresses(&succeeded.addresses).unwrap_or_else(|| {
+            let what = "the node does not say where its kubelet serves; nobody approves its serving certificate";
+            self.output.say(Tone::Warning, "warning", what);
+            Vec::new()
+        });
         let written = if config.is_empty() {
             AdminConfig::None
         } else {
@@ -402,7 +421,7 @@ impl<'a> Drive<'a> {
 
     fn first(&self, ek: EkDigest, disk: Uuid) -> FirstNode {
         let (name, seen, locked) = (self.node_name.clone(), self.seen.clone(), self.locked_boot);
-        FirstNode { ek, name, disk, seen, locked }
+        FirstNode { ek, name, disk, seen, locked, addresses: self.addresses.clone() }
     }
 
     /// The machine may be on record, by an earlier run of this init.

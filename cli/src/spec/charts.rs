@@ -144,7 +144,7 @@ pub(super) const UPGRADE_CHECK: Command = Command {
         },
         KUBECTL,
     ],
-    summary: "says to which version Kubernetes can go, and what stands in the way",
+    summary: "says to which version Kubernetes can go",
     about: "
 Kubernetes goes up one minor version at a time, to one that the version table has. The
 kubelets must be at most three minor versions behind it, and never newer than the API

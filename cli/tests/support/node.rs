@@ -27,6 +27,8 @@ use smol::net::TcpListener;
 pub const IMAGE: [(u8, [u8; 32]); 6] =
     [(4, [4; 32]), (7, [7; 32]), (9, [9; 32]), (11, [11; 32]), (12, [12; 32]), (13, [13; 32])];
 pub const ADMIN_CONFIG: &[u8] = b"apiVersion: v1\nkind: Config\n";
+/// Where the node's kubelet serves, as it says it: each address counts once.
+pub const ADDRESSES: [&str; 3] = ["192.0.2.7", "fd00::7", "192.0.2.7"];
 
 /// A node on a port of this machine, gone when dropped.
 pub struct FakeNode {
@@ -422,7 +424,7 @@ impl Init<Visit> for Services {
         let succeeded = Succeeded {
             cluster_id: request.message.cluster_id.clone(),
             admin_config: config.unwrap_or_else(|| ADMIN_CONFIG.to_vec()),
-            addresses: Vec::new(),
+            addresses: ADDRESSES.map(str::to_owned).to_vec(),
         };
         replies.send(&InitEvent { event: Some(Event::Succeeded(succeeded)) }).await
     }

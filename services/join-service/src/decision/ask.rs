@@ -2,9 +2,8 @@
 
 use super::Refusal;
 use latchkey_api::v1;
-use latchkey_cluster_store::{MAX_ADDRESSES, Outcome, Role};
+use latchkey_cluster_store::{Outcome, Role, parse_addresses};
 use latchkey_keys::Uuid;
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// `ReportRequest.message` in `join.proto`: "at most 4 KiB".
@@ -84,12 +83,8 @@ impl TryFrom<&v1::ReportRequest> for ReportAsk {
         }
         let failed = || Outcome::Failed { code: printable(code), message: printable(message) };
         let outcome = if *succeeded { Outcome::Succeeded } else { failed() };
-        if addresses.len() > MAX_ADDRESSES {
-            return Err(Refusal::ReportInvalid);
-        }
-        let parsed = addresses.iter().map(|text| text.parse::<IpAddr>());
-        let addresses: BTreeSet<_> = parsed.collect::<Result<_, _>>().map_err(|_| Refusal::ReportInvalid)?;
-        Ok(Self { disk: uuid(disk_uuid)?, outcome, addresses: addresses.into_iter().collect() })
+        let addresses = parse_addresses(addresses).ok_or(Refusal::ReportInvalid)?;
+        Ok(Self { disk: uuid(disk_uuid)?, outcome, addresses })
     }
 }
 
