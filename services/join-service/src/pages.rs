@@ -1,16 +1,18 @@
 //! `/metrics` and `/healthz`: what is in memory. Nothing here waits for a disk, a peer or the key service.
 
+use crate::approver::Pulse;
 use crate::decision::Warning;
 use crate::metrics::{Gauges, Metrics};
 use crate::service::LastKeyError;
 use crate::snapshot::Current;
 use crate::store::Store;
 use latchkey_cluster_store::{DamagedRecord, Recorded};
+use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_service_runtime::admin::Admin;
 use latchkey_service_runtime::connections::ConnectionTable;
 use latchkey_service_runtime::reload::Reloads;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files that are named on a page; all of them are in the log.
 const MOST_NAMED: usize = 32;
@@ -24,6 +26,8 @@ pub(crate) struct Pages {
     pub(crate) stale: Duration,
     pub(crate) table: ConnectionTable,
     pub(crate) reloads: Reloads,
+    /// Where the cluster is kept in an API server: who approves certificates there.
+    pub(crate) approvals: Option<(Arc<KubernetesStore>, Arc<Pulse>)>,
 }
 
 impl Admin for Pages {
@@ -59,6 +63,10 @@ impl Admin for Pages {
         if let Some(problem) = self.store.problem() {
             return Err(format!("records-unavailable: {problem}"));
         }
+        let stopped = self.approvals.as_ref().and_then(|(_, pulse)| pulse.stopped_for(Instant::now()));
+        if let Some(since) = stopped {
+            return Err(format!("approvals-stopped: no certificate request was looked at for {} s", since.as_secs()));
+        }
         let behind = self.current.behind();
         if let Some(behind) = behind.iter().find(|behind| behind.age >= self.stale) {
             return Err(format!(
@@ -82,7 +90,10 @@ impl Admin for Pages {
         });
         let no_denials = snapshot.denials.unreadable().iter().take(MOST_NAMED);
         let no_denials = no_denials.map(|name| format!("denials: {name} is no EK digest and denies nothing"));
+        let crowded = self.approvals.iter().flat_map(|(api, _)| api.crowded_signers()).map(|signer| {
+            format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
+        });
         let carried = self.table.note().into_iter().chain(self.reloads.note());
-        Ok(stale.chain(waiting).chain(damaged).chain(changed).chain(no_denials).chain(carried).collect())
+        Ok(stale.chain(waiting).chain(damaged).chain(changed).chain(no_denials).chain(crowded).chain(carried).collect())
     }
 }

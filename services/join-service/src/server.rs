@@ -1,6 +1,6 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
-use crate::approver::Approver;
+use crate::approver::{Approver, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
 use crate::credentials::Credentials;
@@ -103,9 +103,10 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         Arc::clone(&metrics),
         Arc::clone(&last_key_error),
     );
-    let approver = back_end
-        .api_server()
-        .map(|api| Approver::new(Arc::clone(api), Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics)));
+    let approvals = back_end.api_server().map(|api| (Arc::clone(api), Arc::new(Pulse::new())));
+    let approver = approvals
+        .clone()
+        .map(|(api, pulse)| Approver::new(api, Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics), pulse));
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {
@@ -125,6 +126,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         stale: Duration::from_secs(limits.stale_seconds.into()),
         table: table.clone(),
         reloads: reloads.clone(),
+        approvals,
     });
     let grace = Duration::from_secs(limits.shutdown_seconds.into());
     let carrier = Carrier { table, signals, reloads, threads: limits.thread_count(), grace };

@@ -162,7 +162,7 @@ impl JoinService {
         else {
             return admitted;
         };
-        if self.store.catch_up(node.ek()).await {
+        if self.store.catch_up(node.ek()).await.unwrap_or(false) {
             return self.store.admit(&snapshot.enrolment, node.ek(), ask, seen.clone());
         }
         admitted

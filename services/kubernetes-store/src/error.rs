@@ -67,6 +67,12 @@ pub(crate) fn elsewhere(about: &str, code: ApiCode, detail: impl Into<String>) -
     StoreError::Elsewhere { path: PathBuf::from(about), reason: code.reason(), detail: detail.into() }
 }
 
+/// Whether the API server is away, or has too much to do: then other requests would fail as well, and are better left alone for a while.
+pub fn is_overload(error: &StoreError) -> bool {
+    let codes = [ApiCode::Unreachable, ApiCode::TooSlow, ApiCode::TooManyRequests, ApiCode::ServerError];
+    matches!(error, StoreError::Elsewhere { reason, .. } if codes.iter().any(|code| code.as_str() == reason.code))
+}
+
 pub(crate) fn code_of(error: &kube::Error) -> ApiCode {
     match error {
         kube::Error::Api(status) => match status.code {

@@ -54,10 +54,10 @@ pub mod tokens;
 mod watch;
 
 pub use connection::{Connection, MAX_KUBECONFIG};
-pub use error::ApiCode;
+pub use error::{ApiCode, is_overload};
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
 pub use objects::{chart_definitions, custom_resource_definitions};
-pub use requests::{Answered, WaitingRequest};
+pub use requests::{Answered, Standing, WaitingRequest};
 pub use store::{KubernetesStore, OnChange, Timing};
 
 /// Every reason code of this crate.

@@ -82,7 +82,8 @@ pub(crate) enum Watched {
     Records,
     /// The `ConfigMap` of this name.
     Document(&'static str),
-    Requests,
+    /// Of this signer.
+    Requests(&'static str),
 }
 
 /// How many there are.
@@ -199,7 +200,7 @@ impl Shared {
         let who = match what {
             Watched::Records => &self.on_records,
             Watched::Document(_) => &self.on_documents,
-            Watched::Requests => &self.requests.tell,
+            Watched::Requests(_) => &self.requests.tell,
         };
         if let Some(tell) = &*lock(who) {
             tell();
@@ -211,7 +212,8 @@ impl Shared {
         let is_listed = match what {
             Watched::Records => self.cache().is_listed(),
             Watched::Document(name) => self.documents().is_listed(name),
-            Watched::Requests => lock(&self.requests.requests).is_listed(),
+            // Nobody waits for them at the start.
+            Watched::Requests(_) => false,
         };
         let mut progress = lock(&self.progress);
         if is_listed {

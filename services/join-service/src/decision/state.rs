@@ -165,6 +165,24 @@ impl State {
         self.names.get(&name).filter(|_| !self.damage.takes_name(&name, true)).and_then(|ek| self.nodes.get(ek))
     }
 
+    /// That records do not contradict each other about whose this name is. What they do about a name decides nothing that is final.
+    ///
+    /// # Errors
+    /// [`Refusal::RecordsDamaged`].
+    pub fn check_name(&self, name: &str) -> Result<(), Refusal> {
+        let Ok(name) = name.parse::<NodeName>() else { return Ok(()) };
+        let damaged = self.damage.takes_name(&name, self.names.contains_key(&name));
+        if damaged { Err(Refusal::RecordsDamaged) } else { Ok(()) }
+    }
+
+    /// The same of the name of a machine on record.
+    ///
+    /// # Errors
+    /// [`Refusal::RecordsDamaged`].
+    pub fn check_holder(&self, ek: &EkDigest) -> Result<(), Refusal> {
+        self.nodes.get(ek).map_or(Ok(()), |record| self.check_name(record.name.as_str()))
+    }
+
     /// The machine of the node of this name.
     pub fn node_named(&self, name: &str) -> Option<EkDigest> {
         self.named(name).map(|record| record.ek_sha256)

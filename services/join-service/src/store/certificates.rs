@@ -32,14 +32,22 @@ impl Store {
     }
 
     /// Decides by the record of the node that asks. Writes nothing.
-    pub(crate) fn certify_serving(&self, ask: &ServingAsk, is_denied: impl Fn(&EkDigest) -> bool) -> Certified {
+    ///
+    /// # Errors
+    /// Records contradict each other about that name.
+    pub(crate) fn certify_serving(
+        &self,
+        ask: &ServingAsk,
+        is_denied: impl Fn(&EkDigest) -> bool,
+    ) -> Result<Certified, Refusal> {
         self.look(|state| {
+            state.check_name(ask.node())?;
             let ek = state.node_named(ask.node());
             let outcome = match state.serve(ask, is_denied) {
                 Serving::Decided(decided) => Outcome::Decided(decided),
                 Serving::NotReported => Outcome::NotReported,
             };
-            Certified { outcome, ek }
+            Ok(Certified { outcome, ek })
         })
     }
 }
@@ -50,6 +58,7 @@ impl Records {
         let Some(ek) = holder else {
             return Ok(Certified { outcome: Outcome::Decided(Err(CertificateRefusal::TicketUnknown)), ek: None });
         };
+        self.state().check_holder(&ek)?;
         let decided = self.write(
             &ek,
             |state, now| {

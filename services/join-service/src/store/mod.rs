@@ -151,10 +151,11 @@ impl Store {
     }
 
     /// Takes over what other programs have written, of this machine above all; whether there was something.
-    pub(crate) async fn catch_up(&self, ek: EkDigest) -> bool {
-        // What fails is logged, and what is in memory stays in use.
-        let caught_up = self.in_time(move |records| records.catch_up(&ek).ok_or(Refusal::RecordNotWritten));
-        caught_up.await.unwrap_or(false)
+    ///
+    /// # Errors
+    /// It could not be read: what is in memory stays in use. Why is logged.
+    pub(crate) async fn catch_up(&self, ek: EkDigest) -> Result<bool, Refusal> {
+        self.in_time(move |records| records.catch_up(&ek).ok_or(Refusal::RecordNotWritten)).await
     }
 
     /// Takes over what has changed, as the store of the records tells it. Waits as long as that takes.

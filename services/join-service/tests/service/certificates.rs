@@ -263,3 +263,28 @@ fn what_a_crash_or_an_api_server_that_was_away_left_is_answered_once() {
     assert_eq!(site.denied(&holder, "later", CLIENT, &node_csr("edge-1", &[], &[]).0), "ticket-used");
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"approved\"}"), 1);
 }
+
+/// More than are looked at of one requester at a time.
+const FLOOD: usize = 40;
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
+fn a_flood_of_requests_that_was_there_at_the_start_is_drained_and_keeps_nobody_waiting() {
+    let (hostile, honest) = (Machine::new(), Machine::new());
+    let site = Site::new(&[&hostile, &honest]);
+    let service = site.rig.start();
+    let flooding = site.holder(&ticket(&service, &hostile, 1, "edge-1"));
+    let joining = site.holder(&ticket(&service, &honest, 2, "edge-2"));
+    drop(service);
+    let (foreign, _) = node_csr("control-1", &[], &[]);
+    for number in 0..FLOOD {
+        post(&flooding, &format!("a-{number}"), CLIENT, &foreign);
+    }
+    post(&joining, "z", CLIENT, &node_csr("edge-2", &[], &[]).0);
+    let service = site.rig.start();
+    site.answer("z").unwrap();
+    for number in 0..FLOOD {
+        assert_eq!(site.answer(&format!("a-{number}")).unwrap_err(), "certificate-of-another-node", "{number}");
+    }
+    assert_eq!(service.page("/healthz").0, "HTTP/1.1 200 OK");
+}

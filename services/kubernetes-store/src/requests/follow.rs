@@ -1,0 +1,96 @@
+//! Keeps the requests of one signer as the API server has them.
+
+use super::waiting::Taken;
+use crate::store::{Shared, Watched};
+use crate::watch::{Pauses, config, watch_failed};
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{Event, watcher};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+/// Requests of one answer. Each may be as large as an object gets, by its requester's will; all of a page fit an answer.
+const PAGE: u32 = 16;
+/// What was left out is listed again after this, if nothing else makes room.
+const AGAIN: Duration = Duration::from_secs(5);
+/// Never sooner than this, and than some times what a listing takes: a flood is not to be read all the time.
+const SOONEST: Duration = Duration::from_secs(1);
+const SHARE: u32 = 4;
+
+/// Never ends by itself.
+pub(super) async fn follow(shared: Arc<Shared>, signer: &'static str) {
+    let api: Api<CertificateSigningRequest> = Api::all(shared.client.clone());
+    let config = config().page_size(PAGE).fields(&format!("spec.signerName={signer}"));
+    let of_signer = shared.requests.of(signer);
+    let mut said = false;
+    loop {
+        let mut events = pin!(watcher(api.clone(), config.clone()).backoff(Pauses::default()));
+        let (mut begun, mut listed, mut enough) = (Instant::now(), None, false);
+        loop {
+            let left_out = of_signer.requests().has_left_out();
+            if left_out != said {
+                say(signer, left_out);
+                said = left_out;
+            }
+            // A listing that is under way comes to its end, however long it takes.
+            let event = match listed {
+                Some(listed) if enough => {
+                    time_to_list(&of_signer.room, begun, listed).await;
+                    break;
+                }
+                Some(listed) if left_out => {
+                    match select(events.next(), pin!(time_to_list(&of_signer.room, begun, listed))).await {
+                        Either::Left((event, _)) => event,
+                        Either::Right(((), _)) => break,
+                    }
+                }
+                _ => events.next().await,
+            };
+            let taken = match event {
+                None => break,
+                Some(Err(error)) => {
+                    let problem = watch_failed("certificatesigningrequests", &error);
+                    shared.note(Watched::Requests(signer), Some(problem));
+                    continue;
+                }
+                Some(Ok(event)) => {
+                    match event {
+                        Event::Init => (begun, listed) = (Instant::now(), None),
+                        Event::InitDone => listed = Some(Instant::now()),
+                        _ => {}
+                    }
+                    of_signer.requests().take(event)
+                }
+            };
+            shared.note(Watched::Requests(signer), None);
+            if taken == Taken::Enough {
+                (listed, enough) = (Some(Instant::now()), true);
+            }
+            if taken != Taken::Nothing {
+                shared.tell(Watched::Requests(signer));
+            }
+        }
+    }
+}
+
+/// Until those that were left out may have room: a listing began and ended at these times.
+async fn time_to_list(room: &Notify, begun: Instant, listed: Instant) {
+    let soonest = listed + SOONEST.max((listed - begun) * SHARE);
+    sleep_until(soonest).await;
+    // Late: there may be room all the same, where others answer.
+    drop(timeout_at(soonest.max(listed + AGAIN), room.notified()).await);
+}
+
+fn say(signer: &str, left_out: bool) {
+    if left_out {
+        tracing::warn!(signer, "More certificate requests wait than are looked at; the rest is, when there is room");
+    } else {
+        tracing::info!(signer, "All certificate requests that wait are looked at again");
+    }
+}
