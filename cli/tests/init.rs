@@ -85,6 +85,18 @@ fn a_secret_from_standard_input_is_as_good_as_one_from_a_file() {
 }
 
 #[test]
+fn who_reaches_the_api_server_elsewhere_says_where_nodes_do() {
+    let (operator, node) = Operator::with_node();
+    let elsewhere = |address: &str, store: &str| {
+        operator.init(&node, &["--api-server", address, "--store", store, "--output", "json"]).failed(2).json()["error"]
+            .to_string()
+    };
+    assert!(elsewhere("127.0.0.1:20001", "kubernetes").contains("--control-plane-endpoint"));
+    assert!(elsewhere("127.0.0.1:x", "directory").contains("--api-server"));
+    assert!(!operator.path("plant").exists());
+}
+
+#[test]
 fn a_wrong_init_secret_is_refused_by_the_node_and_the_right_one_still_works() {
     let (operator, node) = Operator::with_node();
     operator.run(&["init-secret", "--out", "wrong.secret"]).succeeded();

@@ -115,6 +115,44 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
     as_join_service(&plant.server, &renewed).get(NODES).granted();
 }
 
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn the_operator_reaches_the_api_server_elsewhere_than_nodes_do() {
+    let mut plant = Plant::new();
+    // A name of its certificate which nobody here resolves: only nodes reach it there.
+    let elsewhere = "https://kubernetes.default.svc:6443";
+    let given = fs::read_to_string(plant.server.kubeconfig("node", &plant.server.admin())).unwrap();
+    let given = given.replace(&plant.server.url(), elsewhere);
+    assert!(given.contains(elsewhere), "{given}");
+    plant.node.behave(Behaviour { admin_config: Some(given.clone().into_bytes()), ..Behaviour::default() });
+    let url = plant.server.url();
+    let here = ["--api-server", url.strip_prefix("https://").unwrap()];
+
+    // Cut while the credentials change: they are whole, and the same command goes on.
+    let kubectl = plant.kubectl.clone();
+    let script = format!("case \"$*\" in *set-cluster*) exit 7;; esac; exec {} \"$@\"", kubectl.display());
+    plant.kubectl = plant.fake_program("cut", &script);
+    assert_eq!(error_code(&plant.init(&here).failed(1)), "program-failed");
+    assert_eq!(fs::read_to_string(plant.operator.path("plant/admin.conf")).unwrap(), given);
+    assert!(!plant.operator.path("plant/admin.changed").exists());
+    plant.kubectl = kubectl;
+    plant.init(&here).succeeded();
+
+    let admin = plant.operator.path("plant/admin.conf");
+    assert_eq!(fs::metadata(&admin).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!plant.operator.path("plant/admin.changed").exists());
+    let view = ["config", "view", "--raw", "--minify", "-o", "jsonpath={.clusters[0].cluster}", "--kubeconfig"];
+    let viewed = std::process::Command::new(&plant.kubectl).args(view).arg(&admin).output().unwrap();
+    let viewed: Value = serde_json::from_slice(&viewed.stdout).unwrap();
+    let service = parsed(&plant.operator.path("plant/join-service.kubeconfig"))["clusters"][0]["cluster"].clone();
+    for cluster in [viewed, service] {
+        assert_eq!(cluster["server"], url, "{cluster}");
+        assert_eq!(cluster["tls-server-name"], "kubernetes.default.svc", "{cluster}");
+    }
+    let told = plant.data("latchkey-cluster")["kubernetes.json"].as_str().unwrap().to_owned();
+    assert!(told.contains("api.plant.example:6443") && !told.contains(&url[8..]), "{told}");
+}
+
 /// The kubeconfig that the join service is to use.
 fn parsed(path: &std::path::Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()

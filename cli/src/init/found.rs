@@ -12,6 +12,7 @@ use latchkey_cluster_store::objects::{
 };
 use latchkey_cluster_store::{ClusterFile, KubernetesFile};
 
+use super::KUBEADM_PORT;
 use super::chart::ChartDir;
 use crate::api_server::{ApiServer, Data, StoreNote, issue, reached_at};
 use crate::cluster_dir::ClusterDir;
@@ -22,8 +23,6 @@ use crate::node::{Patience, waiting_for};
 use crate::output::{Output, Tone, printable};
 use crate::stock::{ChartSource, Helm, ReleaseState, Scope, Stock, StockCode, Upgrade};
 
-/// Where kubeadm's API servers listen.
-const KUBEADM_PORT: u16 = 6443;
 /// The release of our chart.
 const RELEASE: &str = "latchkey";
 /// The join service's kubeconfig, in the cluster's directory.

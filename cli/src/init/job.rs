@@ -6,6 +6,7 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 use latchkey_kubernetes::Minor;
 
+use super::KUBEADM_PORT;
 use super::journal::Journal;
 use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, Held};
@@ -40,6 +41,8 @@ pub(super) struct Job {
     pub(super) meant: Meant,
     pub(super) settings: ClusterSettings,
     pub(super) admin_config: PathBuf,
+    /// Where this command's machine reaches the API server, if not where the cluster's credentials say.
+    pub(super) api_server: Option<Address>,
     pub(super) store: Store,
 }
 
@@ -62,6 +65,7 @@ impl Job {
             trust,
             master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
+            api_server: api_server(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             store: store(arguments.text("store")?)?,
             // Last: a command that is wrong makes no directory.
@@ -126,6 +130,18 @@ fn kubernetes(said: Option<&str>) -> Result<String, CommandError> {
     let Some(said) = said else { return Ok(String::new()) };
     let minor: Minor = said.parse().map_err(|refusal| refused_version(&refusal))?;
     Ok(minor.to_string())
+}
+
+/// What nodes are told is another thing: the credentials no longer say it.
+fn api_server(arguments: &Arguments) -> Result<Option<Address>, CommandError> {
+    let Some(said) = arguments.text("api-server")? else { return Ok(None) };
+    let address = Address::parse(said, KUBEADM_PORT);
+    let address = address.map_err(|error| CommandError::usage(format!("--api-server: {error}")))?;
+    if store(arguments.text("store")?)? == Store::Kubernetes && arguments.text("control-plane-endpoint")?.is_none() {
+        let what = "--api-server says where you reach the API server, and nothing says where nodes do";
+        return Err(CommandError::usage(what).fix("say that, too, with --control-plane-endpoint HOST:PORT"));
+    }
+    Ok(Some(address))
 }
 
 fn store(said: Option<&str>) -> Result<Store, CommandError> {

@@ -1,8 +1,8 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
 //! [`job`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
-//! shows what the node reports; [`journal`] is what makes that safe; [`found`] moves the cluster into its API server, if it is to be
-//! kept there; [`report`] prints the end.
+//! shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the operator's machine find the API server;
+//! [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
 
 mod chart;
 mod drive;
@@ -10,6 +10,7 @@ mod follow;
 mod found;
 mod job;
 mod journal;
+mod reach;
 mod report;
 
 use std::path::Path;
@@ -29,6 +30,8 @@ use job::{Job, Store};
 use journal::Stage;
 
 const TIMEOUT: Duration = Duration::from_mins(30);
+/// Where kubeadm's API servers listen.
+const KUBEADM_PORT: u16 = 6443;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let job = Job::from_arguments(arguments)?;
@@ -36,7 +39,11 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let patience = Patience::new(timeout);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
     if let Stage::Done { .. } = journal.stage {
-        if job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none() {
+        let is_to_move = job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none();
+        if (is_to_move || arguments.has("resume")) && job.admin_config.exists() {
+            reach(&job, arguments, &job.admin_config)?;
+        }
+        if is_to_move {
             found(&job, arguments, &job.admin_config, timeout, output)?;
             return report::founded(&job, &journal, output);
         }
@@ -45,6 +52,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     job.check_admin_config()?;
     job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
+    if let AdminConfig::Written(kubeconfig) = &ending.admin_config {
+        reach(&job, arguments, kubeconfig)?;
+    }
     if job.store == Store::Kubernetes {
         let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
             report::done(&job, &ending, output)?;
@@ -58,6 +68,13 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     report::done(&job, &ending, output)
 }
 
+/// Has this machine find the API server where the operator says.
+fn reach(job: &Job, arguments: &Arguments, kubeconfig: &Path) -> Result<(), CommandError> {
+    let Some(address) = &job.api_server else { return Ok(()) };
+    let stock = Stock::from_arguments(arguments);
+    node::block_on(reach::at(&stock, kubeconfig, address)).map_err(goes_on)
+}
+
 /// Moves the cluster into its API server.
 fn found(
     job: &Job,
@@ -69,9 +86,10 @@ fn found(
     let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
     let (kubeconfig, endpoint) = (kubeconfig.to_owned(), &*job.settings.control_plane_endpoint);
     let founding = Founding { directory, kubeconfig, endpoint, stock, output };
-    let founded = node::block_on(founding.run(&mut Patience::new(timeout)));
-    founded.map_err(|failure| {
-        let remedy = failure.remedy().to_owned();
-        failure.fix(format!("{remedy}; the machine itself is done, and the same command goes on from here"))
-    })
+    node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
+}
+
+fn goes_on(failure: CommandError) -> CommandError {
+    let remedy = failure.remedy().to_owned();
+    failure.fix(format!("{remedy}; the machine itself is done, and the same command goes on from here"))
 }

@@ -1,4 +1,4 @@
-//! Where a node is.
+//! Where a node is, or what runs on it.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -23,13 +23,10 @@ impl Address {
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
-}
 
-impl FromStr for Address {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address of a node: write HOST, HOST:PORT or [IPV6]:PORT");
+    /// Of something that listens on this port unless the text says another.
+    pub(crate) fn parse(text: &str, default_port: u16) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address: write HOST, HOST:PORT or [IPV6]:PORT");
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -43,8 +40,16 @@ impl FromStr for Address {
         if host.is_empty() || host.len() > 253 || !host.chars().all(plain) {
             return Err(wrong());
         }
-        let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok().filter(|port| *port != 0));
+        let port = port.map_or(Some(default_port), |port| port.parse().ok().filter(|port| *port != 0));
         Ok(Self { host: host.to_owned(), port: port.ok_or_else(wrong)? })
+    }
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text, DEFAULT_PORT)
     }
 }
 

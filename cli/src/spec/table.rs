@@ -278,6 +278,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 need: AnyNumber,
                 ..flag("cert-san", "NAME", "one more name or address for the API server's certificate")
             },
+            flag(
+                "api-server",
+                "HOST[:PORT]",
+                "where you reach the API server, written into the credentials, if it is not\nwhere nodes do: a forwarded port, a bastion (by stock kubectl)",
+            ),
             flag("pod-cidr", "CIDR", "for the cluster step: addresses of pods"),
             flag("service-cidr", "CIDR", "for the cluster step: addresses of services"),
             flag("admin-config", "FILE", "where the cluster's credentials go [DIR/admin.conf]; must not exist"),
@@ -286,7 +291,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 "WHERE",
                 "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [directory]",
             ),
-            flag("kubectl-program", "FILE", "the stock kubectl, for a store in the API server [the first in PATH]"),
+            flag(
+                "kubectl-program",
+                "FILE",
+                "the stock kubectl, for --store kubernetes and --api-server [the first in PATH]",
+            ),
             flag("helm-program", "FILE", "the stock helm, in the same way [the first in PATH]"),
             switch("resume", "take up an earlier init; without it the same is done if there is one"),
             flag("timeout", "TIME", "how long all of it may take [30m]"),

@@ -66,9 +66,7 @@ impl Kubectl {
         kubeconfig: &Path,
         interrupt: Arc<Interrupt>,
     ) -> Result<Self, StockError> {
-        let unknown = Version { major: 0, minor: 0, patch: 0 };
-        let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
-        let mut kubectl = Self { file, kubeconfig, interrupt: Some(interrupt), client: unknown, server: unknown };
+        let mut kubectl = Self::alone(file, kubeconfig, interrupt);
         let version = ["version", "--client", "--output=json"].map(OsString::from);
         let ClientVersion { client } = kubectl.typed(kubectl.call(version, &[], ONE_OBJECT)).await?;
         kubectl.client = kubectl.version(&client.version)?;
@@ -76,6 +74,13 @@ impl Kubectl {
         kubectl.server = kubectl.version(&server.version)?;
         kubectl.check_skew()?;
         Ok(kubectl)
+    }
+
+    /// Without a question to the API server: for what concerns the kubeconfig alone.
+    pub(super) fn alone(file: PathBuf, kubeconfig: &Path, interrupt: Arc<Interrupt>) -> Self {
+        let unknown = Version { major: 0, minor: 0, patch: 0 };
+        let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
+        Self { file, kubeconfig, interrupt: Some(interrupt), client: unknown, server: unknown }
     }
 
     /// What the API server runs.
@@ -200,8 +205,26 @@ impl Kubectl {
 
     /// How the kubeconfig says that the API server is reached: nothing of its user is printed.
     pub(crate) async fn cluster_of_kubeconfig<T: DeserializeOwned>(&self) -> Result<T, StockError> {
-        let flags = ["config", "view", "--raw", "--minify", "--flatten", "--output=jsonpath={.clusters[0].cluster}"];
+        self.of_kubeconfig("{.clusters[0].cluster}").await
+    }
+
+    /// The same with the name that the kubeconfig has for the cluster: an object of `name` and `cluster`.
+    pub(crate) async fn named_cluster_of_kubeconfig<T: DeserializeOwned>(&self) -> Result<T, StockError> {
+        self.of_kubeconfig("{.clusters[0]}").await
+    }
+
+    async fn of_kubeconfig<T: DeserializeOwned>(&self, what: &str) -> Result<T, StockError> {
+        let output = format!("--output=jsonpath={what}");
+        let flags = ["config", "view", "--raw", "--minify", "--flatten", &output];
         self.typed(self.call(flags.map(OsString::from), &[], ONE_OBJECT)).await
+    }
+
+    /// Writes into the kubeconfig where a cluster's API server is reached, and the name that its certificate has. The file is
+    /// written over, so that half of it may be left.
+    pub(crate) async fn set_cluster(&self, name: &str, server: &str, tls_name: &str) -> Result<(), StockError> {
+        let (server, tls_name) = (format!("--server={server}"), format!("--tls-server-name={tls_name}"));
+        let words = words(["config", "set-cluster", &server, &tls_name], Scope::Cluster, [name]);
+        self.run(self.call(words, &[], ONE_OBJECT)).await.map(drop)
     }
 
     /// Waits until objects (`resource/name`) have a condition.

@@ -68,6 +68,12 @@ impl Stock {
         Kubectl::connect(file, kubeconfig, self.interrupt.clone()).await
     }
 
+    /// kubectl for a kubeconfig, and not for its API server, which is not asked.
+    pub(crate) fn kubectl_alone(&self, kubeconfig: &Path) -> Result<Kubectl, StockError> {
+        let file = Program::Kubectl.find(self.kubectl.as_deref())?;
+        Ok(Kubectl::alone(file, kubeconfig, self.interrupt.clone()))
+    }
+
     /// helm for the cluster of a kubeconfig. That it is there, and of a version that is known, is asked now.
     pub(crate) async fn helm(&self, kubeconfig: &Path) -> Result<Helm, StockError> {
         let file = Program::Helm.find(self.helm.as_deref())?;
