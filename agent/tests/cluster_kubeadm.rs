@@ -7,7 +7,7 @@ mod cluster_fake;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, ticket};
+use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, settings, ticket};
 use latchkey_agent::cluster::{ClusterStep as _, StepCode, Work};
 use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
@@ -21,7 +21,7 @@ const TOKENS: &str = "kubectl delete --ignore-not-found --wait=false --kubeconfi
                       --namespace=kube-system --field-selector=type=bootstrap.kubernetes.io/token";
 
 fn init() -> Work {
-    Work::Init(ClusterSettings::default())
+    Work::Init(settings())
 }
 
 #[test]
@@ -48,7 +48,9 @@ fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
     let fake = FakeKubeadm::new();
     fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap();
     let mut expected = CONTROL_PLANE_FILES.map(|name| format!("600 pki/{name}\n")).to_vec();
-    expected.extend(["600 latchkey.json\n".into(), "600 latchkey/authentication.json\n".into()]);
+    let api_server = ["admission", "audit", "authentication", "encryption"];
+    expected.extend(api_server.map(|name| format!("600 latchkey/{name}.json\n")));
+    expected.push("600 latchkey.json\n".into());
     expected.sort();
     assert_eq!(fake.records("files"), [expected.concat()]);
     assert_eq!(fs::read(fake.path("etc/pki/etcd/ca.key")).unwrap(), b"PEM of etcd/ca.key");
@@ -128,7 +130,7 @@ fn a_cluster_whose_open_doors_stay_open_is_none() {
 
 #[test]
 fn a_minor_version_that_the_image_does_not_carry_is_refused_before_anything_is_done() {
-    let wish = |minor: &str| Work::Init(ClusterSettings { kubernetes_version: minor.into(), ..Default::default() });
+    let wish = |minor: &str| Work::Init(ClusterSettings { kubernetes_version: minor.into(), ..settings() });
     let fake = FakeKubeadm::new();
     let error = fake.run(&member(NodeRole::First), &wish("1.35")).result.unwrap_err();
     assert_eq!(error.code, StepCode::VersionDiffers);

@@ -65,7 +65,7 @@ keeps_secrets!(JoinTicket {
 keeps_secrets!(ClusterJoin {
     payload by take_payload;
     wiped bootstrap_token;
-    open api_server_endpoint, ca_certificates, control_plane_files, kubelet_certificate, kubernetes_version
+    open api_server_endpoint, ca_certificates, control_plane_files, kubelet_certificate, kubernetes_version, secrets_key
 });
 impl v1::ClusterJoin {
     /// Moves `bootstrap_token` out, leaving it empty.
@@ -73,6 +73,7 @@ impl v1::ClusterJoin {
         Zeroizing::new(std::mem::take(&mut self.bootstrap_token))
     }
 }
+keeps_secrets!(SecretsKey { key by take_key; open version });
 keeps_secrets!(ControlPlaneFile { data by take_data; open name });
 keeps_secrets!(RejoinTicket {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;

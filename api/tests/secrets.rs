@@ -30,6 +30,7 @@ fn ticket() -> v1::JoinTicket {
             kubelet_certificate: Vec::new(),
             kubernetes_version: String::new(),
             payload: b"payload-hush".to_vec(),
+            secrets_key: Some(v1::SecretsKey { key: b"secrets-hush".to_vec(), version: 1 }),
         }),
     }
 }

@@ -32,7 +32,7 @@ impl Plant {
     /// A node whose cluster step gives the credentials of a real API server.
     fn new() -> Self {
         let (operator, node) = Operator::with_node();
-        let server = ApiServer::with(Setup { controllers: true });
+        let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
         let admin = server.client(&server.admin());
         let config = fs::read(server.kubeconfig("operator", &server.admin())).unwrap();
         node.behave(Behaviour { admin_config: Some(config), ..Behaviour::default() });

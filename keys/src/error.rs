@@ -154,7 +154,7 @@ reason_codes! {
     /// Why there is no key, or no secret.
     pub enum KeyCode {
         /// The id of a key does not parse.
-        Id = "key-id-invalid": "use `state-disk/<uuid>` or `measurement-secret`";
+        Id = "key-id-invalid": "use `state-disk/<uuid>`, `measurement-secret` or `secrets-at-rest`";
         /// The UUID of a disk does not parse, or is nil.
         Uuid = "disk-uuid-invalid": "use the UUID in the disk's LUKS2 header";
         /// The id of a cluster does not parse.

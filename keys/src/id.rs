@@ -8,13 +8,15 @@ use serde::{Deserialize, Serialize};
 /// Names one key. Closed: a new use of keys is a new variant with a class of its own, never a free string, so no
 /// caller can reach another class's keys by choosing a clever id.
 ///
-/// The text form is `class` or `class/parameter`: `state-disk/<uuid>`, `measurement-secret`.
+/// The text form is `class` or `class/parameter`: `state-disk/<uuid>`, `measurement-secret`, `secrets-at-rest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyId {
     /// Opens the state disk whose LUKS2 header has this UUID.
     StateDisk(Uuid),
     /// The cluster's measurement secret, from which, with the salt, the [`ClusterId`](crate::ClusterId) comes.
     MeasurementSecret,
+    /// What the cluster's API servers encrypt Secrets with before etcd stores them.
+    SecretsAtRest,
 }
 
 /// A family of keys; what access rules speak about. Spelled as in the text form of [`KeyId`].
@@ -25,17 +27,20 @@ pub enum KeyClass {
     StateDisk,
     /// See [`KeyId::MeasurementSecret`].
     MeasurementSecret,
+    /// See [`KeyId::SecretsAtRest`].
+    SecretsAtRest,
 }
 
 impl KeyClass {
     /// All classes, for messages and documentation.
-    pub const ALL: [Self; 2] = [Self::StateDisk, Self::MeasurementSecret];
+    pub const ALL: [Self; 3] = [Self::StateDisk, Self::MeasurementSecret, Self::SecretsAtRest];
 
     /// The stable name. Part of every derivation label: it must never change.
     pub const fn name(self) -> &'static str {
         match self {
             Self::StateDisk => "state-disk",
             Self::MeasurementSecret => "measurement-secret",
+            Self::SecretsAtRest => "secrets-at-rest",
         }
     }
 }
@@ -55,6 +60,7 @@ impl KeyId {
         match self {
             Self::StateDisk(_) => KeyClass::StateDisk,
             Self::MeasurementSecret => KeyClass::MeasurementSecret,
+            Self::SecretsAtRest => KeyClass::SecretsAtRest,
         }
     }
 
@@ -62,7 +68,7 @@ impl KeyId {
     pub(crate) fn parameter(&self) -> &[u8] {
         match self {
             Self::StateDisk(uuid) => uuid.as_bytes(),
-            Self::MeasurementSecret => &[],
+            Self::MeasurementSecret | Self::SecretsAtRest => &[],
         }
     }
 }
@@ -71,7 +77,7 @@ impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StateDisk(uuid) => write!(f, "{}/{uuid}", self.class()),
-            Self::MeasurementSecret => write!(f, "{}", self.class()),
+            Self::MeasurementSecret | Self::SecretsAtRest => write!(f, "{}", self.class()),
         }
     }
 }
@@ -95,7 +101,10 @@ impl FromStr for KeyId {
             (KeyClass::StateDisk, Some(uuid)) => uuid.parse().map(Self::StateDisk),
             (KeyClass::StateDisk, None) => Err(IdError::ParameterMissing(class)),
             (KeyClass::MeasurementSecret, None) => Ok(Self::MeasurementSecret),
-            (KeyClass::MeasurementSecret, Some(_)) => Err(IdError::ParameterUnexpected(class)),
+            (KeyClass::SecretsAtRest, None) => Ok(Self::SecretsAtRest),
+            (KeyClass::MeasurementSecret | KeyClass::SecretsAtRest, Some(_)) => {
+                Err(IdError::ParameterUnexpected(class))
+            }
         }
     }
 }
@@ -107,7 +116,7 @@ mod tests {
 
     #[test]
     fn known_ids_round_trip() {
-        for text in ["state-disk/f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "measurement-secret"] {
+        for text in ["state-disk/f81d4fae-7dec-11d0-a765-00a0c91e6bf6", "measurement-secret", "secrets-at-rest"] {
             assert_eq!(text.parse::<KeyId>().unwrap().to_string(), text);
         }
     }
@@ -121,6 +130,7 @@ mod tests {
             ("state-disk/../measurement-secret", IdError::UuidSyntax),
             ("state-disk/00000000-0000-0000-0000-000000000000", IdError::NilUuid),
             ("measurement-secret/", IdError::ParameterUnexpected(KeyClass::MeasurementSecret)),
+            ("secrets-at-rest/1", IdError::ParameterUnexpected(KeyClass::SecretsAtRest)),
             ("Measurement-Secret", IdError::UnknownClass),
             ("measurementSecret", IdError::UnknownClass),
             (" measurement-secret", IdError::UnknownClass),
@@ -143,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_parses_prints_the_same_up_to_the_case_of_the_uuid(text in "(state-disk/|measurement-secret)?[0-9a-fA-F-]{0,40}") {
+        fn what_parses_prints_the_same_up_to_the_case_of_the_uuid(text in "(state-disk/|measurement-secret|secrets-at-rest)?[0-9a-fA-F-]{0,40}") {
             if let Ok(id) = text.parse::<KeyId>() {
                 prop_assert_eq!(id.to_string(), text.to_lowercase());
             }

@@ -41,6 +41,7 @@ mod tests {
     fn inputs() -> impl Strategy<Value = (KeyId, KeyVersion, KeyLength)> {
         let id = prop_oneof![
             1 => Just(KeyId::MeasurementSecret),
+            1 => Just(KeyId::SecretsAtRest),
             4 => prop_oneof![any::<[u8; 16]>(), (0..4_u8).prop_map(|last| [last; 16])]
                 .prop_filter_map("not nil", |bytes| Uuid::from_bytes(bytes).ok().map(KeyId::StateDisk)),
         ];

@@ -129,6 +129,15 @@ impl MasterSecret {
         Secret::try_from(&self.derive_key(&KeyId::MeasurementSecret, Some(version), KeyLength::DEFAULT)?.key)
     }
 
+    /// What the API servers of the cluster that was begun with this version encrypt Secrets with. It belongs to a cluster, too:
+    /// without a control plane's disk there is nothing that it decrypts.
+    ///
+    /// # Errors
+    /// [`KeyError::UnknownVersion`].
+    pub fn secrets_at_rest(&self, version: KeyVersion) -> Result<Secret<32>, KeyError> {
+        Secret::try_from(&self.derive_key(&KeyId::SecretsAtRest, Some(version), KeyLength::DEFAULT)?.key)
+    }
+
     fn derive_key(&self, id: &KeyId, version: Option<KeyVersion>, length: KeyLength) -> Result<DerivedKey, KeyError> {
         let version = version.unwrap_or(self.current);
         let unknown = || KeyError::UnknownVersion { asked: version.number(), current: self.current };

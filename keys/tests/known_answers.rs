@@ -61,6 +61,8 @@ fn data_keys_equal_the_independent_computation() {
         ),
         ("measurement-secret", 1, 32, "489a0fdeadd44c57d50650f8755d6687a84705a8290ebc7bed7f51e23f1ce9a8"),
         ("measurement-secret", 0, 32, "f46e422e34a93b08bf73736bd8a18d4d16f7ac0fbfbe23be1e10ace88b7391d2"),
+        ("secrets-at-rest", 1, 32, "58c5fcfea3289b07be2182e79a80056ba92c950ae86b9f3c2e9dca2ff8f3c2a9"),
+        ("secrets-at-rest", 0, 32, "59ca9f47a12a8d5d64ba4fc56ee4ab22b3d1e6d8c206c5c6e82de5a540f06a4a"),
     ];
     let master = master();
     for (id, version, length, expected) in table {

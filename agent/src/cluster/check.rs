@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
 
+use super::api_server::{ApiServerFiles, key_is_missing};
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
@@ -43,8 +44,8 @@ pub(super) fn member(member: &Member) -> Result<(), StepError> {
     Ok(())
 }
 
-/// The operator's settings for a new cluster. Empty ones are kubeadm's defaults.
-pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
+/// The operator's settings for a new cluster. Empty ones are kubeadm's defaults, but for the key that Secrets are encrypted with.
+pub(super) fn settings(settings: &ClusterSettings) -> Result<ApiServerFiles, StepError> {
     let given = |value: &str, good: bool| value.is_empty() || good;
     let version = &settings.kubernetes_version;
     if !given(version, is_minor(version)) {
@@ -66,12 +67,13 @@ pub(super) fn settings(settings: &ClusterSettings) -> Result<(), StepError> {
     }
     match names.iter().find(|name| !is_subject_name(name)) {
         Some(name) => Err(settings_refused("apiserver_cert_sans", name, "IP addresses and DNS names")),
-        None => Ok(()),
+        None => ApiServerFiles::new(settings.secrets_key.as_ref())
+            .ok_or_else(|| key_is_missing(StepCode::SettingsRefused, "what `latchkey init` sent")),
     }
 }
 
-/// A join ticket. Without token or CA kubeadm would trust whoever answers.
-pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepError> {
+/// A join ticket. Without token or CA kubeadm would trust whoever answers. A control plane's gives what its API server reads.
+pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<Option<ApiServerFiles>, StepError> {
     let missing = [
         ("the API server's endpoint", ticket.api_server_endpoint.is_empty()),
         ("a bootstrap token", ticket.bootstrap_token.is_empty()),
@@ -90,10 +92,14 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<(), StepErr
     if !are_certificates(&ticket.ca_certificates) {
         return Err(ticket_refused("its CA is not a few certificates in PEM, and nothing else"));
     }
-    if role == NodeRole::Worker && !ticket.control_plane_files.is_empty() {
+    if role != NodeRole::Worker {
+        let files = ApiServerFiles::new(ticket.secrets_key.as_ref());
+        return files.map(Some).ok_or_else(|| key_is_missing(StepCode::TicketIncomplete, "the join ticket"));
+    }
+    if !ticket.control_plane_files.is_empty() || ticket.secrets_key.is_some() {
         return Err(ticket_refused("it has control-plane files for a worker"));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The ticket's files, each of the closed list and none twice; all of them for a control plane, because kubeadm would

@@ -11,6 +11,13 @@ fn good_ticket() -> ClusterJoin {
     ticket
 }
 
+/// Settings that leave everything to kubeadm.
+fn complete() -> ClusterSettings {
+    let mut key = latchkey_api::v1::SecretsKey::default();
+    (key.key, key.version) = (vec![7; 32], 1);
+    ClusterSettings { secrets_key: Some(key), ..ClusterSettings::default() }
+}
+
 fn with_files(names: &[&str]) -> ClusterJoin {
     let mut ticket = good_ticket();
     let file = |name: &&str| {
@@ -20,6 +27,7 @@ fn with_files(names: &[&str]) -> ClusterJoin {
         file
     };
     ticket.control_plane_files = names.iter().map(file).collect();
+    ticket.secrets_key = complete().secrets_key;
     ticket
 }
 
@@ -37,7 +45,7 @@ fn node(name: &str) -> Member {
 fn a_name_with_dots_is_a_name_and_one_too_long_for_a_label_is_not() {
     assert!(member(&node("edge-1.plant-7.example.org")).is_ok());
     for bad in ["", "Edge", "a..b", "-a", "a/b", "--config=x", &"a".repeat(64), &["a"; 33].join(".")] {
-        assert_eq!(member(&node(bad)).unwrap_err().code, StepCode::NodeNameRefused, "{bad}");
+        assert_eq!(member(&node(bad)).err().unwrap().code, StepCode::NodeNameRefused, "{bad}");
     }
 }
 
@@ -95,8 +103,8 @@ fn a_version_that_kubeadm_would_fetch_from_the_internet_is_refused() {
     ] {
         assert!(!is_version(bad), "{bad}");
         if !bad.is_empty() {
-            let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
-            assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused, "{bad}");
+            let wish = ClusterSettings { kubernetes_version: bad.into(), ..complete() };
+            assert_eq!(settings(&wish).err().unwrap().code, StepCode::SettingsRefused, "{bad}");
         }
     }
 }
@@ -107,8 +115,8 @@ fn an_operator_names_a_minor_version_and_no_patch() {
         assert!(is_minor(good), "{good}");
     }
     for bad in ["v1.34", "1.34.4", "v1.34.4", "1", "1.", ".34", "1.34 ", "1.x", "stable-1", "1.3444"] {
-        let wish = ClusterSettings { kubernetes_version: bad.into(), ..ClusterSettings::default() };
-        assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused, "{bad}");
+        let wish = ClusterSettings { kubernetes_version: bad.into(), ..complete() };
+        assert_eq!(settings(&wish).err().unwrap().code, StepCode::SettingsRefused, "{bad}");
     }
     assert!(is_of_minor("v1.34.4", "1.34") && is_of_minor("v1.34.0-rc.1", "1.34"));
     assert!(!is_of_minor("v1.34.4", "1.3") && !is_of_minor("v1.34.4", "1.35") && !is_of_minor("v1.3.4", "1.34"));
@@ -135,15 +143,31 @@ fn subnets_are_one_of_a_family() {
 }
 
 #[test]
+fn settings_and_tickets_of_control_planes_without_a_key_for_secrets_are_refused() {
+    let error = settings(&ClusterSettings::default()).err().unwrap();
+    assert_eq!(error.code, StepCode::SettingsRefused);
+    assert!(error.message.contains("lacks the key"), "{error}");
+    let mut short = complete();
+    short.secrets_key.as_mut().unwrap().key.pop();
+    assert!(settings(&short).is_err());
+    let error = ticket(NodeRole::ControlPlane, &good_ticket()).err().unwrap();
+    assert_eq!(error.code, StepCode::TicketIncomplete);
+    let mut with_key = good_ticket();
+    with_key.secrets_key = complete().secrets_key;
+    assert!(ticket(NodeRole::ControlPlane, &with_key).is_ok_and(|files| files.is_some()));
+    assert_eq!(ticket(NodeRole::Worker, &with_key).err().unwrap().code, StepCode::TicketRefused);
+}
+
+#[test]
 fn settings_without_wishes_and_with_good_ones_pass() {
-    assert!(settings(&ClusterSettings::default()).is_ok());
-    let mut wish = ClusterSettings { control_plane_endpoint: "[fd00::1]:6443".into(), ..ClusterSettings::default() };
+    assert!(settings(&complete()).is_ok());
+    let mut wish = ClusterSettings { control_plane_endpoint: "[fd00::1]:6443".into(), ..complete() };
     wish.apiserver_cert_sans = vec!["*.plant.example".into(), "10.0.0.1".into(), "fd00::1".into()];
     assert!(settings(&wish).is_ok());
     wish.apiserver_cert_sans = vec!["a".into(); 33];
-    assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
+    assert_eq!(settings(&wish).err().unwrap().code, StepCode::SettingsRefused);
     wish.apiserver_cert_sans = vec!["a\n---".into()];
-    assert_eq!(settings(&wish).unwrap_err().code, StepCode::SettingsRefused);
+    assert_eq!(settings(&wish).err().unwrap().code, StepCode::SettingsRefused);
 }
 
 #[test]
@@ -151,12 +175,12 @@ fn a_ticket_without_token_or_ca_pin_is_incomplete_and_names_what_lacks() {
     assert!(ticket(NodeRole::Worker, &good_ticket()).is_ok());
     let mut unpinned = good_ticket();
     unpinned.ca_certificates.clear();
-    let error = ticket(NodeRole::Worker, &unpinned).unwrap_err();
+    let error = ticket(NodeRole::Worker, &unpinned).err().unwrap();
     assert_eq!(error.code, StepCode::TicketIncomplete);
     assert!(error.message.contains("the cluster's CA"), "{error}");
     let mut open = good_ticket();
     open.bootstrap_token = String::new();
-    assert_eq!(ticket(NodeRole::Worker, &open).unwrap_err().code, StepCode::TicketIncomplete);
+    assert_eq!(ticket(NodeRole::Worker, &open).err().unwrap().code, StepCode::TicketIncomplete);
 }
 
 #[test]
@@ -175,7 +199,7 @@ fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
     for (case, spoil) in spoil.iter().enumerate() {
         let mut spoilt = good_ticket();
         spoil(&mut spoilt);
-        let error = ticket(NodeRole::Worker, &spoilt).unwrap_err();
+        let error = ticket(NodeRole::Worker, &spoilt).err().unwrap();
         assert_eq!(error.code, StepCode::TicketRefused, "case {case}");
         assert!(!error.message.contains("abcdef"), "{error}");
     }
@@ -183,14 +207,15 @@ fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
 
 #[test]
 fn a_worker_is_never_given_the_clusters_keys() {
-    let generous = with_files(&CONTROL_PLANE_FILES);
-    assert_eq!(ticket(NodeRole::Worker, &generous).unwrap_err().code, StepCode::TicketRefused);
+    let mut generous = with_files(&CONTROL_PLANE_FILES);
     assert!(ticket(NodeRole::ControlPlane, &generous).is_ok());
+    generous.secrets_key = None;
+    assert_eq!(ticket(NodeRole::Worker, &generous).err().unwrap().code, StepCode::TicketRefused);
 }
 
 #[test]
 fn a_file_outside_the_closed_list_twice_empty_or_huge_is_refused() {
-    let code = |ticket: &ClusterJoin| control_plane_files(NodeRole::ControlPlane, ticket).unwrap_err().code;
+    let code = |ticket: &ClusterJoin| control_plane_files(NodeRole::ControlPlane, ticket).err().unwrap().code;
     for name in ["../admin.conf", "/etc/shadow", "etcd/../ca.key", "ca.crt\0", "", "CA.crt", "etcd", "etcd/server.key"]
     {
         assert_eq!(code(&with_files(&[name])), StepCode::TicketRefused, "{name}");
@@ -209,7 +234,7 @@ fn a_control_plane_without_one_of_its_files_would_make_its_own_ca_and_is_refused
     for left_out in CONTROL_PLANE_FILES {
         let names = CONTROL_PLANE_FILES.iter().copied().filter(|name| *name != left_out).collect::<Vec<_>>();
         let ticket = with_files(&names);
-        let error = control_plane_files(NodeRole::ControlPlane, &ticket).unwrap_err();
+        let error = control_plane_files(NodeRole::ControlPlane, &ticket).err().unwrap();
         assert_eq!(error.code, StepCode::TicketIncomplete);
         assert!(error.message.contains(left_out), "{error}");
     }

@@ -11,8 +11,9 @@ use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
+use super::api_server::Extra;
 use super::check::Endpoint;
-use super::secure_defaults::{Argument, Extra, KUBELET};
+use super::secure_defaults::{Argument, Component, KUBELET};
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
@@ -52,6 +53,8 @@ struct Cluster<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     control_plane_endpoint: &'a str,
     api_server: ApiServer<'a>,
+    controller_manager: Component,
+    scheduler: Component,
     networking: Networking<'a>,
 }
 
@@ -133,12 +136,13 @@ struct Timeouts {
 }
 
 /// `InitConfiguration`, `ClusterConfiguration` and `KubeletConfiguration`, of checked settings. `version` is that of the
-/// cluster, `directory` where kubeadm keeps its files.
+/// cluster; `directory` is where kubeadm keeps its files, `logs` where API servers write what was done.
 pub(super) fn init(
     member: &Member,
     settings: &ClusterSettings,
     version: &str,
     directory: &Path,
+    logs: &Path,
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let init = Init {
         node_registration: registration(member, &settings.control_plane_endpoint),
@@ -149,7 +153,9 @@ pub(super) fn init(
         name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
         kubernetes_version: version,
         control_plane_endpoint: &settings.control_plane_endpoint,
-        api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory) },
+        api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory, logs) },
+        controller_manager: Component::without_profiles(),
+        scheduler: Component::without_profiles(),
         networking: Networking { pod_subnet: &settings.pod_cidr, service_subnet: &settings.service_cidr },
     };
     let documents = [
@@ -251,7 +257,14 @@ mod tests {
     fn a_hostile_name_stays_in_its_place() {
         let mut settings = ClusterSettings { pod_cidr: "10.244.0.0/16".into(), ..ClusterSettings::default() };
         settings.apiserver_cert_sans = vec!["x\"\n---\nkind: Evil".into()];
-        let text = init(&member(NodeRole::First), &settings, "v1.34.4", Path::new("/etc/kubernetes")).unwrap();
+        let text = init(
+            &member(NodeRole::First),
+            &settings,
+            "v1.34.4",
+            Path::new("/etc/kubernetes"),
+            Path::new("/var/log/kubernetes"),
+        )
+        .unwrap();
         let documents = std::str::from_utf8(&text).unwrap().split("\n---\n").collect::<Vec<_>>();
         assert_eq!(documents.len(), 3);
         let cluster: serde_json::Value = serde_json::from_str(documents[1]).unwrap();
@@ -276,7 +289,14 @@ mod tests {
     #[test]
     fn kubelets_and_strangers_are_not_believed() {
         let settings = ClusterSettings::default();
-        let text = init(&member(NodeRole::First), &settings, "v1.34.4", Path::new("/etc/kubernetes")).unwrap();
+        let text = init(
+            &member(NodeRole::First),
+            &settings,
+            "v1.34.4",
+            Path::new("/etc/kubernetes"),
+            Path::new("/var/log/kubernetes"),
+        )
+        .unwrap();
         let documents = std::str::from_utf8(&text).unwrap().split("\n---\n");
         let documents: Vec<serde_json::Value> = documents.map(|text| serde_json::from_str(text).unwrap()).collect();
         let argument = |name: &str| {
@@ -289,6 +309,11 @@ mod tests {
         assert_eq!(documents[2]["serverTLSBootstrap"], true);
         assert_eq!(documents[2]["authentication"]["anonymous"]["enabled"], false);
         assert_eq!(documents[2]["readOnlyPort"], 0);
+        assert_eq!((&documents[2]["seccompDefault"], &documents[2]["podPidsLimit"]), (&true.into(), &4096.into()));
+        for component in ["apiServer", "controllerManager", "scheduler"] {
+            let arguments = documents[1][component]["extraArgs"].as_array().unwrap();
+            assert!(arguments.contains(&serde_json::json!({"name": "profiling", "value": "false"})), "{component}");
+        }
     }
 
     #[test]

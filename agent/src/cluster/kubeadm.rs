@@ -18,12 +18,12 @@ use std::time::Duration;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
 
+use super::api_server::ApiServerFiles;
 use super::child::{self, Call, Stdout};
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
 use super::{discovery, secure_defaults};
-use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
@@ -46,6 +46,8 @@ pub struct Kubeadm {
     pub systemctl: String,
     /// Where kubeadm keeps its files, e.g. `/etc/kubernetes`.
     pub directory: PathBuf,
+    /// Where API servers write their audit log, e.g. `/var/log/kubernetes`.
+    pub logs: PathBuf,
     /// A directory in memory for the configuration, e.g. `/run/latchkey`.
     pub run: PathBuf,
     /// How long one run of kubeadm may take; longer than kubeadm's own patience, so that its reason is heard.
@@ -59,6 +61,7 @@ impl Default for Kubeadm {
             kubectl: "/usr/bin/kubectl".into(),
             systemctl: "/usr/bin/systemctl".into(),
             directory: "/etc/kubernetes".into(),
+            logs: "/var/log/kubernetes".into(),
             run: "/run/latchkey".into(),
             limit: Duration::from_mins(20),
         }
@@ -94,8 +97,8 @@ struct Job<'a> {
     configuration: &'a [u8],
     /// In kubeadm's directory for certificates.
     files: &'a [(&'static str, &'a [u8])],
-    /// Whether an API server will run here.
-    serves: bool,
+    /// What the API server here reads, where one will run.
+    api_server: Option<&'a ApiServerFiles>,
     /// How a joining node finds its cluster; empty for the first.
     discovery: &'a [u8],
     token: &'a str,
@@ -104,29 +107,37 @@ struct Job<'a> {
 
 impl Kubeadm {
     async fn init(&self, member: &Member, settings: &ClusterSettings, progress: Progress<'_>) -> Result<(), StepError> {
-        check::settings(settings)?;
+        let api_server = check::settings(settings)?;
         let version = self.version(progress).await?;
         let minor = &settings.kubernetes_version;
         if !minor.is_empty() && !check::is_of_minor(&version, minor) {
             let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
             return Err(StepError::new(StepCode::VersionDiffers, message));
         }
-        let configuration = config::init(member, settings, &version, &self.directory)?;
+        let configuration = config::init(member, settings, &version, &self.directory, &self.logs)?;
         let record = Record::new(&self.directory, member, "init");
         let configuration = &configuration;
-        let job = Job { verb: "init", configuration, files: &[], serves: true, discovery: &[], token: "", record };
+        let job = Job {
+            verb: "init",
+            configuration,
+            files: &[],
+            api_server: Some(&api_server),
+            discovery: &[],
+            token: "",
+            record,
+        };
         self.complete(&job, progress).await
     }
 
     async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
-        check::ticket(member.role, ticket)?;
+        let api_server = check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
         let configuration = config::join(member, ticket, &self.discovery())?;
         let record = Record::new(&self.directory, member, "join");
         let (configuration, discovery, token) =
             (&configuration, &discovery::kubeconfig(ticket)?, &ticket.bootstrap_token);
-        let serves = member.role != NodeRole::Worker;
-        let job = Job { verb: "join", configuration, files: &files, serves, discovery, token, record };
+        let api_server = api_server.as_ref();
+        let job = Job { verb: "join", configuration, files: &files, api_server, discovery, token, record };
         self.complete(&job, progress).await
     }
 
@@ -174,8 +185,8 @@ impl Kubeadm {
         for (name, data) in job.files {
             files::write(&self.directory.join("pki").join(name), data)?;
         }
-        if job.serves {
-            files::write(&secure_defaults::authentication(&self.directory), secure_defaults::AUTHENTICATION)?;
+        if let Some(files) = job.api_server {
+            files.write(&self.directory)?;
         }
         {
             let discovery = (!job.discovery.is_empty()).then(|| Scratch::write(self.discovery(), job.discovery));

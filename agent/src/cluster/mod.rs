@@ -3,6 +3,7 @@
 //! Two implementations, chosen in the measured configuration: [`Kubeadm`], and [`Hook`], a program of the image for any
 //! other orchestrator, or none.
 
+mod api_server;
 mod check;
 mod child;
 mod config;

@@ -3,26 +3,14 @@
 //! | kubeadm | here |
 //! |---|---|
 //! | the API server does not verify kubelets | kubelets ask for serving certificates, and it verifies them |
-//! | anonymous requests reach every path, and RBAC decides | they reach the paths of probes alone |
+//! | anonymous requests, Secrets in etcd, no audit log, privileged pods | see [`api_server`](super::api_server) |
+//! | components show profiles of themselves | they do not |
+//! | kubelets take weak ciphers, pods without a limit of processes, and no seccomp profile | see [`Kubelet`] |
 //! | whoever holds a bootstrap token gets a node's certificate, whatever its name | nobody until it is approved |
 //! | a bootstrap token for a day | none |
 //! | everybody can read `cluster-info` | nobody but members |
 
-use std::path::{Path, PathBuf};
-
 use serde::Serialize;
-
-/// Where the static pods of kubeadm see the CA, and the node has it.
-const CA: &str = "/etc/kubernetes/pki/ca.crt";
-
-/// `AuthenticationConfiguration` of the API server: kubelets and balancers probe without credentials, and nobody else comes without
-/// (Kubernetes, "Authenticating", "Anonymous authenticator configuration"). Served since 1.32.
-pub(super) const AUTHENTICATION: &[u8] = br#"{
-  "apiVersion": "apiserver.config.k8s.io/v1beta1",
-  "kind": "AuthenticationConfiguration",
-  "anonymous": {"enabled": true, "conditions": [{"path": "/livez"}, {"path": "/readyz"}, {"path": "/healthz"}]}
-}
-"#;
 
 /// What kubeadm's phase `bootstrap-token` makes and nobody may have: a rule of kube-controller-manager that approves each node's
 /// certificate, and the anonymous right to read `cluster-info`. What renews a node's own certificate stays.
@@ -44,23 +32,13 @@ pub(super) const UNWANTED: &[u8] = br#"{
 }
 "#;
 
-/// The files that the API server reads, in kubeadm's directory: its pod sees them at the same place.
-pub(super) fn directory(kubernetes: &Path) -> PathBuf {
-    kubernetes.join("latchkey")
-}
-
-/// Of these the file with [`AUTHENTICATION`].
-pub(super) fn authentication(kubernetes: &Path) -> PathBuf {
-    directory(kubernetes).join("authentication.json")
-}
-
-/// `extraArgs` and `extraVolumes` of kubeadm's `apiServer`.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Extra {
-    extra_args: [Argument; 2],
-    extra_volumes: [Volume; 1],
-}
+/// Suites of TLS 1.2, the recommended ones of RFC 9325, section 4.2. Those of TLS 1.3 cannot be chosen.
+pub(super) const CIPHER_SUITES: [&str; 4] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+];
 
 /// An argument of a component, as kubeadm takes it.
 #[derive(Serialize)]
@@ -69,34 +47,23 @@ pub(super) struct Argument {
     pub(super) value: String,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Volume {
-    name: &'static str,
-    host_path: String,
-    mount_path: String,
-    read_only: bool,
-    path_type: &'static str,
+impl Argument {
+    pub(super) fn new(name: &'static str, value: impl Into<String>) -> Self {
+        Self { name, value: value.into() }
+    }
 }
 
-impl Extra {
-    /// For the API servers of a cluster whose nodes have kubeadm's files at `kubernetes`.
-    pub(super) fn new(kubernetes: &Path) -> Self {
-        let directory = directory(kubernetes).display().to_string();
-        let authentication = authentication(kubernetes).display().to_string();
-        Self {
-            extra_args: [
-                Argument { name: "kubelet-certificate-authority", value: CA.into() },
-                Argument { name: "authentication-config", value: authentication },
-            ],
-            extra_volumes: [Volume {
-                name: "latchkey",
-                host_path: directory.clone(),
-                mount_path: directory,
-                read_only: true,
-                path_type: "Directory",
-            }],
-        }
+/// kubeadm's `controllerManager` and `scheduler`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Component {
+    extra_args: [Argument; 1],
+}
+
+impl Component {
+    /// One that tells nobody where it spends its time, and what it holds.
+    pub(super) fn without_profiles() -> Self {
+        Self { extra_args: [Argument::new("profiling", "false")] }
     }
 }
 
@@ -108,6 +75,9 @@ pub(super) struct Kubelet {
     server_tls_bootstrap: bool,
     authentication: Authentication,
     read_only_port: u16,
+    tls_cipher_suites: [&'static str; 4],
+    seccomp_default: bool,
+    pod_pids_limit: u32,
 }
 
 #[derive(Serialize)]
@@ -120,9 +90,14 @@ struct Enabled {
     enabled: bool,
 }
 
-/// "serverTLSBootstrap enables server certificate bootstrap"; a read-only port of 0 is none (`KubeletConfiguration`).
+/// "serverTLSBootstrap enables server certificate bootstrap"; a read-only port of 0 is none; seccompDefault "enables the use of
+/// `RuntimeDefault` as the default seccomp profile"; podPidsLimit "is the maximum number of PIDs in any pod"
+/// (`KubeletConfiguration`). A node has 32 768 and more.
 pub(super) const KUBELET: Kubelet = Kubelet {
     server_tls_bootstrap: true,
     authentication: Authentication { anonymous: Enabled { enabled: false } },
     read_only_port: 0,
+    tls_cipher_suites: CIPHER_SUITES,
+    seccomp_default: true,
+    pod_pids_limit: 4096,
 };

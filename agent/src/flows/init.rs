@@ -165,8 +165,17 @@ pub(crate) fn millis(time: std::time::Duration) -> u64 {
 }
 
 fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
-    let ClusterSettings { kubernetes_version, control_plane_endpoint, apiserver_cert_sans, pod_cidr, service_cidr } =
-        settings;
+    let ClusterSettings {
+        kubernetes_version,
+        control_plane_endpoint,
+        apiserver_cert_sans,
+        pod_cidr,
+        service_cidr,
+        secrets_key,
+    } = settings;
+    if let Some(secrets_key) = secrets_key {
+        parse::key("secrets_key", &secrets_key.key).map_err(Status::invalid_argument)?;
+    }
     let texts = [kubernetes_version, control_plane_endpoint, pod_cidr, service_cidr];
     let fine = |text: &String| text.len() <= 256 && text.chars().all(|c| c.is_ascii_graphic());
     if apiserver_cert_sans.len() > MAX_SANS {

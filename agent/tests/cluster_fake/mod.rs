@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, StepError, Work};
 use latchkey_agent::lifecycle::NodeRole;
-use latchkey_api::v1::{ClusterJoin, ControlPlaneFile};
+use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile, SecretsKey};
 
 /// Has the form of a token, and is found wherever it leaks.
 pub(crate) const TOKEN: &str = "secret.0123456789abcdef";
@@ -53,6 +53,7 @@ impl FakeKubeadm {
             kubectl: self.path("kubectl").display().to_string(),
             systemctl: self.path("systemctl").display().to_string(),
             directory: self.path("etc"),
+            logs: self.path("logs"),
             run: self.path("run"),
             limit: Duration::from_mins(1),
         }
@@ -99,6 +100,18 @@ pub(crate) fn ticket() -> ClusterJoin {
     ticket
 }
 
+/// What Secrets are encrypted with, in the form of one.
+pub(crate) fn secrets_key() -> SecretsKey {
+    let mut key = SecretsKey::default();
+    (key.key, key.version) = (vec![0x5e; 32], 1);
+    key
+}
+
+/// Settings that leave everything to kubeadm.
+pub(crate) fn settings() -> ClusterSettings {
+    ClusterSettings { secrets_key: Some(secrets_key()), ..ClusterSettings::default() }
+}
+
 pub(crate) fn control_plane_ticket() -> ClusterJoin {
     let file = |name: &&str| {
         let mut file = ControlPlaneFile::default();
@@ -108,5 +121,6 @@ pub(crate) fn control_plane_ticket() -> ClusterJoin {
     };
     let mut ticket = ticket();
     ticket.control_plane_files = CONTROL_PLANE_FILES.iter().map(file).collect();
+    ticket.secrets_key = Some(secrets_key());
     ticket
 }

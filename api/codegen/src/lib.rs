@@ -12,7 +12,7 @@ pub const PACKAGE: &str = "latchkey.v1";
 const CONTRACTS: [&str; 3] = ["init.proto", "join.proto", "keys.proto"];
 
 /// Messages with a field that must not be printed. Their `Debug` and `Drop` are written by hand in `api/src/secrets.rs`.
-const SECRET_MESSAGES: [&str; 10] = [
+const SECRET_MESSAGES: [&str; 11] = [
     "AuthorizeRequest",
     "InitRequest",
     "AttachRequest",
@@ -21,6 +21,7 @@ const SECRET_MESSAGES: [&str; 10] = [
     "JoinTicket",
     "ClusterJoin",
     "ControlPlaneFile",
+    "SecretsKey",
     "RejoinTicket",
     "GetDataKeyResponse",
 ];

@@ -65,6 +65,19 @@ pub struct ClusterSettings {
     pub pod_cidr: ::prost::alloc::string::String,
     #[prost(string, tag = "5")]
     pub service_cidr: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "6")]
+    pub secrets_key: ::core::option::Option<SecretsKey>,
+}
+/// What the API servers of a cluster encrypt Secrets with before etcd stores them. Kubernetes needs it, other orchestrators may not.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct SecretsKey {
+    /// 32 bytes, key id `secrets-at-rest`
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: ::prost::alloc::vec::Vec<u8>,
+    /// of the master secret that it comes from; the first is 1
+    #[prost(uint32, tag = "2")]
+    pub version: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -465,6 +478,9 @@ pub struct ClusterJoin {
     /// PEM: the cluster's CA, and its successor while it is replaced; at most 64 KiB
     #[prost(bytes = "vec", tag = "8")]
     pub ca_certificates: ::prost::alloc::vec::Vec<u8>,
+    /// only for control planes
+    #[prost(message, optional, tag = "9")]
+    pub secrets_key: ::core::option::Option<SecretsKey>,
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,

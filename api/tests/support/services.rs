@@ -83,6 +83,7 @@ impl v1::Join<Peer> for Fixture {
                 kubelet_certificate: certificate_request,
                 kubernetes_version: "v1.36.0".into(),
                 payload: Vec::new(),
+                secrets_key: None,
             }),
         })
     }

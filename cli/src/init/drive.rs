@@ -12,7 +12,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use latchkey_api::v1::{AttachRequest, AuthorizeRequest, Failed, InitRequest, NodeStage, Succeeded};
+use latchkey_api::v1::{
+    AttachRequest, AuthorizeRequest, ClusterSettings, Failed, InitRequest, NodeStage, SecretsKey, Succeeded,
+};
 use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
@@ -353,13 +355,17 @@ impl<'a> Drive<'a> {
 
     fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, CommandError> {
         let keys = self.keys(ek, disk)?;
+        let version = self.journal.key_version;
+        let mut secrets_key = SecretsKey::default();
+        secrets_key.key = self.job.master.secrets_at_rest(version)?.expose().to_vec();
+        secrets_key.version = version.number();
         Ok(InitRequest {
             cluster_name: self.job.name.clone(),
             disk_uuid: disk.to_string(),
             state_disk_key: keys.state_disk.expose().to_vec(),
             measurement_secret: keys.measurement.expose().to_vec(),
             measurement_salt: self.journal.salt()?.to_vec(),
-            settings: Some(self.job.settings.clone()),
+            settings: Some(ClusterSettings { secrets_key: Some(secrets_key), ..self.job.settings.clone() }),
         })
     }
 

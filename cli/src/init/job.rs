@@ -60,6 +60,8 @@ impl Job {
                 apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
                 pod_cidr: text("pod-cidr")?,
                 service_cidr: text("service-cidr")?,
+                // Of the version that the journal says.
+                secrets_key: None,
             },
             meant: Meant::from_arguments(arguments, &trust.policy)?,
             trust,

@@ -54,7 +54,7 @@ it. One operator works at a time: a Lease in the cluster says who.
 The file is JSON:
 
   {\"schema\": 1, \"charts\": [
-    {\"name\": \"flannel\", \"namespace\": \"kube-flannel\",
+    {\"name\": \"flannel\", \"namespace\": \"kube-system\",
      \"chart\": {\"directory\": \"charts/flannel\"},
      \"values\": {\"inline\": {\"podCidr\": \"10.244.0.0/16\"}},
      \"wait\": 600, \"crds\": \"once\"}

@@ -29,6 +29,8 @@ use crate::tree::Tree;
 /// What must last, besides what lasts by default: logs of pods, whose containers go on after a restart of the kubelet.
 const LASTING: [&str; 6] =
     ["/etc/cni/net.d", "/etc/kubernetes", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/kubelet", "/var/log/pods"];
+/// And on control planes: the API server's audit log.
+const AUDIT_LOG: [&str; 1] = ["/var/log/kubernetes"];
 
 /// What of Kubernetes an image carries.
 #[derive(Debug, Clone)]
@@ -136,6 +138,9 @@ impl Kubernetes {
             return Err(KubernetesError::InRoot);
         }
         state.persist = state.persist.and(&LASTING)?;
+        if self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane) {
+            state.persist = state.persist.and(&AUDIT_LOG)?;
+        }
         if !self.services.is_empty() {
             state.persist = state.persist.and(&[services::CONFIGURATION])?;
         }

@@ -43,7 +43,7 @@ reason_codes! {
         AmbiguousCaller = "ambiguous-caller": "leave one of the certificate's names in `callers` of the key service";
         /// What was asked for is no key id.
         BadKeyId = "bad-key-id":
-            "ask for `state-disk/<uuid>` or `measurement-secret`; a join service of the same release asks for nothing else";
+            "ask for `state-disk/<uuid>`, `measurement-secret` or `secrets-at-rest`; a join service of the same release asks for nothing else";
         /// It is no length that a key can have.
         BadLength = "bad-length": "ask for 16 to 64 bytes";
         /// The caller's rule does not have this class of keys.

@@ -19,11 +19,13 @@ const TAIL: u64 = 4096;
 const CONTROLLERS: &str = "*,bootstrap-signer-controller,token-cleaner-controller";
 
 /// What is started.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// kube-controller-manager as well: it issues certificates that were approved, fills service accounts' tokens,
     /// and deletes tokens that ended.
     pub controllers: bool,
+    /// Arguments of the API server, `(name, value)` without dashes; they count instead of those of the same name here.
+    pub arguments: Vec<(String, String)>,
 }
 
 /// A running API server with its etcd. Dropping it ends both and deletes their data; so does the end of the tests,
@@ -34,6 +36,7 @@ pub struct ApiServer {
     controllers: Option<Process>,
     api: Option<Process>,
     etcd: Option<Process>,
+    arguments: Vec<(String, String)>,
     authority: Authority,
     ports: Ports,
     directory: TempDir,
@@ -64,6 +67,7 @@ impl ApiServer {
             controllers: None,
             api: None,
             etcd: None,
+            arguments: setup.arguments,
             authority: Authority::new(),
             ports: Ports { api: Port::reserve(), etcd: Port::reserve(), peers: Port::reserve() },
             directory: TempDir::with_prefix("latchkey-api-server-").expect("a temporary directory"),
@@ -105,6 +109,11 @@ impl ApiServer {
     /// Asks as who has a bearer token, for example a bootstrap token: `id.secret`.
     pub fn bearer(&self, token: &str) -> Client {
         Client::new(&self.url(), self.authority(), None, Some(token.to_owned()))
+    }
+
+    /// Asks as who has no credentials at all.
+    pub fn anonymous(&self) -> Client {
+        Client::new(&self.url(), self.authority(), None, None)
     }
 
     /// The path of a kubeconfig with these credentials, for their owner only, in the directory that goes with this.
@@ -169,6 +178,28 @@ impl ApiServer {
         self.etcd = Some(self.run("etcd", command));
     }
 
+    /// Whether these bytes lie in etcd's files as they are.
+    ///
+    /// # Panics
+    /// If its files cannot be read.
+    pub fn etcd_holds(&self, bytes: &[u8]) -> bool {
+        fn any(directory: &Path, bytes: &[u8]) -> std::io::Result<bool> {
+            for entry in fs::read_dir(directory)? {
+                let path = entry?.path();
+                let held = if path.is_dir() {
+                    any(&path, bytes)?
+                } else {
+                    fs::read(&path)?.windows(bytes.len()).any(|window| window == bytes)
+                };
+                if held {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        }
+        any(&self.path("etcd"), bytes).expect("etcd's files")
+    }
+
     /// Starts the controller manager.
     ///
     /// # Panics
@@ -230,6 +261,15 @@ impl ApiServer {
         }
         arguments.push(format!("--secure-port={}", self.ports.api.number()));
         arguments.push(format!("--etcd-servers=http://{}", self.ports.etcd.address()));
+        let names = |argument: &str, name: &str| argument[2..].split('=').next() == Some(name);
+        let asked = |argument: &str| {
+            self.arguments.iter().any(|(name, _)| {
+                // Who says in a file what is anonymous cannot say it here.
+                names(argument, name) || name == "authentication-config" && names(argument, "anonymous-auth")
+            })
+        };
+        arguments.retain(|argument| !asked(argument));
+        arguments.extend(self.arguments.iter().map(|(name, value)| format!("--{name}={value}")));
         arguments
     }
 

@@ -55,7 +55,7 @@ fn a_bootstrap_token_is_its_user_and_data_outlive_a_power_failure_of_both_progra
 #[test]
 #[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
 fn the_controller_manager_works() {
-    let server = ApiServer::with(Setup { controllers: true });
+    let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
     let admin = server.client(&server.admin());
     // It makes one in each namespace.
     let path = "/api/v1/namespaces/default/serviceaccounts";

@@ -77,7 +77,7 @@ reason_codes! {
             "the key service does not answer: start it, or correct its address";
         /// The key service says no, or gives no usable key.
         KeysRefused = "key-service-refused":
-            "the key service refuses this service: let its rules give it the classes state-disk and measurement-secret";
+            "the key service refuses this service: let its rules give it the classes state-disk and measurement-secret, and secrets-at-rest for control planes";
         /// Master secret and cluster do not belong together.
         ClusterIdMismatch = "cluster-id-mismatch":
             "measurement secret and salt do not give `cluster_id` of cluster.json: use the master secret that the cluster was made with";

@@ -27,7 +27,7 @@ struct Site {
 impl Site {
     fn new(machines: &[&Machine]) -> Self {
         let mut rig = Rig::new(machines);
-        let server = ApiServer::with(Setup { controllers: true });
+        let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
         let admin = moved_into(&server, &mut rig);
         // Of the chart, what a token may do; what the service may do is tried where the chart is.
         let group = json!({

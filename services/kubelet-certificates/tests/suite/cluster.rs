@@ -38,7 +38,7 @@ pub(super) fn shared() -> Arc<Cluster> {
 
 impl Cluster {
     fn start() -> Self {
-        let server = ApiServer::with(Setup { controllers: true });
+        let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
         let admin = server.client(&server.admin());
         let service = server.client(&server.user(SERVICE, None));
         let cluster = Self { server, admin, service };

@@ -1,13 +1,9 @@
 //! What the cluster step writes, judged by the real kubeadm (`./dev e2e kubeadm` builds it).
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod cluster_fake;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cluster_fake::{FakeKubeadm, control_plane_ticket, member, ticket};
+use crate::cluster_fake::{FakeKubeadm, control_plane_ticket, member, settings, ticket};
 use latchkey_agent::cluster::Work;
 use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::ClusterSettings;
@@ -56,17 +52,11 @@ fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
         control_plane_endpoint: "[fd00::1]:6443".into(),
         pod_cidr: "10.244.0.0/16,fd00:10::/56".into(),
         service_cidr: "10.96.0.0/12,fd00:20::/112".into(),
-        ..ClusterSettings::default()
+        ..settings()
     };
     full.apiserver_cert_sans = vec!["*.plant.example".into(), "192.0.2.7".into(), "fd00::7".into()];
-    let endpoint = |text: &str| ClusterSettings { control_plane_endpoint: text.into(), ..ClusterSettings::default() };
-    let wishes = [
-        ClusterSettings::default(),
-        full,
-        endpoint("fd00::1"),
-        endpoint("192.0.2.1"),
-        endpoint("api.plant.example:443"),
-    ];
+    let endpoint = |text: &str| ClusterSettings { control_plane_endpoint: text.into(), ..settings() };
+    let wishes = [settings(), full, endpoint("fd00::1"), endpoint("192.0.2.1"), endpoint("api.plant.example:443")];
     for settings in wishes {
         let fake = judged();
         let shown = format!("{settings:?}");
