@@ -134,6 +134,12 @@ reason_codes! {
         LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
         /// A release was removed by hand, and its history kept.
         ReleaseRemoved = "release-removed": "forget the release's history, too, with `helm uninstall`";
+        /// No revision of a release that worked is known, and helm forgot its first ones.
+        ReleaseUnclear = "release-history-cut":
+            "see with kubectl whether the release serves: if it does, `helm upgrade` makes it a deployed one; if not, `helm uninstall` removes it";
+        /// A release that is to be upgraded never worked, or its removal was begun.
+        ReleaseNotInstalled = "release-not-installed":
+            "run `latchkey charts install`, which deletes it after a backup and installs it anew; if it serves by now, `helm upgrade` by hand makes it a deployed one";
         /// An upgrade failed, and the release does not serve as it did.
         UpgradeNotRolledBack = "upgrade-not-rolled-back":
             "run the command again, which rolls back first; if it fails again, look at the release with `helm history`";

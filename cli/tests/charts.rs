@@ -16,6 +16,11 @@ use tempfile::TempDir;
 
 const NEVER: u64 = 300;
 
+/// Which line begins with this word.
+fn line_of(said: &str, word: &str) -> usize {
+    said.lines().position(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{word}: {said}"))
+}
+
 #[test]
 #[ignore = "needs etcd, kube-apiserver, kubectl and helm: ./dev e2e api-server"]
 fn a_release_that_never_worked_is_deleted_before_it_is_tried_again_and_no_other_is() {
@@ -40,6 +45,8 @@ fn a_release_that_never_worked_is_deleted_before_it_is_tried_again_and_no_other_
     let ran = cluster.install(&[]).succeeded();
     assert!(ran.err.contains("deleted     bad: its installation had failed"), "{}", ran.err);
     assert!(ran.out.contains("good  apps       was there\nbad   apps       installed\n"), "{}", ran.out);
+    assert!(line_of(&ran.err, "backup ") < line_of(&ran.err, "deleted "), "{}", ran.err);
+    assert_eq!(cluster.backups(), 1);
     assert_eq!((cluster.history("good").len(), cluster.value("bad").as_str()), (1, "mended"));
 
     // Helm by hand, and after it this command again.
@@ -114,7 +121,9 @@ fn an_upgrade_that_is_cut_goes_on_and_two_at_once_are_one() {
     until("helm to be gone, too", || (!runs_with(&cluster.kubeconfig)).then_some(()));
     cluster.charts(&[("one", "sample", json!({"key": "new"}), 30)]);
     let ran = cluster.upgrade(&[]).succeeded();
-    assert!(ran.err.contains("rolled back") && cluster.value("one") == "new", "{}", ran.err);
+    let (backup, rolled_back) = (line_of(&ran.err, "backup "), line_of(&ran.err, "rolled back "));
+    assert!(backup < rolled_back, "a roll-back removes what the upgrade brought: {}", ran.err);
+    assert_eq!((cluster.backups(), &*cluster.value("one")), (2, "new"), "one of each run");
     assert_eq!(cluster.history("one"), ["superseded", "pending-upgrade", "superseded", "deployed"].map(str::to_owned));
 
     // As an operator would (Ctrl-C): helm ends first, and rolls back.
@@ -126,6 +135,44 @@ fn an_upgrade_that_is_cut_goes_on_and_two_at_once_are_one() {
     let error = finish(first).failed(1).json()["error"].clone();
     assert_eq!(error["code"], "interrupted", "{error}");
     assert_eq!((cluster.history("one").last().unwrap().as_str(), &*cluster.value("one")), ("deployed", "new"));
+    // The lock was given back, and nothing is in work: nobody waits.
+    let lease = cluster.kubectl(&["get", "lease", "latchkey-charts", "--namespace=kube-system", "--output=json"]);
+    let lease: serde_json::Value = serde_json::from_str(&lease).unwrap();
+    assert!(lease["spec"]["holderIdentity"].is_null() && lease["metadata"]["annotations"].is_null(), "{lease}");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kubectl and helm: ./dev e2e api-server"]
+fn an_upgrade_deletes_no_release_and_what_helm_forgot_is_nobody_s_to_delete() {
+    let cluster = Cluster::start();
+    cluster.chart("sample", "1.0.0");
+    cluster.charts(&[("one", "sample", json!({"key": "old", "stuck": true}), 1)]);
+    cluster.install(&[]).failed(1);
+    // As helm has it when pods come up late: it calls it failed, and it may serve.
+    let code = |ran: &support::command::Ran| ran.json()["error"]["code"].as_str().unwrap().to_owned();
+    for more in [&["--output", "json"][..], &["--output", "json", "--take-over"], &["--output", "json", "--dry-run"]] {
+        assert_eq!(code(&cluster.upgrade(more).failed(1)), "release-not-installed", "{more:?}");
+        assert_eq!((cluster.history("one"), &*cluster.value("one")), (vec!["failed".to_owned()], "old"));
+    }
+    // helm keeps ten revisions: which of those before worked it does not know any more.
+    let sample = cluster.path("sample").display().to_string();
+    let again = ["upgrade", "one", &sample, "--namespace=apps", "--set=stuck=true", "--wait", "--timeout=1s"];
+    cluster.helm_fails(&again);
+    cluster.kubectl(&["delete", "secret", "sh.helm.release.v1.one.v1", "--namespace=apps"]);
+    assert_eq!(cluster.history("one"), ["failed"]);
+    for more in [&["--output", "json"][..], &["--output", "json", "--take-over"]] {
+        assert_eq!(code(&cluster.install(more).failed(1)), "release-history-cut", "{more:?}");
+        assert_eq!(code(&cluster.upgrade(more).failed(1)), "release-history-cut", "{more:?}");
+    }
+    assert_eq!(
+        cluster.kubectl(&["get", "deployment", "one", "--namespace=apps", "--output=name"]).trim(),
+        "deployment.apps/one"
+    );
+    // By the remedy it is one that works.
+    cluster.helm(&["upgrade", "one", &sample, "--namespace=apps"]);
+    cluster.charts(&[("one", "sample", json!({"key": "new"}), 30)]);
+    cluster.upgrade(&[]).succeeded();
+    assert_eq!(cluster.value("one"), "new");
 }
 
 /// Whether a process has this among its arguments.
@@ -193,6 +240,20 @@ fn what_helm_by_hand_left_half_done_is_mended_only_if_the_operator_says_so() {
     cluster.charts(&[("one", "sample", json!({"key": "new"}), 30)]);
     let error = cluster.install(&["--output", "json"]).failed(1).json()["error"].clone();
     assert_eq!(error["code"], "release-busy", "{error}");
+    assert!(by_hand.is_running() && cluster.history("one") == ["pending-install"]);
+    // That another run was cut says nothing of a release that it did not work on.
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {
+            "name": "latchkey-charts", "namespace": "kube-system",
+            "annotations": {"latchkey.dev/in-work": "{\"apps/other\": 0, \"apps/one\": 7}"},
+        },
+        "spec": {"holderIdentity": "eve@elsewhere", "leaseDurationSeconds": 30},
+    });
+    cluster.apply(&lease);
+    let error = cluster.install(&["--output", "json"]).failed(1).json()["error"].clone();
+    assert_eq!(error["code"], "release-busy", "{error}");
+    assert!(error["fix"].as_str().unwrap().contains("--take-over"), "{error}");
     assert!(by_hand.is_running() && cluster.history("one") == ["pending-install"]);
     drop(by_hand);
     cluster.install(&["--output", "json"]).failed(1);

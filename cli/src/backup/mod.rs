@@ -7,6 +7,7 @@ mod create;
 mod digest;
 mod manifest;
 mod object;
+mod once;
 mod restore;
 
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use crate::stock::Stock;
 
 pub(crate) use create::create as write;
 pub(crate) use manifest::Backup;
+pub(crate) use once::BackupOnce;
 
 /// Where backups go unless the user says otherwise.
 const DIRECTORY: &str = "latchkey-backups";

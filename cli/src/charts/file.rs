@@ -59,6 +59,12 @@ pub(crate) enum Crds {
 }
 
 impl Chart {
+    /// One of no file, with its own values; it is not waited for.
+    pub(crate) fn plain(name: &str, namespace: &str, directory: PathBuf) -> Self {
+        let (name, namespace, source) = (name.to_owned(), namespace.to_owned(), ChartSource::File(directory));
+        Self { name, namespace, source, values: Vec::new(), wait: None, crds: Crds::Once }
+    }
+
     /// What helm is asked for.
     pub(crate) fn upgrade(&self) -> Upgrade<'_> {
         let Self { name, namespace, source, values, wait, crds } = self;

@@ -4,11 +4,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::file::ChartsFile;
+use super::file::{Chart, ChartsFile};
 use super::lock::Lock;
 use super::situation::Situation;
-use super::work::{Mending, Options, Work, charts_file};
+use super::work::{Options, Work, charts_file, not_to_mend};
 use crate::arguments::Arguments;
+use crate::backup::{self, BackupOnce};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table};
@@ -18,40 +19,64 @@ pub(crate) fn install(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     let charts = charts_file(arguments)?;
     let kubeconfig = arguments.required_path("kubeconfig")?;
     let stock = Stock::from_arguments(arguments);
-    let report = smol::block_on(into(&charts, &stock, kubeconfig, Options::from_arguments(arguments), output))?;
+    let (options, backups) = (Options::from_arguments(arguments), backup::directory(arguments));
+    let report = smol::block_on(into(&charts, &stock, kubeconfig, options, &backups, output))?;
     output.report(&report)
 }
 
 /// Installs the charts of a file into a cluster, one after the other. What is there already stays as it is; a release that never
-/// worked is deleted and made anew. The first that fails ends it: the next run goes on with that one.
+/// worked is deleted, after a backup, and made anew. The first that fails ends it: the next run goes on with that one.
 pub(crate) async fn into(
     charts: &ChartsFile,
     stock: &Stock,
     kubeconfig: &Path,
     options: Options,
+    backups: &Path,
     output: &Output,
 ) -> Result<InstallReport, CommandError> {
     let work = Work::begin(stock, kubeconfig, options).await?;
     let lock = Lock::take(&work.kubectl, output).await?;
-    let mending = Mending::from(&lock);
     let installing = async {
+        let mut backup = BackupOnce::new(&work.kubectl, backups, output);
         let mut rows = Vec::new();
         for chart in &charts.charts {
-            let before = work.situation(chart).await?;
-            let done = match work.mend(chart, mending, output).await? {
-                Situation::Absent => {
-                    work.install(chart, output).await?;
-                    Done::Installed
-                }
-                _ if matches!(before, Situation::UpgradeBegun { .. }) => Done::RolledBack,
-                Situation::UpgradeFailed { .. } => Done::UpgradeFailed,
-                _ => Done::Kept,
-            };
+            let done = present(&work, chart, &lock, &mut backup, output).await?;
             rows.push(InstallRow { name: chart.name.clone(), namespace: chart.namespace.clone(), done });
         }
         Ok(InstallReport { charts: rows })
     };
-    lock.held(installing).await
+    Box::pin(lock.held(installing)).await
+}
+
+/// Has a release of a chart be there: what became of it.
+pub(crate) async fn present(
+    work: &Work,
+    chart: &Chart,
+    lock: &Lock,
+    backup: &mut BackupOnce<'_>,
+    output: &Output,
+) -> Result<Done, CommandError> {
+    let situation = work.standing(chart, lock).await?;
+    let why = match situation {
+        Situation::Deployed => return Ok(Done::Kept),
+        Situation::UpgradeFailed { .. } => return Ok(Done::UpgradeFailed),
+        Situation::UpgradeBegun { good } => {
+            work.roll_back(chart, good, lock, backup.get().await?, output).await?;
+            return Ok(Done::RolledBack);
+        }
+        Situation::Removed | Situation::HistoryCut => {
+            return Err(not_to_mend(&chart.name, &chart.namespace, situation));
+        }
+        Situation::Absent => None,
+        Situation::NeverWorked => Some("its installation had failed"),
+        Situation::InstallBegun => Some("its installation was begun and not ended"),
+        Situation::RemovalBegun => Some("its removal was begun and not ended"),
+    };
+    if let Some(why) = why {
+        work.remove(chart, why, lock, backup.get().await?, output).await?;
+    }
+    work.install(chart, lock, output).await?;
+    Ok(Done::Installed)
 }
 
 /// What became of the charts of a file.
@@ -67,9 +92,10 @@ struct InstallRow {
     done: Done,
 }
 
+/// What became of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-enum Done {
+pub(crate) enum Done {
     Installed,
     /// It was there.
     Kept,

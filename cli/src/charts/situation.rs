@@ -9,18 +9,35 @@ pub(crate) enum Situation {
     Absent,
     /// Its last revision is the one that serves.
     Deployed,
-    /// It never worked: its installation failed.
+    /// It never worked: its installation failed, and its whole history says so.
     NeverWorked,
-    /// Its installation was begun, and not ended.
+    /// Its installation was begun, and not ended; nothing worked before.
     InstallBegun,
+    /// No revision that worked is known, and revisions are missing: helm forgets old ones.
+    HistoryCut,
     /// Its last upgrade failed and was not rolled back; this revision was good.
     UpgradeFailed { good: u64 },
     /// An upgrade or a rollback was begun, and not ended; this revision was good.
     UpgradeBegun { good: u64 },
-    /// Its removal was begun, and not ended.
+    /// Its removal was begun, and not ended. Whether it ever worked its history does not say any more.
     RemovalBegun,
     /// Somebody removed it by hand, and kept its history.
     Removed,
+}
+
+/// How a release stands, and at which revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) situation: Situation,
+    /// The newest revision; 0 if there is none.
+    pub(crate) last: u64,
+}
+
+impl Standing {
+    /// From the revisions of a release, oldest first.
+    pub(crate) fn of(history: &[Revision]) -> Self {
+        Self { situation: Situation::of(history), last: history.last().map_or(0, |revision| revision.number) }
+    }
 }
 
 impl Situation {
@@ -34,10 +51,13 @@ impl Situation {
         let newest = |state| history.iter().rev().find(|revision| revision.status == state).map(|one| one.number);
         // Helm calls the one that serves `deployed` until the next one does; a failed rollback leaves none.
         let good = newest(Deployed).or_else(|| newest(Superseded));
+        let whole = history.iter().zip(1..).all(|(revision, number)| revision.number == number);
+        let known = whole && newest(Unknown).is_none();
         match (last.status, good) {
             (Deployed, _) => Self::Deployed,
             (Uninstalled, _) => Self::Removed,
             (Uninstalling, _) => Self::RemovalBegun,
+            (_, None) if !known => Self::HistoryCut,
             (PendingInstall | PendingUpgrade | PendingRollback, None) => Self::InstallBegun,
             (Failed | Superseded | Unknown, None) => Self::NeverWorked,
             (PendingInstall | PendingUpgrade | PendingRollback, Some(good)) => Self::UpgradeBegun { good },
@@ -56,16 +76,21 @@ mod tests {
     use super::*;
     use ReleaseState::{
         Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled, Uninstalling,
+        Unknown,
     };
 
-    fn of(states: &[ReleaseState]) -> Situation {
+    fn from(first: u64, states: &[ReleaseState]) -> Situation {
         let revision = |(number, status): (u64, &ReleaseState)| Revision {
             number,
             status: *status,
             chart: "sample-1.0.0".into(),
             description: String::new(),
         };
-        Situation::of(&(1..).zip(states).map(revision).collect::<Vec<_>>())
+        Situation::of(&(first..).zip(states).map(revision).collect::<Vec<_>>())
+    }
+
+    fn of(states: &[ReleaseState]) -> Situation {
+        from(1, states)
     }
 
     #[test]
@@ -83,9 +108,21 @@ mod tests {
             &[Superseded, PendingRollback],
             &[Superseded, Failed, PendingRollback],
             &[Uninstalled],
+            &[Unknown],
+            &[Unknown, PendingUpgrade],
         ] {
             assert!(!matches!(of(states), Situation::NeverWorked | Situation::InstallBegun), "{states:?}");
         }
+    }
+
+    #[test]
+    fn of_a_release_whose_first_revisions_are_forgotten_it_is_not_known_that_it_never_worked() {
+        for states in [&[Failed][..], &[Failed, Failed], &[PendingInstall], &[Failed, PendingUpgrade]] {
+            assert_eq!(from(2, states), Situation::HistoryCut, "{states:?}");
+        }
+        // What is known to have worked is, whatever is forgotten.
+        assert_eq!(from(7, &[Superseded, Failed]), Situation::UpgradeFailed { good: 7 });
+        assert_eq!(from(7, &[Failed, Deployed]), Situation::Deployed);
     }
 
     #[test]

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::file::{Chart, ChartsFile};
 use super::lock::Lock;
-use super::situation::Situation;
+use super::situation::{Situation, Standing};
 use crate::arguments::Arguments;
+use crate::backup::Backup;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::output::{Output, Tone, printable};
@@ -46,58 +47,80 @@ impl Work {
         Ok(Self { kubectl, helm, options })
     }
 
+    /// How a release stands. One that is half done is refused, unless it is known that nobody works on it.
+    pub(crate) async fn standing(&self, chart: &Chart, lock: &Lock) -> Result<Situation, CommandError> {
+        let standing = Standing::of(&self.helm.history(&chart.namespace, &chart.name).await?);
+        if !standing.situation.begun() {
+            lock.settled(chart).await?;
+        } else if !lock.left(chart, standing) && !self.options.take_over {
+            let what = format!("{}: somebody's helm works on this release, or was interrupted", chart.name);
+            return Err(CommandError::local(StockCode::ReleaseBusy, what));
+        }
+        Ok(standing.situation)
+    }
+
+    /// How a release stands, for who only looks.
     pub(crate) async fn situation(&self, chart: &Chart) -> Result<Situation, CommandError> {
         Ok(Situation::of(&self.helm.history(&chart.namespace, &chart.name).await?))
     }
 
-    /// Ends what was begun and not ended, and deletes what never worked: afterwards the release is absent, or deployed, or its
-    /// last upgrade failed.
-    pub(crate) async fn mend(&self, chart: &Chart, lock: Mending, output: &Output) -> Result<Situation, CommandError> {
+    /// Ends an upgrade that was begun and not ended: the revision that served last serves again. Whatever the upgrade brought goes,
+    /// so there is a backup.
+    pub(crate) async fn roll_back(
+        &self,
+        chart: &Chart,
+        good: u64,
+        lock: &Lock,
+        _: &Backup,
+        output: &Output,
+    ) -> Result<(), CommandError> {
         let Chart { name, namespace, .. } = chart;
-        let situation = self.situation(chart).await?;
-        if situation.begun() && !lock.nobody_is_at_it && !self.options.take_over {
-            let what = format!("{name}: somebody's helm works on this release, or was interrupted");
-            let error = CommandError::local(StockCode::ReleaseBusy, what);
-            return Err(error.fix("wait until it is done; if nobody works on it, say --take-over"));
+        output.waiting(&format!("{name}: helm rollback to revision {good}"));
+        let rollback = async { Ok(self.helm.rollback(namespace, name, good, chart.wait).await?) };
+        lock.changing(&self.helm, chart, rollback).await?;
+        self.expect(chart, Situation::Deployed).await?;
+        let text = format!("{name}: an upgrade was interrupted; revision {good} serves again");
+        output.say(Tone::Warning, "rolled back", &text);
+        Ok(())
+    }
+
+    /// Deletes a release that never worked, with what its templates define, so there is a backup.
+    pub(crate) async fn remove(
+        &self,
+        chart: &Chart,
+        why: &str,
+        lock: &Lock,
+        _: &Backup,
+        output: &Output,
+    ) -> Result<(), CommandError> {
+        let Chart { name, namespace, .. } = chart;
+        output.waiting(&format!("{name}: helm uninstall"));
+        let removal = async { Ok(self.helm.uninstall(namespace, name, chart.wait.unwrap_or(REMOVAL)).await?) };
+        lock.changing(&self.helm, chart, removal).await?;
+        self.expect(chart, Situation::Absent).await?;
+        output.say(Tone::Warning, "deleted", &format!("{name}: {why}"));
+        Ok(())
+    }
+
+    /// What helm says of itself is compared with what it wrote.
+    async fn expect(&self, chart: &Chart, wanted: Situation) -> Result<(), CommandError> {
+        if self.situation(chart).await? == wanted {
+            return Ok(());
         }
-        match situation {
-            Situation::Absent | Situation::Deployed | Situation::UpgradeFailed { .. } => return Ok(situation),
-            Situation::Removed => {
-                let what = format!("{name}: the release was removed by hand, and its history kept");
-                let error = CommandError::local(CommandCode::ReleaseRemoved, what);
-                return Err(
-                    error.fix(format!("`helm uninstall --namespace {namespace} {name}` forgets the history, too"))
-                );
-            }
-            Situation::NeverWorked | Situation::InstallBegun | Situation::RemovalBegun => {
-                output.waiting(&format!("{name}: helm uninstall"));
-                self.helm.uninstall(namespace, name, chart.wait.unwrap_or(REMOVAL)).await?;
-                output.say(Tone::Warning, "deleted", &format!("{name}: {}", why_deleted(situation)));
-            }
-            Situation::UpgradeBegun { good } => {
-                output.waiting(&format!("{name}: helm rollback to revision {good}"));
-                self.helm.rollback(namespace, name, good, chart.wait).await?;
-                let text = format!("{name}: an upgrade was interrupted; revision {good} serves again");
-                output.say(Tone::Warning, "rolled back", &text);
-            }
-        }
-        let mended = self.situation(chart).await?;
-        if matches!(mended, Situation::Absent | Situation::Deployed) {
-            return Ok(mended);
-        }
-        Err(CommandError::local(
-            StockCode::ReleaseBusy,
-            format!("{name}: helm says that it was mended, and it was not"),
-        ))
+        let what = format!("{}: helm says that it was mended, and it was not", chart.name);
+        Err(CommandError::local(StockCode::Failed, what))
     }
 
     /// Installs a chart of which there is no release.
-    pub(crate) async fn install(&self, chart: &Chart, output: &Output) -> Result<(), CommandError> {
+    pub(crate) async fn install(&self, chart: &Chart, lock: &Lock, output: &Output) -> Result<(), CommandError> {
         let (name, begun) = (&chart.name, Instant::now());
         output.waiting(&format!("{name}: helm install"));
         let mut show = |line: &str| debug_line(output, name, line);
         let lines: crate::stock::Lines<'_> = if self.options.debug { Some(&mut show) } else { None };
-        self.helm.install(&chart.upgrade(), lines).await.map_err(|error| CommandError::from(error).about(name))?;
+        let installation = async {
+            self.helm.install(&chart.upgrade(), lines).await.map_err(|error| CommandError::from(error).about(name))
+        };
+        lock.changing(&self.helm, chart, installation).await?;
         let serving = self.situation(chart).await?;
         if serving != Situation::Deployed {
             let what = format!("{name}: helm says that it installed the chart, and there is no release that serves");
@@ -108,24 +131,15 @@ impl Work {
     }
 
     /// Upgrades a release; what fails is rolled back by helm.
-    pub(crate) async fn upgrade(&self, chart: &Chart, output: &Output) -> Result<(), CommandError> {
+    pub(crate) async fn upgrade(&self, chart: &Chart, lock: &Lock, output: &Output) -> Result<(), CommandError> {
         let name = &chart.name;
         output.waiting(&format!("{name}: helm upgrade"));
         let mut show = |line: &str| debug_line(output, name, line);
         let lines: crate::stock::Lines<'_> = if self.options.debug { Some(&mut show) } else { None };
-        self.helm.upgrade(&chart.upgrade(), lines).await.map_err(|error| CommandError::from(error).about(name))
-    }
-}
-
-/// What is known of who else may be at work.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mending {
-    nobody_is_at_it: bool,
-}
-
-impl From<&Lock> for Mending {
-    fn from(lock: &Lock) -> Self {
-        Self { nobody_is_at_it: lock.taken_over }
+        let upgrade = async {
+            self.helm.upgrade(&chart.upgrade(), lines).await.map_err(|error| CommandError::from(error).about(name))
+        };
+        lock.changing(&self.helm, chart, upgrade).await
     }
 }
 
@@ -134,11 +148,31 @@ fn debug_line(output: &Output, name: &str, line: &str) {
     output.say(Tone::Faint, "helm", &format!("{name}: {}", printable(line)));
 }
 
-fn why_deleted(situation: Situation) -> &'static str {
+/// Why a release that stands like this is neither installed nor upgraded: what it is has to be found out by a person.
+pub(crate) fn not_to_mend(name: &str, namespace: &str, situation: Situation) -> CommandError {
+    let (code, what) = match situation {
+        Situation::Removed => {
+            (CommandCode::ReleaseRemoved, format!("{name}: the release was removed by hand, and its history kept"))
+        }
+        Situation::HistoryCut => {
+            let what =
+                format!("{name}: no revision of the release that worked is known, and helm forgot its first ones");
+            (CommandCode::ReleaseUnclear, what)
+        }
+        Situation::RemovalBegun => {
+            (CommandCode::ReleaseNotInstalled, format!("{name}: the release's removal was begun and not ended"))
+        }
+        _ => (
+            CommandCode::ReleaseNotInstalled,
+            format!("{name}: the release never worked, so there is nothing to upgrade"),
+        ),
+    };
+    let failure = CommandError::local(code, what);
     match situation {
-        Situation::RemovalBegun => "its removal was begun and not ended",
-        Situation::InstallBegun => "its installation was begun and not ended",
-        _ => "its installation had failed",
+        Situation::Removed => {
+            failure.fix(format!("`helm uninstall --namespace {namespace} {name}` forgets the history, too"))
+        }
+        _ => failure,
     }
 }
 

@@ -15,18 +15,22 @@ use latchkey_cluster_store::{ClusterFile, KubernetesFile};
 use super::KUBEADM_PORT;
 use super::chart::ChartDir;
 use crate::api_server::{ApiServer, Data, StoreNote, issue, reached_at};
+use crate::backup::BackupOnce;
+use crate::charts::{Chart, Done, Lock, Options, Work, present};
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::{Patience, waiting_for};
 use crate::output::{Output, Tone, printable};
-use crate::stock::{ChartSource, Helm, ReleaseState, Scope, Stock, StockCode, Upgrade};
+use crate::stock::{Scope, Stock, StockCode};
 
 /// The release of our chart.
 const RELEASE: &str = "latchkey";
 /// The join service's kubeconfig, in the cluster's directory.
 pub(super) const JOIN_SERVICE: &str = "join-service.kubeconfig";
+/// Where backups go that have to be made before a release is mended, in the cluster's directory.
+const BACKUPS: &str = "latchkey-backups";
 /// How long the API server may take to serve our resources.
 const ESTABLISHED: Duration = Duration::from_mins(1);
 /// More than any document.
@@ -51,7 +55,7 @@ impl Founding<'_> {
         // Before anything is written.
         let is_there = is_ours(&api, &cluster).await?;
         let described = self.describe(&api).await?;
-        self.install_chart().await?;
+        Box::pin(self.install_chart()).await?;
         self.await_resources(&api).await?;
         if is_there {
             self.say("documents", "are there already, and stay as they are");
@@ -114,37 +118,28 @@ impl Founding<'_> {
     /// A release that an earlier run left half done is brought to its end first.
     async fn install_chart(&self) -> Result<(), CommandError> {
         self.output.waiting("installing the chart");
-        let helm = self.stock.helm(&self.kubeconfig).await?;
+        let work = Work::begin(&self.stock, &self.kubeconfig, Options::default()).await?;
         let files = ChartDir::write(&self.directory.path("chart.new"))?;
-        let chart = ChartSource::File(files.path().to_owned());
-        let upgrade =
-            Upgrade { name: RELEASE, namespace: NAMESPACE, chart: &chart, values: b"", wait: None, crds: true };
-        let done = if self.is_installed(&helm).await? {
-            helm.upgrade(&upgrade, None).await?;
-            "is there, and as this command has it"
-        } else {
-            helm.install(&upgrade, None).await?;
-            "installed"
+        let chart = Chart::plain(RELEASE, NAMESPACE, files.path().to_owned());
+        let backups = self.directory.path(BACKUPS);
+        let lock = Lock::take(&work.kubectl, self.output).await?;
+        let installing = async {
+            let mut backup = BackupOnce::new(&work.kubectl, &backups, self.output);
+            if present(&work, &chart, &lock, &mut backup, self.output).await? == Done::Installed {
+                return Ok("installed");
+            }
+            work.upgrade(&chart, &lock, self.output).await?;
+            Ok("is there, and as this command has it")
         };
+        let done = Box::pin(lock.held(installing)).await.map_err(|failure| {
+            if failure.code != StockCode::ReleaseBusy.into() {
+                return failure;
+            }
+            failure
+                .fix("wait until the other helm is done; if nobody works on it, `helm rollback` or `helm uninstall` it")
+        })?;
         self.say("chart", &format!("{RELEASE} in the namespace {NAMESPACE}: {done}"));
         Ok(())
-    }
-
-    /// Whether there is a release that can be upgraded.
-    async fn is_installed(&self, helm: &Helm) -> Result<bool, CommandError> {
-        let history = helm.history(NAMESPACE, RELEASE).await?;
-        let good = |state| matches!(state, ReleaseState::Deployed | ReleaseState::Superseded);
-        let Some(last) = history.last() else { return Ok(false) };
-        if good(last.status) {
-            return Ok(true);
-        }
-        if let Some(revision) = history.iter().rev().find(|revision| good(revision.status)) {
-            helm.rollback(NAMESPACE, RELEASE, revision.number, None).await?;
-            return Ok(true);
-        }
-        // It never stood: nothing depends on it, and its definitions and documents are kept.
-        helm.uninstall(NAMESPACE, RELEASE, ESTABLISHED).await?;
-        Ok(false)
     }
 
     async fn await_resources(&self, api: &ApiServer) -> Result<(), CommandError> {

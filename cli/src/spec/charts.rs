@@ -43,13 +43,14 @@ const BACKUP: Operand = Operand { name: "DIR", required: true, text: "the direct
 pub(super) const INSTALL: Command = Command {
     path: &["charts", "install"],
     operands: &[],
-    flags: &[CHARTS, KUBECONFIG, KUBECTL, HELM, DEBUG, TAKE_OVER],
+    flags: &[CHARTS, KUBECONFIG, BACKUPS, KUBECTL, HELM, DEBUG, TAKE_OVER],
     summary: "installs the charts of a file into a cluster",
     about: "
 Installs what is not there, in the file's order, and waits until it is ready. A release
-that is there stays as it is; one whose first installation failed is deleted before it
-is tried again. The first chart that fails ends the run, and the next run goes on with
-it. One operator works at a time: a Lease in the cluster says who.
+that is there stays as it is; one that never worked is deleted, after a backup of all
+custom resources, and installed anew. A release of which helm forgot whether it ever
+worked is refused. The first chart that fails ends the run, and the next run goes on
+with it. One operator works at a time: a Lease in the cluster says who.
 
 The file is JSON:
 
@@ -63,7 +64,8 @@ The file is JSON:
 chart   {\"directory\": DIR}, {\"archive\": {\"file\": FILE, \"sha256\": HASH}} or
         {\"registry\": {\"repository\": \"oci://…\", \"digest\": \"sha256:…\"}}
 values  {\"file\": FILE} (YAML or JSON) or {\"inline\": {…}}; else those of the chart
-wait    seconds until its objects must be ready [600]; 0 does not wait
+wait    seconds until its objects must be ready [600]; 0 does not wait, except for
+        upgrades, which helm gives 90 seconds
 crds    definitions in the chart's `crds` directory: `once` is helm's way, `upgrade`
         applies them before each upgrade too, `never` leaves them alone [once]
 
@@ -122,7 +124,8 @@ fails is rolled back by helm, the run ends, and those before it stay upgraded.
 
 A run that was interrupted is run again: it waits until the lock of the one before has
 ended (30 seconds), rolls back what was half done, and goes on. A chart of the file that
-is not installed stays so; a release that the file does not name is not touched.
+is not installed stays so, one that never worked is refused; a release that the file
+does not name is not touched.
 ",
     examples: &[
         "latchkey upgrade execute --helm --charts charts.json --kubeconfig admin.conf --dry-run",

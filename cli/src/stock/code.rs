@@ -47,7 +47,7 @@ reason_codes! {
         Invalid = "api-server-refused-object": "correct what the API server names";
         /// Somebody works on the release, or was interrupted.
         ReleaseBusy = "release-busy":
-            "wait until the other helm is done; if nobody works on it, `latchkey upgrade execute --helm` rolls it back first";
+            "wait until the other helm is done; if nobody works on it, run the command with --take-over, which mends it first";
         /// The values do not fit the chart.
         ValuesInvalid = "chart-values-invalid": "correct the values that helm names";
         /// The chart cannot be read, got or rendered.

@@ -17,6 +17,8 @@ const OLDEST: Version = Version { major: 3, minor: 18, patch: 0 };
 const NEXT_MAJOR: u16 = 4;
 /// How long what asks only may take.
 const ALLOWED: Duration = Duration::from_secs(90);
+/// How often helm may wait for so long: for the hooks before, the objects, the hooks after; and for those of a rollback.
+const WAITS: u32 = 6;
 /// Beside what helm is told to wait: it renders, loads charts, and writes.
 const OVERHEAD: Duration = Duration::from_mins(2);
 /// A release is in one Secret (1 MiB, compressed); what it renders to is more.
@@ -166,6 +168,11 @@ impl Helm {
         Ok(helm)
     }
 
+    /// The same, for what has to be known after the command was told to stop.
+    pub(crate) fn uninterrupted(&self) -> Self {
+        Self { interrupt: None, ..self.clone() }
+    }
+
     /// All releases of all namespaces, whatever their state.
     pub(crate) async fn list(&self) -> Result<Vec<Release>, StockError> {
         let max = format!("--max={MAX_RELEASES}");
@@ -241,7 +248,7 @@ impl Helm {
     pub(crate) async fn uninstall(&self, namespace: &str, name: &str, allowed: Duration) -> Result<(), StockError> {
         let timeout = format!("--timeout={}s", allowed.as_secs());
         let flags = ["uninstall", "--ignore-not-found", "--wait", &timeout, &in_namespace(namespace)];
-        self.run(self.call(flags, [name], allowed + OVERHEAD)).await.map(drop)
+        self.run(self.call(flags, [name], allowed * WAITS / 2 + OVERHEAD)).await.map(drop)
     }
 
     /// Makes an earlier revision the release's state again, as a new revision.
@@ -258,7 +265,7 @@ impl Helm {
         let (namespace, revision) = (in_namespace(namespace), revision.to_string());
         let mut flags = vec!["rollback", "--cleanup-on-fail", &timeout, &history, &namespace];
         flags.extend(wait.map(|_| "--wait"));
-        self.run(self.call(flags, [name, &revision], allowed + OVERHEAD)).await.map(drop)
+        self.run(self.call(flags, [name, &revision], allowed * WAITS / 2 + OVERHEAD)).await.map(drop)
     }
 
     async fn change(
@@ -272,8 +279,7 @@ impl Helm {
         if lines.is_some() {
             flags.push("--debug".into());
         }
-        // What fails is rolled back within the same time once more.
-        let call = self.with_chart(flags, upgrade, wait * 2 + OVERHEAD);
+        let call = self.with_chart(flags, upgrade, wait * WAITS + OVERHEAD);
         self.heard(call, lines).await.map(drop)
     }
 

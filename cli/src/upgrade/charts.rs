@@ -1,7 +1,7 @@
 //! `latchkey upgrade execute --helm`: charts, and nothing else.
 //!
-//! In the order of a run: the lock; what was interrupted is mended; what would change is asked of helm; the backup; then each
-//! chart, atomically. That a chart which fails was rolled back is not believed: helm's history is read.
+//! In the order of a run: the lock; releases that cannot be upgraded are refused; what was interrupted is rolled back; what would
+//! change is asked of helm; then each chart, atomically. Before the first change, a roll-back included, there is the backup. That a chart which fails was rolled back is not believed: helm's history is read.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -10,13 +10,13 @@ use serde::Serialize;
 
 use super::changes::{self, Change};
 use crate::arguments::Arguments;
-use crate::backup::{self, Backup, BackupReport};
-use crate::charts::{Chart, ChartsFile, Crds, Lock, Mending, Options, Situation, Work, charts_file};
+use crate::backup::{self, Backup, BackupOnce, BackupReport};
+use crate::charts::{Chart, ChartsFile, Crds, Lock, Options, Situation, Work, charts_file, not_to_mend};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table, Tone, printable};
-use crate::stock::Stock;
+use crate::stock::{Stock, StockCode};
 
 pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     if !arguments.has("helm") {
@@ -30,27 +30,53 @@ pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     let report = smol::block_on(async {
         let work = Work::begin(&stock, kubeconfig, Options::from_arguments(arguments)).await?;
         if arguments.has("dry-run") {
-            let plan = Plan::of(&work, &charts, None, output).await?;
+            let plan = Plan::of(&work, &charts, output).await?;
             return Ok(UpgradeReport { dry_run: true, backup: None, charts: plan.rows(Done::Would) });
         }
         let lock = Lock::take(&work.kubectl, output).await?;
-        let mending = Mending::from(&lock);
         let upgrading = async {
-            let plan = Plan::of(&work, &charts, Some(mending), output).await?;
-            if plan.changed().next().is_none() {
-                return Ok(UpgradeReport { dry_run: false, backup: None, charts: plan.rows(Done::Upgraded) });
-            }
-            let backup = backup::write(&work.kubectl, &backups, output).await?;
-            let written = BackupReport::of(&backup);
-            output.say(Tone::Good, "backup", &written.sentence());
+            let mut backup = BackupOnce::new(&work.kubectl, &backups, output);
+            mend(&work, &charts, &lock, &mut backup, output).await?;
+            let plan = Plan::of(&work, &charts, output).await?;
             for chart in plan.changed() {
-                upgrade(&work, chart, &backup, output).await?;
+                upgrade(&work, chart, &lock, backup.get().await?, output).await?;
             }
-            Ok(UpgradeReport { dry_run: false, backup: Some(written), charts: plan.rows(Done::Upgraded) })
+            Ok(UpgradeReport { dry_run: false, backup: backup.report(), charts: plan.rows(Done::Upgraded) })
         };
-        lock.held(upgrading).await
+        Box::pin(lock.held(upgrading)).await
     })?;
     output.report(&report)
+}
+
+/// Has every release stand so that it can be upgraded. What never worked is not touched: there is nothing to upgrade.
+async fn mend(
+    work: &Work,
+    charts: &ChartsFile,
+    lock: &Lock,
+    backup: &mut BackupOnce<'_>,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let mut begun = Vec::new();
+    for chart in &charts.charts {
+        if let Situation::UpgradeBegun { .. } = upgradable(chart, work.situation(chart).await?)? {
+            begun.push(chart);
+        }
+    }
+    for chart in begun {
+        if let Situation::UpgradeBegun { good } = work.standing(chart, lock).await? {
+            work.roll_back(chart, good, lock, backup.get().await?, output).await?;
+        }
+    }
+    Ok(())
+}
+
+fn upgradable(chart: &Chart, situation: Situation) -> Result<Situation, CommandError> {
+    match situation {
+        Situation::Absent | Situation::Deployed | Situation::UpgradeFailed { .. } | Situation::UpgradeBegun { .. } => {
+            Ok(situation)
+        }
+        other => Err(not_to_mend(&chart.name, &chart.namespace, other)),
+    }
 }
 
 /// What is to be done, chart by chart.
@@ -69,28 +95,19 @@ enum Step {
 }
 
 impl<'a> Plan<'a> {
-    /// Asks helm. Without `mending` nothing is touched, and what was interrupted is refused.
-    async fn of(
-        work: &Work,
-        charts: &'a ChartsFile,
-        mending: Option<Mending>,
-        output: &Output,
-    ) -> Result<Self, CommandError> {
+    /// Asks helm, and touches nothing.
+    async fn of(work: &Work, charts: &'a ChartsFile, output: &Output) -> Result<Self, CommandError> {
         let mut steps = Vec::new();
         for chart in &charts.charts {
             output.waiting(&format!("{}: helm upgrade --dry-run", chart.name));
-            let situation = match mending {
-                Some(mending) => work.mend(chart, mending, output).await?,
-                None => work.situation(chart).await?,
-            };
-            let step = match situation {
-                Situation::Deployed | Situation::UpgradeFailed { .. } => step(work, chart, situation).await?,
+            let step = match upgradable(chart, work.situation(chart).await?)? {
                 Situation::Absent => Step::Absent,
-                _ => {
+                Situation::UpgradeBegun { .. } => {
                     let what = format!("{}: the release is half done, so what would change cannot be told", chart.name);
-                    let error = CommandError::local(crate::stock::StockCode::ReleaseBusy, what);
-                    return Err(error.fix("run the command without --dry-run, which mends it first"));
+                    let error = CommandError::local(StockCode::ReleaseBusy, what);
+                    return Err(error.fix("run the command without --dry-run, which rolls it back first"));
                 }
+                situation => step(work, chart, situation).await?,
             };
             steps.push((chart, step));
         }
@@ -127,7 +144,13 @@ async fn step(work: &Work, chart: &Chart, situation: Situation) -> Result<Step, 
 }
 
 /// Upgrades one chart. That there is a backup is shown by having it.
-async fn upgrade(work: &Work, chart: &Chart, backup: &Backup, output: &Output) -> Result<(), CommandError> {
+async fn upgrade(
+    work: &Work,
+    chart: &Chart,
+    lock: &Lock,
+    backup: &Backup,
+    output: &Output,
+) -> Result<(), CommandError> {
     let (name, begun) = (&chart.name, Instant::now());
     let before = work.helm.history(&chart.namespace, name).await?.last().map_or(0, |revision| revision.number);
     if chart.crds == Crds::Upgrade {
@@ -139,7 +162,7 @@ async fn upgrade(work: &Work, chart: &Chart, backup: &Backup, output: &Output) -
                 .map_err(|error| CommandError::from(error).about(&chart.name))?;
         }
     }
-    let done = work.upgrade(chart, output).await;
+    let done = work.upgrade(chart, lock, output).await;
     // What helm says of itself is compared with what it wrote.
     let history = match work.helm.history(&chart.namespace, name).await {
         Ok(history) => history,

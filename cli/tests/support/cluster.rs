@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 use latchkey_api_server_rig::{ApiServer, program};
 use serde_json::{Value, json};
@@ -61,15 +61,30 @@ impl Cluster {
         self.by_hand(&self.helm, arguments)
     }
 
+    /// The same, of what must not succeed.
+    pub fn helm_fails(&self, arguments: &[&str]) {
+        let output = self.output(&self.helm, arguments);
+        assert!(!output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    }
+
+    /// How many backups there are.
+    pub fn backups(&self) -> usize {
+        fs::read_dir(self.path("latchkey-backups")).map_or(0, Iterator::count)
+    }
+
     /// Stock kubectl by hand.
     pub fn kubectl(&self, arguments: &[&str]) -> String {
         self.by_hand(&self.kubectl, arguments)
     }
 
-    fn by_hand(&self, program: &str, arguments: &[&str]) -> String {
+    fn output(&self, program: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.args(arguments).args(["--kubeconfig", &self.kubeconfig]).env("HOME", self.directory.path());
-        let output = latchkey_test_support::output(&mut command).unwrap();
+        latchkey_test_support::output(&mut command).unwrap()
+    }
+
+    fn by_hand(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.output(program, arguments);
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
