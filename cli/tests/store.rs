@@ -8,8 +8,10 @@ mod support;
 use std::fs;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use latchkey_api_server_rig::{ApiServer, Client, Setup, program};
+use latchkey_test_support::until;
 use serde_json::{Value, json};
 use support::command::Ran;
 use support::node::{Behaviour, FakeNode};
@@ -277,9 +279,25 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     plant.machines(&["node", "admit", &"ef".repeat(32), "--name", "edge-3"]).succeeded();
     assert!(plant.data("latchkey-enrolment")["enrolment.json"].as_str().unwrap().contains("edge-3"));
 
+    // Its machine is off: nobody is there who could end its pods.
+    let pod = json!({
+        "metadata": { "name": "last" },
+        "spec": {
+            "nodeName": "edge-2", "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": false,
+            "containers": [{ "name": "one", "image": "one" }],
+        },
+    });
+    let default = "/api/v1/namespaces/default";
+    until("the service account that pods run as", || {
+        (plant.admin.get(&format!("{default}/serviceaccounts/default")).status() == 200).then_some(())
+    });
+    plant.admin.post(&format!("{default}/pods"), &pod).granted();
+
     // A control plane's etcd member would stay behind; a worker goes with all that is its own.
     assert_eq!(error_code(&plant.machines(&["node", "remove", "edge-1"]).failed(2)), "control-plane-stays");
+    let begun = Instant::now();
     let removed = plant.machines(&["node", "remove", "edge-2"]).succeeded().json();
+    assert!(begun.elapsed() < Duration::from_mins(4), "its pods were waited for");
     assert_eq!((&removed["denied"], &removed["disks"][0]), (&json!(true), &json!(disk)));
     assert!(plant.data("latchkey-denied").get(&worker).is_some(), "from now on it gets no key");
     assert_eq!(plant.admin.get(&format!("{NODES}/{worker}")).status(), 404);

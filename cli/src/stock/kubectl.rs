@@ -190,9 +190,13 @@ impl Kubectl {
     }
 
     /// Has the pods of a node go elsewhere, and none come; those of daemons stay, and what pods keep on the node alone is lost.
-    pub(crate) async fn drain(&self, node: &str, allowed: Duration) -> Result<(), StockError> {
+    /// Where nobody is there who could end them, those whose time is over are not waited for.
+    pub(crate) async fn drain(&self, node: &str, is_there: bool, allowed: Duration) -> Result<(), StockError> {
         let timeout = format!("--timeout={}s", allowed.as_secs());
-        let flags = ["drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", &timeout];
+        let mut flags = vec!["drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", &timeout];
+        if !is_there {
+            flags.push("--skip-wait-for-delete-timeout=1");
+        }
         let call = self.call(words(flags, Scope::Cluster, [node]), &[], MANY_OBJECTS);
         self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
     }
