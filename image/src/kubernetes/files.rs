@@ -63,6 +63,13 @@ pub(super) fn files(release: &Release, programs: &Programs, root: &Tree, network
         file("usr/lib/sysctl.d/90-latchkey-kubernetes.conf", SYSCTL),
         unit("kubelet.service", KUBELET),
         unit("kubelet.service.d/10-kubeadm.conf", KUBEADM),
+        // Also where the root has no container images: the one before may have had some.
+        unit("latchkey-container-images.service", STORE_SERVICE),
+        unit("containerd.service.d/60-latchkey-images.conf", STORE_DROP_IN),
+        Addition {
+            path: "usr/lib/latchkey/container-images".to_owned(),
+            what: AdditionKind::File(0o755, STORE_SCRIPT.as_bytes().to_vec()),
+        },
         Addition {
             path: format!("{SYSTEM}/multi-user.target.wants/containerd.service"),
             what: AdditionKind::Link("../containerd.service".to_owned()),
@@ -89,30 +96,28 @@ fn pod_network(network: PodNetwork) -> Vec<Addition> {
         file("usr/lib/latchkey/pod-network", 0o755, POD_NETWORK),
         file(&format!("{SYSTEM}/latchkey-pod-network.path"), 0o644, POD_NETWORK_PATH),
         file(&format!("{SYSTEM}/latchkey-pod-network.service"), 0o644, POD_NETWORK_SERVICE),
-        Addition {
-            path: format!("{SYSTEM}/multi-user.target.wants/latchkey-pod-network.path"),
-            what: AdditionKind::Link("../latchkey-pod-network.path".to_owned()),
-        },
     ];
+    for unit in ["latchkey-pod-network.path", "latchkey-pod-network.service"] {
+        files.push(Addition {
+            path: format!("{SYSTEM}/multi-user.target.wants/{unit}"),
+            what: AdditionKind::Link(format!("../{unit}")),
+        });
+    }
     if network == PodNetwork::Bridge {
         files.push(file(&format!("{NETWORKS}/99-latchkey-bridge.conflist"), 0o644, BRIDGE));
     }
     files
 }
 
-/// What makes container images of the root known to the container runtime, besides these themselves.
+/// What container images of the root need, besides these themselves and what makes them known to the container runtime.
 pub(super) fn container_store() -> Vec<Addition> {
-    let file = |path: &str, mode, text: &str| Addition {
+    let file = |path: &str, text: &str| Addition {
         path: path.to_owned(),
-        what: AdditionKind::File(mode, text.as_bytes().to_vec()),
+        what: AdditionKind::File(0o644, text.as_bytes().to_vec()),
     };
-    let unit = |name: &str, text: &str| file(&format!("{SYSTEM}/{name}"), 0o644, text);
     vec![
-        unit("usr-lib-latchkey-containers.mount", STORE_MOUNT),
-        unit("latchkey-container-images.service", STORE_SERVICE),
-        unit("containerd.service.d/60-latchkey-images.conf", STORE_DROP_IN),
-        file("usr/lib/modules-load.d/latchkey-images.conf", 0o644, STORE_MODULES),
-        file("usr/lib/latchkey/container-images", 0o755, STORE_SCRIPT),
+        file(&format!("{SYSTEM}/usr-lib-latchkey-containers.mount"), STORE_MOUNT),
+        file("usr/lib/modules-load.d/latchkey-images.conf", STORE_MODULES),
         Addition { path: STORE.trim_end_matches(".squashfs").to_owned(), what: AdditionKind::Directory },
     ]
 }
