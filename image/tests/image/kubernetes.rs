@@ -214,21 +214,68 @@ fn a_root_s_own_runtime_keeps_its_unit_and_gets_a_drop_in() {
     assert!(text("usr/lib/systemd/system/kubelet.service").contains("\nExecStart=/usr/bin/kubelet\n"));
 }
 
+/// The image's script on files of its own.
+struct PodNetworkScript(tempfile::TempDir);
+
+impl PodNetworkScript {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn lease(&self) -> std::path::PathBuf {
+        self.0.path().join("subnet.env")
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.0.path().join("net.d/10-latchkey-flannel.conflist")
+    }
+
+    fn run(&self) -> Result<(), String> {
+        let script = include_str!("../../kubernetes/pod-network")
+            .replace("lease=/run/flannel", &format!("lease={}", self.0.path().display()))
+            .replace("directory=/etc/cni/net.d", &format!("directory={}/net.d", self.0.path().display()));
+        let done = Command::new("sh").arg("-c").arg(script).output().unwrap();
+        if done.status.success() { Ok(()) } else { Err(String::from_utf8(done.stdout).unwrap()) }
+    }
+
+    fn network(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap()
+    }
+}
+
 /// What the image's script makes of a lease; or what it says.
 fn pod_network(lease: &str) -> Result<Value, String> {
-    let directory = tempfile::tempdir().unwrap();
-    fs::write(directory.path().join("subnet.env"), lease).unwrap();
-    let script = include_str!("../../kubernetes/pod-network")
-        .replace("lease=/run/flannel", &format!("lease={}", directory.path().display()))
-        .replace("directory=/etc/cni/net.d", &format!("directory={}/net.d", directory.path().display()));
-    let done = Command::new("sh").arg("-c").arg(script).output().unwrap();
-    let said = String::from_utf8(done.stdout).unwrap();
-    let file = directory.path().join("net.d/10-latchkey-flannel.conflist");
-    if !done.status.success() {
-        assert!(!file.exists());
-        return Err(said);
+    let script = PodNetworkScript::new();
+    fs::write(script.lease(), lease).unwrap();
+    match script.run() {
+        Ok(()) => Ok(script.network()),
+        Err(said) => {
+            assert!(!script.file().exists());
+            Err(said)
+        }
     }
-    Ok(serde_json::from_slice(&fs::read(file).unwrap()).unwrap())
+}
+
+#[test]
+fn another_lease_is_another_network_of_pods_and_none_is_none() {
+    let script = PodNetworkScript::new();
+    let subnet = || script.network()["plugins"][0]["ipam"]["ranges"][0][0]["subnet"].clone();
+    for number in [3, 7] {
+        fs::write(script.lease(), format!("FLANNEL_SUBNET=10.244.{number}.1/24\nFLANNEL_MTU=1450\n")).unwrap();
+        script.run().unwrap();
+        assert_eq!(subnet(), format!("10.244.{number}.0/24"));
+    }
+    // The next boot, before the daemon has a lease: what the last one left would give addresses that are another node's by now.
+    fs::remove_file(script.lease()).unwrap();
+    script.run().unwrap();
+    assert!(!script.file().exists());
+    // The unit runs again for each lease, and once before containerd does.
+    let (path, service) = (
+        include_str!("../../kubernetes/latchkey-pod-network.path"),
+        include_str!("../../kubernetes/latchkey-pod-network.service"),
+    );
+    assert!(path.contains("\nPathChanged=/run/flannel/subnet.env\n") && !service.contains("RemainAfterExit"));
+    assert!(service.contains("\nBefore=containerd.service\n"));
 }
 
 #[test]
@@ -260,9 +307,13 @@ fn with_flannel_no_node_has_a_network_of_pods_before_its_daemon_does() {
     let any = |line: &str| files.iter().any(|file| file.starts_with(line));
     assert!(!files.iter().any(|file| file.contains(".conflist")), "{}", files.join("\n"));
     assert!(any("usr/lib/latchkey/pod-network 100755 ") && any("usr/lib/systemd/system/latchkey-pod-network.service "));
-    assert!(any(
-        "usr/lib/systemd/system/multi-user.target.wants/latchkey-pod-network.path -> ../latchkey-pod-network.path"
-    ));
+    for unit in ["latchkey-pod-network.path", "latchkey-pod-network.service"] {
+        assert!(any(&format!("usr/lib/systemd/system/multi-user.target.wants/{unit} -> ../{unit}")), "{unit}");
+    }
+    // Also without container images: the image before may have had some.
+    assert!(any("usr/lib/latchkey/container-images 100755 "));
+    assert!(any("usr/lib/systemd/system/latchkey-container-images.service "));
+    assert!(any("usr/lib/systemd/system/containerd.service.d/60-latchkey-images.conf "));
 }
 
 fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {
