@@ -144,11 +144,59 @@ fn a_deleted_definition_comes_back_with_its_objects_their_status_and_their_owner
 
 #[test]
 #[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn what_the_api_server_refuses_is_named_and_all_else_comes_back() {
+    let Made { cluster, backup } = made();
+    cluster.kubectl(&["delete", "widgets", "--all"]);
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-seven"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["example.com"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["widgets"],
+            }]},
+            "validations": [{"expression": "!(object.metadata.name in ['w-7', 'w-250'])", "message": "no sevens here"}],
+        },
+    });
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-seven"}, "spec": {"policyName": "no-seven", "validationActions": ["Deny"]},
+    });
+    cluster.apply(&policy);
+    cluster.apply(&binding);
+    let refused = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w-7", "namespace": "default"}, "spec": {}});
+    fs::write(cluster.path("refused.json"), refused.to_string()).unwrap();
+    let path = cluster.path("refused.json").display().to_string();
+    until("the policy to be in force", || {
+        cluster.kubectl_refuses(&["create", "--dry-run=server", "-f", &path]).then_some(())
+    });
+
+    let ran = cluster.run(&["backup", "restore", &backup], &["--output", "json"]).failed(1);
+    let report = ran.json();
+    let refused: Vec<&str> =
+        report["refused"].as_array().unwrap().iter().map(|one| one["what"].as_str().unwrap()).collect();
+    assert_eq!(refused, ["widgets.example.com default/w-250", "widgets.example.com default/w-7"], "{report}");
+    assert!(report["refused"][0]["because"].as_str().unwrap().contains("no sevens here"), "{report}");
+    assert_eq!(report["definitions"][0]["objects_made"], WIDGETS - 2, "{report}");
+    assert_eq!(widgets(&cluster).len(), WIDGETS - 2);
+    assert_eq!(cluster.kubectl(&["get", "widget/w-0", "--output=jsonpath={.status.ready}"]), "true");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
 fn what_is_there_is_not_overwritten_and_what_is_no_complete_backup_is_refused() {
     let Made { cluster, backup } = made();
     // One is changed, one is gone, and one has lost its status, as after an interrupted restore.
     cluster.kubectl(&["patch", "widget/w-5", "--type=merge", "--patch={\"spec\":{\"text\":\"mine\"}}"]);
     cluster.kubectl(&["delete", "widget/w-6"]);
+    // One has another label, one is on its way out.
+    cluster.kubectl(&["label", "widget/w-7", "--overwrite", "of=yours"]);
+    cluster.kubectl(&[
+        "patch",
+        "widget/w-8",
+        "--type=merge",
+        "--patch={\"metadata\":{\"finalizers\":[\"example.com/kept\"]}}",
+    ]);
+    cluster.kubectl(&["delete", "widget/w-8", "--wait=false"]);
     cluster.kubectl(&[
         "patch",
         "widget/w-0",
@@ -158,7 +206,9 @@ fn what_is_there_is_not_overwritten_and_what_is_no_complete_backup_is_refused() 
     ]);
     let ran = cluster.run(&["backup", "restore", &backup], &["--output", "json"]).failed(1);
     let report = ran.json();
-    assert_eq!(report["differing"], json!(["widgets.example.com default/w-5"]), "{report}");
+    let named = |name: &str| format!("widgets.example.com default/{name}");
+    assert_eq!(report["differing"], json!([named("w-5"), named("w-7")]), "{report}");
+    assert_eq!(report["being_removed"], json!([named("w-8")]), "{report}");
     assert_eq!(
         (&report["definitions"][0]["objects_made"], &report["definitions"][0]["status_written"]),
         (&json!(1), &json!(1))

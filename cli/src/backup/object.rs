@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latchkey_kubernetes::Sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -23,6 +24,9 @@ const OF_THE_SERVER: [&str; 9] = [
     "selfLink",
     "ownerReferences",
 ];
+
+/// What of an object's metadata is its author's.
+const BY_ITS_AUTHOR: [&str; 2] = ["labels", "annotations"];
 
 /// An object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -95,12 +99,14 @@ impl Object {
         self.0.get("status").map(|status| &**status)
     }
 
-    /// What its author wrote: all but metadata and status.
-    pub(super) fn content(&self) -> Result<String, CommandError> {
+    /// The hash of what its author wrote: labels and annotations, and all but metadata and status.
+    pub(super) fn content(&self) -> Result<Sha256, CommandError> {
         let mut content = self.clone();
-        content.0.remove("metadata");
         content.0.remove("status");
-        content.text()
+        let mut metadata = self.metadata()?;
+        metadata.retain(|name, value| BY_ITS_AUTHOR.contains(&name.as_str()) && value.get() != "{}");
+        content.0.insert("metadata".into(), raw(&metadata)?);
+        Ok(Sha256::of(content.text()?.as_bytes()))
     }
 
     /// As it can be created anew.
@@ -132,7 +138,8 @@ impl Object {
         Ok(named)
     }
 
-    fn only_name(&self) -> Result<Self, CommandError> {
+    /// Only its name.
+    pub(super) fn only_name(&self) -> Result<Self, CommandError> {
         let mut metadata = self.metadata()?;
         metadata.retain(|name, _| ["name", "namespace"].contains(&name.as_str()));
         let mut named = self.clone();
@@ -185,6 +192,21 @@ mod tests {
             r#"{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"finalizers":["f"],"labels":{"l":"1"},"name":"a","namespace":"x"},"spec":{"large":123456789012345678901234567890,"exact":1.10}}"#
         );
         assert!(object.to_create(true).unwrap().status().is_some());
+    }
+
+    #[test]
+    fn labels_and_annotations_are_content_and_what_the_server_gives_is_not() {
+        let content = |text: &str| Object::parse(text).unwrap().content().unwrap();
+        let of = |from: &str, to: &str| content(&TEXT.replace(from, to));
+        assert_eq!(of("\"resourceVersion\":\"7\"", "\"resourceVersion\":\"8\""), content(TEXT));
+        assert_eq!(of("\"labels\"", "\"annotations\":{},\"labels\""), content(TEXT));
+        for (from, to) in [
+            ("\"labels\":{\"l\":\"1\"}", "\"labels\":{\"l\":\"2\"}"),
+            ("\"labels\"", "\"annotations\":{\"a\":\"b\"},\"labels\""),
+            ("\"exact\":1.10", "\"exact\":1.11"),
+        ] {
+            assert_ne!(of(from, to), content(TEXT), "{to}");
+        }
     }
 
     #[test]

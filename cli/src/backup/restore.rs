@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use latchkey_kubernetes::Sha256;
 use serde::Serialize;
+use serde::de::IgnoredAny;
 
 use super::create::{DefinitionObject, cluster, page};
 use super::manifest::{Backup, Definition, Version};
@@ -16,7 +18,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table, Tone, printable};
-use crate::stock::{Kubectl, Scope, StockCode};
+use crate::stock::{Kubectl, Scope, StockCode, StockError};
 
 /// How much is sent at once.
 const BATCH: usize = 100;
@@ -33,6 +35,17 @@ pub(super) struct RestoreReport {
     owners_gone: Vec<String>,
     /// Objects that are there with another content.
     differing: Vec<String>,
+    /// Objects that are there, and are being removed.
+    being_removed: Vec<String>,
+    /// What the API server did not take.
+    refused: Vec<Refused>,
+}
+
+/// What the API server did not take, and what it said.
+#[derive(Debug, Serialize)]
+pub(super) struct Refused {
+    pub(super) what: String,
+    pub(super) because: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -50,8 +63,10 @@ struct RestoreRow {
 /// An object of the cluster, as it is now.
 struct There {
     uid: String,
-    object: Object,
+    content: Sha256,
+    status: bool,
     owners: bool,
+    leaving: bool,
 }
 
 /// Whose objects are, by the uids of the backup.
@@ -75,8 +90,14 @@ pub(super) async fn restore(
         return Err(CommandError::new(Exit::Usage, CommandCode::BackupOfAnotherCluster, what));
     }
     check_namespaces(kubectl, backup).await?;
-    let made = definitions(kubectl, backup, output).await?;
-    let mut report = RestoreReport { definitions: Vec::new(), owners_gone: Vec::new(), differing: Vec::new() };
+    let mut report = RestoreReport {
+        definitions: Vec::new(),
+        owners_gone: Vec::new(),
+        differing: Vec::new(),
+        being_removed: Vec::new(),
+        refused: Vec::new(),
+    };
+    let Definitions { made, refused } = definitions(kubectl, backup, &mut report.refused, output).await?;
     let mut owners = Owners::default();
     for definition in &backup.manifest.definitions {
         let made = made.contains(&definition.name);
@@ -88,27 +109,45 @@ pub(super) async fn restore(
             objects_leaving: 0,
             status_written: 0,
         };
-        if let Some(version) = definition.restored() {
+        if let Some(version) = definition.restored().filter(|_| !refused.contains(&definition.name)) {
             let job = Job { kubectl, backup, definition, version, output };
-            job.run(&mut row, &mut owners, &mut report.differing).await?;
+            job.run(&mut row, &mut owners, &mut report).await?;
         }
         report.definitions.push(row);
     }
-    report.owners_gone = owners.write(kubectl).await?;
+    report.owners_gone = owners.write(kubectl, &mut report.refused).await?;
     Ok(report)
 }
 
-/// Makes the definitions that are missing; their names.
-async fn definitions(kubectl: &Kubectl, backup: &Backup, output: &Output) -> Result<BTreeSet<String>, CommandError> {
-    let mut made = BTreeSet::new();
+/// Definitions that were missing, by name.
+struct Definitions {
+    made: BTreeSet<String>,
+    refused: BTreeSet<String>,
+}
+
+/// Makes the definitions that are missing.
+async fn definitions(
+    kubectl: &Kubectl,
+    backup: &Backup,
+    refusals: &mut Vec<Refused>,
+    output: &Output,
+) -> Result<Definitions, CommandError> {
+    let (mut made, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for definition in &backup.manifest.definitions {
         let there: Option<DefinitionObject> = kubectl.get(RESOURCE, Scope::Cluster, &definition.name).await?;
         match there {
             None => {
                 let object = Object::parse(&backup.definition(definition)?)?.to_create(false)?;
-                kubectl.create::<Head>(object.text()?.as_bytes()).await?;
-                output.say(Tone::Good, "made", &format!("definition {}", definition.name));
-                made.insert(definition.name.clone());
+                match kubectl.create::<Head>(object.text()?.as_bytes()).await {
+                    Ok(_) => {
+                        output.say(Tone::Good, "made", &format!("definition {}", definition.name));
+                        made.insert(definition.name.clone());
+                    }
+                    Err(error) => {
+                        refusals.push(refusal(format!("definition {}", definition.name), error)?);
+                        refused.insert(definition.name.clone());
+                    }
+                }
             }
             Some(there) => fits(definition, &there)?,
         }
@@ -118,7 +157,7 @@ async fn definitions(kubectl: &Kubectl, backup: &Backup, output: &Output) -> Res
         output.waiting("definitions to be established");
         kubectl.wait("Established", Scope::Cluster, some, ESTABLISHED).await?;
     }
-    Ok(made)
+    Ok(Definitions { made, refused })
 }
 
 /// Whether a definition that is there takes the objects of the backup.
@@ -179,7 +218,7 @@ impl Job<'_> {
         &self,
         row: &mut RestoreRow,
         owners: &mut Owners,
-        differing: &mut Vec<String>,
+        report: &mut RestoreReport,
     ) -> Result<(), CommandError> {
         let there = self.there().await?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -192,30 +231,37 @@ impl Job<'_> {
                 continue;
             }
             if let Some(there) = there.get(&head.key()) {
+                if there.leaving {
+                    report.being_removed.push(self.shown(&head));
+                    continue;
+                }
                 row.objects_there += 1;
                 owners.now.insert(head.metadata.uid.clone(), there.uid.clone());
-                if there.object.content()? != object.content()? {
-                    differing.push(self.shown(&head));
+                if there.content != object.content()? {
+                    report.differing.push(self.shown(&head));
                     continue;
                 }
                 // What an interrupted restore had not written yet.
-                if self.version.status && there.object.status().is_none() {
+                if self.version.status && !there.status {
                     statuses.extend(object.only_status()?);
                 }
                 if !there.owners && !head.metadata.owner_references.is_empty() {
-                    owners.waiting.push((object, head));
+                    owners.waiting.push((object.only_name()?, head));
                 }
                 continue;
             }
             bytes += line.len();
             batch.push((head, object));
             if batch.len() >= BATCH || bytes >= BATCH_BYTES {
-                self.make(&mut batch, row, owners, &mut statuses).await?;
+                self.make(&mut batch, row, owners, &mut statuses, &mut report.refused).await?;
                 bytes = 0;
             }
+            if statuses.len() >= BATCH {
+                self.write_statuses(&mut statuses, row, &mut report.refused).await?;
+            }
         }
-        self.make(&mut batch, row, owners, &mut statuses).await?;
-        self.write_statuses(&mut statuses, row).await
+        self.make(&mut batch, row, owners, &mut statuses, &mut report.refused).await?;
+        self.write_statuses(&mut statuses, row, &mut report.refused).await
     }
 
     /// Makes objects, and keeps what is still to be written of them.
@@ -225,6 +271,7 @@ impl Job<'_> {
         row: &mut RestoreRow,
         owners: &mut Owners,
         statuses: &mut Vec<Object>,
+        refused: &mut Vec<Refused>,
     ) -> Result<(), CommandError> {
         if batch.is_empty() {
             return Ok(());
@@ -232,11 +279,20 @@ impl Job<'_> {
         self.output.waiting_with(&format!("objects of {}", self.definition.name), &format!("{}", row.objects_made));
         let with_status = !self.version.status;
         let new = batch.iter().map(|(_, object)| object.to_create(with_status)).collect::<Result<Vec<_>, _>>()?;
-        let made: Vec<Head> = self.kubectl.create_all(&list(&new)?).await?;
+        let made = match self.kubectl.create_all::<Head>(&list(&new)?).await {
+            Ok(made) => made,
+            // Which of them it is, kubectl does not say for programs; some may be made.
+            Err(error) if is_refusal(&error) => self.make_each(batch, &new, refused).await?,
+            Err(error) => return Err(error.into()),
+        };
         let uids: BTreeMap<Key, String> = made.into_iter().map(|head| (head.key(), head.metadata.uid)).collect();
         for (head, object) in batch.drain(..) {
+            let what = self.shown(&head);
             let Some(uid) = uids.get(&head.key()) else {
-                let what = format!("kubectl does not say that it made {}", self.shown(&head));
+                if refused.iter().any(|one| one.what == what) {
+                    continue;
+                }
+                let what = format!("kubectl does not say that it made {what}");
                 return Err(CommandError::local(StockCode::Malformed, what));
             };
             row.objects_made += 1;
@@ -245,19 +301,65 @@ impl Job<'_> {
                 statuses.extend(object.only_status()?);
             }
             if !head.metadata.owner_references.is_empty() {
-                owners.waiting.push((object, head));
+                owners.waiting.push((object.only_name()?, head));
             }
         }
-        self.write_statuses(statuses, row).await
+        self.write_statuses(statuses, row, refused).await
     }
 
-    async fn write_statuses(&self, statuses: &mut Vec<Object>, row: &mut RestoreRow) -> Result<(), CommandError> {
+    /// The same one by one: what was made, now or with the others before.
+    async fn make_each(
+        &self,
+        batch: &[(Head, Object)],
+        new: &[Object],
+        refused: &mut Vec<Refused>,
+    ) -> Result<Vec<Head>, CommandError> {
+        let mut made = Vec::new();
+        for ((head, _), object) in batch.iter().zip(new) {
+            match self.kubectl.create::<Head>(object.text()?.as_bytes()).await {
+                Ok(head) => made.push(head),
+                Err(error) if error.is(StockCode::ObjectExists) => {
+                    let scope = head.metadata.namespace.as_deref().map_or(Scope::Cluster, Scope::Namespace);
+                    made.extend(self.kubectl.get::<Head>(&self.resource(), scope, &head.metadata.name).await?);
+                }
+                Err(error) => refused.push(refusal(self.shown(head), error)?),
+            }
+        }
+        Ok(made)
+    }
+
+    async fn write_statuses(
+        &self,
+        statuses: &mut Vec<Object>,
+        row: &mut RestoreRow,
+        refused: &mut Vec<Refused>,
+    ) -> Result<(), CommandError> {
         for some in statuses.chunks(BATCH) {
-            let written: Vec<Head> = self.kubectl.replace_all(&list(some)?, "status").await?;
-            row.status_written += written.len() as u64;
+            match self.kubectl.replace_all::<IgnoredAny>(&list(some)?, "status").await {
+                Ok(written) => row.status_written += written.len() as u64,
+                Err(error) if is_refusal(&error) => {
+                    for one in some {
+                        let document = list(std::slice::from_ref(one))?;
+                        match self.kubectl.replace_all::<IgnoredAny>(&document, "status").await {
+                            Ok(_) => row.status_written += 1,
+                            Err(error) => {
+                                let what = format!("status of {}", self.shown(&Object::head(&one.text()?)?));
+                                refused.push(refusal(what, error)?);
+                            }
+                        }
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         statuses.clear();
         Ok(())
+    }
+
+    /// Name, version and group, as kubectl takes them.
+    fn resource(&self) -> String {
+        let (plural, group) = self.definition.name.split_once('.').unwrap_or_default();
+        format!("{plural}.{}.{group}", self.version.name)
     }
 
     /// What the cluster has of this kind.
@@ -270,8 +372,14 @@ impl Job<'_> {
             let page = page(self.kubectl, &path, next.as_deref(), None).await?;
             for item in &page.items {
                 let (head, object) = (Object::head(item.get())?, Object::parse(item.get())?);
-                let owners = !head.metadata.owner_references.is_empty();
-                there.insert(head.key(), There { uid: head.metadata.uid, object, owners });
+                let one = There {
+                    content: object.content()?,
+                    status: object.status().is_some(),
+                    owners: !head.metadata.owner_references.is_empty(),
+                    leaving: head.metadata.deletion_timestamp.is_some(),
+                    uid: head.metadata.uid.clone(),
+                };
+                there.insert(head.key(), one);
             }
             next = page.metadata.next.filter(|next| !next.is_empty());
             if next.is_none() {
@@ -291,7 +399,7 @@ impl Job<'_> {
 
 impl Owners {
     /// Writes whose objects are, by the uids that the owners have now; those whose owners are gone.
-    async fn write(self, kubectl: &Kubectl) -> Result<Vec<String>, CommandError> {
+    async fn write(self, kubectl: &Kubectl, refused: &mut Vec<Refused>) -> Result<Vec<String>, CommandError> {
         let mut known: BTreeMap<String, bool> = BTreeMap::new();
         let (mut gone, mut documents) = (Vec::new(), Vec::new());
         for (object, head) in self.waiting {
@@ -313,14 +421,47 @@ impl Owners {
                 }
             }
             if !owners.is_empty() {
-                documents.push(object.only_owners(&owners)?);
+                documents.push((head.metadata.name, object.only_owners(&owners)?));
             }
         }
         for some in documents.chunks(BATCH) {
-            kubectl.apply(&list(some)?, false).await?;
+            let all: Vec<Object> = some.iter().map(|(_, object)| object.clone()).collect();
+            match kubectl.apply(&list(&all)?, false).await {
+                Ok(()) => {}
+                Err(error) if is_refusal(&error) => {
+                    for (name, object) in some {
+                        if let Err(error) = kubectl.apply(&list(std::slice::from_ref(object))?, false).await {
+                            refused.push(refusal(format!("owners of {name}"), error)?);
+                        }
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(gone)
     }
+}
+
+/// Whether it is what was sent that was not taken, so that others may be.
+fn is_refusal(error: &StockError) -> bool {
+    let codes = [
+        StockCode::Invalid,
+        StockCode::Forbidden,
+        StockCode::ObjectExists,
+        StockCode::ObjectMissing,
+        StockCode::Conflict,
+        // An admission webhook, in its own words.
+        StockCode::Failed,
+    ];
+    codes.contains(&error.code())
+}
+
+fn refusal(what: String, error: StockError) -> Result<Refused, CommandError> {
+    if !is_refusal(&error) {
+        return Err(error.into());
+    }
+    let because = error.said().lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
+    Ok(Refused { what, because: printable(because) })
 }
 
 /// Whether an owner that is in no backup is still the same.
@@ -355,6 +496,13 @@ impl Report for RestoreReport {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "not overwritten, and other than in the backup: {}", printable(name));
         }
+        for name in &self.being_removed {
+            let _ =
+                writeln!(text, "there, and being removed: run the command again once it is gone: {}", printable(name));
+        }
+        for Refused { what, because } in &self.refused {
+            let _ = writeln!(text, "refused: {}: {}", printable(what), printable(because));
+        }
         for name in &self.owners_gone {
             let _ = writeln!(text, "its owner is gone, and was left out: {}", printable(name));
         }
@@ -362,6 +510,7 @@ impl Report for RestoreReport {
     }
 
     fn exit(&self) -> Exit {
-        if self.differing.is_empty() { Exit::Done } else { Exit::Failed }
+        let whole = self.differing.is_empty() && self.being_removed.is_empty() && self.refused.is_empty();
+        if whole { Exit::Done } else { Exit::Failed }
     }
 }

@@ -212,8 +212,9 @@ pub(super) const BACKUP_RESTORE: Command = Command {
 Makes the definitions that are missing, waits until they are established, and makes the
 objects that are missing, with their status. Owners are named by the uids that they
 have now; one that is gone is left out and named, since the cluster would remove the
-object at once. What is there is never overwritten: if it differs from the backup it is
-named, and the command fails. Objects that were being removed are not made again.
+object at once. What is there is never overwritten: if it differs from the backup, or
+is being removed, it is named, and the command fails. So is what the API server refuses;
+all else is restored. Objects that were being removed are not made again.
 ",
     examples: &["latchkey backup restore backups/2026-11-22T18-00-00Z_1.34.4 --kubeconfig admin.conf"],
     run: backup::restore,

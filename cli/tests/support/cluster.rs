@@ -77,6 +77,11 @@ impl Cluster {
         self.by_hand(&self.kubectl, arguments)
     }
 
+    /// Whether kubectl by hand does not do this.
+    pub fn kubectl_refuses(&self, arguments: &[&str]) -> bool {
+        !self.output(&self.kubectl, arguments).status.success()
+    }
+
     fn output(&self, program: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new(program);
         command.args(arguments).args(["--kubeconfig", &self.kubeconfig]).env("HOME", self.directory.path());
