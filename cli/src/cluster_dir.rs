@@ -436,7 +436,7 @@ fn not_released(error: ReleaseError) -> CommandError {
 }
 
 /// The machine proved what it runs, and is not the one that the key is for.
-fn refused(refusal: &ReleaseRefusal) -> CommandError {
+pub(crate) fn refused(refusal: &ReleaseRefusal) -> CommandError {
     let code = refusal.code();
     CommandError::new(Exit::Attestation, code, refusal.to_string())
 }

@@ -1,12 +1,15 @@
 //! The machines of a cluster, wherever they are on record: in its directory, or in its API server.
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord, RoleRule};
+use latchkey_cluster_store::{Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, RoleRule};
+use latchkey_keys::Uuid;
 
 use crate::api_server::{ApiServer, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
 use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::node::block_on;
 
 /// What the operator's commands about machines need of a store.
@@ -27,6 +30,18 @@ pub(crate) trait Machines {
     fn allow(&self, ek: EkDigest) -> Result<bool, CommandError>;
     /// Gives a TPM a rule of its own.
     fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError>;
+    /// The witness for this disk in this machine, by the records and denials.
+    fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError>;
+    /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
+    /// of, if it was not of this one before.
+    fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError>;
+    /// Changes a machine's record; `change` says whether something is to be written, and is asked anew where others came first.
+    /// The record before, if there is one.
+    fn change(
+        &self,
+        ek: EkDigest,
+        change: &mut dyn FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<Option<NodeRecord>, CommandError>;
     /// Removes a machine's record and rule; whether there was one of them.
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
 }
@@ -77,6 +92,22 @@ impl Machines for ClusterDir {
         Self::admit(self, ek, role, name)
     }
 
+    fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
+        Self::release(self, ek, disk)
+    }
+
+    fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
+        Self::move_disk(self, disk, to)
+    }
+
+    fn change(
+        &self,
+        ek: EkDigest,
+        change: &mut dyn FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<Option<NodeRecord>, CommandError> {
+        Self::change(self, ek, change)
+    }
+
     fn remove(&self, ek: EkDigest, _: Option<&NodeRecord>) -> Result<bool, CommandError> {
         Self::remove(self, ek)
     }
@@ -113,6 +144,24 @@ impl Machines for ApiServer {
 
     fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
         block_on(self.let_in(ek, role, name))
+    }
+
+    fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
+        block_on(self.release_of(ek, disk))
+    }
+
+    fn move_disk(&self, disk: Uuid, _: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
+        let what = format!("the disk {disk} is claimed in {}, and no command moves a claim", Self::place(self));
+        let failure = CommandError::new(Exit::Usage, CommandCode::StoreElsewhere, what);
+        Err(failure.fix("open it with the key that `latchkey secret disk-key` gives, and let the machine join anew"))
+    }
+
+    fn change(
+        &self,
+        ek: EkDigest,
+        change: &mut dyn FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<Option<NodeRecord>, CommandError> {
+        block_on(self.change_record(ek, change))
     }
 
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {

@@ -16,6 +16,8 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::firmware;
+use crate::machines::{self, Machines};
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Report, Style, Tone, pairs};
 use crate::trust::Trust;
@@ -32,12 +34,27 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         trust: Trust::from_files_or_directory(arguments)?,
         master: files::read_master_secret(arguments.required_path("master-secret")?)?,
         moved_to: which_machine::digest(arguments, "moved-to")?,
-        directory,
+        machines: machines(arguments, directory)?,
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(recovery.attempt(output));
     let report = node::block_on(patience.repeat(output, attempt))?;
     output.report(&report)
+}
+
+/// Where the machines are on record. An API server that runs on the very machines that wait may be away; then the directory's
+/// records count by the operator's word, which know the first machine and no later denial.
+fn machines(arguments: &Arguments, directory: ClusterDir) -> Result<Box<dyn Machines>, CommandError> {
+    if arguments.has("by-directory") {
+        return Ok(Box::new(directory));
+    }
+    machines::open(arguments).map_err(|failure| {
+        if failure.exit != Exit::Unreachable {
+            return failure;
+        }
+        let remedy = failure.remedy().to_owned();
+        failure.fix(format!("{remedy}; if it cannot run before this machine does, say --by-directory"))
+    })
 }
 
 /// A node has the key of its disk.
@@ -64,7 +81,7 @@ impl Report for RecoveryReport {
 
 struct Recovery {
     address: Address,
-    directory: ClusterDir,
+    machines: Box<dyn Machines>,
     cluster: ClusterFile,
     trust: Trust,
     master: MasterSecret,
@@ -84,7 +101,7 @@ impl Recovery {
         let release = self.release(ek, described.disk, output).map_err(ConnectError::Fatal)?;
         // After the record is this machine's: what it shows of its firmware is held against that.
         let seen = node.seen(&self.trust.policy);
-        self.directory.check_boot(ek, &seen, output).map_err(ConnectError::Fatal)?;
+        firmware::check_boot(&*self.machines, ek, &seen, output).map_err(ConnectError::Fatal)?;
         let keys = self.keys(&release).map_err(ConnectError::Fatal)?;
         let cluster = push(&node, address, &keys).await.map_err(RefusedCall::into_connect_error)?;
         if cluster != self.cluster.cluster_id {
@@ -105,9 +122,9 @@ impl Recovery {
     /// That a machine is admitted says what it runs, not which one it is: whoever clones a disk into another admitted machine and
     /// diverts the connection has one, too. So the record decides, or the operator's word about this one machine.
     fn release(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, CommandError> {
-        let Some(expected) = self.moved_to else { return self.directory.release(ek, disk) };
+        let Some(expected) = self.moved_to else { return self.machines.release(ek, disk) };
         which_machine::expect("--moved-to", expected, ek)?;
-        let (release, from) = self.directory.move_disk(disk, ek)?;
+        let (release, from) = self.machines.move_disk(disk, ek)?;
         if let Some(from) = from {
             let text = format!(
                 "the disk {disk} is on the record of this machine from now on, and not on that of TPM {from}, which \

@@ -14,7 +14,7 @@ use latchkey_api_server_rig::{ApiServer, Client, Setup, program};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 use support::command::Ran;
-use support::node::{Behaviour, FakeNode};
+use support::node::{Behaviour, FakeNode, Stage};
 use support::operator::Operator;
 
 const NODES: &str = "/apis/latchkey.dev/v1alpha1/attestednodes";
@@ -34,6 +34,22 @@ impl Plant {
     /// A node whose cluster step gives the credentials of a real API server.
     fn new() -> Self {
         let (operator, node) = Operator::with_node();
+        Self::of(operator, node)
+    }
+
+    /// The same, of a node whose manifest says nothing of its firmware.
+    fn with_any_firmware() -> Self {
+        let operator = Operator::new();
+        let node = FakeNode::start(&operator.init_secret());
+        node.set_pcr(2, [1; 32]);
+        let (address, ek) = (node.address(), node.ek().to_string());
+        let arguments = ["record", &address, "--ek-pin", &ek, "--name", "demo", "--version", "1.0.0", "--warn", ""];
+        let files = ["--out", "demo.json", "--policy-out", "policy.json", "--firmware-refuse", "0,2"];
+        operator.run(&[&arguments[..], &files].concat()).succeeded();
+        Self::of(operator, node)
+    }
+
+    fn of(operator: Operator, node: FakeNode) -> Self {
         let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
         let admin = server.client(&server.admin());
         let config = fs::read(server.kubeconfig("operator", &server.admin())).unwrap();
@@ -312,6 +328,54 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     let elsewhere =
         plant.operator.run(&["reference", "install", "demo.json", "--cluster", "plant", "--output", "json"]);
     assert_eq!(error_code(&elsewhere.failed(2)), "store-elsewhere");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn recover_and_accepted_firmware_go_by_the_records_and_denials_of_the_api_server() {
+    let mut plant = Plant::with_any_firmware();
+    plant.init(&[]).succeeded();
+    let recover = |plant: &Plant, more: &[&str]| {
+        let (kubectl, json) = (plant.kubectl.to_str().unwrap(), ["--output", "json"]);
+        let programs = ["--kubectl-program", kubectl];
+        plant.operator.recover(&plant.node, "master.json", &[&programs[..], &json, more].concat())
+    };
+    let keys_sent = |plant: &Plant| plant.node.state().recoveries;
+    let restart = |plant: &Plant, rom: u8| {
+        plant.node.restart(Stage::Existing);
+        plant.node.set_pcr(2, [rom; 32]);
+    };
+    let firmware = |plant: &Plant| plant.items(NODES)[0]["spec"]["firmware"].clone();
+    restart(&plant, 1);
+    recover(&plant, &[]).succeeded();
+
+    // A change waits beside the record, in the API server, until the operator says that it is meant.
+    restart(&plant, 2);
+    assert_eq!(error_code(&recover(&plant, &[]).failed(3)), "firmware-changed");
+    assert_eq!(firmware(&plant)["changed"]["measured"]["pcrs"]["2"], "02".repeat(32));
+    let shown = plant.machines(&["node", "show", "edge-1"]).succeeded().json();
+    let change = plant.machines(&["policy", "accept-firmware", "edge-1"]).failed(2).json()["error"]["fix"].clone();
+    let change = change.as_str().unwrap().split_whitespace().last().unwrap().to_owned();
+    plant.machines(&["policy", "accept-firmware", "edge-1", "--change", &change]).succeeded();
+    assert_eq!(firmware(&plant)["measured"]["pcrs"]["2"], "02".repeat(32), "{shown}");
+    let sent = keys_sent(&plant);
+    restart(&plant, 2);
+    recover(&plant, &[]).succeeded();
+    assert_eq!(keys_sent(&plant), sent + 1);
+
+    // A denial there, of which the directory knows nothing.
+    plant.machines(&["node", "deny", "edge-1"]).succeeded();
+    restart(&plant, 2);
+    assert_eq!(error_code(&recover(&plant, &[]).failed(3)), "machine-denied");
+    assert_eq!(keys_sent(&plant), sent + 1, "no key was sent");
+    // Without the API server nobody knows of denials; the operator's word goes by the directory.
+    plant.server.kill_api();
+    let error = recover(&plant, &[]).failed(5).json()["error"].clone();
+    assert_eq!(error["code"], "api-server-unreachable", "{error}");
+    assert!(error["fix"].as_str().unwrap().contains("--by-directory"), "{error}");
+    assert_eq!(keys_sent(&plant), sent + 1, "no key was sent");
+    restart(&plant, 1);
+    recover(&plant, &["--by-directory"]).succeeded();
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Node {
 #[derive(Deserialize)]
 struct Exists {}
 
-fn resource((_, plural): (&str, &str)) -> String {
+pub(super) fn resource((_, plural): (&str, &str)) -> String {
     format!("{plural}.{GROUP}")
 }
 

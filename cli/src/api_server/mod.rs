@@ -8,6 +8,7 @@ mod credentials;
 mod machines;
 mod note;
 mod objects;
+mod records;
 
 use std::path::Path;
 

@@ -29,6 +29,7 @@ use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
+use crate::firmware;
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone, printable};
 use crate::recover::{self, NodeKeys};
@@ -433,7 +434,7 @@ impl<'a> Drive<'a> {
     /// The machine may be on record, by an earlier run of this init.
     fn hold_against_record(&mut self, node: &Node) -> Attempt<()> {
         let seen = node.seen(&self.job.trust.policy);
-        let checked = self.job.directory.check_boot(node.admission.ek_digest(), &seen, self.output);
+        let checked = firmware::check_boot(&self.job.directory, node.admission.ek_digest(), &seen, self.output);
         checked.map_err(ConnectError::Fatal)?;
         self.seen = Some(seen);
         Ok(())

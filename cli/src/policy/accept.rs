@@ -8,18 +8,16 @@ use latchkey_measurements::firmware::{Changes, RegisterChange};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::firmware::waiting;
-use crate::nodes;
+use crate::firmware::{self, waiting};
 use crate::output::{Output, Report, Style, Tone, pairs, printable};
+use crate::{machines, nodes};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
-    directory.check_is_store()?;
-    let (ek, record) = nodes::machine(arguments, &directory)?;
+    let machines = machines::open(arguments)?;
+    let (ek, record) = nodes::machine(arguments, &*machines)?;
     let record = record.ok_or_else(|| {
         let what = format!("the machine with the TPM {ek} is not on record");
         CommandError::new(Exit::Usage, CommandCode::NodeUnknown, what)
@@ -30,7 +28,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     })?;
     let report = AcceptReport { ek_sha256: ek, name: record.name, change, registers: changes };
     report.confirm(arguments, output)?;
-    if !directory.accept_firmware(ek, &change)? {
+    if !firmware::accept(&*machines, ek, &change)? {
         let what = format!("the firmware of {} is another by now", report.name);
         return Err(CommandError::new(Exit::Failed, CommandCode::ChangeNotConfirmed, what));
     }

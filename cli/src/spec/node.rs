@@ -5,14 +5,14 @@ use super::{Command, Flag, Operand};
 use crate::{credentials, nodes, policy};
 
 const CLUSTER: Flag = Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" };
-const DIRECTORY: Flag = Flag {
+pub(super) const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
     text: "the cluster's directory; the API server, if it says that it is kept there",
     ..CLUSTER
 };
-const KUBECONFIG: Flag =
+pub(super) const KUBECONFIG: Flag =
     optional("kubeconfig", "FILE", "instead of --cluster: the operator's way to the API server that keeps the cluster");
-const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock kubectl [the first in PATH]");
+pub(super) const KUBECTL: Flag = optional("kubectl-program", "FILE", "the stock kubectl [the first in PATH]");
 const MACHINE: Operand = Operand {
     name: "NODE|EK",
     required: true,
@@ -63,7 +63,9 @@ pub(super) const ACCEPT_FIRMWARE: Command = Command {
     path: &["policy", "accept-firmware"],
     operands: &[MACHINE],
     flags: &[
-        CLUSTER,
+        DIRECTORY,
+        KUBECONFIG,
+        KUBECTL,
         optional(
             "change",
             "DIGEST",
@@ -81,7 +83,7 @@ pub(super) const DENY: Command = Command {
     operands: &[MACHINE],
     flags: &[DIRECTORY, KUBECONFIG, KUBECTL, optional("reason", "TEXT", "why, for whoever reads it later")],
     summary: "shuts a machine out",
-    about: "Makes denied/EK-DIGEST in the cluster's directory: a file of its own, of which only\nthe name counts, so that no mistake in a policy or rule undoes it. The machine gets\nno key from then on; a disk that it has open stays open until it restarts.",
+    about: "Makes denied/EK-DIGEST in the cluster's directory, a file of its own, of which only\nthe name counts; or the entry EK-DIGEST of the ConfigMap latchkey-denied, where the\ncluster is kept in its API server. So no mistake in a policy or rule undoes it. The\nmachine gets no key from then on; a disk that it has open stays open until it restarts.",
     examples: &["latchkey node deny edge-7 --cluster ./plant --reason \"stolen on Monday\""],
     run: nodes::deny,
 };
@@ -91,7 +93,7 @@ pub(super) const ALLOW: Command = Command {
     operands: &[MACHINE],
     flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
     summary: "takes a denial back",
-    about: "Removes denied/EK-DIGEST. The policy and the rules decide about the machine again.",
+    about: "Removes what `latchkey node deny` made. The policy and the rules decide about the\nmachine again.",
     examples: &["latchkey node allow edge-7 --cluster ./plant"],
     run: nodes::allow,
 };

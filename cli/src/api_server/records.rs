@@ -1,0 +1,78 @@
+//! What a record in the API server is needed for: the witness for a disk's key, and changes.
+
+use std::collections::BTreeMap;
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::{NODE, node_object};
+use latchkey_cluster_store::{DiskRelease, NodeRecord, Recorded, ReleaseRefusal, check_not_denied};
+use latchkey_keys::Uuid;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
+
+use super::machines::resource;
+use super::{ApiServer, TRIES};
+use crate::cluster_dir::refused;
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::stock::{Scope, StockCode};
+
+/// A record, and all else that has to go back with it.
+#[derive(Deserialize)]
+struct RecordObject {
+    metadata: BTreeMap<String, Value>,
+    spec: NodeRecord,
+}
+
+impl ApiServer {
+    /// The witness for a disk in this machine: nobody shut it out, its record names the disk, and no other record does.
+    pub(crate) async fn release_of(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
+        check_not_denied(&self.denied().await?, &ek).map_err(|refusal| refused(&refusal))?;
+        // One that cannot be read may name the disk, too: the join service refuses then as well.
+        let (records, _) = self.records().await?;
+        let names = |record: &&NodeRecord| record.ek_sha256 != ek && record.uuids().any(|uuid| uuid == disk);
+        if let Some(other) = records.iter().find(names) {
+            let (owner, name) = (other.ek_sha256, other.name.to_string());
+            return Err(refused(&ReleaseRefusal::DiskOfAnother { ek, disk, owner, name }));
+        }
+        let own = records.into_iter().find(|record| record.ek_sha256 == ek);
+        let own = own.ok_or_else(|| refused(&ReleaseRefusal::MachineNotOnRecord { ek }))?;
+        #[expect(clippy::disallowed_methods, reason = "it was read from the API server just now")]
+        let recorded = Recorded::stands_elsewhere(own, 0);
+        recorded.release(disk).map_err(|refusal| refused(&refusal))
+    }
+
+    /// Changes a record as it is now: the record before, if there is one.
+    pub(crate) async fn change_record(
+        &self,
+        ek: EkDigest,
+        change: &mut dyn FnMut(&mut NodeRecord) -> bool,
+    ) -> Result<Option<NodeRecord>, CommandError> {
+        for _ in 0..TRIES {
+            let known = self.kubectl().get::<RecordObject>(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;
+            let Some(RecordObject { metadata, spec: before }) = known else { return Ok(None) };
+            let mut record = before.clone();
+            if record.ek_sha256 != ek || record.check().is_err() {
+                let what = format!("attestednodes/{ek} is no record of this release");
+                return Err(CommandError::new(Exit::Usage, CommandCode::FileMalformed, what)
+                    .fix("correct it with kubectl, or remove it with `latchkey node remove`"));
+            }
+            if !change(&mut record) {
+                return Ok(Some(before));
+            }
+            let mut document = node_object(&record);
+            if let Some(object) = document.as_object_mut() {
+                object.insert("metadata".to_owned(), metadata.into_iter().collect());
+            }
+            match self.kubectl().replace::<IgnoredAny>(document.to_string().as_bytes()).await {
+                Ok(_) => return Ok(Some(before)),
+                // Read anew: what was decided on is not what is there.
+                Err(error) if error.is(StockCode::Conflict) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let what = format!("others write the record of {ek} first, each time");
+        Err(CommandError::new(Exit::Failed, StockCode::Conflict, what))
+    }
+}
