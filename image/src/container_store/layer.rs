@@ -1,11 +1,13 @@
 //! A layer of an image, as overlayfs wants its directory: what it takes away is a device 0/0 of its name, and a directory that
 //! hides the one below says so (kernel documentation, "Overlay Filesystem").
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::rc::Rc;
 
 use ring::digest::{Context, SHA256};
 use tar::{Builder, EntryType, Header};
@@ -14,6 +16,8 @@ use tar::{Builder, EntryType, Header};
 const MAX_UNPACKED: u64 = 16 << 30;
 /// Files of one layer.
 const MAX_ENTRIES: usize = 1_000_000;
+/// Bytes of the names and attributes of one file, which are held in memory.
+const MAX_NAMES: u64 = 1 << 20;
 /// OCI Image Specification, "Image Layer Filesystem Changeset", "Whiteouts".
 const WHITEOUT: &[u8] = b".wh.";
 const OPAQUE: &[u8] = b".wh..wh..opq";
@@ -76,6 +80,14 @@ struct Hashed<R> {
     inner: R,
     context: Context,
     left: u64,
+    /// What may still be read before the next file's content, if that is what is read.
+    names: Rc<Cell<Option<u64>>>,
+}
+
+impl<R: Read> Hashed<R> {
+    fn new(inner: R) -> Self {
+        Self { inner, context: Context::new(&SHA256), left: MAX_UNPACKED, names: Rc::default() }
+    }
 }
 
 impl<R: Read> Read for Hashed<R> {
@@ -85,6 +97,12 @@ impl<R: Read> Read for Hashed<R> {
         self.left = self.left.checked_sub(count as u64).ok_or_else(|| {
             io::Error::other(format!("a layer has more than {MAX_UNPACKED} bytes when it is unpacked"))
         })?;
+        if let Some(left) = self.names.get() {
+            let left = left.checked_sub(count as u64).ok_or_else(|| {
+                io::Error::other(format!("a file's names and attributes have more than {MAX_NAMES} bytes"))
+            })?;
+            self.names.set(Some(left));
+        }
         Ok(count)
     }
 }
@@ -107,32 +125,53 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     at.map_or((&b""[..], path), |at| (path.get(..at).unwrap_or_default(), path.get(at + 1..).unwrap_or_default()))
 }
 
+/// Gives every entry of a layer, and reads it to its end.
+fn each<R: Read>(
+    layer: Hashed<R>,
+    mut take: impl FnMut(usize, &mut tar::Entry<'_, Hashed<R>>) -> io::Result<()>,
+) -> io::Result<[u8; 32]> {
+    let names = layer.names.clone();
+    let mut archive = tar::Archive::new(layer);
+    let mut entries = archive.entries()?;
+    for index in 0..=MAX_ENTRIES {
+        // Between two files there is nothing but names and attributes, which the reader of archives holds in memory.
+        names.set(Some(MAX_NAMES));
+        let entry = entries.next();
+        names.set(None);
+        let Some(entry) = entry else { return finished(archive) };
+        let mut entry = entry?;
+        if entry.size() > MAX_UNPACKED {
+            return Err(io::Error::other(format!("a file has more than {MAX_UNPACKED} bytes")));
+        }
+        take(index, &mut entry)?;
+        io::copy(&mut entry, &mut io::sink())?;
+    }
+    Err(io::Error::other(format!("a layer has more than {MAX_ENTRIES} files")))
+}
+
 /// Reads a layer to its end.
 pub(super) fn survey(layer: impl Read) -> io::Result<Survey> {
-    let hashed = Hashed { inner: plain(layer)?, context: Context::new(&SHA256), left: MAX_UNPACKED };
-    let mut archive = tar::Archive::new(hashed);
     let mut survey = Survey::default();
-    for (index, entry) in archive.entries()?.enumerate() {
-        let entry = entry?;
-        if index >= MAX_ENTRIES {
-            return Err(io::Error::other(format!("a layer has more than {MAX_ENTRIES} files")));
-        }
-        let path = path_of(&entry)?;
+    survey.sha256 = each(Hashed::new(plain(layer)?), |index, entry| {
+        let path = path_of(entry)?;
         let (directory, name) = split(&path);
         if name == OPAQUE {
             survey.opaque.insert(directory.to_vec());
+        } else if name.strip_prefix(WHITEOUT).is_some_and(|gone| matches!(gone, b"" | b"." | b"..")) {
+            let what = format!("{:?} takes away what is no file's name", String::from_utf8_lossy(&path));
+            return Err(io::Error::other(what));
         } else {
-            survey.size += entry.size();
+            survey.size = survey.size.saturating_add(entry.size());
             survey.last.insert(path, index);
         }
-    }
+        Ok(())
+    })?;
     let replaced = survey.last.keys().filter_map(|path| {
         let (directory, name) = split(path);
         Some(join(directory, name.strip_prefix(WHITEOUT)?)).filter(|path| survey.last.contains_key(path))
     });
     let replaced: Vec<_> = replaced.collect();
     survey.opaque.extend(replaced);
-    survey.sha256 = finished(archive)?;
     Ok(survey)
 }
 
@@ -144,18 +183,16 @@ pub(super) fn add<W: Write>(
     (out, to): (&mut Builder<W>, &str),
 ) -> io::Result<()> {
     let mut adding = Adding { survey, directories, out, to, there: BTreeSet::new() };
-    let mut archive =
-        tar::Archive::new(Hashed { inner: plain(layer)?, context: Context::new(&SHA256), left: MAX_UNPACKED });
-    for (index, entry) in archive.entries()?.enumerate() {
-        let mut entry = entry?;
-        let path = path_of(&entry)?;
+    let sha256 = each(Hashed::new(plain(layer)?), |index, entry| {
+        let path = path_of(entry)?;
         if survey.last.get(&path) == Some(&index) {
-            adding.entry(&path, &mut entry)?;
+            adding.entry(&path, entry)?;
         }
-    }
+        Ok(())
+    })?;
     // The root of a layer that has nothing in it.
     adding.directory(b"", Vec::new())?;
-    if finished(archive)? == survey.sha256 { Ok(()) } else { Err(io::Error::other("it changed while it was read")) }
+    if sha256 == survey.sha256 { Ok(()) } else { Err(io::Error::other("it changed while it was read")) }
 }
 
 /// Reads what is behind the end of an archive, and says what all of it hashes to.
@@ -311,5 +348,50 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
         (true, _) => name.to_vec(),
         (_, true) => directory.to_vec(),
         _ => [directory, b"/", name].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(builder: &mut Builder<Vec<u8>>, path: &str) {
+        let mut header = Header::new_gnu();
+        header.set_size(4);
+        header.set_mode(0o644);
+        builder.append_data(&mut header, path, &b"file"[..]).unwrap();
+    }
+
+    fn refused(layer: Builder<Vec<u8>>) -> String {
+        survey(&*layer.into_inner().unwrap()).map(drop).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn names_and_attributes_of_a_file_do_not_fill_the_memory() {
+        let mut layer = Builder::new(Vec::new());
+        layer.append_pax_extensions([("SCHILY.xattr.user.x", &vec![b'x'; 2 << 20][..])]).unwrap();
+        file(&mut layer, "a");
+        assert!(refused(layer).contains("names and attributes"));
+        let mut layer = Builder::new(Vec::new());
+        file(&mut layer, &"n".repeat(2 << 20));
+        assert!(refused(layer).contains("names and attributes"));
+        // What honest archives have, between files that are longer than that.
+        let mut layer = Builder::new(Vec::new());
+        for name in ["a", "b"] {
+            layer.append_pax_extensions([("SCHILY.xattr.user.x", &[b'x'; 60_000][..])]).unwrap();
+            let mut header = Header::new_gnu();
+            header.set_size(3 << 20);
+            layer.append_data(&mut header, name, &vec![0; 3 << 20][..]).unwrap();
+        }
+        assert_eq!(survey(&*layer.into_inner().unwrap()).unwrap().size, 6 << 20);
+    }
+
+    #[test]
+    fn what_takes_away_more_than_a_file_is_refused() {
+        for name in ["a/.wh.", "a/.wh..", "a/.wh...", ".wh..."] {
+            let mut layer = Builder::new(Vec::new());
+            file(&mut layer, name);
+            assert!(refused(layer).contains("no file's name"), "{name}");
+        }
     }
 }
