@@ -356,6 +356,13 @@ fn what_is_missing_or_wrong_is_said_before_anything_is_done() {
     fs::write(&old, "#!/bin/sh\necho v4.0.0\n").unwrap();
     assert_eq!(run(&[&install[..], &["--helm-program", "helm"]].concat()), "program-too-new");
     assert_eq!(run(&["upgrade", "execute", "--charts", "charts.json", "--kubeconfig", "k"]), "usage");
+    fs::write(&old, "#!/bin/sh\necho v3.18.0\n").unwrap();
+    let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+    let by_driver = [&install[..], &["--helm-program", "helm", "--output", "json"]].concat();
+    elsewhere.args(by_driver).current_dir(directory.path()).env("HELM_DRIVER", "configmap");
+    let said = latchkey_test_support::output(&mut elsewhere).unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&said.stdout).unwrap();
+    assert_eq!(said["error"]["code"], "helm-driver-unsupported", "{said}");
     let missing = latchkey_test_support::output(
         std::process::Command::new(env!("CARGO_BIN_EXE_latchkey"))
             .args(install)

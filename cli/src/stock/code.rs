@@ -17,6 +17,9 @@ reason_codes! {
         TooOld = "program-too-old": "install the version that the message names, or name one with --kubectl-program or --helm-program";
         /// The program is newer than what it works with, or than this release, allows.
         TooNew = "program-too-new": "install the version that the message names, or name one with --kubectl-program or --helm-program";
+        /// helm by hand keeps its releases elsewhere than in Secrets.
+        HelmDriver = "helm-driver-unsupported":
+            "unset HELM_DRIVER, or set it to `secret`; releases that are kept elsewhere are moved by installing them anew";
         /// What the program printed is not what it prints.
         Malformed = "program-answer-malformed": "see that the program is the stock one: run it by hand, as the message shows";
         /// It prints more than it can have to say.

@@ -26,6 +26,8 @@ pub(crate) enum StockError {
     TooOld { program: Program, found: Version, needed: String },
     #[error("{program} {found} is too new: {needed}")]
     TooNew { program: Program, found: Version, needed: String },
+    #[error("HELM_DRIVER is {driver:?}: helm by hand keeps its releases there, and this command keeps them in Secrets")]
+    Driver { driver: String },
     #[error("{call} answers with what is no answer of it: {reason}")]
     Malformed { call: String, reason: String },
     #[error("{call} printed more than {limit} bytes")]
@@ -46,6 +48,7 @@ impl StockError {
             Self::NotExecutable { .. } | Self::Start { .. } => StockCode::Unusable,
             Self::TooOld { .. } => StockCode::TooOld,
             Self::TooNew { .. } => StockCode::TooNew,
+            Self::Driver { .. } => StockCode::HelmDriver,
             Self::Malformed { .. } => StockCode::Malformed,
             Self::TooLong { .. } => StockCode::TooLong,
             Self::Late { .. } => StockCode::Late,
@@ -66,7 +69,11 @@ impl StockError {
 impl From<StockError> for CommandError {
     fn from(error: StockError) -> Self {
         let exit = match error.code() {
-            StockCode::KubectlMissing | StockCode::HelmMissing | StockCode::TooOld | StockCode::TooNew => Exit::Usage,
+            StockCode::KubectlMissing
+            | StockCode::HelmMissing
+            | StockCode::TooOld
+            | StockCode::TooNew
+            | StockCode::HelmDriver => Exit::Usage,
             StockCode::Unreachable | StockCode::Late => Exit::Unreachable,
             _ => Exit::Failed,
         };

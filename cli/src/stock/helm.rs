@@ -1,6 +1,6 @@
 //! helm.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -150,6 +150,10 @@ impl Helm {
         kubeconfig: Option<&Path>,
         interrupt: Arc<Interrupt>,
     ) -> Result<Self, StockError> {
+        let driver = std::env::var_os("HELM_DRIVER").unwrap_or_default();
+        if !keeps_secrets(&driver) {
+            return Err(StockError::Driver { driver: driver.to_string_lossy().into_owned() });
+        }
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let helm = Self { file, kubeconfig: kubeconfig.map(absolute), interrupt: Some(interrupt) };
         let call = helm.call(["version", "--template={{.Version}}"], [], ALLOWED);
@@ -343,6 +347,11 @@ impl ChartSource {
             Self::Registry(reference) => reference.into(),
         }
     }
+}
+
+/// Whether helm by hand keeps its releases where this command looks for them.
+pub(super) fn keeps_secrets(driver: &OsStr) -> bool {
+    ["", "secret", "secrets"].iter().any(|one| driver == *one)
 }
 
 fn in_namespace(namespace: &str) -> String {

@@ -113,16 +113,29 @@ fn name(document: &str) -> String {
             take(field, &mut name, &mut namespace);
         }
     }
-    let kind = if kind.is_empty() || document.contains("Secret") && kind == "List" {
-        "Secret or another".into()
-    } else {
-        kind
-    };
+    let kind = if is_plain(document) { kind } else { "Secret or another".into() };
     match (name, namespace) {
         (Some(name), Some(namespace)) => format!("{kind} {namespace}/{name}"),
         (Some(name), None) => format!("{kind} {name}"),
         (None, _) => format!("{kind} without a name"),
     }
+}
+
+/// Whether the document says plainly of what kind it is: one kind, in plain letters, that is no list of others; and nothing at its
+/// top that only a reader of YAML could tell from a kind (quotes, tags, anchors, flow style).
+fn is_plain(document: &str) -> bool {
+    let top = document.lines().filter(|line| !line.is_empty() && !line.starts_with([' ', '#', '-']));
+    let mut kinds = Vec::new();
+    for line in top {
+        if !line.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
+            return false;
+        }
+        kinds.extend(line.strip_prefix("kind").map(|rest| rest.trim_start()).filter(|rest| rest.starts_with(':')));
+    }
+    let [kind] = kinds[..] else { return false };
+    let kind = kind.trim_start_matches(':').trim();
+    kind == "Secret"
+        || kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) && !kind.is_empty() && !kind.ends_with("List")
 }
 
 fn take(field: &str, name: &mut Option<String>, namespace: &mut Option<String>) {
@@ -164,7 +177,20 @@ mod tests {
 
     #[test]
     fn of_a_secret_only_that_it_changes_is_said() {
-        for kind in ["kind: Secret\n", "kind: \"Secret\"\n", ""] {
+        for kind in [
+            "kind: Secret\n",
+            "kind: \"Secret\"\n",
+            "kind: !!str Secret\n",
+            "kind: &a Secret\n",
+            "kind: \"S\\u0065cret\"\n",
+            "kind: >-\n  Secret\n",
+            "kind: SecretList\n",
+            "kind: List\n",
+            "kind : Secret\nkind: ConfigMap\n",
+            "kind: ConfigMap\n\"kind\": Secret\n",
+            "? kind\n: Secret\n",
+            "",
+        ] {
             let (old, new) = (OLD.replace("kind: Secret\n", kind), OLD.replace("kind: Secret\n", kind));
             let changes = between(&old, &new.replace("b2xk", "bmV3"));
             let [Change { object, kind: ChangeKind::Changed, diff }] = &changes[..] else { panic!("{changes:?}") };

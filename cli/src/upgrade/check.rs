@@ -71,8 +71,29 @@ struct CheckReport {
 struct NodeRow {
     name: String,
     kubelet: String,
-    /// `ok`, `behind` (it has to go first), `too-new`, or `unreadable`.
-    state: &'static str,
+    state: KubeletState,
+}
+
+/// How a node's kubelet stands to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum KubeletState {
+    Ok,
+    /// It has to go first.
+    Behind,
+    TooNew,
+    Unreadable,
+}
+
+impl KubeletState {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Behind => "behind",
+            Self::TooNew => "too-new",
+            Self::Unreadable => "unreadable",
+        }
+    }
 }
 
 impl CheckReport {
@@ -88,10 +109,10 @@ impl CheckReport {
             .iter()
             .map(|node| {
                 let state = match node.status.info.kubelet.parse::<Version>() {
-                    Ok(kubelet) if kubelet.minor > server.minor => "too-new",
-                    Ok(kubelet) if kubelet.minor < oldest => "behind",
-                    Ok(_) => "ok",
-                    Err(_) => "unreadable",
+                    Ok(kubelet) if kubelet.minor > server.minor => KubeletState::TooNew,
+                    Ok(kubelet) if kubelet.minor < oldest => KubeletState::Behind,
+                    Ok(_) => KubeletState::Ok,
+                    Err(_) => KubeletState::Unreadable,
                 };
                 NodeRow { name: node.metadata.name.clone(), kubelet: node.status.info.kubelet.clone(), state }
             })
@@ -100,12 +121,18 @@ impl CheckReport {
         if exact.is_none() {
             first.push(format!("a release of this command whose version table has Kubernetes {next}"));
         }
-        for node in nodes.iter().filter(|node| node.state != "ok") {
-            let NodeRow { name, kubelet, state } = node;
-            first.push(match *state {
-                "behind" => format!("node {name}: its kubelet {kubelet} must be {}.{oldest} or newer", server.major),
-                "too-new" => format!("node {name}: its kubelet {kubelet} is newer than the API server {server}"),
-                _ => format!("node {name}: what its kubelet is cannot be read from {kubelet:?}"),
+        for NodeRow { name, kubelet, state } in &nodes {
+            first.extend(match state {
+                KubeletState::Ok => None,
+                KubeletState::Behind => {
+                    Some(format!("node {name}: its kubelet {kubelet} must be {}.{oldest} or newer", server.major))
+                }
+                KubeletState::TooNew => {
+                    Some(format!("node {name}: its kubelet {kubelet} is newer than the API server {server}"))
+                }
+                KubeletState::Unreadable => {
+                    Some(format!("node {name}: what its kubelet is cannot be read from {kubelet:?}"))
+                }
             });
         }
         let gone = deprecated.iter().filter(|api| api.is_gone_in(server.minor.saturating_add(1)));
@@ -131,7 +158,7 @@ impl Report for CheckReport {
         }
         let mut table = Table::new(&["NODE", "KUBELET", "STATE"]);
         for NodeRow { name, kubelet, state } in &self.nodes {
-            table.row([name.clone(), kubelet.clone(), (*state).to_owned()]);
+            table.row([name.clone(), kubelet.clone(), state.name().to_owned()]);
         }
         format!("{}\n{table}", pairs(&rows))
     }
@@ -157,7 +184,8 @@ mod tests {
 
     #[test]
     fn kubelets_are_at_most_three_minor_versions_behind_the_next_and_never_newer() {
-        let states = |kubelets: &[&str]| report(kubelets, "").nodes.iter().map(|node| node.state).collect::<Vec<_>>();
+        let states =
+            |kubelets: &[&str]| report(kubelets, "").nodes.iter().map(|node| node.state.name()).collect::<Vec<_>>();
         assert_eq!(
             states(&["v1.34.9", "v1.32.0", "v1.31.9", "v1.35.0", "none"]),
             ["ok", "ok", "behind", "too-new", "unreadable"]
