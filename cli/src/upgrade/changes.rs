@@ -130,7 +130,7 @@ fn is_plain(document: &str) -> bool {
         if !line.starts_with(|letter: char| letter.is_ascii_alphabetic()) {
             return false;
         }
-        kinds.extend(line.strip_prefix("kind").map(|rest| rest.trim_start()).filter(|rest| rest.starts_with(':')));
+        kinds.extend(line.strip_prefix("kind").map(str::trim_start).filter(|rest| rest.starts_with(':')));
     }
     let [kind] = kinds[..] else { return false };
     let kind = kind.trim_start_matches(':').trim();

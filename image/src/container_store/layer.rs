@@ -378,7 +378,7 @@ mod tests {
         // What honest archives have, between files that are longer than that.
         let mut layer = Builder::new(Vec::new());
         for name in ["a", "b"] {
-            layer.append_pax_extensions([("SCHILY.xattr.user.x", &[b'x'; 60_000][..])]).unwrap();
+            layer.append_pax_extensions([("SCHILY.xattr.user.x", &vec![b'x'; 60_000][..])]).unwrap();
             let mut header = Header::new_gnu();
             header.set_size(3 << 20);
             layer.append_data(&mut header, name, &vec![0; 3 << 20][..]).unwrap();
