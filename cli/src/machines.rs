@@ -48,15 +48,21 @@ pub(crate) trait Machines {
 
 /// The store that the arguments name: `--kubeconfig`, or `--cluster` and what stands in that directory.
 pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Machines>, CommandError> {
-    match (arguments.path("cluster"), arguments.path("kubeconfig")) {
-        (None, Some(kubeconfig)) => Ok(Box::new(ApiServer::connect(arguments, kubeconfig)?)),
-        (Some(directory), None) => match StoreNote::kubeconfig(directory)? {
-            Some(kubeconfig) => Ok(Box::new(ApiServer::connect(arguments, &kubeconfig)?)),
-            None => Ok(Box::new(ClusterDir::open(directory)?)),
-        },
-        (None, None) => Err(CommandError::usage("--cluster or --kubeconfig is missing")),
-        (Some(_), Some(_)) => Err(CommandError::usage("--cluster and --kubeconfig exclude each other")),
+    match api_server(arguments)? {
+        Some(api) => Ok(Box::new(api)),
+        None => Ok(Box::new(ClusterDir::open(arguments.required_path("cluster")?)?)),
     }
+}
+
+/// The same, if it is an API server.
+pub(crate) fn api_server(arguments: &Arguments) -> Result<Option<ApiServer>, CommandError> {
+    let kubeconfig = match (arguments.path("cluster"), arguments.path("kubeconfig")) {
+        (None, Some(kubeconfig)) => Some(kubeconfig.to_owned()),
+        (Some(directory), None) => StoreNote::kubeconfig(directory)?,
+        (None, None) => return Err(CommandError::usage("--cluster or --kubeconfig is missing")),
+        (Some(_), Some(_)) => return Err(CommandError::usage("--cluster and --kubeconfig exclude each other")),
+    };
+    kubeconfig.map(|kubeconfig| ApiServer::connect(arguments, &kubeconfig)).transpose()
 }
 
 impl Machines for ClusterDir {

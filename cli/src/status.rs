@@ -1,4 +1,6 @@
-//! `latchkey status`: a cluster's nodes, from its directory.
+//! `latchkey status`: a cluster's nodes, from its directory; or from its API server, with what needs attention ([`in_api_server`]).
+
+mod in_api_server;
 
 use latchkey_cluster_store::NodeRecord;
 use latchkey_keys::ClusterId;
@@ -13,9 +15,12 @@ use crate::nodes::state;
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    if let Some(api) = machines::api_server(arguments)? {
+        return output.report(&in_api_server::status(&api, arguments.path("cluster"))?);
+    }
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let cluster = directory.required_cluster()?;
-    let (nodes, wrong) = machines::open(arguments)?.nodes()?;
+    let (nodes, wrong) = directory.nodes()?;
     for sentence in &wrong {
         output.say(Tone::Warning, "warning", &printable(sentence));
     }

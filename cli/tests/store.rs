@@ -309,6 +309,31 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     });
     plant.admin.post(&format!("{default}/pods"), &pod).granted();
 
+    // All of it at a glance, and what somebody should look at.
+    let status = r#"--patch={"status":{"image":"plant","version":"1.2.3","lastAttestation":"2026-11-22T10:00:00Z"}}"#;
+    let (kubeconfig, kubectl) = (plant.operator.path("plant/admin.conf"), &plant.kubectl);
+    let mut patch = std::process::Command::new(kubectl);
+    patch.args(["patch", "attestednode", &worker, "--subresource=status", "--type=merge", status, "--kubeconfig"]);
+    assert!(latchkey_test_support::output(patch.arg(&kubeconfig)).unwrap().status.success());
+    plant.admin.post("/api/v1/nodes", &json!({ "metadata": { "name": "stranger" } })).granted();
+    plant.machines(&["node", "deny", "edge-2"]).succeeded();
+    let status = plant.machines(&["status"]).succeeded().json();
+    let row = status["nodes"].as_array().unwrap().iter().find(|row| row["name"] == "edge-2").unwrap();
+    assert_eq!((&row["state"], &row["ready"], &row["image"]), (&json!("denied"), &json!(false), &json!("plant")));
+    assert_eq!(row["last_attestation"], "2026-11-22T10:00:00Z");
+    let ends: Vec<_> = status["certificates"].as_array().unwrap().iter().map(|one| one["ends"].as_str()).collect();
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.is_some_and(|end| end.ends_with('Z'))), "{status}");
+    let attention = status["attention"].to_string();
+    for sentence in [
+        "edge-2 is denied, and still a Node",
+        "stranger is a Node, and no machine on record",
+        "edge-1 is a member on record, and no Node",
+        "is no record of this release",
+    ] {
+        assert!(attention.contains(sentence), "{sentence}: {attention}");
+    }
+    plant.machines(&["node", "allow", "edge-2"]).succeeded();
+
     // A control plane's etcd member would stay behind; a worker goes with all that is its own.
     assert_eq!(error_code(&plant.machines(&["node", "remove", "edge-1"]).failed(2)), "control-plane-stays");
     let begun = Instant::now();

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::objects::Metadata;
-use super::{ApiServer, malformed};
+use super::{ApiServer, KubernetesNode, malformed};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -43,33 +43,6 @@ struct ClaimObject {
 #[derive(Deserialize)]
 struct ClaimSpec {
     ek_sha256: String,
-}
-
-/// Kubernetes' own object of a node.
-#[derive(Deserialize)]
-struct Node {
-    #[serde(default)]
-    status: NodeStatus,
-}
-
-#[derive(Default, Deserialize)]
-struct NodeStatus {
-    #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    of: String,
-    status: String,
-}
-
-impl Node {
-    /// Whether its kubelet is there, as far as the cluster knows.
-    fn is_ready(&self) -> bool {
-        self.status.conditions.iter().any(|one| one.of == "Ready" && one.status == "True")
-    }
 }
 
 /// Any object of which only that it is there counts.
@@ -167,7 +140,7 @@ impl ApiServer {
         let had_rule = self.change_rules(|rules| rules.forget(&ek)).await?;
         if let Some(record) = record {
             let name = record.name.as_str();
-            if let Some(node) = self.kubectl().get::<Node>("node", Scope::Cluster, name).await? {
+            if let Some(node) = self.kubectl().get::<KubernetesNode>("node", Scope::Cluster, name).await? {
                 self.kubectl().drain(name, node.is_ready(), DRAIN).await?;
                 self.kubectl().delete("node", Scope::Cluster, name).await?;
             }

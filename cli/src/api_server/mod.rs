@@ -4,11 +4,13 @@
 //! brings the field's client with its runtime, and kubectl is at hand. Names of objects are one list for both
 //! (`latchkey_cluster_store::objects`).
 
+mod certificate;
 mod credentials;
 mod machines;
 mod note;
 mod objects;
 mod records;
+mod status;
 
 use std::path::Path;
 
@@ -22,9 +24,11 @@ use crate::exit::Exit;
 use crate::node;
 use crate::stock::{Kubectl, Scope, Stock, StockCode};
 
+pub(crate) use certificate::end_of_data;
 pub(crate) use credentials::{SERVICE, issue, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
+pub(crate) use status::{ClientCertificate, KubernetesNode, Seen};
 
 /// How often a write is made anew because others came first.
 const TRIES: usize = 8;

@@ -28,7 +28,7 @@ use crate::stock::{Scope, Stock, StockCode};
 /// The release of our chart.
 const RELEASE: &str = "latchkey";
 /// The join service's kubeconfig, in the cluster's directory.
-pub(super) const JOIN_SERVICE: &str = "join-service.kubeconfig";
+pub(crate) const JOIN_SERVICE: &str = "join-service.kubeconfig";
 /// Where backups go that have to be made before a release is mended, in the cluster's directory.
 const BACKUPS: &str = "latchkey-backups";
 /// How long the API server may take to serve our resources.

@@ -26,6 +26,7 @@ use crate::output::Output;
 use crate::stock::Stock;
 use drive::{AdminConfig, Drive};
 use found::Founding;
+pub(crate) use found::JOIN_SERVICE;
 use job::{Job, Store};
 use journal::Stage;
 

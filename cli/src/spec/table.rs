@@ -312,10 +312,10 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         path: &["status"],
         operands: &[],
-        flags: &[CLUSTER],
-        summary: "lists a cluster's nodes",
-        about: "Reads the node records in the cluster's directory; no node is asked.",
-        examples: &["latchkey status --cluster ./plant"],
+        flags: &[super::node::DIRECTORY, super::node::KUBECONFIG, super::node::KUBECTL],
+        summary: "shows a cluster's nodes, and what needs attention",
+        about: "Reads the records of the cluster, in its directory or its API server; no node is asked.\n\nIn an API server each machine stands beside its Node: whether that is ready, its kubelet,\nthe image that the machine proved last, and when. Further: which control plane joins now,\nwhen the operator's certificate and the join service's end, and what somebody should look\nat: machines that failed or wait, Nodes of which nobody proved what they run, machines\nthat are denied and still Nodes, certificates that end within 30 days.",
+        examples: &["latchkey status --cluster ./plant", "latchkey status --kubeconfig plant/admin.conf"],
         run: status::run,
     },
     Command {

@@ -231,6 +231,14 @@ impl Kubectl {
         self.run(self.call(words, &[], ONE_OBJECT)).await.map(drop)
     }
 
+    /// The certificate by which the kubeconfig's user is known, as it has it; empty if it has none. Nothing secret is printed.
+    pub(crate) async fn certificate_of_kubeconfig(&self) -> Result<String, StockError> {
+        let path = "--output=jsonpath={.users[0].user.client-certificate-data}";
+        let flags = ["config", "view", "--raw", "--minify", "--flatten", path];
+        let printed = self.run(self.call(flags.map(OsString::from), &[], ONE_OBJECT)).await?;
+        Ok(String::from_utf8_lossy(&printed).into_owned())
+    }
+
     /// Waits until objects (`resource/name`) have a condition.
     pub(crate) async fn wait(
         &self,
