@@ -66,6 +66,8 @@ pub enum Task {
     Init {
         /// `latchkey.v1.ClusterSettings`, encoded.
         settings: SecretText,
+        /// `latchkey.v1.ControlPlaneFiles`, encoded; empty where the cluster step makes its own.
+        control_plane_files: SecretText,
         /// bcrypt; whoever attaches must know the secret.
         init_secret_hash: String,
     },

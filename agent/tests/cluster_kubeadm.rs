@@ -7,9 +7,10 @@ mod cluster_fake;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
-use cluster_fake::{CONTROL_PLANE_FILES, FakeKubeadm, TOKEN, control_plane_ticket, member, settings, ticket};
+use cluster_fake::{FakeKubeadm, TOKEN, control_plane_files, control_plane_ticket, member, settings, ticket};
 use latchkey_agent::cluster::{ClusterStep as _, StepCode, Work};
 use latchkey_agent::lifecycle::NodeRole;
+use latchkey_api::control_plane::{ControlPlaneFiles, NAMES};
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use smol::future::FutureExt as _;
 
@@ -21,7 +22,7 @@ const TOKENS: &str = "kubectl delete --ignore-not-found --wait=false --kubeconfi
                       --namespace=kube-system --field-selector=type=bootstrap.kubernetes.io/token";
 
 fn init() -> Work {
-    Work::Init(settings())
+    Work::Init(settings(), None)
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_worker_joins_without_admin_configuration() {
 fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
     let fake = FakeKubeadm::new();
     fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap();
-    let mut expected = CONTROL_PLANE_FILES.map(|name| format!("600 pki/{name}\n")).to_vec();
+    let mut expected = NAMES.map(|name| format!("600 pki/{name}\n")).to_vec();
     let api_server = ["admission", "audit", "authentication", "encryption"];
     expected.extend(api_server.map(|name| format!("600 latchkey/{name}.json\n")));
     expected.push("600 latchkey.json\n".into());
@@ -55,6 +56,21 @@ fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
     assert_eq!(fake.records("files"), [expected.concat()]);
     assert_eq!(fs::read(fake.path("etc/pki/etcd/ca.key")).unwrap(), b"PEM of etcd/ca.key");
     assert_eq!(fs::metadata(fake.path("etc/pki/etcd")).unwrap().mode() & 0o777, 0o700);
+}
+
+#[test]
+fn a_cluster_is_made_with_the_authorities_that_init_brought_also_after_a_try_that_was_reset() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "init", 1, "exit 1");
+    let files = ControlPlaneFiles::new(control_plane_files()).unwrap();
+    let ran = fake.run(&member(NodeRole::First), &Work::Init(settings(), Some(files)));
+    ran.result.unwrap();
+    let seen = fake.records("files");
+    let inits = [&seen[0], &seen[2]];
+    for name in NAMES {
+        assert!(inits.iter().all(|files| files.contains(&format!("600 pki/{name}\n"))), "{name}: {seen:?}");
+    }
+    assert!(!ran.lines.concat().contains("PEM of"), "{:?}", ran.lines);
 }
 
 #[test]
@@ -116,6 +132,60 @@ fn a_join_that_failed_is_not_tried_again_with_the_same_ticket() {
     assert_eq!(fake.calls()[1..], ["kubeadm reset", "kubeadm join", START]);
 }
 
+/// What is left of a join that ended when etcd counted the node.
+const ETCD_COUNTS: &str = "mkdir -p $here/etcd/member; exit 1";
+
+#[test]
+fn a_control_plane_that_etcd_counts_is_not_reset_and_goes_on() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, ETCD_COUNTS);
+    let (member, work) = (member(NodeRole::ControlPlane), Work::Join(control_plane_ticket()));
+    let error = fake.run(&member, &work).result.unwrap_err();
+    assert!(error.disk_stays, "its disk would be reset: {error}");
+    fake.run(&member, &work).result.unwrap();
+    // etcd runs before kubeadm looks for it, and nothing is reset.
+    assert_eq!(fake.calls(), ["kubeadm join", START, "kubeadm join"]);
+    let configs = fake.records("config");
+    let skipped: serde_json::Value = serde_json::from_str(&configs[1]).unwrap();
+    assert_eq!(
+        skipped["skipPhases"],
+        serde_json::json!(["preflight", "control-plane-prepare", "check-etcd", "kubelet-start"])
+    );
+    assert!(fake.records("files")[1].contains("600 bootstrap-kubelet.conf\n"), "its kubelet could ask for nothing");
+}
+
+#[test]
+fn a_kubelet_that_has_its_certificate_is_given_no_token() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, &format!("echo kubelet >$etc/kubelet.conf; {ETCD_COUNTS}"));
+    let (member, work) = (member(NodeRole::ControlPlane), Work::Join(control_plane_ticket()));
+    fake.run(&member, &work).result.unwrap_err();
+    fake.run(&member, &work).result.unwrap();
+    assert!(!fake.records("files")[1].contains("bootstrap-kubelet.conf"), "{:?}", fake.records("files"));
+}
+
+#[test]
+fn a_control_plane_that_etcd_does_not_count_yet_and_a_worker_begin_anew() {
+    for (role, ticket) in [(NodeRole::ControlPlane, control_plane_ticket()), (NodeRole::Worker, ticket())] {
+        let fake = FakeKubeadm::new();
+        fake.on("kubeadm", "join", 1, "exit 1");
+        let error = fake.run(&member(role), &Work::Join(ticket.clone())).result.unwrap_err();
+        assert!(!error.disk_stays, "{error}");
+        fake.run(&member(role), &Work::Join(ticket)).result.unwrap();
+        assert_eq!(fake.calls(), ["kubeadm join", "kubeadm reset", "kubeadm join", START]);
+    }
+}
+
+#[test]
+fn a_member_of_etcd_does_not_become_a_worker() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, ETCD_COUNTS);
+    fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap_err();
+    let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
+    assert!(error.code == StepCode::EtcdMemberStays && error.disk_stays, "{error}");
+    assert_eq!(fake.calls(), ["kubeadm join"]);
+}
+
 #[test]
 fn a_cluster_whose_open_doors_stay_open_is_none() {
     let fake = FakeKubeadm::new();
@@ -130,7 +200,7 @@ fn a_cluster_whose_open_doors_stay_open_is_none() {
 
 #[test]
 fn a_minor_version_that_the_image_does_not_carry_is_refused_before_anything_is_done() {
-    let wish = |minor: &str| Work::Init(ClusterSettings { kubernetes_version: minor.into(), ..settings() });
+    let wish = |minor: &str| Work::Init(ClusterSettings { kubernetes_version: minor.into(), ..settings() }, None);
     let fake = FakeKubeadm::new();
     let error = fake.run(&member(NodeRole::First), &wish("1.35")).result.unwrap_err();
     assert_eq!(error.code, StepCode::VersionDiffers);

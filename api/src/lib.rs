@@ -1,8 +1,10 @@
 //! The gRPC contracts of Latchkey and gRPC on smol.
 //!
 //! [`v1`] holds the messages, service traits, servers and clients made from `api/proto`; [`grpc`] carries them over
-//! any byte stream; [`OfferRefusal`] are the reason codes on which a peer acts.
+//! any byte stream; [`OfferRefusal`] are the reason codes on which a peer acts; [`control_plane`] reads the files that all control
+//! planes share.
 
+pub mod control_plane;
 pub mod grpc;
 mod refusal;
 mod secrets;

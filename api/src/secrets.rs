@@ -50,7 +50,7 @@ macro_rules! keeps_secrets {
 keeps_secrets!(AuthorizeRequest { init_secret by take_init_secret });
 keeps_secrets!(InitRequest {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
-    open cluster_name, disk_uuid, measurement_salt, settings
+    open cluster_name, disk_uuid, measurement_salt, settings, control_plane_files
 });
 keeps_secrets!(AttachRequest { init_secret by take_init_secret; open cluster_id });
 keeps_secrets!(RecoverRequest {

@@ -27,6 +27,7 @@ fn init(cluster_name: &str) -> v1::InitRequest {
         measurement_secret: vec![7; 32],
         measurement_salt: vec![8; 32],
         settings: None,
+        control_plane_files: None,
     }
 }
 

@@ -11,6 +11,7 @@ fn init() -> v1::InitRequest {
         measurement_secret: Vec::new(),
         measurement_salt: vec![1],
         settings: None,
+        control_plane_files: None,
     }
 }
 

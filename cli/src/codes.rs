@@ -49,9 +49,9 @@ reason_codes! {
         /// What the command works on is kept in the API server, not in the cluster's directory.
         StoreElsewhere = "store-elsewhere":
             "change the document in the API server with kubectl: the directory's is not read any more";
-        /// A control plane that is to be removed is a member of etcd.
+        /// A control plane that is to be removed is a member of etcd, and no other member can be asked.
         ControlPlaneStays = "control-plane-stays":
-            "shut it out with `latchkey node deny`, and remove its etcd member and its Node with etcdctl and kubectl";
+            "let another control plane join, or come back, before this one goes; the last one stays as long as its cluster";
         /// The API server gave no certificate for the join service.
         CertificateNotIssued = "certificate-not-issued":
             "see that kube-controller-manager runs and has the cluster's authority, and run the command again";

@@ -47,6 +47,7 @@ fn the_join_service_finds_everything_it_reads() {
     directory.references(&policy).unwrap();
     directory.enrolment().unwrap();
     let file = directory.cluster().unwrap().unwrap();
+    assert!(node.state().control_plane_files.is_none(), "nobody may need them");
     let (_, secret, salt) = node.state().keys.take().unwrap();
     assert_eq!(file.measurement_salt, salt);
     assert_eq!(file.cluster_id, latchkey_keys::ClusterId::derive(&secret, &salt).unwrap());

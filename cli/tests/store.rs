@@ -10,6 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api_server_rig::{ApiServer, Client, Setup, program};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
@@ -90,6 +91,32 @@ impl Plant {
     }
 }
 
+/// The real kubeadm makes all other certificates of a control plane by these authorities, and leaves them as they are.
+#[test]
+#[ignore = "needs kubeadm, and what the others need: ./dev e2e api-server"]
+fn kubeadm_builds_on_the_authorities_that_init_made() {
+    let plant = Plant::new();
+    plant.init(&["--kubernetes", "1.34"]).succeeded();
+    let kept = latchkey_cluster_store::control_plane::read(&plant.operator.path("plant/control-plane.json")).unwrap();
+    let pki = plant.operator.path("pki");
+    fs::create_dir_all(pki.join("etcd")).unwrap();
+    for (name, data) in kept.iter() {
+        fs::write(pki.join(name), data).unwrap();
+    }
+    let arguments = ["init", "phase", "certs", "all", "--apiserver-advertise-address=192.0.2.1"];
+    let mut kubeadm = std::process::Command::new(program("kubeadm"));
+    kubeadm.args(arguments).arg("--kubernetes-version=v1.34.4").arg("--cert-dir").arg(&pki);
+    let made = latchkey_test_support::output(&mut kubeadm).unwrap();
+    let said = String::from_utf8_lossy(&made.stdout);
+    assert!(made.status.success(), "{said} {}", String::from_utf8_lossy(&made.stderr));
+    for (name, data) in kept.iter() {
+        assert!(fs::read(pki.join(name)).unwrap() == data, "{name} is another one: {said}");
+    }
+    let issued =
+        ["apiserver.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt", "etcd/healthcheck-client.crt"];
+    assert!(issued.iter().all(|name| pki.join(name).is_file()), "{said}");
+}
+
 fn error_code(ran: &Ran) -> String {
     ran.json()["error"]["code"].as_str().unwrap().to_owned()
 }
@@ -108,6 +135,11 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
         let there = fs::read_to_string(plant.operator.path("plant").join(file)).unwrap();
         assert_eq!(plant.data(map)[file], there, "{map}");
     }
+    // The authorities are the directory's, and in no document.
+    let kept = latchkey_cluster_store::control_plane::read(&plant.operator.path("plant/control-plane.json")).unwrap();
+    let sent = plant.node.state().control_plane_files.take().unwrap();
+    assert!(ControlPlaneFiles::new(sent.files).unwrap() == kept);
+    assert!(!plant.data("latchkey-cluster").to_string().contains("control-plane"));
     let described = plant.data("latchkey-cluster")["kubernetes.json"].clone();
     let described = latchkey_cluster_store::KubernetesFile::parse(described.as_str().unwrap().as_bytes()).unwrap();
     assert_eq!((&*described.api_server, &*described.kubernetes_version), ("api.plant.example:6443", "1.34"));

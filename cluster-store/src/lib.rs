@@ -9,6 +9,7 @@
 //!   reference.json          reference values, and more of them in references/*.json (…::ReferenceValues)
 //!   *.json.minisig[.new]    signatures of these, where the policy demands them (…::reference::Signature)
 //!   revisions.json          the newest revision of each manifest that was accepted here: none older is, ever
+//!   control-plane.json      keys of the cluster's authorities, where `latchkey init` made them (control_plane)
 //!   payload                 optional: opaque bytes for the nodes' cluster step, at most 64 KiB
 //!   denied/EK-DIGEST        TPMs that are shut out: only the names count, so no typo elsewhere takes a denial back (Denials)
 //!   pending/EK-DIGEST.json  machines that no rule speaks of and that wait for the operator; nothing is decided by it
@@ -22,6 +23,7 @@
 
 mod atomic;
 mod cluster;
+pub mod control_plane;
 mod damaged;
 mod denials;
 mod documents;

@@ -8,18 +8,15 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile};
+use latchkey_api::control_plane::{ControlPlaneFiles, FilesError};
+use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 
 use super::api_server::{ApiServerFiles, key_is_missing};
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
-/// The files that all control planes share, relative to kubeadm's certificate directory. Source: Kubernetes, "Creating Highly
-/// Available Clusters with kubeadm", manual certificate distribution; nothing else is written, whatever the ticket says.
-const CONTROL_PLANE_FILES: [&str; 8] =
-    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
-/// A certificate or key; the largest are some KiB.
-const MAX_FILE: usize = 64 * 1024;
+/// `ClusterJoin.ca_certificates`: "at most 64 KiB".
+const MAX_AUTHORITIES: usize = 64 * 1024;
 /// The node's name becomes the label `kubernetes.io/hostname`, and a label's value is "63 characters or less" (Kubernetes,
 /// "Labels and Selectors").
 const MAX_NODE_NAME: usize = 63;
@@ -102,33 +99,20 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<Option<ApiS
     Ok(None)
 }
 
-/// The ticket's files, each of the closed list and none twice; all of them for a control plane, because kubeadm would
-/// make a CA of its own for one that lacks.
+/// The ticket's files: all of them for a control plane, none for a worker.
 pub(super) fn control_plane_files(
     role: NodeRole,
     ticket: &ClusterJoin,
-) -> Result<Vec<(&'static str, &[u8])>, StepError> {
-    let mut files: Vec<(&'static str, &[u8])> = Vec::new();
-    for ControlPlaneFile { name, data } in &ticket.control_plane_files {
-        let Some(known) = CONTROL_PLANE_FILES.iter().find(|known| *known == name) else {
-            return Err(ticket_refused("it names a control-plane file that kubeadm does not know"));
-        };
-        if files.iter().any(|(seen, _)| seen == known) {
-            return Err(ticket_refused(&format!("it has {known:?} twice")));
-        }
-        if data.is_empty() || data.len() > MAX_FILE {
-            return Err(ticket_refused(&format!("its {known:?} has {} bytes", data.len())));
-        }
-        files.push((*known, data));
+) -> Result<Option<ControlPlaneFiles>, StepError> {
+    if role == NodeRole::Worker {
+        return Ok(None);
     }
-    let lacks = |name: &&&str| !files.iter().any(|(seen, _)| seen == *name);
-    match CONTROL_PLANE_FILES.iter().find(lacks) {
-        Some(name) if role != NodeRole::Worker => {
-            let message = format!("the join ticket lacks {name:?}, which a control plane needs");
-            Err(StepError::new(StepCode::TicketIncomplete, message))
+    ControlPlaneFiles::new(ticket.control_plane_files.clone()).map(Some).map_err(|error| match error {
+        FilesError::Missing(_) => {
+            StepError::new(StepCode::TicketIncomplete, format!("the join ticket is not complete: {error}"))
         }
-        _ => Ok(files),
-    }
+        _ => ticket_refused(&error.to_string()),
+    })
 }
 
 /// Where an API server is.
@@ -241,7 +225,7 @@ fn are_certificates(text: &[u8]) -> bool {
         }
         (rest, blocks) = (after.trim_ascii_start(), blocks + 1);
     }
-    rest.is_empty() && (1..=MAX_CAS).contains(&blocks) && text.len() <= MAX_FILE
+    rest.is_empty() && (1..=MAX_CAS).contains(&blocks) && text.len() <= MAX_AUTHORITIES
 }
 
 fn settings_refused(what: &str, got: &str, expected: &str) -> StepError {

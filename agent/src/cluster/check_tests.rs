@@ -1,3 +1,5 @@
+use latchkey_api::control_plane::{MAX_FILE, NAMES, file};
+
 use super::*;
 
 /// Has the form of a certificate.
@@ -20,13 +22,7 @@ fn complete() -> ClusterSettings {
 
 fn with_files(names: &[&str]) -> ClusterJoin {
     let mut ticket = good_ticket();
-    let file = |name: &&str| {
-        let mut file = ControlPlaneFile::default();
-        file.name = (*name).into();
-        file.data = b"PEM".to_vec();
-        file
-    };
-    ticket.control_plane_files = names.iter().map(file).collect();
+    ticket.control_plane_files = names.iter().map(|name| file(name, b"PEM".to_vec())).collect();
     ticket.secrets_key = complete().secrets_key;
     ticket
 }
@@ -207,7 +203,7 @@ fn a_ticket_that_is_malformed_anywhere_is_refused_without_showing_its_token() {
 
 #[test]
 fn a_worker_is_never_given_the_clusters_keys() {
-    let mut generous = with_files(&CONTROL_PLANE_FILES);
+    let mut generous = with_files(&NAMES);
     assert!(ticket(NodeRole::ControlPlane, &generous).is_ok());
     generous.secrets_key = None;
     assert_eq!(ticket(NodeRole::Worker, &generous).err().unwrap().code, StepCode::TicketRefused);
@@ -222,7 +218,7 @@ fn a_file_outside_the_closed_list_twice_empty_or_huge_is_refused() {
     }
     assert_eq!(code(&with_files(&["ca.crt", "ca.crt"])), StepCode::TicketRefused);
     for data in [vec![], vec![0; MAX_FILE + 1]] {
-        let mut ticket = with_files(&CONTROL_PLANE_FILES);
+        let mut ticket = with_files(&NAMES);
         ticket.control_plane_files[3].data = data;
         assert_eq!(code(&ticket), StepCode::TicketRefused);
     }
@@ -230,13 +226,13 @@ fn a_file_outside_the_closed_list_twice_empty_or_huge_is_refused() {
 
 #[test]
 fn a_control_plane_without_one_of_its_files_would_make_its_own_ca_and_is_refused() {
-    assert_eq!(control_plane_files(NodeRole::ControlPlane, &with_files(&CONTROL_PLANE_FILES)).unwrap().len(), 8);
-    for left_out in CONTROL_PLANE_FILES {
-        let names = CONTROL_PLANE_FILES.iter().copied().filter(|name| *name != left_out).collect::<Vec<_>>();
+    assert_eq!(control_plane_files(NodeRole::ControlPlane, &with_files(&NAMES)).unwrap().unwrap().iter().count(), 8);
+    for left_out in NAMES {
+        let names = NAMES.iter().copied().filter(|name| *name != left_out).collect::<Vec<_>>();
         let ticket = with_files(&names);
         let error = control_plane_files(NodeRole::ControlPlane, &ticket).err().unwrap();
         assert_eq!(error.code, StepCode::TicketIncomplete);
         assert!(error.message.contains(left_out), "{error}");
     }
-    assert!(control_plane_files(NodeRole::Worker, &good_ticket()).unwrap().is_empty());
+    assert!(control_plane_files(NodeRole::Worker, &good_ticket()).unwrap().is_none());
 }

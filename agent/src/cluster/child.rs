@@ -65,7 +65,7 @@ pub(super) async fn run(call: Call<'_>, progress: Progress<'_>) -> Result<Secret
         Ok((status, _)) => {
             let (program, argument) = (call.program, call.arguments.first().unwrap_or(&""));
             let message = format!("{program} {argument} ended with {status}: {}", lines.cause());
-            Err(StepError { code: StepCode::Failed, message, log_tail: lines.tail() })
+            Err(StepError { log_tail: lines.tail(), ..StepError::new(StepCode::Failed, message) })
         }
         Err(error) => Err(StepError { log_tail: lines.tail(), ..error }),
     }

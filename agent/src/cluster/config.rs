@@ -24,7 +24,12 @@ const CRI_SOCKET: &str = "unix:///run/containerd/containerd.sock";
 /// "`BindPort` sets the secure port for the API Server to bind to. Defaults to 6443." (`APIEndpoint`)
 const API_SERVER_PORT: u16 = 6443;
 /// Slow machines, and images that are unpacked first: kubeadm would give them 4 minutes.
-const TIMEOUTS: Timeouts = Timeouts { control_plane_component_health_check: "10m0s" };
+const TIMEOUTS: Timeouts =
+    Timeouts { control_plane_component_health_check: "10m0s", kubernetes_api_call: "5m0s", etcd_api_call: "5m0s" };
+/// The files came with the ticket, over the attested channel.
+const FILES_ARE_THERE: [&str; 1] = ["control-plane-prepare/download-certs"];
+/// What is done once etcd counts this node: the phases of `kubeadm join` before `etcd-join`.
+const BEFORE_ETCD: [&str; 4] = ["preflight", "control-plane-prepare", "check-etcd", "kubelet-start"];
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -133,6 +138,10 @@ struct DiscoveryFile<'a> {
 #[serde(rename_all = "camelCase")]
 struct Timeouts {
     control_plane_component_health_check: &'static str,
+    #[serde(rename = "kubernetesAPICall")]
+    kubernetes_api_call: &'static str,
+    #[serde(rename = "etcdAPICall")]
+    etcd_api_call: &'static str,
 }
 
 /// `InitConfiguration`, `ClusterConfiguration` and `KubeletConfiguration`, of checked settings. `version` is that of the
@@ -166,8 +175,21 @@ pub(super) fn init(
     Ok(Zeroizing::new(documents.each_ref().map(|text| text.as_slice()).join(&b"\n---\n"[..])))
 }
 
+/// How much of a join is still to be done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phases {
+    All,
+    /// What follows when etcd counts this node.
+    FromEtcd,
+}
+
 /// `JoinConfiguration`, of a checked ticket; `discovery` is the file that [`discovery`](super::discovery) makes of it.
-pub(super) fn join(member: &Member, ticket: &ClusterJoin, discovery: &Path) -> Result<Zeroizing<Vec<u8>>, StepError> {
+pub(super) fn join(
+    member: &Member,
+    ticket: &ClusterJoin,
+    discovery: &Path,
+    phases: Phases,
+) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let control_plane = member.role != NodeRole::Worker;
     let endpoint = &ticket.api_server_endpoint;
     document(
@@ -177,8 +199,11 @@ pub(super) fn join(member: &Member, ticket: &ClusterJoin, discovery: &Path) -> R
             node_registration: registration(member, endpoint),
             discovery: Discovery { file: DiscoveryFile { path: discovery } },
             control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
-            // The files came with the ticket, over the attested channel.
-            skip_phases: if control_plane { &["control-plane-prepare/download-certs"] } else { &[] },
+            skip_phases: match phases {
+                Phases::FromEtcd => &BEFORE_ETCD,
+                Phases::All if control_plane => &FILES_ARE_THERE,
+                Phases::All => &[],
+            },
             timeouts: TIMEOUTS,
         },
     )
@@ -218,6 +243,11 @@ pub(super) fn local_address(endpoint: &str) -> Option<IpAddr> {
     let local = socket.local_addr().ok()?.ip();
     let link_local = matches!(local, IpAddr::V6(address) if address.is_unicast_link_local());
     (!local.is_loopback() && !local.is_unspecified() && !link_local).then_some(local)
+}
+
+/// Where the API server of a control plane listens that reaches the others by `endpoint`, if kubeadm is told so.
+pub(super) fn local_api_server(endpoint: &str) -> Option<SocketAddr> {
+    local_endpoint(endpoint).map(|local| SocketAddr::new(local.advertise_address, API_SERVER_PORT))
 }
 
 /// For a name kubeadm's choice it is: it resolves names itself.
@@ -275,14 +305,20 @@ mod tests {
 
     #[test]
     fn a_worker_joins_as_a_worker_and_a_control_plane_uses_the_files_of_its_ticket() {
-        let worker: serde_json::Value =
-            serde_json::from_slice(&join(&member(NodeRole::Worker), &ticket(), Path::new("/run/d")).unwrap()).unwrap();
+        let worker: serde_json::Value = serde_json::from_slice(
+            &join(&member(NodeRole::Worker), &ticket(), Path::new("/run/d"), Phases::All).unwrap(),
+        )
+        .unwrap();
         assert!(worker.get("controlPlane").is_none() && worker.get("skipPhases").is_none());
-        let control: serde_json::Value =
-            serde_json::from_slice(&join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d")).unwrap())
-                .unwrap();
+        let control: serde_json::Value = serde_json::from_slice(
+            &join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d"), Phases::All).unwrap(),
+        )
+        .unwrap();
         assert_eq!(control["skipPhases"][0], "control-plane-prepare/download-certs");
         assert!(control["controlPlane"].is_object());
+        let rest = join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d"), Phases::FromEtcd).unwrap();
+        let rest: serde_json::Value = serde_json::from_slice(&rest).unwrap();
+        assert_eq!(rest["skipPhases"], serde_json::json!(BEFORE_ETCD));
         assert_eq!(control["discovery"], serde_json::json!({"file": {"kubeConfigPath": "/run/d"}}));
     }
 

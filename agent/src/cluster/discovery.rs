@@ -63,10 +63,10 @@ struct Context<'a> {
     user: &'a str,
 }
 
-/// The kubeconfig of a checked ticket.
-pub(super) fn kubeconfig(ticket: &ClusterJoin) -> Result<Zeroizing<Vec<u8>>, StepError> {
+/// The kubeconfig of a checked ticket, for the API server at `server` (`HOST:PORT`).
+pub(super) fn kubeconfig(ticket: &ClusterJoin, server: &str) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let cluster = Cluster {
-        server: format!("https://{}", ticket.api_server_endpoint),
+        server: format!("https://{server}"),
         certificate_authority_data: STANDARD.encode(&ticket.ca_certificates),
     };
     let config = Config {

@@ -70,7 +70,7 @@ impl ClusterStep for Hook {
     fn run<'a>(&'a self, member: &'a Member, work: &'a Work, progress: Progress<'a>) -> Running<'a> {
         Box::pin(async move {
             let (argument, payload, settings) = match work {
-                Work::Init(settings) => ("init", &[][..], Some(settings.into())),
+                Work::Init(settings, _) => ("init", &[][..], Some(settings.into())),
                 Work::Join(cluster) => ("join", &cluster.payload[..], None),
                 Work::Start => ("start", &[][..], None),
             };
@@ -97,7 +97,7 @@ impl ClusterStep for Hook {
                 hidden: &[],
             };
             let result = child::run(call, progress).await?;
-            let admin_config = if matches!(work, Work::Init(_)) { result } else { SecretVec::from_slice(&[]) };
+            let admin_config = if matches!(work, Work::Init(..)) { result } else { SecretVec::from_slice(&[]) };
             Ok(Done { admin_config, addresses: Vec::new() })
         })
     }

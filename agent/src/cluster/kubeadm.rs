@@ -4,6 +4,8 @@
 //! [`TRIES`] times, with `kubeadm reset` before each try that is not the first; after `init` takes back what kubeadm lets everybody
 //! do ([`secure_defaults`]); sees that the kubelet runs; notes the end.
 //!
+//! A joining control plane whose etcd has data is never reset, and goes on where it was: etcd may count it (see `go_on`).
+//!
 //! `kubeadm reset` empties what kubeadm and the kubelet write (`/etc/kubernetes/manifests`, `/etc/kubernetes/pki`, the
 //! kubeconfig files beside them, `/var/lib/kubelet`, `/var/lib/etcd` of a local etcd, Kubernetes' containers) and nothing
 //! else. It runs only after a try of this agent that did not reach its end.
@@ -15,15 +17,19 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
+use zeroize::Zeroizing;
 
 use super::api_server::ApiServerFiles;
 use super::child::{self, Call, Stdout};
+use super::config::Phases;
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
 use super::{discovery, secure_defaults};
+use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
@@ -48,6 +54,8 @@ pub struct Kubeadm {
     pub directory: PathBuf,
     /// Where API servers write their audit log, e.g. `/var/log/kubernetes`.
     pub logs: PathBuf,
+    /// Where kubeadm has etcd keep its data, e.g. `/var/lib/etcd`.
+    pub etcd: PathBuf,
     /// A directory in memory for the configuration, e.g. `/run/latchkey`.
     pub run: PathBuf,
     /// How long one run of kubeadm may take; longer than kubeadm's own patience, so that its reason is heard.
@@ -62,6 +70,7 @@ impl Default for Kubeadm {
             systemctl: "/usr/bin/systemctl".into(),
             directory: "/etc/kubernetes".into(),
             logs: "/var/log/kubernetes".into(),
+            etcd: "/var/lib/etcd".into(),
             run: "/run/latchkey".into(),
             limit: Duration::from_mins(20),
         }
@@ -73,16 +82,19 @@ impl ClusterStep for Kubeadm {
         Box::pin(async move {
             check::member(member)?;
             match work {
-                Work::Init(settings) => self.init(member, settings, progress).await,
-                Work::Join(ticket) => self.join(member, ticket, progress).await,
+                Work::Init(settings, files) => self.init(member, settings, files.as_ref(), progress).await,
+                Work::Join(ticket) => {
+                    let joined = self.join(member, ticket, progress).await;
+                    joined.map_err(|error| StepError { disk_stays: self.is_etcd_member(), ..error })
+                }
                 Work::Start => self.start_kubelet(progress).await,
             }?;
             let admin_config = match work {
-                Work::Init(_) => files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?,
+                Work::Init(..) => files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?,
                 Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
             };
             let addresses = match work {
-                Work::Init(settings) => config::local_address(&settings.control_plane_endpoint),
+                Work::Init(settings, _) => config::local_address(&settings.control_plane_endpoint),
                 Work::Join(ticket) => config::local_address(&ticket.api_server_endpoint),
                 Work::Start => None,
             };
@@ -95,18 +107,32 @@ impl ClusterStep for Kubeadm {
 struct Job<'a> {
     verb: &'a str,
     configuration: &'a [u8],
-    /// In kubeadm's directory for certificates.
-    files: &'a [(&'static str, &'a [u8])],
+    /// In kubeadm's directory for certificates; without them `kubeadm init` makes its own.
+    files: Option<&'a ControlPlaneFiles>,
     /// What the API server here reads, where one will run.
     api_server: Option<&'a ApiServerFiles>,
     /// How a joining node finds its cluster; empty for the first.
     discovery: &'a [u8],
     token: &'a str,
     record: Record,
+    /// Of a joining control plane, what is left once etcd counts it.
+    rest: Option<Rest>,
+}
+
+struct Rest {
+    configuration: Zeroizing<Vec<u8>>,
+    /// The kubeconfig by which its kubelet asks for a certificate.
+    bootstrap: Zeroizing<Vec<u8>>,
 }
 
 impl Kubeadm {
-    async fn init(&self, member: &Member, settings: &ClusterSettings, progress: Progress<'_>) -> Result<(), StepError> {
+    async fn init(
+        &self,
+        member: &Member,
+        settings: &ClusterSettings,
+        files: Option<&ControlPlaneFiles>,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
         let api_server = check::settings(settings)?;
         let version = self.version(progress).await?;
         let minor = &settings.kubernetes_version;
@@ -117,27 +143,42 @@ impl Kubeadm {
         let configuration = config::init(member, settings, &version, &self.directory, &self.logs)?;
         let record = Record::new(&self.directory, member, "init");
         let configuration = &configuration;
-        let job = Job {
-            verb: "init",
-            configuration,
-            files: &[],
-            api_server: Some(&api_server),
-            discovery: &[],
-            token: "",
-            record,
-        };
+        let (api_server, discovery, token, rest) = (Some(&api_server), &[][..], "", None);
+        let job = Job { verb: "init", configuration, files, api_server, discovery, token, record, rest };
         self.complete(&job, progress).await
     }
 
     async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
         let api_server = check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
-        let configuration = config::join(member, ticket, &self.discovery())?;
+        let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
         let record = Record::new(&self.directory, member, "join");
+        let endpoint = &ticket.api_server_endpoint;
         let (configuration, discovery, token) =
-            (&configuration, &discovery::kubeconfig(ticket)?, &ticket.bootstrap_token);
-        let api_server = api_server.as_ref();
-        let job = Job { verb: "join", configuration, files: &files, api_server, discovery, token, record };
+            (&configuration, &discovery::kubeconfig(ticket, endpoint)?, &ticket.bootstrap_token);
+        if member.role == NodeRole::Worker && self.is_etcd_member() {
+            let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
+            return Err(StepError::new(StepCode::EtcdMemberStays, message));
+        }
+        let rest = || {
+            // kubeadm's kubelets of control planes go to the API server beside them, too.
+            let local = config::local_api_server(endpoint).map_or_else(|| endpoint.clone(), |local| local.to_string());
+            Ok(Rest {
+                configuration: config::join(member, ticket, &self.discovery(), Phases::FromEtcd)?,
+                bootstrap: discovery::kubeconfig(ticket, &local)?,
+            })
+        };
+        let rest = api_server.is_some().then(rest).transpose()?;
+        let job = Job {
+            verb: "join",
+            configuration,
+            files: files.as_ref(),
+            api_server: api_server.as_ref(),
+            discovery,
+            token,
+            record,
+            rest,
+        };
         self.complete(&job, progress).await
     }
 
@@ -178,11 +219,14 @@ impl Kubeadm {
 
     async fn attempt(&self, job: &Job<'_>, found: Found, progress: Progress<'_>) -> Result<(), StepError> {
         job.record.begin()?;
+        if let Some(rest) = job.rest.as_ref().filter(|_| found == Found::Unfinished && self.is_etcd_member()) {
+            return self.go_on(job, rest, progress).await;
+        }
         if found == Found::Unfinished {
             progress("resetting what an earlier try left behind");
             self.with_file("reset", &config::reset()?, "", progress).await?;
         }
-        for (name, data) in job.files {
+        for (name, data) in job.files.into_iter().flat_map(ControlPlaneFiles::iter) {
             files::write(&self.directory.join("pki").join(name), data)?;
         }
         if let Some(files) = job.api_server {
@@ -197,6 +241,25 @@ impl Kubeadm {
             self.take_back(progress).await?;
         }
         self.start_kubelet(progress).await
+    }
+
+    /// Whether etcd may count this node as a voter: then nothing of it is reset, because with its data the cluster may lose its
+    /// quorum. A member that was announced and has no data yet is a learner, which no quorum waits for, and is taken up by the next try.
+    fn is_etcd_member(&self) -> bool {
+        // What cannot be looked at may be there.
+        self.etcd.join("member").try_exists().unwrap_or(true)
+    }
+
+    /// The end of a join that was interrupted when etcd counted this node already. The kubelet comes first: it starts etcd, without
+    /// which the others may have no quorum, and so no API server.
+    async fn go_on(&self, job: &Job<'_>, rest: &Rest, progress: Progress<'_>) -> Result<(), StepError> {
+        progress("going on with the join: etcd counts this node already, so it is not reset");
+        if !self.directory.join("kubelet.conf").exists() {
+            files::write(&self.directory.join("bootstrap-kubelet.conf"), &rest.bootstrap)?;
+        }
+        self.start_kubelet(progress).await?;
+        let _discovery = Scratch::write(self.discovery(), job.discovery)?;
+        self.with_file(job.verb, &rest.configuration, job.token, progress).await
     }
 
     /// Deletes what kubeadm made for nodes that join without us. It has just found the API server healthy.

@@ -20,6 +20,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 
+use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
 use latchkey_reason::reason_codes;
@@ -47,8 +48,8 @@ pub struct Member {
 /// What is to be done.
 #[derive(Debug)]
 pub enum Work {
-    /// Make a cluster with this node as its first.
-    Init(ClusterSettings),
+    /// Make a cluster with this node as its first; with these keys of its authorities, or with the step's own.
+    Init(ClusterSettings, Option<ControlPlaneFiles>),
     /// Become a member.
     Join(ClusterJoin),
     /// A member's reboot.
@@ -89,6 +90,8 @@ pub struct StepError {
     pub message: String,
     /// The last lines that the step's program printed, tokens blotted out.
     pub log_tail: String,
+    /// Whether the disk holds what others need already, and must not be reset: the data of a member of etcd.
+    pub disk_stays: bool,
 }
 
 reason_codes! {
@@ -116,6 +119,8 @@ reason_codes! {
         VersionDiffers = "kubernetes-version-differs": "name the version that the image carries, or use an image with that one";
         /// The join ticket lacks what kubeadm needs.
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
+        /// etcd counts this node as one of its members, and its ticket makes a worker of it.
+        EtcdMemberStays = "etcd-member-stays": "give the machine the role of a control plane again; or remove it with `latchkey node remove`, and wipe its state disk";
         /// The join ticket is not well-formed.
         TicketRefused = "ticket-refused": "look at the join service";
     }
@@ -123,6 +128,6 @@ reason_codes! {
 
 impl StepError {
     pub(crate) fn new(code: StepCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), log_tail: String::new() }
+        Self { code, message: message.into(), log_tail: String::new(), disk_stays: false }
     }
 }

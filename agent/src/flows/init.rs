@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use latchkey_api::OfferRefusal;
+use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api::grpc::{Replies, Request, Status};
 use latchkey_api::v1::{
-    AttachRequest, AuthorizeRequest, AuthorizeResponse, ClusterSettings, DescribeRequest, DescribeResponse, Failed,
-    Init, InitEvent, InitRequest, Locked, NodeStage, init_event,
+    self, AttachRequest, AuthorizeRequest, AuthorizeResponse, ClusterSettings, DescribeRequest, DescribeResponse,
+    Failed, Init, InitEvent, InitRequest, Locked, NodeStage, init_event,
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::{ClusterId, Secret};
@@ -117,6 +118,7 @@ impl InitFlow {
             .map_err(|why| Status::invalid_argument(format!("cluster_name: {why}")))?;
         let settings = message.settings.take().unwrap_or_default();
         check_settings(&settings)?;
+        let control_plane_files = shared_files(message.control_plane_files.take())?;
         let cluster_id = ClusterId::derive(&measurement_secret, &measurement_salt)
             .map_err(|error| Status::internal(error.to_string()))?;
         let membership = Membership {
@@ -128,6 +130,7 @@ impl InitFlow {
             epoch: 1,
             task: Task::Init {
                 settings: SecretText::new(&settings.encode_to_vec()),
+                control_plane_files,
                 init_secret_hash: init_auth.hash().into(),
             },
         };
@@ -162,6 +165,15 @@ pub(crate) async fn check(init_auth: &Arc<InitAuth>, secret: Zeroizing<Vec<u8>>,
 /// Milliseconds, as the rate limits count them.
 pub(crate) fn millis(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// For the hand-over; empty if there are none.
+fn shared_files(files: Option<v1::ControlPlaneFiles>) -> Result<SecretText, Status> {
+    let Some(v1::ControlPlaneFiles { files }) = files else { return Ok(SecretText::new(&[])) };
+    let files = ControlPlaneFiles::new(files)
+        .map_err(|error| Status::invalid_argument(format!("control_plane_files: {error}")))?;
+    let message = v1::ControlPlaneFiles { files: files.to_messages() };
+    Ok(SecretText::keep(Zeroizing::new(message.encode_to_vec())))
 }
 
 fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {

@@ -1,7 +1,7 @@
 //! Stage 2 as a machine: the cluster step, its mark on the disk, the report, the end.
 //!
-//! A failed step resets the disk, because a node that is half a member helps nobody; but once the step has succeeded the
-//! disk holds a member's data and nothing here may wipe it.
+//! A failed step resets the disk, because a node that is half a member helps nobody; but once the step has succeeded, or etcd
+//! counts this node, the disk holds a member's data and nothing here may wipe it.
 
 use latchkey_reason::Reason;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ pub enum Event {
         code: Reason,
         /// What happened, in one sentence.
         message: String,
+        /// The disk holds what others need already: the next boot goes on with it.
+        #[serde(default)]
+        disk_stays: bool,
     },
     /// The token says `bootstrapped` now.
     Marked,
@@ -112,6 +115,7 @@ enum State {
 enum Ending {
     Well,
     Badly,
+    Again,
     Reset { attempts: u8 },
 }
 
@@ -145,10 +149,13 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
         }
         (State::Starting, Event::StepDone) => (State::Wiping(Ending::Well), vec![Effect::Wipe]),
         // A member that does not start keeps its data: an operator or the next boot mends it.
-        (State::Starting, Event::StepFailed { code, message })
+        (State::Starting, Event::StepFailed { code, message, .. })
         | (State::Marking, Event::MarkFailed { code, message }) => report(Ending::Badly, code, message),
         (State::Running { .. }, Event::StepDone) => (State::Marking, vec![Effect::Mark]),
-        (State::Running { attempts }, Event::StepFailed { code, message }) => {
+        (State::Running { .. }, Event::StepFailed { code, message, disk_stays: true }) => {
+            report(Ending::Again, code, message)
+        }
+        (State::Running { attempts }, Event::StepFailed { code, message, disk_stays: false }) => {
             report(Ending::Reset { attempts: attempts.saturating_add(1) }, code, message)
         }
         (State::Marking, Event::Marked) => (State::Reporting(Ending::Well), vec![Effect::Report(Outcome::Succeeded)]),
@@ -162,7 +169,7 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
             vec![match ending {
                 Ending::Well => Effect::Exit,
                 Ending::Badly => Effect::ExitFailed,
-                Ending::Reset { .. } => Effect::Reboot,
+                Ending::Again | Ending::Reset { .. } => Effect::Reboot,
             }],
         ),
         (state, _) => (state, vec![]),
@@ -182,7 +189,11 @@ mod tests {
     use crate::cluster::StepCode;
 
     fn failed() -> Event {
-        Event::StepFailed { code: StepCode::Failed.into(), message: "exit status 1".into() }
+        Event::StepFailed { code: StepCode::Failed.into(), message: "exit status 1".into(), disk_stays: false }
+    }
+
+    fn failed_as_a_member_of_etcd() -> Event {
+        Event::StepFailed { code: StepCode::Failed.into(), message: "exit status 1".into(), disk_stays: true }
     }
 
     fn any_event() -> impl Strategy<Value = Event> {
@@ -191,6 +202,7 @@ mod tests {
             Just(Event::Entered { phase: DiskPhase::Bootstrapped, attempts: 0 }),
             Just(Event::StepDone),
             Just(failed()),
+            Just(failed_as_a_member_of_etcd()),
             Just(Event::Marked),
             Just(Event::MarkFailed { code: StepCode::File.into(), message: "write failed".into() }),
             Just(Event::Reported),
@@ -213,7 +225,7 @@ mod tests {
                     prop_assert_eq!(before, format!("{machine:?}"));
                     continue;
                 }
-                member |= matches!(event, Event::StepDone) || effects.contains(&Effect::StartMember);
+                member |= matches!(event, Event::StepDone) || event == failed_as_a_member_of_etcd() || effects.contains(&Effect::StartMember);
                 for effect in effects {
                     let resets = matches!(effect, Effect::ResetDisk { .. });
                     prop_assert!(!(member && resets), "a member was reset");
@@ -224,6 +236,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_control_plane_that_fails_when_etcd_counts_it_keeps_its_disk_and_comes_again() {
+        let mut machine = Bootstrap::new();
+        machine.handle(Event::Entered { phase: DiskPhase::Formatted, attempts: 1 });
+        let effects = machine.handle(failed_as_a_member_of_etcd());
+        assert!(matches!(&effects[..], [Effect::Report(Outcome::Failed { disk_reset: false, .. })]));
+        assert_eq!(machine.handle(Event::Reported), [Effect::Wipe]);
+        assert_eq!(machine.handle(Event::Wiped), [Effect::Reboot]);
     }
 
     #[test]

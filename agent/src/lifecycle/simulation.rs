@@ -345,8 +345,11 @@ impl Simulation {
         match machine.stage2_todo.pop_front() {
             None => {}
             Some(Effect::RunStep) if broken => {
-                machine
-                    .saw2(Event::StepFailed { code: crate::cluster::StepCode::Failed.into(), message: String::new() });
+                machine.saw2(Event::StepFailed {
+                    code: crate::cluster::StepCode::Failed.into(),
+                    message: String::new(),
+                    disk_stays: false,
+                });
             }
             Some(Effect::RunStep | Effect::StartMember) => machine.saw2(Event::StepDone),
             Some(Effect::Mark) => {

@@ -139,8 +139,11 @@ fn child() {
 }
 
 fn each_step(how: &str, check: impl Fn(&Node)) {
-    let init =
-        || Task::Init { settings: SecretText::new(&[]), init_secret_hash: bcrypt::hash(b"of the test", 8).unwrap() };
+    let init = || Task::Init {
+        settings: SecretText::new(&[]),
+        control_plane_files: SecretText::new(&[]),
+        init_secret_hash: bcrypt::hash(b"of the test", 8).unwrap(),
+    };
     let join = || Task::Join { cluster: SecretText::new(&[]) };
     let cases: [(&dyn Fn() -> Task, DiskPhase, bool); 5] = [
         (&init, DiskPhase::Formatted, false),

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 
-use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_api::control_plane::ControlPlaneFiles;
+use latchkey_api::v1::{self, ClusterJoin, ClusterSettings};
 use latchkey_channel::{Attester, TpmAttester};
 use latchkey_disk::{Disk, KernelRandom, NodeState, Phase, Probe, ResetMarker, TokenKey, probe, reset, update_state};
 use latchkey_keys::{Secret, SecretVec};
@@ -28,7 +29,7 @@ use prost::Message as _;
 
 use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
 use crate::flows::progress::Broadcast;
-use crate::handover::{self, HandOver, HandOverError, Task};
+use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
@@ -182,6 +183,15 @@ struct Stage2 {
     addresses: Vec<IpAddr>,
 }
 
+/// The files that came with an init, if any did; `None` if they are malformed.
+fn shared_files(encoded: &SecretText) -> Option<Option<ControlPlaneFiles>> {
+    if encoded.expose().is_empty() {
+        return Some(None);
+    }
+    let message = v1::ControlPlaneFiles::decode(encoded.expose()).ok()?;
+    ControlPlaneFiles::new(message.files).ok().map(Some)
+}
+
 enum Next {
     Saw(Event),
     Exit(ExitCode),
@@ -192,9 +202,10 @@ impl Stage2 {
     fn new(mut handover: HandOver, config: Config, machine: Machine) -> Result<Self, String> {
         let malformed = |what: &str| format!("{what} in the hand-over is malformed");
         let work = match &handover.task {
-            Task::Init { settings, .. } => {
-                Work::Init(ClusterSettings::decode(settings.expose()).map_err(|_| malformed("the cluster's settings"))?)
-            }
+            Task::Init { settings, control_plane_files, .. } => Work::Init(
+                ClusterSettings::decode(settings.expose()).map_err(|_| malformed("the cluster's settings"))?,
+                shared_files(control_plane_files).ok_or_else(|| malformed("the control planes' files"))?,
+            ),
             Task::Join { cluster } => {
                 Work::Join(ClusterJoin::decode(cluster.expose()).map_err(|_| malformed("the ticket"))?)
             }
@@ -290,12 +301,12 @@ impl Stage2 {
                 step.done();
                 Next::Saw(Event::StepDone)
             }
-            Err(StepError { code, message, log_tail }) => {
+            Err(StepError { code, message, log_tail, disk_stays }) => {
                 step.failed(code, &message);
                 if let Some(attached) = &mut self.attached {
                     attached.keep_log(log_tail);
                 }
-                Next::Saw(Event::StepFailed { code: code.into(), message })
+                Next::Saw(Event::StepFailed { code: code.into(), message, disk_stays })
             }
         }
     }

@@ -52,7 +52,11 @@ struct Booted {
 }
 
 fn init() -> Task {
-    Task::Init { settings: SecretText::new(&[]), init_secret_hash: bcrypt::hash(SECRET, 8).unwrap() }
+    Task::Init {
+        settings: SecretText::new(&[]),
+        control_plane_files: SecretText::new(&[]),
+        init_secret_hash: bcrypt::hash(SECRET, 8).unwrap(),
+    }
 }
 
 fn boot(task: Task, phase: DiskPhase, change: impl FnOnce(&mut HandOver, &mut Config, &mut Machine)) -> Option<Booted> {
@@ -147,6 +151,7 @@ impl Booted {
             code: crate::cluster::StepCode::Failed,
             message: "exit status 1".into(),
             log_tail: "the last line of the step".into(),
+            disk_stays: false,
         };
         self.end.send(Err(error)).await.unwrap();
     }

@@ -7,13 +7,11 @@ use std::time::Duration;
 
 use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, StepError, Work};
 use latchkey_agent::lifecycle::NodeRole;
+use latchkey_api::control_plane::{NAMES, file};
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile, SecretsKey};
 
 /// Has the form of a token, and is found wherever it leaks.
 pub(crate) const TOKEN: &str = "secret.0123456789abcdef";
-
-pub(crate) const CONTROL_PLANE_FILES: [&str; 8] =
-    ["ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"];
 
 /// A directory with the fakes, their records, and the node's own directories `etc` and `run`.
 pub(crate) struct FakeKubeadm {
@@ -54,6 +52,7 @@ impl FakeKubeadm {
             systemctl: self.path("systemctl").display().to_string(),
             directory: self.path("etc"),
             logs: self.path("logs"),
+            etcd: self.path("etcd"),
             run: self.path("run"),
             limit: Duration::from_mins(1),
         }
@@ -112,15 +111,14 @@ pub(crate) fn settings() -> ClusterSettings {
     ClusterSettings { secrets_key: Some(secrets_key()), ..ClusterSettings::default() }
 }
 
+/// What the control planes of its cluster share.
+pub(crate) fn control_plane_files() -> Vec<ControlPlaneFile> {
+    NAMES.iter().map(|name| file(name, format!("PEM of {name}").into_bytes())).collect()
+}
+
 pub(crate) fn control_plane_ticket() -> ClusterJoin {
-    let file = |name: &&str| {
-        let mut file = ControlPlaneFile::default();
-        file.name = (*name).into();
-        file.data = format!("PEM of {name}").into_bytes();
-        file
-    };
     let mut ticket = ticket();
-    ticket.control_plane_files = CONTROL_PLANE_FILES.iter().map(file).collect();
+    ticket.control_plane_files = control_plane_files();
     ticket.secrets_key = Some(secrets_key());
     ticket
 }

@@ -60,7 +60,7 @@ fn the_real_kubeadm_accepts_how_a_cluster_is_made() {
     for settings in wishes {
         let fake = judged();
         let shown = format!("{settings:?}");
-        let ran = fake.run(&member(NodeRole::First), &Work::Init(settings));
+        let ran = fake.run(&member(NodeRole::First), &Work::Init(settings, None));
         assert!(ran.result.is_ok(), "{shown}: {:?}", ran.result);
         assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
     }
@@ -112,5 +112,12 @@ fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
     let run = |arguments: &[&str]| output(Command::new(&kubeadm).args(arguments)).unwrap();
     let help = run(&["join", "phase", "control-plane-prepare", "download-certs", "--help"]);
     assert!(help.status.success() && String::from_utf8_lossy(&help.stdout).contains("download-certs"));
+    // What is skipped when etcd counts a node, and what is left of the join then, in kubeadm's order.
+    let help = run(&["join", "--help"]);
+    let text = String::from_utf8_lossy(&help.stdout);
+    // `check-etcd` is one that this list hides.
+    let phases = ["preflight", "control-plane-prepare", "kubelet-start", "etcd-join", "control-plane-join"];
+    let places = phases.map(|phase| text.find(&format!("\n{phase} ")).unwrap_or_else(|| panic!("{phase}: {text}")));
+    assert!(places.is_sorted(), "{text}");
     assert!(std::env::var_os("LATCHKEY_KUBEADM").is_some() || version(&kubeadm) == VERSION, "{}", version(&kubeadm));
 }

@@ -28,7 +28,7 @@ pub struct AuthorizeRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AuthorizeResponse {}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct InitRequest {
     /// RFC 1123 label
@@ -48,6 +48,9 @@ pub struct InitRequest {
     pub measurement_salt: ::prost::alloc::vec::Vec<u8>,
     #[prost(message, optional, tag = "7")]
     pub settings: ::core::option::Option<ClusterSettings>,
+    /// keys and certificates of the cluster's authorities; absent: the cluster step makes its own
+    #[prost(message, optional, tag = "8")]
+    pub control_plane_files: ::core::option::Option<ControlPlaneFiles>,
 }
 /// What the cluster step needs to know; empty fields mean the cluster step's default.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -78,6 +81,21 @@ pub struct SecretsKey {
     /// of the master secret that it comes from; the first is 1
     #[prost(uint32, tag = "2")]
     pub version: u32,
+}
+/// What all control planes of a cluster share: each file of the closed list once, or none at all.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ControlPlaneFiles {
+    #[prost(message, repeated, tag = "1")]
+    pub files: ::prost::alloc::vec::Vec<ControlPlaneFile>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
+pub struct ControlPlaneFile {
+    /// one of a closed list, e.g. `ca.crt`, `etcd/ca.key`
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -484,15 +502,6 @@ pub struct ClusterJoin {
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-#[prost(skip_debug)]
-pub struct ControlPlaneFile {
-    /// one of a closed list, e.g. `ca.crt`, `etcd/ca.key`
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(bytes = "vec", tag = "2")]
-    pub data: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RejoinRequest {

@@ -128,22 +128,26 @@ impl ApiServer {
 
     /// Shuts a machine out and forgets it: whether there was a record or a rule of it.
     ///
-    /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then the
-    /// Node, the record, and what was claimed for it. Each step is one that is done already when the command is run again.
+    /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then its
+    /// member of etcd, the Node, the record, and what was claimed for it. Each step is one that is done already when the command is
+    /// run again. A control plane goes only if the etcd of another one is there to be asked.
     pub(crate) async fn forget(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
-        if let Some(record) = record.filter(|record| record.role == Role::ControlPlane) {
-            let what = format!("{} is a control plane, and its etcd member would stay behind", record.name);
-            let failure = CommandError::new(Exit::Usage, CommandCode::ControlPlaneStays, what);
-            return Err(failure.fix(CommandCode::ControlPlaneStays.remedy()));
-        }
+        let control_plane = record.filter(|record| record.role == Role::ControlPlane);
+        let etcd = match control_plane {
+            Some(record) => Some((self.etcd_beside(record).await?, record)),
+            None => None,
+        };
         self.shut_out(ek, "removed with `latchkey node remove`").await?;
         let had_rule = self.change_rules(|rules| rules.forget(&ek)).await?;
         if let Some(record) = record {
             let name = record.name.as_str();
             if let Some(node) = self.kubectl().get::<KubernetesNode>("node", Scope::Cluster, name).await? {
                 self.kubectl().drain(name, node.is_ready(), DRAIN).await?;
-                self.kubectl().delete("node", Scope::Cluster, name).await?;
             }
+            if let Some((etcd, record)) = etcd {
+                self.leave_etcd(&etcd, record).await?;
+            }
+            self.kubectl().delete("node", Scope::Cluster, name).await?;
         }
         let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
         let ours = claims.iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string());

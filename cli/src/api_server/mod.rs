@@ -6,6 +6,7 @@
 
 mod certificate;
 mod credentials;
+mod etcd;
 mod machines;
 mod note;
 mod objects;

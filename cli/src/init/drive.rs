@@ -13,7 +13,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use latchkey_api::v1::{
-    AttachRequest, AuthorizeRequest, ClusterSettings, Failed, InitRequest, NodeStage, SecretsKey, Succeeded,
+    AttachRequest, AuthorizeRequest, ClusterSettings, ControlPlaneFiles, Failed, InitRequest, NodeStage, SecretsKey,
+    Succeeded,
 };
 use latchkey_api::{OfferRefusal, SentCode};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
@@ -21,8 +22,9 @@ use latchkey_channel::Purpose;
 use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot, parse_addresses};
 use latchkey_keys::{ClusterId, Uuid};
 
+use super::authorities;
 use super::follow::{End, Follower};
-use super::job::Job;
+use super::job::{Job, Store};
 use super::journal::{Journal, Stage};
 use crate::cluster_dir::FirstNode;
 use crate::codes::{CommandCode, ErrorCode};
@@ -360,6 +362,10 @@ impl<'a> Drive<'a> {
         let mut secrets_key = SecretsKey::default();
         secrets_key.key = self.job.master.secrets_at_rest(version)?.expose().to_vec();
         secrets_key.version = version.number();
+        let shared = match self.job.store {
+            Store::Kubernetes => Some(authorities::of(&self.job.directory)?),
+            Store::Directory => None,
+        };
         Ok(InitRequest {
             cluster_name: self.job.name.clone(),
             disk_uuid: disk.to_string(),
@@ -367,6 +373,7 @@ impl<'a> Drive<'a> {
             measurement_secret: keys.measurement.expose().to_vec(),
             measurement_salt: self.journal.salt()?.to_vec(),
             settings: Some(ClusterSettings { secrets_key: Some(secrets_key), ..self.job.settings.clone() }),
+            control_plane_files: shared.map(|files| ControlPlaneFiles { files: files.to_messages() }),
         })
     }
 

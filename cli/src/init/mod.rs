@@ -1,9 +1,10 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
-//! [`job`] reads the arguments and holds the directory; [`drive`] connects, again and again, until it is done; [`follow`]
-//! shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the operator's machine find the API server;
-//! [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
+//! [`job`] reads the arguments and holds the directory; [`authorities`] makes those of a Kubernetes cluster; [`drive`] connects,
+//! again and again, until it is done; [`follow`] shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the
+//! operator's machine find the API server; [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
 
+mod authorities;
 mod chart;
 mod drive;
 mod follow;

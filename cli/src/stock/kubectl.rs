@@ -201,6 +201,20 @@ impl Kubectl {
         self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
     }
 
+    /// Runs a program in the container `etcd` of a pod of that name, and reads the JSON that it prints.
+    pub(crate) async fn exec<T: DeserializeOwned>(
+        &self,
+        namespace: &str,
+        pod: &str,
+        command: &[String],
+    ) -> Result<T, StockError> {
+        // The pod stands before `--`, what is behind is the program's.
+        let mut arguments = words(["exec", "--container=etcd"], Scope::Namespace(namespace), []);
+        arguments.insert(arguments.len() - 1, pod.into());
+        arguments.extend(command.iter().map(Into::into));
+        self.typed(self.call(arguments, &[], ONE_OBJECT)).await
+    }
+
     /// Approves a certificate request.
     pub(crate) async fn approve(&self, request: &str) -> Result<(), StockError> {
         let call = self.call(words(["certificate", "approve"], Scope::Cluster, [request]), &[], ONE_OBJECT);

@@ -103,6 +103,7 @@ pub struct State {
     /// How often keys for an existing disk were offered.
     pub recoveries: usize,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
+    pub control_plane_files: Option<latchkey_api::v1::ControlPlaneFiles>,
 }
 
 /// What the node proves itself with.
@@ -134,6 +135,7 @@ impl FakeNode {
             secrets: 0,
             recoveries: 0,
             settings: None,
+            control_plane_files: None,
         };
         let inner = Arc::new(Inner { tpm, state: Mutex::new(state), refused: unbounded(), happened: unbounded() });
         let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -313,6 +315,7 @@ impl Inner {
         let cluster = ClusterId::derive(&secret, &salt).unwrap();
         state.cluster = Some(cluster);
         state.settings.clone_from(&message.settings);
+        state.control_plane_files.clone_from(&message.control_plane_files);
         state.keys = Some((Secret::from_slice(&message.state_disk_key).unwrap(), secret, salt));
         let _ = self.happened.0.try_send(Happened::KeysTaken);
         Ok(cluster)

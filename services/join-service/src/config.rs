@@ -33,6 +33,9 @@ pub struct Config {
     pub key_service: Option<KeyServiceConfig>,
     /// For small set-ups: derive keys in this process from this file; see [`latchkey_keys::MasterSecret`].
     pub master_secret_file: Option<PathBuf>,
+    /// What all control planes of the cluster share, as `latchkey init` left it in the cluster's directory (`control-plane.json`);
+    /// see [`latchkey_cluster_store::control_plane`]. Without it a cluster in an API server gets no more control planes.
+    pub control_plane_files: Option<PathBuf>,
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
@@ -227,6 +230,7 @@ impl Config {
             paths.extend([ca, certificate, private_key]);
         }
         paths.extend(&mut self.master_secret_file);
+        paths.extend(&mut self.control_plane_files);
         for path in paths {
             *path = directory.join(&*path);
         }

@@ -1,10 +1,13 @@
 //! What the service proves itself with and where its keys come from, as it is now; and how it changes when the operator asks.
 
 use crate::config::{Config, Limits, StoreConfig};
+use crate::control_plane::ControlPlaneKeys;
+use crate::decision::Refusal;
 use crate::identity;
 use crate::keys::KeySource;
 use crate::watch::Look;
 use latchkey_channel::PinnedKeyAttester;
+use latchkey_cluster_store::ClusterMaterial;
 use latchkey_keys::MasterSecret;
 use latchkey_service_runtime::program::ProgramError;
 use latchkey_service_runtime::reload::Reload;
@@ -12,8 +15,16 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// What the configuration names outside the cluster directory.
+#[derive(Debug)]
+pub(crate) struct Secrets {
+    pub(crate) identity: PinnedKeyAttester,
+    pub(crate) keys: KeySource,
+    pub(crate) control_plane: Option<ControlPlaneKeys>,
+}
+
 /// Reads and checks the configuration, and what it names outside the cluster directory.
-pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource), ProgramError> {
+pub(crate) fn load(file: &Path) -> Result<(Config, Secrets), ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
     let identity = identity::load(&config.identity_key).map_err(ProgramError::unusable)?;
     let keys = match (&config.key_service, &config.master_secret_file) {
@@ -24,7 +35,9 @@ pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource)
         ),
         (None, None) => return Err(ProgramError::unusable("there is no source of keys")),
     };
-    Ok((config, identity, keys))
+    let control_plane = config.control_plane_files.as_deref().map(ControlPlaneKeys::read).transpose();
+    let control_plane = control_plane.map_err(ProgramError::unusable)?;
+    Ok((config, Secrets { identity, keys, control_plane }))
 }
 
 /// Connections take the identity of their beginning, calls the source of keys of theirs.
@@ -32,8 +45,21 @@ pub(crate) fn load(file: &Path) -> Result<(Config, PinnedKeyAttester, KeySource)
 pub(crate) struct Credentials {
     file: PathBuf,
     fixed: Fixed,
-    in_force: RwLock<(Arc<PinnedKeyAttester>, Arc<KeySource>)>,
+    in_force: RwLock<InForce>,
     look: Look,
+}
+
+#[derive(Debug)]
+struct InForce {
+    identity: Arc<PinnedKeyAttester>,
+    keys: Arc<KeySource>,
+    control_plane: Option<Arc<ControlPlaneKeys>>,
+}
+
+impl From<Secrets> for InForce {
+    fn from(Secrets { identity, keys, control_plane }: Secrets) -> Self {
+        Self { identity: Arc::new(identity), keys: Arc::new(keys), control_plane: control_plane.map(Arc::new) }
+    }
 }
 
 /// The part of the configuration that needs a restart.
@@ -54,23 +80,23 @@ impl Fixed {
 }
 
 impl Credentials {
-    pub(crate) fn new(
-        file: &Path,
-        config: Config,
-        identity: PinnedKeyAttester,
-        keys: Arc<KeySource>,
-        look: Look,
-    ) -> Self {
-        let in_force = RwLock::new((Arc::new(identity), keys));
-        Self { file: file.to_owned(), fixed: Fixed::of(config), in_force, look }
+    pub(crate) fn new(file: &Path, config: Config, secrets: Secrets, look: Look) -> Self {
+        Self { file: file.to_owned(), fixed: Fixed::of(config), in_force: RwLock::new(secrets.into()), look }
     }
 
     pub(crate) fn identity(&self) -> Arc<PinnedKeyAttester> {
-        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).0)
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).identity)
     }
 
     pub(crate) fn keys(&self) -> Arc<KeySource> {
-        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).1)
+        Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner).keys)
+    }
+
+    /// What control planes of this cluster share.
+    pub(crate) fn control_plane_keys(&self, cluster: &ClusterMaterial) -> Result<Arc<ControlPlaneKeys>, Refusal> {
+        let known = self.in_force.read().unwrap_or_else(PoisonError::into_inner).control_plane.clone();
+        let known = known.ok_or(Refusal::ControlPlaneFilesMissing)?;
+        if known.are_of(&cluster.authority) { Ok(known) } else { Err(Refusal::ControlPlaneFilesForeign) }
     }
 }
 
@@ -79,14 +105,14 @@ impl Reload for Credentials {
     /// part of which is followed by itself.
     fn reload(&self) -> Result<(), String> {
         self.look.now();
-        let (config, identity, keys) = load(&self.file).map_err(|failure| failure.to_string())?;
+        let (config, secrets) = load(&self.file).map_err(|failure| failure.to_string())?;
         if Fixed::of(config) != self.fixed {
             return Err(
                 "`listen`, `admin_listen`, `cluster_directory`, `store` and `limits` change only with a restart"
                     .to_owned(),
             );
         }
-        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = (Arc::new(identity), Arc::new(keys));
+        *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = secrets.into();
         Ok(())
     }
 }

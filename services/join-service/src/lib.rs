@@ -18,6 +18,7 @@
 mod approver;
 mod back_end;
 pub mod config;
+mod control_plane;
 mod credentials;
 pub mod decision;
 mod freshness;

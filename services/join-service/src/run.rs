@@ -72,10 +72,10 @@ fn key_hash(file: &Path) -> Result<(), ProgramError> {
 
 /// Reads and checks everything that the service needs from files.
 fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
-    let (config, identity, keys) = credentials::load(file)?;
+    let (config, secrets) = credentials::load(file)?;
     let back_end = BackEnd::open(&config.place().map_err(ProgramError::unusable)?).map_err(ProgramError::unusable)?;
     let current = Current::load(back_end.documents()).map_err(ProgramError::unusable)?;
-    Ok((config, Prepared { identity, keys, back_end, current }))
+    Ok((config, Prepared { secrets, back_end, current }))
 }
 
 fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
@@ -96,7 +96,7 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         // Writing to a String does not fail.
         let _ = writeln!(text, "- {arguments}");
     };
-    line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.identity.hash()));
+    line(format_args!("meet nodes on {} with the key sha256:{}", config.listen, prepared.secrets.identity.hash()));
     line(format_args!("serve /metrics and /healthz on {}", config.admin_listen));
     match config.place() {
         Ok(ClusterPlace::Directory(path)) => line(format_args!("keep the cluster in {}", path.display())),
@@ -109,6 +109,9 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         (Some(service), _) => line(format_args!("get keys from {} ({})", service.address, service.server_name)),
         (None, Some(file)) => line(format_args!("derive keys from {}", file.display())),
         (None, None) => {}
+    }
+    if prepared.secrets.control_plane.is_some() {
+        line(format_args!("give control planes what they share, one at a time"));
     }
     for manifest in snapshot.references.iter() {
         let values = manifest.values();

@@ -3,8 +3,7 @@
 use crate::approver::{Approver, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
-use crate::credentials::Credentials;
-use crate::keys::KeySource;
+use crate::credentials::{Credentials, Secrets};
 use crate::metrics::Metrics;
 use crate::pages::Pages;
 use crate::reception::{Connection, ReceptionError};
@@ -15,7 +14,7 @@ use crate::tokens::Tokens;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
-use latchkey_channel::{ChannelError, PinnedKeyAttester, Proven, Purpose};
+use latchkey_channel::{ChannelError, Proven, Purpose};
 use latchkey_cluster_store::RefusedMachine;
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
 use latchkey_service_runtime::log_limiter::LogLimiter;
@@ -33,8 +32,8 @@ use std::time::Duration;
 /// Far more than a request can need; a certificate request has some hundred bytes.
 const MAX_REQUEST: usize = 16 * 1024;
 
-/// A payload of 64 KiB and some more.
-const MAX_TICKET: usize = 128 * 1024;
+/// A payload and a bundle of authorities of 64 KiB each, what control planes share, and some more.
+const MAX_TICKET: usize = 320 * 1024;
 
 /// A node asks once or twice and goes.
 const IDLE: Duration = Duration::from_secs(30);
@@ -45,10 +44,8 @@ const MAX_CALL: Duration = Duration::from_secs(20);
 /// Everything that was read from files and found good.
 #[derive(Debug)]
 pub struct Prepared {
-    /// What the service proves itself with.
-    pub identity: PinnedKeyAttester,
-    /// Where keys come from.
-    pub keys: KeySource,
+    /// What the configuration names outside of the cluster.
+    pub(crate) secrets: Secrets,
     /// Where the cluster is kept.
     pub back_end: BackEnd,
     /// What is kept there beside the records.
@@ -57,8 +54,7 @@ pub struct Prepared {
 
 /// The same, with the records taken into use.
 pub(crate) struct Opened {
-    identity: PinnedKeyAttester,
-    keys: Arc<KeySource>,
+    secrets: Secrets,
     back_end: BackEnd,
     current: Arc<Current>,
     store: Arc<Store>,
@@ -68,10 +64,10 @@ impl Prepared {
     /// Reads the records, tidies up after crashes, and remembers the manifests that are going to be in force. Waits for other
     /// programs that write, so signals must still end the process.
     pub(crate) fn open(self) -> Result<Opened, ProgramError> {
-        let Self { identity, keys, back_end, current } = self;
+        let Self { secrets, back_end, current } = self;
         let store = back_end.records().and_then(Store::open).map_err(ProgramError::running)?;
         current.remember().map_err(ProgramError::unusable)?;
-        Ok(Opened { identity, keys: Arc::new(keys), back_end, current: Arc::new(current), store })
+        Ok(Opened { secrets, back_end, current: Arc::new(current), store })
     }
 }
 
@@ -89,13 +85,13 @@ struct Shared {
 /// Serves until a signal says stop, then finishes running calls within the configured time. `file` is what is read again when
 /// a signal says reload.
 pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), ProgramError> {
-    let Opened { identity, keys, back_end, current, store } = opened;
+    let Opened { secrets, back_end, current, store } = opened;
     let (listen, admin_listen, limits) = (config.listen, config.admin_listen, config.limits);
     program::allow_open_files(limits.connections)?;
     let signals = SignalStream::catch()?;
     let (metrics, last_key_error) = (Arc::new(Metrics::new()), Arc::new(LastKeyError::default()));
     let (look, looks) = watch::looks();
-    let credentials = Arc::new(Credentials::new(file, config, identity, keys, look));
+    let credentials = Arc::new(Credentials::new(file, config, secrets, look));
     let service = JoinService::new(
         Arc::clone(&current),
         (Arc::clone(&store), Tokens::new(&back_end, Arc::clone(&store))),

@@ -80,7 +80,8 @@ impl JoinService {
         Self { current, store, tokens, credentials, metrics, ids: RequestIds::new(), last_key_error }
     }
 
-    /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket.
+    /// In this order: (verified) → policy → control-plane lease → keys → token → record → ticket; what control planes share goes
+    /// into the ticket of a control plane alone.
     async fn join(&self, node: &Node, request: &JoinRequest) -> Result<(Grant, JoinTicket), Refusal> {
         node.expect(&[Purpose::Join])?;
         let snapshot = self.current.snapshot();
@@ -96,6 +97,13 @@ impl JoinService {
         }
         let reservation = admitted?;
         let admitted = reservation.admitted().ok_or(Refusal::RecordNotWritten)?;
+        let shared = match (&snapshot.material, admitted.is_control_plane()) {
+            (Some(material), true) => {
+                let files = self.credentials.control_plane_keys(material)?;
+                Some((files, self.checked(keys.secrets_at_rest(cluster).await)?))
+            }
+            _ => None,
+        };
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
@@ -104,11 +112,15 @@ impl JoinService {
         let entry = self.tokens.issue(name, snapshot.material.as_ref()).await?;
         let on_record = entry.as_ref().and_then(Entry::record);
         let concluded = self.store.conclude(reservation, rules, key_version, on_record).await?;
-        let Concluded { grant, release, superseded } = concluded;
+        let Concluded { grant, release, turn, superseded } = concluded;
         self.tokens.end(superseded.filter(|_| entry.is_some()));
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let mut material = entry.map_or_else(ClusterJoin::default, Entry::into_ticket);
         material.payload = snapshot.payload.expose().to_vec();
+        if let (Some((files, (key, version))), Some(turn)) = (shared, turn) {
+            material.control_plane_files = files.for_ticket(&turn);
+            material.secrets_key = Some(v1::SecretsKey { key: key.expose().to_vec(), version });
+        }
         let ticket = JoinTicket {
             state_disk_key: disk_key.expose().to_vec(),
             measurement_secret,

@@ -305,10 +305,24 @@ fn a_lease_ends_by_itself_after_ten_minutes() {
     let mut state = State::default();
     let first = state.admit(&rules, ek(0), join(0), BootSeen::default(), now(0)).unwrap();
     let plan = state.conclude(&rules, &first, 1, None, now(0)).unwrap();
-    state.commit(&first, plan.record.map(Recorded::fake), now(0));
+    assert!(state.commit(&first, plan.record.map(Recorded::fake), now(0)).is_some());
     assert_eq!(state.admit(&rules, ek(1), join(1), BootSeen::default(), now(599)).unwrap_err(), Refusal::LeaseHeld);
     let _second = state.admit(&rules, ek(1), join(1), BootSeen::default(), now(600)).unwrap();
     assert_eq!(state.admit(&rules, ek(0), join(0), BootSeen::default(), now(601)).unwrap_err(), Refusal::LeaseHeld);
+}
+
+#[test]
+fn a_worker_and_a_control_plane_that_comes_back_with_its_disk_have_no_turn() {
+    let rules = Enrolment::workers_and([ek(0)]);
+    let mut state = State::default();
+    for (tpm, has_turn) in [(0, true), (1, false)] {
+        let admitted = state.admit(&rules, ek(tpm), join(tpm), BootSeen::default(), now(0)).unwrap();
+        let plan = state.conclude(&rules, &admitted, 1, None, now(0)).unwrap();
+        let turn = state.commit(&admitted, plan.record.map(Recorded::fake), now(0));
+        assert_eq!(turn.is_some(), has_turn, "TPM {tpm}");
+    }
+    let back = state.admit(&rules, ek(0), Ask::Rejoin(disk_of(0)), BootSeen::default(), now(1)).unwrap();
+    assert!(state.commit(&back, None, now(1)).is_none());
 }
 
 /// One that died without a word. Whether it is dead, only the operator knows.

@@ -49,6 +49,7 @@ fn request() -> InitRequest {
         measurement_secret: vec![2; 32],
         measurement_salt: vec![3; 32],
         settings: Some(ClusterSettings { control_plane_endpoint: "10.0.2.15:6443".into(), ..Default::default() }),
+        control_plane_files: None,
     }
 }
 

@@ -15,6 +15,18 @@ pub(super) struct Lease {
     issued: bool,
 }
 
+/// Witness: by the rules and its record this machine is a control plane, its record stands, and it alone may join as one now.
+/// Nobody gets the keys of the cluster's authorities without it.
+#[derive(Debug)]
+pub struct ControlPlaneTurn(());
+
+impl ControlPlaneTurn {
+    /// For whom the lease was just written.
+    pub(super) fn of(lease: &Lease) -> Option<Self> {
+        lease.issued.then_some(Self(()))
+    }
+}
+
 impl Lease {
     /// For a request that still has to get its keys.
     pub(super) fn requested(holder: EkDigest, now: Duration) -> Self {

@@ -24,7 +24,7 @@ mod warning;
 pub use ask::{Ask, JoinAsk, ReportAsk};
 pub use certificates::Serving;
 pub use damage::Damage;
-pub use lease::LEASE;
+pub use lease::{ControlPlaneTurn, LEASE};
 pub use refusal::Refusal;
 pub use state::{Admitted, Grant, Now, Plan, State};
 pub use warning::Warning;

@@ -84,6 +84,12 @@ reason_codes! {
         /// Nobody has said how nodes find the cluster's API server.
         ClusterNotDescribed = "cluster-not-described":
             "say where nodes find the API server: the key `kubernetes.json` of the ConfigMap `latchkey-cluster`; nodes keep asking";
+        /// A control plane would join, and what all control planes share is not at hand.
+        ControlPlaneFilesMissing = "control-plane-files-missing":
+            "this service has no keys for another control plane: let `control_plane_files` of its configuration name the cluster's control-plane.json; nodes keep asking";
+        /// The files of control planes are those of another cluster.
+        ControlPlaneFilesForeign = "control-plane-files-foreign":
+            "the authority in `control_plane_files` is not the one that the cluster publishes: name the control-plane.json that the cluster was made with";
         /// The API server did not take the node's bootstrap token.
         TokenNotMade = "token-not-made":
             "no bootstrap token could be made in the API server: the service's log has the reason; nodes keep asking";
@@ -118,6 +124,8 @@ impl Refusal {
             | Self::DiskUnknown => Code::PermissionDenied,
             Self::NotInitialised
             | Self::ClusterNotDescribed
+            | Self::ControlPlaneFilesMissing
+            | Self::ControlPlaneFilesForeign
             | Self::DiskRetired
             | Self::KeysRefused
             | Self::ClusterIdMismatch => Code::FailedPrecondition,

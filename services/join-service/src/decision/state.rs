@@ -2,7 +2,7 @@
 
 use super::ask::{Ask, JoinAsk, ReportAsk};
 use super::damage::Damage;
-use super::lease::{LEASE, Lease};
+use super::lease::{ControlPlaneTurn, LEASE, Lease};
 use super::refusal::Refusal;
 use super::rules::{disks_with, not_let_in, role};
 use latchkey_attestation::EkDigest;
@@ -61,6 +61,11 @@ impl Admitted {
     /// The name that it has, or gets if nobody comes first.
     pub fn name(&self) -> &NodeName {
         &self.name
+    }
+
+    /// Whether it becomes a control plane.
+    pub fn is_control_plane(&self) -> bool {
+        self.leases
     }
 
     /// The version of the master secret that this disk's key comes from; 0 is the current one.
@@ -260,14 +265,16 @@ impl State {
         Ok(Plan { record: drafted.record, grant: drafted.grant })
     }
 
-    /// Takes over the plan's record, if it has one, which is on disk now; a control plane's lease begins anew with its ticket.
-    pub fn commit(&mut self, admitted: &Admitted, written: Option<Recorded>, now: Now) {
+    /// Takes over the plan's record, if it has one, which is on disk now; a control plane's lease begins anew with its ticket, and
+    /// the witness says so.
+    pub fn commit(&mut self, admitted: &Admitted, written: Option<Recorded>, now: Now) -> Option<ControlPlaneTurn> {
         if let Some(record) = written {
             self.insert(record);
         }
         if admitted.leases {
             self.lease = Some(Lease::issued(admitted.ek, now.uptime));
         }
+        self.lease.as_ref().filter(|_| admitted.leases).and_then(ControlPlaneTurn::of)
     }
 
     /// Gives the lease back, unless an earlier ticket still needs it. Another request of the same TPM that is under way

@@ -104,6 +104,19 @@ impl KeySource {
         }
     }
 
+    /// What API servers of this cluster encrypt Secrets with, and the version of the master secret that it comes from: that of the
+    /// first machine, whoever joins later.
+    pub(crate) async fn secrets_at_rest(&self, cluster: &ClusterFile) -> Result<(Secret<32>, u32), KeyError> {
+        match &self.0 {
+            Source::Embedded(master) => {
+                let version = KeyVersion::new(cluster.key_version).unwrap_or_else(|| master.current());
+                let key = master.secrets_at_rest(version).map_err(|error| KeyError::Refused(error.to_string()))?;
+                Ok((key, version.number()))
+            }
+            Source::Remote(remote) => remote.fetch(KeyId::SecretsAtRest, cluster.key_version).await,
+        }
+    }
+
     /// The cluster's measurement secret. One that does not give the cluster's id is of another cluster: a node that got it
     /// would lock itself to nothing.
     pub(crate) async fn measurement(&self, cluster: &ClusterFile) -> Result<MeasurementSecret, KeyError> {

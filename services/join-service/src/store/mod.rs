@@ -9,7 +9,7 @@ mod certificates;
 mod news;
 mod records;
 
-use crate::decision::{Admitted, Ask, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
+use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
 pub(crate) use certificates::{Certified, Outcome};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
@@ -52,6 +52,8 @@ pub(crate) struct Concluded {
     pub(crate) grant: Grant,
     /// The witness for the disk's key.
     pub(crate) release: DiskRelease,
+    /// The witness for what control planes share.
+    pub(crate) turn: Option<ControlPlaneTurn>,
     /// The ticket that this one takes the place of.
     pub(crate) superseded: Option<TicketRecord>,
 }
@@ -248,9 +250,9 @@ impl Reservation {
                 Ok((plan.record, (plan.grant, before)))
             },
             |state, written, (grant, superseded), now| {
-                state.commit(admitted, written, now);
+                let turn = state.commit(admitted, written, now);
                 let release = on_record(state.record(&admitted.ek()), admitted.disk())?;
-                Ok(Concluded { grant, release, superseded })
+                Ok(Concluded { grant, release, turn, superseded })
             },
         )?;
         self.admitted = None;

@@ -8,6 +8,7 @@
 mod api_server;
 mod certificates;
 mod clocks;
+mod control_planes;
 mod crash;
 mod denials;
 mod firmware;
