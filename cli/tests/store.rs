@@ -14,6 +14,7 @@ use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api_server_rig::{ApiServer, Client, Setup, program};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
+use support::cluster::write_chart;
 use support::command::Ran;
 use support::node::{Behaviour, FakeNode, Stage};
 use support::operator::Operator;
@@ -201,6 +202,33 @@ fn the_operator_reaches_the_api_server_elsewhere_than_nodes_do() {
     }
     let told = plant.data("latchkey-cluster")["kubernetes.json"].as_str().unwrap().to_owned();
     assert!(told.contains("api.plant.example:6443") && !told.contains(&url[8..]), "{told}");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn init_installs_charts_at_its_end_and_a_file_that_is_wrong_is_said_before_the_node_is_touched() {
+    let plant = Plant::new();
+    write_chart(&plant.operator.path("sample"), "1.0.0");
+    let file = |values: &Value, wait: u64| {
+        let chart = json!({"name": "one", "namespace": "apps", "chart": {"directory": "sample"}, "values": {"inline": values}, "wait": wait});
+        let file = json!({"schema": 1, "charts": [chart]}).to_string();
+        fs::write(plant.operator.path("charts.json"), file).unwrap();
+    };
+    fs::write(plant.operator.path("charts.json"), "{").unwrap();
+    let before = plant.node.shown();
+    assert_eq!(error_code(&plant.init(&["--charts", "charts.json"]).failed(2)), "charts-file-malformed");
+    assert_eq!(plant.node.shown(), before, "nobody spoke to the node");
+
+    let value = || plant.admin.get("/api/v1/namespaces/apps/configmaps/one").granted()["data"]["key"].clone();
+    file(&json!({"key": "stuck", "stuck": true}), 2);
+    let ran = plant.init(&["--charts", "charts.json"]).failed(1);
+    assert_eq!(error_code(&ran), "chart-not-ready");
+    assert!(plant.operator.path("plant/store.json").exists(), "the cluster is there");
+    // It never worked: deleted after a backup, and made anew.
+    file(&json!({"key": "mended"}), 30);
+    plant.init(&["--charts", "charts.json", "--resume"]).succeeded();
+    assert_eq!(value(), "mended");
+    assert!(fs::read_dir(plant.operator.path("plant/latchkey-backups")).unwrap().next().is_some());
 }
 
 /// The kubeconfig that the join service is to use.

@@ -16,7 +16,7 @@ mod work;
 
 pub(crate) use check::check;
 pub(crate) use file::{Chart, ChartsFile, Crds};
-pub(crate) use install::{Done, install, present};
+pub(crate) use install::{Done, install, into, present};
 pub(crate) use list::list;
 pub(crate) use lock::Lock;
 pub(crate) use situation::Situation;

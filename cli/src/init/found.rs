@@ -30,7 +30,7 @@ const RELEASE: &str = "latchkey";
 /// The join service's kubeconfig, in the cluster's directory.
 pub(crate) const JOIN_SERVICE: &str = "join-service.kubeconfig";
 /// Where backups go that have to be made before a release is mended, in the cluster's directory.
-const BACKUPS: &str = "latchkey-backups";
+pub(super) const BACKUPS: &str = "latchkey-backups";
 /// How long the API server may take to serve our resources.
 const ESTABLISHED: Duration = Duration::from_mins(1);
 /// More than any document.
@@ -50,7 +50,7 @@ impl Founding<'_> {
     /// Does what is left to do.
     pub(super) async fn run(&self, patience: &mut Patience) -> Result<(), CommandError> {
         let cluster = self.directory.required_cluster()?;
-        let api = self.connect(patience).await?;
+        let api = connect(&self.stock, &self.kubeconfig, self.output, patience).await?;
         self.say("api server", &format!("Kubernetes {}, by {}", api.kubectl().server(), self.kubeconfig.display()));
         // Before anything is written.
         let is_there = is_ours(&api, &cluster).await?;
@@ -75,25 +75,6 @@ impl Founding<'_> {
 
     fn say(&self, word: &str, text: &str) {
         self.output.say(Tone::Good, word, text);
-    }
-
-    /// The control plane has just begun: it may not answer yet.
-    async fn connect(&self, patience: &mut Patience) -> Result<ApiServer, CommandError> {
-        loop {
-            match self.stock.kubectl(&self.kubeconfig).await {
-                Ok(kubectl) => return Ok(ApiServer::new(kubectl, &self.kubeconfig)),
-                Err(error) => {
-                    let passes = [StockCode::Unreachable, StockCode::Late, StockCode::ServerFailed];
-                    let may_pass = passes.contains(&error.code());
-                    let failure = CommandError::from(error);
-                    if !may_pass {
-                        return Err(failure);
-                    }
-                    self.output.waiting(&waiting_for(&failure));
-                    patience.after(failure).await?;
-                }
-            }
-        }
     }
 
     /// What nodes are told of the API server in their tickets.
@@ -199,6 +180,30 @@ impl Founding<'_> {
     fn denials(&self) -> Result<Data, CommandError> {
         let denials = self.directory.denials()?;
         denials.iter().map(|ek| Ok((ek.to_string(), self.directory.denial_reason(*ek)?))).collect()
+    }
+}
+
+/// The API server of a control plane that has just begun: it may not answer yet.
+pub(super) async fn connect(
+    stock: &Stock,
+    kubeconfig: &Path,
+    output: &Output,
+    patience: &mut Patience,
+) -> Result<ApiServer, CommandError> {
+    loop {
+        match stock.kubectl(kubeconfig).await {
+            Ok(kubectl) => return Ok(ApiServer::new(kubectl, kubeconfig)),
+            Err(error) => {
+                let passes = [StockCode::Unreachable, StockCode::Late, StockCode::ServerFailed];
+                let may_pass = passes.contains(&error.code());
+                let failure = CommandError::from(error);
+                if !may_pass {
+                    return Err(failure);
+                }
+                output.waiting(&waiting_for(&failure));
+                patience.after(failure).await?;
+            }
+        }
     }
 }
 

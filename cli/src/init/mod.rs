@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use crate::api_server::StoreNote;
 use crate::arguments::Arguments;
+use crate::charts::{self, ChartsFile, Options, charts_file};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -36,6 +37,8 @@ const TIMEOUT: Duration = Duration::from_mins(30);
 const KUBEADM_PORT: u16 = 6443;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    // Before the node is touched: what cannot be installed is said at once.
+    let charts = arguments.path("charts").map(|_| charts_file(arguments)).transpose()?;
     let job = Job::from_arguments(arguments)?;
     let timeout = arguments.timeout(TIMEOUT)?;
     let patience = Patience::new(timeout);
@@ -47,6 +50,11 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         }
         if is_to_move {
             found(&job, arguments, &job.admin_config, timeout, output)?;
+        }
+        if let Some(charts) = &charts {
+            install(charts, &job, arguments, &job.admin_config, timeout, output)?;
+        }
+        if is_to_move || charts.is_some() {
             return report::founded(&job, &journal, output);
         }
         return report::done_before(&job, &journal, arguments.has("resume"), output);
@@ -57,7 +65,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     if let AdminConfig::Written(kubeconfig) = &ending.admin_config {
         reach(&job, arguments, kubeconfig)?;
     }
-    if job.store == Store::Kubernetes {
+    if job.store == Store::Kubernetes || charts.is_some() {
         let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
             report::done(&job, &ending, output)?;
             let what = "the cluster is there, and this command has no credentials to its API server";
@@ -65,7 +73,12 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
             let file = job.admin_config.display();
             return Err(failure.fix(format!("put its admin.conf into {file}, and run the same command again")));
         };
-        found(&job, arguments, kubeconfig, timeout, output)?;
+        if job.store == Store::Kubernetes {
+            found(&job, arguments, kubeconfig, timeout, output)?;
+        }
+        if let Some(charts) = &charts {
+            install(charts, &job, arguments, kubeconfig, timeout, output)?;
+        }
     }
     report::done(&job, &ending, output)
 }
@@ -89,6 +102,23 @@ fn found(
     let (kubeconfig, endpoint) = (kubeconfig.to_owned(), &*job.settings.control_plane_endpoint);
     let founding = Founding { directory, kubeconfig, endpoint, stock, output };
     node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
+}
+
+/// Installs the charts of a file, as `latchkey charts install` does.
+fn install(
+    charts: &ChartsFile,
+    job: &Job,
+    arguments: &Arguments,
+    kubeconfig: &Path,
+    timeout: Duration,
+    output: &Output,
+) -> Result<(), CommandError> {
+    let (stock, backups) = (Stock::from_arguments(arguments), job.directory.path(found::BACKUPS));
+    let installing = async {
+        found::connect(&stock, kubeconfig, output, &mut Patience::new(timeout)).await?;
+        Box::pin(charts::into(charts, &stock, kubeconfig, Options::default(), &backups, output)).await.map(drop)
+    };
+    node::block_on(installing).map_err(goes_on)
 }
 
 fn goes_on(failure: CommandError) -> CommandError {

@@ -291,10 +291,11 @@ pub(super) const COMMANDS: &[Command] = &[
                 "WHERE",
                 "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [directory]",
             ),
+            flag("charts", "FILE", "charts to install at the end, by stock helm: see `latchkey charts install`"),
             flag(
                 "kubectl-program",
                 "FILE",
-                "the stock kubectl, for --store kubernetes and --api-server [the first in PATH]",
+                "the stock kubectl, for --store kubernetes, --api-server and --charts\n[the first in PATH]",
             ),
             flag("helm-program", "FILE", "the stock helm, in the same way [the first in PATH]"),
             switch("resume", "take up an earlier init; without it the same is done if there is one"),

@@ -126,7 +126,8 @@ impl Cluster {
     }
 }
 
-fn write_chart(chart: &Path, version: &str) {
+/// The chart of [`Cluster::chart`].
+pub fn write_chart(chart: &Path, version: &str) {
     fs::create_dir_all(chart.join("templates")).unwrap();
     fs::write(chart.join("Chart.yaml"), format!("apiVersion: v2\nname: sample\nversion: {version}\n")).unwrap();
     fs::write(chart.join("values.yaml"), "key: of the chart\nstuck: false\n").unwrap();
