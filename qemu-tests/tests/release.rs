@@ -30,12 +30,13 @@ const PACKAGES: [&str; 4] = ["latchkey-agent", "latchkey-cli", "latchkey-join-se
 /// Where product code reads the environment. Stage 2 of the agent asks how its unit ended, in a call that systemd makes for
 /// that. The others are the command's: how to print (`NO_COLOR`, `TERM`), where programs and temporary files are (`PATH`,
 /// `TMPDIR`), and the time that a reproducible build states.
-const READ_THE_ENVIRONMENT: [&str; 7] = [
+const READ_THE_ENVIRONMENT: [&str; 8] = [
     "agent/src/stage2/ended.rs",
-    // Who holds a lock, for people; what is taken away from stock programs; where those are.
+    // Who holds a lock, for people; what is taken away from stock programs, or refused; where those are.
     "cli/src/charts/lock.rs",
     "cli/src/output/mod.rs",
     "cli/src/stock/call.rs",
+    "cli/src/stock/helm.rs",
     "cli/src/stock/program.rs",
     "image/src/program.rs",
     "initramfs/src/layout.rs",
