@@ -67,6 +67,8 @@ pub(crate) struct KubernetesConfig {
     join_service: Option<PathBuf>,
     /// The key service's program, for control planes [they carry none].
     key_service: Option<PathBuf>,
+    /// The balancer to the API servers, for every node [they carry none].
+    api_balancer: Option<PathBuf>,
 }
 
 impl KubernetesConfig {
@@ -91,8 +93,9 @@ impl KubernetesConfig {
         let program = |path: PathBuf| Source::File(directory.join(path));
         let join = self.join_service.map(|path| Service::join(program(path)));
         let key = self.key_service.map(|path| Service::key(program(path)));
+        let balancer = self.api_balancer.map(|path| Service::balancer(program(path)));
         let kubernetes = kubernetes.with_pod_network(self.pod_network);
-        Ok(join.into_iter().chain(key).fold(kubernetes, Kubernetes::with_service))
+        Ok(join.into_iter().chain(key).chain(balancer).fold(kubernetes, Kubernetes::with_service))
     }
 }
 
@@ -123,7 +126,7 @@ impl Kubernetes {
         Self { pod_network, ..self }
     }
 
-    /// With a service on control planes.
+    /// With a service.
     #[must_use]
     pub fn with_service(mut self, service: Service) -> Self {
         self.services.push(service);
@@ -141,7 +144,7 @@ impl Kubernetes {
         if self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane) {
             state.persist = state.persist.and(&AUDIT_LOG)?;
         }
-        if !self.services.is_empty() {
+        if self.services.iter().any(Service::is_configured_later) {
             state.persist = state.persist.and(&[services::CONFIGURATION])?;
         }
         Ok(systemd)

@@ -1,4 +1,5 @@
-//! Join and key service on control planes: plain programs of the verified root, with the units that the services come with.
+//! Join and key service on control planes, and the balancer to the API servers on every node: plain programs of the verified root,
+//! with the units that they come with.
 
 use latchkey_initramfs::executable::check_static;
 use latchkey_kubernetes::{Role, Roles, Sha256};
@@ -12,7 +13,10 @@ const DROP_IN: &str = include_str!("../../kubernetes/service.conf");
 /// Where their configurations are, and what these name: on the state disk alone.
 pub(super) const CONFIGURATION: &str = "/etc/latchkey";
 
-/// A service that control planes carry.
+/// The balancer's configuration: nothing in it is of one cluster.
+const BALANCER: &str = include_str!("../../../services/api-balancer/api-balancer.example.json");
+
+/// A service that nodes carry.
 #[derive(Debug, Clone)]
 pub struct Service {
     kind: Kind,
@@ -23,6 +27,7 @@ pub struct Service {
 enum Kind {
     Join,
     Key,
+    Balancer,
 }
 
 impl Kind {
@@ -30,6 +35,7 @@ impl Kind {
         match self {
             Self::Join => "join-service",
             Self::Key => "key-service",
+            Self::Balancer => "api-balancer",
         }
     }
 
@@ -37,6 +43,7 @@ impl Kind {
         match self {
             Self::Join => include_str!("../../../services/join-service/latchkey-join-service.service"),
             Self::Key => include_str!("../../../services/key-service/latchkey-key-service.service"),
+            Self::Balancer => include_str!("../../../services/api-balancer/latchkey-api-balancer.service"),
         }
     }
 }
@@ -52,9 +59,19 @@ impl Service {
         Self { kind: Kind::Key, program }
     }
 
+    /// The balancer to the API servers, this program; on control planes and workers.
+    pub const fn balancer(program: Source) -> Self {
+        Self { kind: Kind::Balancer, program }
+    }
+
+    /// Whether it waits for a configuration, which is on the state disk.
+    pub(super) const fn is_configured_later(&self) -> bool {
+        matches!(self.kind, Kind::Join | Kind::Key)
+    }
+
     /// Whether machines of these roles run it, and its program needs nothing that a root may lack.
     pub(super) fn check(&self, roles: &Roles) -> Result<(), KubernetesError> {
-        if roles.iter().all(|role| role != Role::ControlPlane) {
+        if self.is_configured_later() && roles.iter().all(|role| role != Role::ControlPlane) {
             return Err(KubernetesError::NotForWorkers(self.kind.name()));
         }
         let program = self.program.read().map_err(Box::new)?;
@@ -66,15 +83,20 @@ impl Service {
         Ok((self.kind.name().to_owned(), Sha256::of(&self.program.read().map_err(Box::new)?)))
     }
 
-    /// Its program, its unit, and what makes the unit wait for its configuration.
+    /// Its program, its unit, and its configuration or what makes the unit wait for it.
     pub(super) fn additions(&self) -> Result<Vec<Addition>, KubernetesError> {
         let name = self.kind.name();
         let file = |path: String, mode, content: Vec<u8>| Addition { path, what: AdditionKind::File(mode, content) };
         let unit = format!("latchkey-{name}.service");
+        let configuration = if self.is_configured_later() {
+            file(format!("{SYSTEM}/{unit}.d/latchkey.conf"), 0o644, DROP_IN.replace("@SERVICE@", name).into_bytes())
+        } else {
+            file(format!("usr/lib/latchkey/{name}.json"), 0o644, BALANCER.as_bytes().to_vec())
+        };
         Ok(vec![
             file(format!("usr/bin/latchkey-{name}"), 0o755, self.program.read().map_err(Box::new)?.into_owned()),
             file(format!("{SYSTEM}/{unit}"), 0o644, self.kind.unit().as_bytes().to_vec()),
-            file(format!("{SYSTEM}/{unit}.d/latchkey.conf"), 0o644, DROP_IN.replace("@SERVICE@", name).into_bytes()),
+            configuration,
             Addition {
                 path: format!("{SYSTEM}/multi-user.target.wants/{unit}"),
                 what: AdditionKind::Link(format!("../{unit}")),

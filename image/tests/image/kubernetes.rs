@@ -322,6 +322,7 @@ fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {
     let kubernetes = latchkey_image::Kubernetes::new(&table, "1.34".parse().unwrap(), roles, origin).unwrap();
     let program = || Source::Bytes(program.to_vec());
     let kubernetes = kubernetes.with_service(Service::join(program())).with_service(Service::key(program()));
+    let kubernetes = kubernetes.with_service(Service::balancer(program()));
     let mut image = sample.image();
     image.systemd = Some(kubernetes.systemd(serde_json::from_str(r#"{"state": {}}"#).unwrap()).unwrap());
     image.kubernetes = Some(kubernetes);
@@ -348,6 +349,10 @@ fn control_planes_carry_the_services_which_wait_for_their_configuration_on_the_s
         assert!(waits.contains(&format!("\nConditionPathExists=/etc/latchkey/{name}.json\n")), "{waits}");
     }
     has("usr/lib/systemd/system/etc-latchkey.mount 100644 ");
+    // On every node, with a configuration that is the same for all.
+    has(&format!("usr/bin/latchkey-api-balancer 100755 {} ", program.len()));
+    has("usr/lib/latchkey/api-balancer.json 100644 ");
+    assert!(!files.iter().any(|file| file.starts_with("usr/lib/systemd/system/latchkey-api-balancer.service.d")));
 
     let workers = with_services(&sample, vec![Role::Worker].try_into().unwrap(), &program);
     assert!(refused(&workers, &sample).to_string().contains("join-service: \"roles\" has no control-plane"));

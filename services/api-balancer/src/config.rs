@@ -1,0 +1,85 @@
+//! The configuration file: closed JSON, checked as a whole before anything is opened.
+
+use latchkey_service_runtime::config::{self, ConfigFileError, check_schema};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// The schema this program knows.
+const SCHEMA: u32 = 1;
+
+/// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
+/// `api-balancer.example.json` shows every field.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Schema of this file: 1.
+    pub schema: u32,
+    /// Where the node's programs find the API server: an address of loopback. Port 0 lets the kernel choose; the READY line says
+    /// what it chose.
+    pub listen: SocketAddr,
+    /// The list of API servers; see [`crate::targets`]. Kept up to date here.
+    pub api_servers: PathBuf,
+    /// PEM: the cluster's authority. There may be none yet: then whoever takes a connection counts as ready.
+    pub authority: PathBuf,
+    /// PEM: the kubelet's certificate and key. There may be none yet: then the list stays as it is.
+    pub client: PathBuf,
+}
+
+/// Why a configuration is refused. The operator's fault, all of them.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read, or is no closed JSON of the schema.
+    #[error("{0}")]
+    File(#[from] ConfigFileError),
+    /// Other machines could come in.
+    #[error("`listen` is {got}; it must be an address of loopback, as 127.0.0.1:7445")]
+    NotLoopback {
+        /// What it is.
+        got: SocketAddr,
+    },
+}
+
+impl Config {
+    /// Reads, parses and checks the file at `path`.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let mut config: Self = config::read(path)?;
+        check_schema(SCHEMA, config.schema)?;
+        if !config.listen.ip().is_loopback() {
+            return Err(ConfigError::NotLoopback { got: config.listen });
+        }
+        let directory = path.parent().unwrap_or(Path::new(""));
+        for path in [&mut config.api_servers, &mut config.authority, &mut config.client] {
+            *path = directory.join(&*path);
+        }
+        Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = include_str!("../api-balancer.example.json");
+
+    fn load(text: &str) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.json");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_example_is_accepted_and_nothing_that_lets_other_machines_in() {
+        assert_eq!(load(EXAMPLE).unwrap().listen.port(), 7445);
+        assert!(load(&EXAMPLE.replace("127.0.0.1", "[::1]")).is_ok());
+        for (from, to) in
+            [("127.0.0.1", "0.0.0.0"), ("127.0.0.1", "10.0.0.1"), ("1,", "1, \"debug\": 1,"), ("1,", "2,")]
+        {
+            assert!(load(&EXAMPLE.replacen(from, to, 1)).is_err(), "{to}");
+        }
+    }
+}
