@@ -195,7 +195,10 @@ fn a_cluster_whose_open_doors_stay_open_is_none() {
     assert_eq!(fake.calls()[1..], expected);
     let deleted = &fake.records("deleted")[0];
     assert!(deleted.contains("kubeadm:node-autoapprove-bootstrap"), "{deleted}");
-    assert!(!deleted.contains("certificate-rotation"), "nodes could not renew their certificates: {deleted}");
+    assert!(
+        deleted.contains("kubeadm:node-autoapprove-certificate-rotation"),
+        "who is shut out would renew: {deleted}"
+    );
 }
 
 #[test]

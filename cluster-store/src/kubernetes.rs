@@ -2,6 +2,7 @@
 
 use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
+use latchkey_kubelet_certificates::{Network, Reserved};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -18,6 +19,23 @@ pub struct KubernetesFile {
     pub api_server: String,
     /// The cluster's minor version, e.g. `1.34`.
     pub kubernetes_version: String,
+    /// The networks of its services: no node has an address there. kubeadm's by default.
+    #[serde(default = "kubeadms", skip_serializing_if = "is_kubeadms")]
+    pub service_networks: Vec<String>,
+    /// Further names and addresses by which the API server is found: no worker has one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub api_server_hosts: Vec<String>,
+}
+
+/// More than any cluster has.
+const MAX_RESERVED: usize = 16;
+
+fn kubeadms() -> Vec<String> {
+    vec!["10.96.0.0/12".to_owned()]
+}
+
+fn is_kubeadms(networks: &Vec<String>) -> bool {
+    *networks == kubeadms()
 }
 
 /// What a node joins by, beside its token: [`KubernetesFile`], and the authority that the cluster itself publishes.
@@ -32,7 +50,13 @@ pub struct ClusterMaterial {
 impl KubernetesFile {
     /// The file of a cluster.
     pub fn new(api_server: impl Into<String>, kubernetes_version: impl Into<String>) -> Self {
-        Self { version: VERSION, api_server: api_server.into(), kubernetes_version: kubernetes_version.into() }
+        Self {
+            version: VERSION,
+            api_server: api_server.into(),
+            kubernetes_version: kubernetes_version.into(),
+            service_networks: kubeadms(),
+            api_server_hosts: Vec::new(),
+        }
     }
 
     /// Reads the file's JSON.
@@ -62,7 +86,25 @@ impl KubernetesFile {
         if !self.kubernetes_version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
             return rule("`kubernetes_version` must be a minor version, like 1.34");
         }
+        if self.service_networks.len() > MAX_RESERVED || self.networks().is_none() {
+            return rule("`service_networks` must be at most 16 networks in CIDR notation, like 10.96.0.0/12");
+        }
+        let is_host = |host: &String| host.parse::<IpAddr>().is_ok() || (host.len() <= 253 && is_name(host));
+        if self.api_server_hosts.len() > MAX_RESERVED || !self.api_server_hosts.iter().all(is_host) {
+            return rule("`api_server_hosts` must be at most 16 names or addresses");
+        }
         Ok(())
+    }
+
+    fn networks(&self) -> Option<Vec<Network>> {
+        self.service_networks.iter().map(|network| network.parse().ok()).collect()
+    }
+
+    /// What is no node's by this file.
+    pub fn reserved(&self) -> Reserved {
+        let host = self.api_server.rsplit_once(':').map(|(host, _)| host.trim_matches(['[', ']']));
+        let hosts = host.into_iter().chain(self.api_server_hosts.iter().map(String::as_str));
+        Reserved::new(self.networks().unwrap_or_default(), hosts)
     }
 
     /// Its JSON.
@@ -85,8 +127,12 @@ fn is_endpoint(text: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V6(_)) => false,
         Ok(address) => is_elsewhere(address),
-        Err(_) => host != "localhost" && host.split('.').all(is_label),
+        Err(_) => host != "localhost" && is_name(host),
     }
+}
+
+fn is_name(host: &str) -> bool {
+    host.split('.').all(is_label)
 }
 
 fn is_elsewhere(address: IpAddr) -> bool {
@@ -102,6 +148,7 @@ fn is_label(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use latchkey_kubelet_certificates::Holder;
 
     #[test]
     fn an_api_server_is_named_so_that_another_machine_finds_it() {
@@ -137,5 +184,25 @@ mod tests {
         }
         let more = br#"{"version": 1, "api_server": "api:6443", "kubernetes_version": "1.34", "token": ""}"#;
         assert!(KubernetesFile::parse(more).is_err());
+    }
+    #[test]
+    fn what_is_reserved_is_the_api_server_s_host_and_what_the_operator_says() {
+        let worker = Holder::Worker;
+        let file = br#"{"version": 1, "api_server": "[2001:db8::1]:6443", "kubernetes_version": "1.34",
+            "service_networks": ["172.30.0.0/16"], "api_server_hosts": ["api.plant.example", "192.0.2.10"]}"#;
+        let reserved = KubernetesFile::parse(file).unwrap().reserved();
+        for address in ["2001:db8::1", "172.30.0.1", "192.0.2.10"] {
+            assert!(reserved.is_address(address.parse().unwrap(), worker), "{address}");
+        }
+        assert!(reserved.is_name("api.plant.example", worker));
+        assert!(!reserved.is_address("10.96.0.1".parse().unwrap(), worker), "another network was said");
+        let usual = KubernetesFile::new("control-1:6443", "1.34");
+        assert!(usual.reserved().is_name("control-1", worker));
+        assert!(usual.reserved().is_address("10.96.0.1".parse().unwrap(), worker));
+        assert!(!usual.to_json().contains("service_networks"), "as older releases write it");
+        for bad in [r#""service_networks": ["10.96.0.0"]"#, r#""api_server_hosts": ["a b"]"#] {
+            let file = format!(r#"{{"version": 1, "api_server": "api:6443", "kubernetes_version": "1.34", {bad}}}"#);
+            assert!(KubernetesFile::parse(file.as_bytes()).is_err(), "{bad}");
+        }
     }
 }

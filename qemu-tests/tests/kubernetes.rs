@@ -88,10 +88,10 @@ fn doors_are_closed(site: &Site, node: &Vm) {
         let error = output(&mut site.kubectl(node, arguments)).unwrap_err().to_string();
         assert!(error.contains(why), "{arguments:?}: {error}");
     };
-    refused(&["get", "clusterrolebinding", "kubeadm:node-autoapprove-bootstrap"], "NotFound");
+    for binding in ["kubeadm:node-autoapprove-bootstrap", "kubeadm:node-autoapprove-certificate-rotation"] {
+        refused(&["get", "clusterrolebinding", binding], "NotFound");
+    }
     refused(&["--namespace", "kube-public", "get", "rolebinding", "kubeadm:bootstrap-signer-clusterinfo"], "NotFound");
-    output(&mut site.kubectl(node, &["get", "clusterrolebinding", "kubeadm:node-autoapprove-certificate-rotation"]))
-        .unwrap();
     let tokens = ["--namespace", "kube-system", "get", "secrets", "--output", "name"];
     assert_eq!(output(&mut site.kubectl(node, &tokens)).unwrap(), "");
 

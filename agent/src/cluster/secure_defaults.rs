@@ -7,13 +7,14 @@
 //! | components show profiles of themselves | they do not |
 //! | kubelets take weak ciphers, pods without a limit of processes, and no seccomp profile | see [`Kubelet`] |
 //! | whoever holds a bootstrap token gets a node's certificate, whatever its name | nobody until it is approved |
+//! | a node renews its certificate, whoever was shut out | not until it is approved |
 //! | a bootstrap token for a day | none |
 //! | everybody can read `cluster-info` | nobody but members |
 
 use serde::Serialize;
 
-/// What kubeadm's phase `bootstrap-token` makes and nobody may have: a rule of kube-controller-manager that approves each node's
-/// certificate, and the anonymous right to read `cluster-info`. What renews a node's own certificate stays.
+/// What kubeadm's phase `bootstrap-token` makes and nobody may have: the rules of kube-controller-manager that approve each node's
+/// certificate and its renewals, whoever was shut out since, and the anonymous right to read `cluster-info`.
 pub(super) const UNWANTED: &[u8] = br#"{
   "apiVersion": "v1",
   "kind": "List",
@@ -22,6 +23,11 @@ pub(super) const UNWANTED: &[u8] = br#"{
       "apiVersion": "rbac.authorization.k8s.io/v1",
       "kind": "ClusterRoleBinding",
       "metadata": {"name": "kubeadm:node-autoapprove-bootstrap"}
+    },
+    {
+      "apiVersion": "rbac.authorization.k8s.io/v1",
+      "kind": "ClusterRoleBinding",
+      "metadata": {"name": "kubeadm:node-autoapprove-certificate-rotation"}
     },
     {
       "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -12,6 +12,12 @@ labels:
 - {kind: User, apiGroup: rbac.authorization.k8s.io, name: {{ .Values.user | quote }}}
 {{- end -}}
 
+{{- /* The group of the bootstrap tokens that tickets carry, as the join service makes them. kubeadm binds nothing to it, so that nothing
+approves its requests but the join service. */ -}}
+{{- define "latchkey.group" -}}
+system:bootstrappers:latchkey
+{{- end -}}
+
 {{- /* Who the policies hold to what it is for. */ -}}
 {{- define "latchkey.byService" -}}
 matchConditions:

@@ -15,7 +15,7 @@ mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity};
 use latchkey_cluster_store::{BootSeen, Enrolment, Recorded};
-use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, State};
+use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Now, Rules, State};
 use rig::{Client, Machine, Rig, Service};
 use serde_json::json;
 use std::process::Child;
@@ -32,6 +32,10 @@ fn main() {
     let bench = Bench::from_args();
     decisions(&bench);
     joins(&bench);
+}
+
+fn given(rules: &Enrolment) -> Rules {
+    rules.clone().into()
 }
 
 fn joins(bench: &Bench) {
@@ -121,8 +125,8 @@ fn decisions(bench: &Bench) {
     let mut decide = |number: u32| {
         let ask =
             JoinAsk { disk: disk(number as usize).parse().unwrap(), name: format!("worker-{number}"), role: None };
-        let admitted = state.admit(&rules, ek(number), Ask::Join(ask), BootSeen::default(), now).unwrap();
-        let plan = state.conclude(&rules, &admitted, 1, None, now).unwrap();
+        let admitted = state.admit(&given(&rules), ek(number), Ask::Join(ask), BootSeen::default(), now).unwrap();
+        let plan = state.conclude(&given(&rules), &admitted, 1, None, now).unwrap();
         state.commit(&admitted, plan.record.map(Recorded::fake), now);
     };
     let batches: Vec<Duration> = (0..10_000 / u32::from(PER_BATCH))

@@ -107,7 +107,7 @@ impl JoinService {
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
-        let (rules, key_version) = (Arc::clone(&snapshot.enrolment), withheld.version());
+        let (rules, key_version) = (snapshot.rules(), withheld.version());
         let name = reservation.admitted().ok_or(Refusal::RecordNotWritten)?.name();
         let entry = self.tokens.issue(name, snapshot.material.as_ref()).await?;
         let on_record = entry.as_ref().and_then(Entry::record);
@@ -148,7 +148,7 @@ impl JoinService {
         let measurement_secret = self.measurement_secret(&keys, cluster).await?;
         let withheld = self.checked(keys.disk(admitted).await)?;
         self.check_not_denied(node)?;
-        let (grant, release) = reservation.conclude_unwritten(&snapshot.enrolment)?;
+        let (grant, release) = reservation.conclude_unwritten(&snapshot.rules())?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
         let ticket =
             RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
@@ -163,7 +163,7 @@ impl JoinService {
         if !snapshot.policy.firmware_not_quoted(&node.admission).is_empty() {
             return Err(Refusal::PolicyReloaded);
         }
-        let admitted = self.store.admit(&snapshot.enrolment, node.ek(), ask.clone(), seen.clone());
+        let admitted = self.store.admit(&snapshot.rules(), node.ek(), ask.clone(), seen.clone());
         let Err(
             Refusal::NodeUnknown
             | Refusal::DiskUnknown
@@ -175,7 +175,7 @@ impl JoinService {
             return admitted;
         };
         if self.store.catch_up(node.ek()).await.unwrap_or(false) {
-            return self.store.admit(&snapshot.enrolment, node.ek(), ask, seen.clone());
+            return self.store.admit(&snapshot.rules(), node.ek(), ask, seen.clone());
         }
         admitted
     }
@@ -251,7 +251,10 @@ impl JoinService {
         node.expect(&[Purpose::Report])?;
         self.check_not_denied(node)?;
         let report = ReportAsk::try_from(request)?;
-        let over = self.store.report(node.ek(), report, TpmBoot::of(&node.admission)).await?;
+        let over = self
+            .store
+            .report(self.current.snapshot().reserved(), node.ek(), report, TpmBoot::of(&node.admission))
+            .await?;
         self.tokens.end(over);
         Ok(())
     }

@@ -1,10 +1,12 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the documents of the cluster do.
 
+use crate::decision::Rules;
 use crate::freshness::{Behind, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
 use latchkey_keys::SecretVec;
+use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -29,6 +31,16 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What machines are let in by.
+    pub fn rules(&self) -> Rules {
+        Rules { enrolment: Arc::clone(&self.enrolment), reserved: self.reserved() }
+    }
+
+    /// What is no machine's name or address.
+    pub fn reserved(&self) -> Reserved {
+        self.material.as_ref().map(|material| material.file.reserved()).unwrap_or_default()
+    }
+
     fn read(documents: &dyn Documents) -> Result<Self, StoreError> {
         let (policy, references) = attestation(documents)?;
         Ok(Self {

@@ -1,10 +1,14 @@
 //! What is on record decides.
 
-use crate::names::{is_reserved_address, is_reserved_name};
+use crate::names::{Holder, Reserved};
 use crate::pkcs10::CertificateRequest;
 use crate::posted::{NODE_USER, TokenId};
 use crate::refusal::CertificateRefusal as Refusal;
 use std::net::IpAddr;
+
+/// How far the clocks of two machines may be apart, in seconds. The API server lets no token ask after its end, by its own clock; here
+/// the end is looked at by another one.
+pub const CLOCK_SKEW: u64 = 300;
 
 /// A ticket as it is on record.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +47,8 @@ pub struct AttestedNode<'a> {
     pub dns: &'a [String],
     /// Its addresses.
     pub addresses: &'a [IpAddr],
+    /// What it is in the cluster.
+    pub holder: Holder,
 }
 
 /// A node that joins, and asks for its client certificate.
@@ -50,6 +56,14 @@ pub struct AttestedNode<'a> {
 pub struct ClientAsk {
     pub(crate) uid: String,
     pub(crate) token: TokenId,
+    pub(crate) request: CertificateRequest,
+}
+
+/// A node that renews its client certificate.
+#[derive(Clone, Debug)]
+pub struct RenewalAsk {
+    pub(crate) uid: String,
+    pub(crate) node: String,
     pub(crate) request: CertificateRequest,
 }
 
@@ -125,13 +139,30 @@ impl ClientAsk {
             TicketState::LeaseEnded => return Err(Refusal::TicketLeaseEnded),
             TicketState::Denied => return Err(Refusal::NodeDenied),
         }
-        if now >= ticket.ends_at {
+        if now >= ticket.ends_at.saturating_add(CLOCK_SKEW) {
             return Err(Refusal::TicketExpired);
         }
         if ticket.used_by.is_some_and(|uid| uid != self.uid) {
             return Err(Refusal::TicketUsed);
         }
         Ok(Claim { uid: self.uid, token: self.token })
+    }
+}
+
+impl RenewalAsk {
+    /// The node that asks. Its record decides.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Decides by the record of the node of this name, if there is one: who is shut out, or gone from the record, renews nothing.
+    /// Which machine asks is not seen here: the name, by the certificate that it has.
+    ///
+    /// # Errors
+    /// The node is not on record, was shut out, or asks for another's name.
+    pub fn decide(self, node: Option<&AttestedNode<'_>>) -> Result<Approval, Refusal> {
+        own(&self.node, &self.request, node)?;
+        Ok(Approval { uid: self.uid })
     }
 }
 
@@ -145,16 +176,10 @@ impl ServingAsk {
     /// addresses yet asks for fewer than are on record, which makes it nobody else.
     ///
     /// # Errors
-    /// The node was not attested, or asks for what is not its own.
-    pub fn decide(self, node: Option<&AttestedNode<'_>>) -> Result<Approval, Refusal> {
-        let node = node.filter(|node| node.name == self.node).ok_or(Refusal::NodeUnknown)?;
-        if node.denied {
-            return Err(Refusal::NodeDenied);
-        }
+    /// The node was not attested, or asks for what is not its own, or nobody's.
+    pub fn decide(self, node: Option<&AttestedNode<'_>>, reserved: &Reserved) -> Result<Approval, Refusal> {
+        let node = own(&self.node, &self.request, node)?;
         let CertificateRequest { dns, addresses, .. } = &self.request;
-        if !is_user_of(&self.request, node.name) {
-            return Err(Refusal::NameForeign);
-        }
         if dns.is_empty() && addresses.is_empty() {
             return Err(Refusal::ServingWithoutNames);
         }
@@ -162,12 +187,25 @@ impl ServingAsk {
         if !dns.iter().all(known) || !addresses.iter().all(|address| node.addresses.contains(address)) {
             return Err(Refusal::ServingNameForeign);
         }
-        let reserved = |address: &IpAddr| is_reserved_address(*address);
-        if dns.iter().any(|name| is_reserved_name(name)) || addresses.iter().any(reserved) {
+        let is_reserved = |address: &IpAddr| reserved.is_address(*address, node.holder);
+        if dns.iter().any(|name| reserved.is_name(name, node.holder)) || addresses.iter().any(is_reserved) {
             return Err(Refusal::ServingNameReserved);
         }
         Ok(Approval { uid: self.uid })
     }
+}
+
+/// The record of the node that asks, if it has one, is let in, and asks in its own name.
+fn own<'a, 'b>(
+    asks: &str,
+    request: &CertificateRequest,
+    node: Option<&'a AttestedNode<'b>>,
+) -> Result<&'a AttestedNode<'b>, Refusal> {
+    let node = node.filter(|node| node.name == asks).ok_or(Refusal::NodeUnknown)?;
+    if node.denied {
+        return Err(Refusal::NodeDenied);
+    }
+    if is_user_of(request, node.name) { Ok(node) } else { Err(Refusal::NameForeign) }
 }
 
 /// Whether the certificate would make whoever has it the user of this node.

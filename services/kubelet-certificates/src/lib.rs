@@ -7,6 +7,7 @@
 //!
 //! ```text
 //! read(posted) ─→ Client(ask)  ─(ticket)→ ClientAsk::decide ─→ Claim ─(written, once)→ Claim::stands ─→ Approval
+//!        │   ├──→ Renewal(ask) ─(node)──→ RenewalAsk::decide ───────────────────────────────────────→ Approval
 //!        │   └──→ Serving(ask) ─(node)──→ ServingAsk::decide ───────────────────────────────────────→ Approval
 //!        ├─ Deny: the refusal is written into the request
 //!        └─ Leave: it is somebody else's
@@ -20,7 +21,8 @@ mod pkcs10;
 mod posted;
 mod refusal;
 
-pub use decision::{Approval, AttestedNode, Claim, ClientAsk, ServingAsk, Ticket, TicketState};
+pub use decision::{Approval, AttestedNode, CLOCK_SKEW, Claim, ClientAsk, RenewalAsk, ServingAsk, Ticket, TicketState};
+pub use names::{Holder, Network, NoNetwork, Reserved};
 pub use pkcs10::{CertificateRequest, MAX_NAMES, MAX_PEM};
 pub use posted::{Left, Posted, Reading, TokenId, read};
 pub use refusal::CertificateRefusal;

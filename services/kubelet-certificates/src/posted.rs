@@ -1,6 +1,6 @@
 //! A request as the API server shows it: whose it is to decide.
 
-use crate::decision::{ClientAsk, ServingAsk};
+use crate::decision::{ClientAsk, RenewalAsk, ServingAsk};
 use crate::pkcs10::CertificateRequest;
 use crate::refusal::CertificateRefusal as Refusal;
 use crate::{CLIENT_SIGNER, SERVING_SIGNER, TOKEN_GROUP};
@@ -59,6 +59,8 @@ pub enum Reading {
     Deny(Refusal),
     /// A node that joins: the ticket of its token decides.
     Client(ClientAsk),
+    /// A node that renews its client certificate: its record decides.
+    Renewal(RenewalAsk),
     /// A node that serves: its record decides.
     Serving(ServingAsk),
 }
@@ -70,9 +72,6 @@ pub enum Left {
     OtherSigner,
     /// Somebody has approved or denied it, or it has failed.
     Decided,
-    /// A node renews its own client certificate: the controller manager approves that, and checks that it is the
-    /// node's own.
-    Renewal,
 }
 
 /// Reads a request.
@@ -81,7 +80,9 @@ pub fn read(posted: &Posted<'_>) -> Reading {
         return Reading::Leave(Left::Decided);
     }
     match posted.signer {
-        CLIENT_SIGNER if posted.username.starts_with(NODE_USER) => Reading::Leave(Left::Renewal),
+        CLIENT_SIGNER if posted.username.starts_with(NODE_USER) => {
+            read_renewal(posted).map_or_else(Reading::Deny, Reading::Renewal)
+        }
         CLIENT_SIGNER => read_client(posted).map_or_else(Reading::Deny, Reading::Client),
         SERVING_SIGNER => read_serving(posted).map_or_else(Reading::Deny, Reading::Serving),
         _ => Reading::Leave(Left::OtherSigner),
@@ -91,22 +92,37 @@ pub fn read(posted: &Posted<'_>) -> Reading {
 fn read_client(posted: &Posted<'_>) -> Result<ClientAsk, Refusal> {
     let token = posted.username.strip_prefix(TOKEN_USER).and_then(TokenId::read).ok_or(Refusal::RequesterRefused)?;
     are(posted.groups, &["system:bootstrappers", TOKEN_GROUP, "system:authenticated"])?;
+    Ok(ClientAsk { uid: posted.uid.to_owned(), token, request: read_for_client(posted)? })
+}
+
+fn read_renewal(posted: &Posted<'_>) -> Result<RenewalAsk, Refusal> {
+    let node = node_that_asks(posted)?;
+    Ok(RenewalAsk { uid: posted.uid.to_owned(), node, request: read_for_client(posted)? })
+}
+
+fn read_for_client(posted: &Posted<'_>) -> Result<CertificateRequest, Refusal> {
     let request = CertificateRequest::read(posted.pem)?;
     in_nodes(&request)?;
     if !request.dns.is_empty() || !request.addresses.is_empty() {
         return Err(Refusal::ClientWithNames);
     }
     used_for(posted.usages, "client auth")?;
-    Ok(ClientAsk { uid: posted.uid.to_owned(), token, request })
+    Ok(request)
+}
+
+/// By its client certificate.
+fn node_that_asks(posted: &Posted<'_>) -> Result<String, Refusal> {
+    let node = posted.username.strip_prefix(NODE_USER).ok_or(Refusal::RequesterRefused)?;
+    are(posted.groups, &[NODES, "system:authenticated"])?;
+    Ok(node.to_owned())
 }
 
 fn read_serving(posted: &Posted<'_>) -> Result<ServingAsk, Refusal> {
-    let node = posted.username.strip_prefix(NODE_USER).ok_or(Refusal::RequesterRefused)?;
-    are(posted.groups, &[NODES, "system:authenticated"])?;
+    let node = node_that_asks(posted)?;
     let request = CertificateRequest::read(posted.pem)?;
     in_nodes(&request)?;
     used_for(posted.usages, "server auth")?;
-    Ok(ServingAsk { uid: posted.uid.to_owned(), node: node.to_owned(), request })
+    Ok(ServingAsk { uid: posted.uid.to_owned(), node, request })
 }
 
 /// Who is in another group as well is somebody else.

@@ -1,9 +1,10 @@
 //! One request: decided, answered, and its line written.
 
 use super::{Approver, Later, MAX_NAME};
+use crate::decision::Refusal;
 use crate::store::{Certified, Outcome};
 use latchkey_attestation::EkDigest;
-use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, Reading, ServingAsk};
+use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, Reading};
 use latchkey_kubernetes_store::{Answered, Standing, WaitingRequest};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,7 +33,16 @@ impl Approver {
             }
             Reading::Deny(refusal) => (Err(*refusal), None),
             Reading::Client(ask) => self.client(request, ask).await?,
-            Reading::Serving(ask) => self.serving(request, ask).await?,
+            Reading::Renewal(ask) => {
+                self.as_node(request, |approver| approver.store.certify_renewal(ask, approver.denied())).await?
+            }
+            Reading::Serving(ask) => {
+                let certify = |approver: &Self| {
+                    let reserved = approver.current.snapshot().reserved();
+                    approver.store.certify_serving(&reserved, ask, approver.denied())
+                };
+                self.as_node(request, certify).await?
+            }
         };
         let refusal = decided.as_ref().err().copied();
         let (api, about) = (Arc::clone(&self.api), Arc::clone(request));
@@ -80,9 +90,13 @@ impl Approver {
         decided(self.store.certify_client(ask.clone(), self.denied()).await?)
     }
 
-    /// Nothing is written before a serving certificate is approved, so what it is decided on is read for it, too.
-    async fn serving(&mut self, request: &WaitingRequest, ask: &ServingAsk) -> Result<Decided, Later> {
-        let certified = self.store.certify_serving(ask, self.denied())?;
+    /// Nothing is written before what a node asks for is approved, so what it is decided on is read for an approval, too.
+    async fn as_node(
+        &mut self,
+        request: &WaitingRequest,
+        certify: impl Fn(&Self) -> Result<Certified, Refusal>,
+    ) -> Result<Decided, Later> {
+        let certified = certify(self)?;
         match (&certified.outcome, certified.ek) {
             (Outcome::NotReported, _) => return Err(Later::Waits),
             (Outcome::Decided(_), Some(ek)) => drop(self.store.catch_up(ek).await?),
@@ -92,7 +106,7 @@ impl Approver {
                 }
             }
         }
-        decided(self.store.certify_serving(ask, self.denied())?)
+        decided(certify(self)?)
     }
 
     /// Before a denial: reads what it would be decided on, so that it is to be decided anew. What cannot be read denies nobody.

@@ -1,10 +1,12 @@
 //! Who gets a kubelet's certificate: what is on record of tickets and nodes, as `latchkey_kubelet_certificates` asks it.
 
+use super::rules::holder;
 use super::state::{Now, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{NodeRecord, Recorded, Role, TicketRecord};
 use latchkey_kubelet_certificates::{
-    AttestedNode, CertificateRefusal, Claim, ClientAsk, ServingAsk, Ticket, TicketState,
+    Approval, AttestedNode, CLOCK_SKEW, CertificateRefusal, Claim, ClientAsk, RenewalAsk, Reserved, ServingAsk, Ticket,
+    TicketState,
 };
 use std::net::IpAddr;
 
@@ -12,7 +14,7 @@ use std::net::IpAddr;
 #[derive(Debug)]
 pub enum Serving {
     /// This.
-    Decided(Result<latchkey_kubelet_certificates::Approval, CertificateRefusal>),
+    Decided(Result<Approval, CertificateRefusal>),
     /// Its addresses are not on record yet: it joins still, and its report says them.
     NotReported,
 }
@@ -74,16 +76,40 @@ impl State {
     }
 
     /// Decides by the record of the node that asks.
-    pub fn serve(&self, ask: &ServingAsk, is_denied: impl Fn(&EkDigest) -> bool) -> Serving {
-        let Some(record) = self.named(ask.node()) else { return Serving::Decided(ask.clone().decide(None)) };
+    pub fn serve(
+        &self,
+        reserved: &Reserved,
+        ask: &ServingAsk,
+        is_denied: impl Fn(&EkDigest) -> bool,
+        now: Now,
+    ) -> Serving {
+        let Some(record) = self.named(ask.node()) else { return Serving::Decided(ask.clone().decide(None, reserved)) };
         let denied = is_denied(&record.ek_sha256);
-        let joins = record.ticket.as_ref().is_none_or(|ticket| !ticket.reported);
-        if record.addresses.is_empty() && joins && !denied {
+        let joins = match &record.ticket {
+            Some(ticket) if ticket.reported => false,
+            // What it says may be others than those that are on record of the join before.
+            Some(ticket) => record.addresses.is_empty() || says_where_it_serves(ticket, now),
+            None => record.addresses.is_empty(),
+        };
+        if joins && !denied {
             return Serving::NotReported;
         }
         let addresses = self.free_for(&record.ek_sha256, &record.addresses);
-        let node = AttestedNode { name: record.name.as_str(), denied, dns: &[], addresses: &addresses };
-        Serving::Decided(ask.clone().decide(Some(&node)))
+        let node = AttestedNode { addresses: &addresses, ..attested(record, denied) };
+        Serving::Decided(ask.clone().decide(Some(&node), reserved))
+    }
+
+    /// Decides by the record of the node that asks.
+    ///
+    /// # Errors
+    /// It is not on record, is shut out, or asks for another's name.
+    pub fn renew(
+        &self,
+        ask: &RenewalAsk,
+        is_denied: impl Fn(&EkDigest) -> bool,
+    ) -> Result<Approval, CertificateRefusal> {
+        let node = self.named(ask.node()).map(|record| attested(record, is_denied(&record.ek_sha256)));
+        ask.clone().decide(node.as_ref())
     }
 
     /// Those of these addresses that are on no other machine's record: whoever says an address first has it.
@@ -95,6 +121,19 @@ impl State {
     }
 }
 
+/// As a node without addresses.
+fn attested(record: &NodeRecord, denied: bool) -> AttestedNode<'_> {
+    AttestedNode { name: record.name.as_str(), denied, dns: &[], addresses: &[], holder: holder(record.role) }
+}
+
 fn is_live(ticket: &TicketRecord, now: Now) -> bool {
-    !ticket.reported && now.unix < ticket.ends_at
+    !ticket.reported && now.unix < ticket.ends_at.saturating_add(CLOCK_SKEW)
+}
+
+/// How long after the end of its ticket's token a node may still say where it serves: it has its certificate by then, and its report
+/// is on the way. One that comes later, or never came, changes nothing that is on record.
+const REPORT_GRACE: u64 = 900;
+
+pub(super) fn says_where_it_serves(ticket: &TicketRecord, now: Now) -> bool {
+    !ticket.reported && now.unix < ticket.ends_at.saturating_add(REPORT_GRACE)
 }

@@ -26,5 +26,6 @@ pub use certificates::Serving;
 pub use damage::Damage;
 pub use lease::{ControlPlaneTurn, LEASE};
 pub use refusal::Refusal;
+pub use rules::Rules;
 pub use state::{Admitted, Grant, Now, Plan, State};
 pub use warning::Warning;

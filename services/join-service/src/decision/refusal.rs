@@ -39,6 +39,9 @@ reason_codes! {
         /// The name belongs to another TPM.
         NameTaken = "name-taken":
             "another machine has this name: give this one another, or remove the other's record if it is gone";
+        /// The name means the API server, a service, or every machine itself.
+        NameReserved = "node-name-reserved":
+            "this name means the cluster's API server, a service or every machine itself: give the machine another name";
         /// The disk belongs to another TPM.
         DiskTaken = "disk-of-another-node":
             "this disk is on another machine's record: put it back, or let the agent format it anew";
@@ -129,9 +132,11 @@ impl Refusal {
             | Self::DiskRetired
             | Self::KeysRefused
             | Self::ClusterIdMismatch => Code::FailedPrecondition,
-            Self::DiskUuidInvalid | Self::NodeNameInvalid | Self::RoleInvalid | Self::ReportInvalid => {
-                Code::InvalidArgument
-            }
+            Self::DiskUuidInvalid
+            | Self::NodeNameInvalid
+            | Self::NameReserved
+            | Self::RoleInvalid
+            | Self::ReportInvalid => Code::InvalidArgument,
             Self::NameTaken => Code::AlreadyExists,
             Self::TooManyDisks => Code::ResourceExhausted,
             Self::NodeUnknown => Code::NotFound,

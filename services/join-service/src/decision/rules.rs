@@ -2,8 +2,36 @@
 
 use super::refusal::Refusal;
 use super::state::Now;
-use latchkey_cluster_store::{Decided, Disk, DiskState, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role, RoleRule};
+use latchkey_cluster_store::{
+    Decided, Disk, DiskState, Enrolment, MAX_DISKS, MAX_RETIRED, NewDisk, NodeRecord, Role, RoleRule,
+};
 use latchkey_keys::Uuid;
+use latchkey_kubelet_certificates::{Holder, Reserved};
+use std::sync::Arc;
+
+/// What the operator says of machines, and what is no machine's.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// Who is let in as what.
+    pub enrolment: Arc<Enrolment>,
+    /// Names and addresses that mean the API server, or a service.
+    pub reserved: Reserved,
+}
+
+/// Of a cluster whose API server nobody has described.
+impl From<Enrolment> for Rules {
+    fn from(enrolment: Enrolment) -> Self {
+        Self { enrolment: Arc::new(enrolment), reserved: Reserved::default() }
+    }
+}
+
+/// What a node is to who reserves names.
+pub(super) fn holder(role: Role) -> Holder {
+    match role {
+        Role::ControlPlane => Holder::ControlPlane,
+        Role::Worker => Holder::Worker,
+    }
+}
 
 /// Pinned rule, then record, then default; a request for more than that is refused.
 pub(super) fn role(decided: Decided<'_>, known: Option<&NodeRecord>, wished: Option<Role>) -> Result<Role, Refusal> {

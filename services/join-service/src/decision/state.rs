@@ -1,16 +1,18 @@
 //! The state and its transitions.
 
 use super::ask::{Ask, JoinAsk, ReportAsk};
+use super::certificates::says_where_it_serves;
 use super::damage::Damage;
 use super::lease::{ControlPlaneTurn, LEASE, Lease};
 use super::refusal::Refusal;
-use super::rules::{disks_with, not_let_in, role};
+use super::rules::{Rules, disks_with, holder, not_let_in, role};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, Change, Decided, DiskState, Enrolment, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded,
-    Reported, Role, TicketRecord, TpmBoot,
+    BootSeen, Change, Decided, DiskState, Finding, NameRule, NodeName, NodeRecord, Outcome, Recorded, Reported, Role,
+    TicketRecord, TpmBoot,
 };
 use latchkey_keys::Uuid;
+use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -230,7 +232,7 @@ impl State {
     /// A refusal changes nothing.
     pub fn admit(
         &mut self,
-        rules: &Enrolment,
+        rules: &Rules,
         ek: EkDigest,
         ask: Ask,
         seen: BootSeen,
@@ -251,7 +253,7 @@ impl State {
     /// As [`Self::admit`], when others came first in the meantime.
     pub fn conclude(
         &self,
-        rules: &Enrolment,
+        rules: &Rules,
         admitted: &Admitted,
         key_version: u32,
         ticket: Option<&TicketRecord>,
@@ -290,7 +292,14 @@ impl State {
     ///
     /// # Errors
     /// A TPM or disk that is not on record.
-    pub fn report(&self, ek: EkDigest, report: &ReportAsk, boot: TpmBoot, now: Now) -> Result<NodeRecord, Refusal> {
+    pub fn report(
+        &self,
+        reserved: &Reserved,
+        ek: EkDigest,
+        report: &ReportAsk,
+        boot: TpmBoot,
+        now: Now,
+    ) -> Result<NodeRecord, Refusal> {
         let mut record = self.nodes.get(&ek).ok_or(self.unknown(&ek))?.clone().into_inner();
         let disk = record.disks.iter_mut().find(|disk| disk.uuid == report.disk).ok_or(Refusal::DiskUnknown)?;
         if report.outcome == Outcome::Succeeded {
@@ -298,9 +307,11 @@ impl State {
             let (kept, replaced): (Vec<_>, Vec<_>) = record.disks.drain(..).partition(|disk| disk.uuid == report.disk);
             record.disks = kept;
             record.retired.extend(replaced.iter().map(|disk| disk.uuid));
-            // Once for each ticket: a machine that was taken over later does not say where it serves.
-            if record.ticket.as_ref().is_some_and(|ticket| !ticket.reported) {
-                record.addresses = self.free_for(&ek, &report.addresses);
+            // Once for each ticket, and soon after it: a machine that was taken over later does not say where it serves.
+            if record.ticket.as_ref().is_some_and(|ticket| says_where_it_serves(ticket, now)) {
+                let mut addresses = self.free_for(&ek, &report.addresses);
+                addresses.retain(|address| !reserved.is_address(*address, holder(record.role)));
+                record.addresses = addresses;
             }
         }
         if let Some(ticket) = &mut record.ticket {
@@ -379,14 +390,14 @@ impl State {
 
     fn draft(
         &self,
-        rules: &Enrolment,
+        rules: &Rules,
         ek: EkDigest,
         ask: &Ask,
         seen: &BootSeen,
         (key_version, ticket): (u32, Option<&TicketRecord>),
         now: Now,
     ) -> Result<Drafted, Refusal> {
-        let decided = rules.of(&ek);
+        let decided = rules.enrolment.of(&ek);
         if let Some(rule) = decided.pinned.filter(|rule| rule.role.role().is_none()) {
             return Err(not_let_in(rule.role));
         }
@@ -399,9 +410,8 @@ impl State {
         if let Some(record) = &mut drafted.record {
             record.keep(seen, now.unix);
             if let Some(ticket) = ticket {
+                // Its addresses stay its own until its report says others.
                 record.ticket = Some(ticket.clone());
-                // Its report says them anew.
-                record.addresses.clear();
             }
         }
         let known = self.nodes.get(&ek).map(|record| &**record);
@@ -433,7 +443,7 @@ impl State {
 
     fn draft_join(
         &self,
-        rules: &Enrolment,
+        rules: &Rules,
         decided: Decided<'_>,
         ek: EkDigest,
         ask: &JoinAsk,
@@ -446,6 +456,9 @@ impl State {
         }
         let role = role(decided, known, ask.role)?;
         let name = self.name(rules, decided, known, ek, &ask.name)?;
+        if rules.reserved.is_name(name.as_str(), holder(role)) {
+            return Err(Refusal::NameReserved);
+        }
         if self.damage.takes_disk(&ask.disk, true) {
             return Err(Refusal::RecordsDamaged);
         }
@@ -475,7 +488,7 @@ impl State {
 
     fn name(
         &self,
-        rules: &Enrolment,
+        rules: &Rules,
         decided: Decided<'_>,
         known: Option<&NodeRecord>,
         ek: EkDigest,
@@ -493,7 +506,8 @@ impl State {
             return Err(Refusal::RecordsDamaged);
         }
         let owned = self.names.get(&name).is_some_and(|owner| *owner != ek);
-        let reserved = rules.pinned.iter().any(|rule| rule.name.as_ref() == Some(&name) && rule.ek_sha256 != ek);
+        let reserved =
+            rules.enrolment.pinned.iter().any(|rule| rule.name.as_ref() == Some(&name) && rule.ek_sha256 != ek);
         if owned || reserved { Err(Refusal::NameTaken) } else { Ok(name) }
     }
 

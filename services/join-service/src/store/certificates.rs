@@ -4,7 +4,7 @@ use super::Store;
 use super::records::Records;
 use crate::decision::{Refusal, Serving};
 use latchkey_attestation::EkDigest;
-use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, ServingAsk};
+use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, RenewalAsk, Reserved, ServingAsk};
 
 /// What is decided about a request, by whose record.
 #[derive(Debug)]
@@ -37,17 +37,34 @@ impl Store {
     /// Records contradict each other about that name.
     pub(crate) fn certify_serving(
         &self,
+        reserved: &Reserved,
         ask: &ServingAsk,
         is_denied: impl Fn(&EkDigest) -> bool,
     ) -> Result<Certified, Refusal> {
+        let now = self.now();
         self.look(|state| {
             state.check_name(ask.node())?;
             let ek = state.node_named(ask.node());
-            let outcome = match state.serve(ask, is_denied) {
+            let outcome = match state.serve(reserved, ask, is_denied, now) {
                 Serving::Decided(decided) => Outcome::Decided(decided),
                 Serving::NotReported => Outcome::NotReported,
             };
             Ok(Certified { outcome, ek })
+        })
+    }
+
+    /// The same for the renewal of a client certificate.
+    ///
+    /// # Errors
+    /// Records contradict each other about that name.
+    pub(crate) fn certify_renewal(
+        &self,
+        ask: &RenewalAsk,
+        is_denied: impl Fn(&EkDigest) -> bool,
+    ) -> Result<Certified, Refusal> {
+        self.look(|state| {
+            state.check_name(ask.node())?;
+            Ok(Certified { outcome: Outcome::Decided(state.renew(ask, is_denied)), ek: state.node_named(ask.node()) })
         })
     }
 }

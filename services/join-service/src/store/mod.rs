@@ -9,14 +9,15 @@ mod certificates;
 mod news;
 mod records;
 
-use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, State};
+use crate::decision::{Admitted, Ask, ControlPlaneTurn, Grant, JoinAsk, Now, Refusal, ReportAsk, Rules, State};
 pub(crate) use certificates::{Certified, Outcome};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    BootSeen, DiskRelease, Enrolment, NodeStatus, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,
+    BootSeen, DiskRelease, NodeStatus, PendingRecord, RecordStore, Recorded, RefusedMachine, ReleaseRefusal,
     StoreError, TicketRecord, TpmBoot,
 };
 use latchkey_keys::Uuid;
+use latchkey_kubelet_certificates::Reserved;
 use records::{Job, Records};
 use smol::channel::Sender;
 use smol::future::FutureExt;
@@ -110,13 +111,7 @@ impl Store {
     }
 
     /// See [`State::admit`].
-    pub(crate) fn admit(
-        &self,
-        rules: &Enrolment,
-        ek: EkDigest,
-        ask: Ask,
-        seen: BootSeen,
-    ) -> Result<Reservation, Refusal> {
+    pub(crate) fn admit(&self, rules: &Rules, ek: EkDigest, ask: Ask, seen: BootSeen) -> Result<Reservation, Refusal> {
         let now = self.now();
         let admitted = self.records.state().admit(rules, ek, ask, seen, now)?;
         Ok(Reservation { records: Arc::clone(&self.records), admitted: Some(admitted) })
@@ -125,11 +120,12 @@ impl Store {
     /// Decides on a report and writes the record. The ticket that is over by it, if it was not before.
     pub(crate) async fn report(
         &self,
+        reserved: Reserved,
         ek: EkDigest,
         report: ReportAsk,
         boot: TpmBoot,
     ) -> Result<Option<TicketRecord>, Refusal> {
-        self.in_time(move |records| records.report(ek, &report, boot)).await
+        self.in_time(move |records| records.report(&reserved, ek, &report, boot)).await
     }
 
     /// Writes down what is new about a machine on record. What is decided about it does not depend on that.
@@ -169,7 +165,7 @@ impl Store {
     pub(crate) async fn conclude(
         &self,
         reservation: Reservation,
-        rules: Arc<Enrolment>,
+        rules: Rules,
         key_version: u32,
         ticket: Option<TicketRecord>,
     ) -> Result<Concluded, Refusal> {
@@ -236,7 +232,7 @@ impl Reservation {
 
     fn conclude(
         mut self,
-        rules: &Enrolment,
+        rules: &Rules,
         key_version: u32,
         ticket: Option<&TicketRecord>,
     ) -> Result<Concluded, Refusal> {
@@ -260,7 +256,7 @@ impl Reservation {
     }
 
     /// The grant of a request that writes nothing, decided on the state in memory.
-    pub(crate) fn conclude_unwritten(mut self, rules: &Enrolment) -> Result<(Grant, DiskRelease), Refusal> {
+    pub(crate) fn conclude_unwritten(mut self, rules: &Rules) -> Result<(Grant, DiskRelease), Refusal> {
         let records = Arc::clone(&self.records);
         let admitted = self.admitted.as_ref().ok_or(Refusal::RecordNotWritten)?;
         let now = records.now();

@@ -6,6 +6,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
     BootSeen, News, NodeRecord, PutError, PutRefusal, RecordStore, Recorded, StoreError, TicketRecord, TpmBoot, Turn,
 };
+use latchkey_kubelet_certificates::Reserved;
 use smol::channel::Receiver;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -92,6 +93,7 @@ impl Records {
 
     pub(super) fn report(
         &self,
+        reserved: &Reserved,
         ek: EkDigest,
         report: &ReportAsk,
         boot: TpmBoot,
@@ -99,7 +101,7 @@ impl Records {
         self.write(
             &ek,
             |state, now| {
-                let record = state.report(ek, report, boot, now)?;
+                let record = state.report(reserved, ek, report, boot, now)?;
                 if let Some(known) = record.tpm.as_ref().filter(|known| known.boot != boot) {
                     let (TpmBoot { reset_count, restart_count }, node) = (boot, record.name.as_str());
                     tracing::warn!(

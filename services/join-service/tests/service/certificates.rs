@@ -10,22 +10,22 @@ use latchkey_test_support::until;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
 
-const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-const NODES: &str = "/apis/latchkey.dev/v1alpha1/attestednodes";
+pub(crate) const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+pub(crate) const NODES: &str = "/apis/latchkey.dev/v1alpha1/attestednodes";
 const SECRETS: &str = "/api/v1/namespaces/kube-system/secrets";
-const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-const SERVING: &str = "kubernetes.io/kubelet-serving";
-const ADDRESS: &str = "192.0.2.7";
+pub(crate) const CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(crate) const SERVING: &str = "kubernetes.io/kubelet-serving";
+pub(crate) const ADDRESS: &str = "192.0.2.7";
 
 /// A cluster in its API server, with a signer.
-struct Site {
-    rig: Rig,
-    server: ApiServer,
-    admin: Client,
+pub(crate) struct Site {
+    pub(crate) rig: Rig,
+    pub(crate) server: ApiServer,
+    pub(crate) admin: Client,
 }
 
 impl Site {
-    fn new(machines: &[&Machine]) -> Self {
+    pub(crate) fn new(machines: &[&Machine]) -> Self {
         let mut rig = Rig::new(machines);
         let server = ApiServer::with(Setup { controllers: true, ..Setup::default() });
         let admin = moved_into(&server, &mut rig);
@@ -45,7 +45,7 @@ impl Site {
     }
 
     /// Who has a token, once the API server knows it and what it may do.
-    fn holder(&self, token: &str) -> Client {
+    pub(crate) fn holder(&self, token: &str) -> Client {
         let holder = self.server.bearer(token);
         let tried = request("tried", CLIENT, &node_csr("tried", &[], &[]).0);
         until("the token to be known", || {
@@ -55,7 +55,7 @@ impl Site {
     }
 
     /// The certificate (PEM) of an approved request, or the reason of its denial.
-    fn answer(&self, name: &str) -> Result<String, String> {
+    pub(crate) fn answer(&self, name: &str) -> Result<String, String> {
         let mut watch = self.admin.watch(&format!("{REQUESTS}?fieldSelector=metadata.name%3D{name}"));
         watch.find("an answer", |request| {
             let status = &request["status"];
@@ -67,7 +67,7 @@ impl Site {
         })
     }
 
-    fn denied(&self, asker: &Client, name: &str, signer: &str, csr: &str) -> String {
+    pub(crate) fn denied(&self, asker: &Client, name: &str, signer: &str, csr: &str) -> String {
         post(asker, name, signer, csr);
         let code = self.answer(name).unwrap_err();
         let request = self.admin.get(&format!("{REQUESTS}/{name}")).granted();
@@ -89,7 +89,7 @@ impl Site {
 }
 
 /// Joins, and gives the token.
-fn ticket(service: &Service, machine: &Machine, number: u8, name: &str) -> String {
+pub(crate) fn ticket(service: &Service, machine: &Machine, number: u8, name: &str) -> String {
     let ticket = service.join(machine, &disk(number), name).unwrap();
     ticket.cluster.as_ref().unwrap().bootstrap_token.clone()
 }
@@ -115,15 +115,15 @@ fn csr(organisation: &str, common_name: &str, dns: &[&str], addresses: &[&str]) 
     (params.serialize_request(&key).unwrap().pem().unwrap(), key.serialize_pem())
 }
 
-fn node_csr(name: &str, dns: &[&str], addresses: &[&str]) -> (String, String) {
+pub(crate) fn node_csr(name: &str, dns: &[&str], addresses: &[&str]) -> (String, String) {
     csr("system:nodes", &format!("system:node:{name}"), dns, addresses)
 }
 
-fn post(asker: &Client, name: &str, signer: &str, csr: &str) -> Value {
+pub(crate) fn post(asker: &Client, name: &str, signer: &str, csr: &str) -> Value {
     asker.post(REQUESTS, &request(name, signer, csr)).granted()
 }
 
-fn request(name: &str, signer: &str, csr: &str) -> Value {
+pub(crate) fn request(name: &str, signer: &str, csr: &str) -> Value {
     use base64::Engine as _;
     let purpose = if signer == SERVING { "server auth" } else { "client auth" };
     json!({
@@ -137,7 +137,7 @@ fn request(name: &str, signer: &str, csr: &str) -> Value {
 }
 
 /// The report of a kubelet that serves at [`ADDRESS`]es.
-fn report(service: &Service, machine: &Machine, number: u8, addresses: &[&str]) -> Result<(), Answer> {
+pub(crate) fn report(service: &Service, machine: &Machine, number: u8, addresses: &[&str]) -> Result<(), Answer> {
     let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
     let request = ReportRequest { disk_uuid: disk(number), succeeded: true, addresses, ..ReportRequest::default() };
     service.call(machine, Purpose::Report, async |client| client.report(&request, TIME).await).map(drop)

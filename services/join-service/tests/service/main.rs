@@ -21,5 +21,6 @@ mod process;
 mod real_tpm;
 mod refusals;
 mod reload;
+mod renewals;
 mod rig;
 mod rotation;

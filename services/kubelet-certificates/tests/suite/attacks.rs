@@ -2,8 +2,9 @@
 
 use super::csr::{BASIC_CONSTRAINTS, CN, Csr, O, OU, SAN, armoured, attribute, extension_request};
 use latchkey_kubelet_certificates::{
-    Approval, AttestedNode, CLIENT_SIGNER, CertificateRefusal as Refusal, CertificateRequest, Claim, Left, MAX_NAMES,
-    MAX_PEM, Posted, Reading, SERVING_SIGNER, TOKEN_GROUP, Ticket, TicketState, read,
+    Approval, AttestedNode, CLIENT_SIGNER, CLOCK_SKEW, CertificateRefusal as Refusal, CertificateRequest, Claim,
+    Holder, Left, MAX_NAMES, MAX_PEM, Posted, Reading, Reserved, SERVING_SIGNER, TOKEN_GROUP, Ticket, TicketState,
+    read,
 };
 use std::net::IpAddr;
 use x509_cert::der::asn1::{Any, Ia5String, OctetString};
@@ -61,11 +62,16 @@ impl Asker {
 
     fn serving(&self, csr: &Csr, node: Option<&AttestedNode<'_>>) -> Result<Approval, Refusal> {
         match self.reads(&csr.pem()) {
-            Reading::Serving(ask) => ask.decide(node),
+            Reading::Serving(ask) => ask.decide(node, &reserved()),
             Reading::Deny(refusal) => Err(refusal),
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Of a cluster whose API server is found at a name and an address.
+fn reserved() -> Reserved {
+    Reserved::new(["10.96.0.0/12".parse().unwrap()], ["api.plant.example", "192.0.2.10"])
 }
 
 /// What `edge-1` is refused with the token of its ticket.
@@ -79,7 +85,7 @@ fn refused(csr: &Csr) -> Refusal {
 fn serving(csr: &Csr) -> Result<Approval, Refusal> {
     let addresses: Vec<IpAddr> = OWN.iter().map(|address| address.parse().unwrap()).collect();
     let dns = texts(&["edge-1.plant.example"]);
-    let node = AttestedNode { name: "edge-1", denied: false, dns: &dns, addresses: &addresses };
+    let node = AttestedNode { name: "edge-1", denied: false, dns: &dns, addresses: &addresses, holder: Holder::Worker };
     Asker::node("edge-1").serving(csr, Some(&node))
 }
 
@@ -202,7 +208,7 @@ fn a_token_is_good_for_nothing_after_its_ticket() {
     let csr = Csr::node("edge-1");
     for (ticket, refusal) in [
         (None, Refusal::TicketUnknown),
-        (Some(Ticket { ends_at: NOW, ..TICKET }), Refusal::TicketExpired),
+        (Some(Ticket { ends_at: NOW - CLOCK_SKEW, ..TICKET }), Refusal::TicketExpired),
         (Some(Ticket { ends_at: 0, ..TICKET }), Refusal::TicketExpired),
         (Some(Ticket { state: TicketState::Reported, ..TICKET }), Refusal::TicketReported),
         (Some(Ticket { state: TicketState::LeaseEnded, ..TICKET }), Refusal::TicketLeaseEnded),
@@ -210,6 +216,9 @@ fn a_token_is_good_for_nothing_after_its_ticket() {
     ] {
         assert_eq!(Asker::token().claim(&csr, ticket.as_ref()), Err(refusal));
     }
+    // The API server took the token a moment ago: its clock is another.
+    let just = Ticket { ends_at: NOW - CLOCK_SKEW + 1, ..TICKET };
+    Asker::token().claim(&csr, Some(&just)).unwrap();
 }
 
 #[test]
@@ -370,24 +379,74 @@ fn a_node_that_was_not_attested_or_was_shut_out_gets_no_serving_certificate() {
     let csr = Csr::node("edge-1").names(&["edge-1"], &[]);
     let node = Asker::node("edge-1");
     assert_eq!(node.serving(&csr, None), Err(Refusal::NodeUnknown));
-    let denied = AttestedNode { name: "edge-1", denied: true, dns: &[], addresses: &[] };
+    let denied = AttestedNode { name: "edge-1", denied: true, dns: &[], addresses: &[], holder: Holder::Worker };
     assert_eq!(node.serving(&csr, Some(&denied)), Err(Refusal::NodeDenied));
     // A record that somebody looked up wrongly is none.
-    let another = AttestedNode { name: "edge-2", denied: false, dns: &[], addresses: &[] };
+    let another = AttestedNode { name: "edge-2", denied: false, dns: &[], addresses: &[], holder: Holder::Worker };
     assert_eq!(node.serving(&csr, Some(&another)), Err(Refusal::NodeUnknown));
 }
 
 #[test]
 fn a_node_with_the_name_of_a_service_gets_no_serving_certificate_although_it_is_on_record() {
     for name in ["kubernetes", "kubernetes.default.svc", "localhost", "x.y.svc.cluster.local"] {
-        let node = AttestedNode { name, denied: false, dns: &[], addresses: &[] };
+        let node = AttestedNode { name, denied: false, dns: &[], addresses: &[], holder: Holder::Worker };
         let refusal = Asker::node(name).serving(&Csr::node(name).names(&[name], &[]), Some(&node));
         assert_eq!(refusal, Err(Refusal::ServingNameReserved), "{name}");
     }
     let addresses = ["127.0.0.1".parse().unwrap()];
-    let node = AttestedNode { name: "edge-1", denied: false, dns: &[], addresses: &addresses };
+    let node = AttestedNode { name: "edge-1", denied: false, dns: &[], addresses: &addresses, holder: Holder::Worker };
     let csr = Csr::node("edge-1").names(&[], &["127.0.0.1"]);
     assert_eq!(Asker::node("edge-1").serving(&csr, Some(&node)), Err(Refusal::ServingNameReserved));
+}
+
+#[test]
+fn a_worker_gets_no_serving_certificate_of_the_api_server_although_its_record_has_that_name_or_address() {
+    let ask = |name: &str, address: &str, holder: Holder| {
+        let addresses = [address.parse().unwrap()];
+        let node = AttestedNode { name, denied: false, dns: &[], addresses: &addresses, holder };
+        Asker::node(name).serving(&Csr::node(name).names(&[name], &[address]), Some(&node)).map(|_| ())
+    };
+    for (name, address) in [
+        ("api.plant.example", "192.0.2.7"),
+        ("edge-1", "192.0.2.10"),
+        ("edge-1", "10.96.0.1"),
+        ("edge-1", "10.96.0.10"),
+    ] {
+        assert_eq!(ask(name, address, Holder::Worker), Err(Refusal::ServingNameReserved), "{name} {address}");
+    }
+    assert_eq!(ask("api.plant.example", "192.0.2.10", Holder::ControlPlane), Ok(()));
+    assert_eq!(ask("edge-1", "10.96.0.1", Holder::ControlPlane), Err(Refusal::ServingNameReserved));
+}
+
+#[test]
+fn a_node_renews_its_own_certificate_while_it_is_on_record_and_not_shut_out() {
+    let renews = |name: &str, csr: &Csr, node: Option<&AttestedNode<'_>>| {
+        let asker =
+            Asker { signer: CLIENT_SIGNER, usages: texts(&["digital signature", "client auth"]), ..Asker::node(name) };
+        match asker.reads(&csr.pem()) {
+            Reading::Renewal(ask) => ask.decide(node).map(|approval| approval.uid().to_owned()),
+            Reading::Deny(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        }
+    };
+    let known = AttestedNode { name: "edge-1", denied: false, dns: &[], addresses: &[], holder: Holder::Worker };
+    assert_eq!(renews("edge-1", &Csr::node("edge-1"), Some(&known)), Ok("uid-1".to_owned()));
+    let denied = AttestedNode { denied: true, ..known };
+    assert_eq!(renews("edge-1", &Csr::node("edge-1"), Some(&denied)), Err(Refusal::NodeDenied));
+    assert_eq!(renews("edge-1", &Csr::node("edge-1"), None), Err(Refusal::NodeUnknown));
+    assert_eq!(renews("edge-2", &Csr::node("edge-2"), Some(&known)), Err(Refusal::NodeUnknown));
+    assert_eq!(renews("edge-1", &Csr::node("edge-2"), Some(&known)), Err(Refusal::NameForeign));
+    let masters = Csr::of("system:masters", "system:node:edge-1");
+    assert_eq!(renews("edge-1", &masters, Some(&known)), Err(Refusal::GroupRefused));
+    assert_eq!(
+        renews("edge-1", &Csr::node("edge-1").names(&["edge-1"], &[]), Some(&known)),
+        Err(Refusal::ClientWithNames)
+    );
+    // A member of nodes' group who is none, or of more groups, renews nothing.
+    let boss =
+        Asker { groups: texts(&["system:nodes", "system:masters", "system:authenticated"]), ..Asker::node("edge-1") };
+    let boss = Asker { signer: CLIENT_SIGNER, usages: texts(&["digital signature", "client auth"]), ..boss };
+    assert!(matches!(boss.reads(&Csr::node("edge-1").pem()), Reading::Deny(Refusal::RequesterRefused)));
 }
 
 #[test]
@@ -397,8 +456,6 @@ fn what_is_somebody_elses_is_left_alone() {
         let asker = Asker { signer, ..Asker::token() };
         assert!(matches!(asker.reads(&pem), Reading::Leave(Left::OtherSigner)), "{signer}");
     }
-    let renewal = Asker { signer: CLIENT_SIGNER, ..Asker::node("edge-1") };
-    assert!(matches!(renewal.reads(&pem), Reading::Leave(Left::Renewal)));
     let Asker { signer, username, groups, usages } = &Asker::token();
     let decided = read(&Posted { uid: "uid-1", signer, username, groups, usages, pem: &pem, decided: true });
     assert!(matches!(decided, Reading::Leave(Left::Decided)));

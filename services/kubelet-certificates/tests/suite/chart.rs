@@ -187,7 +187,6 @@ fn the_service_approves_kubelets_of_tickets_and_nodes_and_nobody_else() {
     ];
     let only_approval = [
         post(&strange, "foreign-group", CLIENT_SIGNER, &pem),
-        post(&cluster.node("edge-1"), "renewal", CLIENT_SIGNER, &pem),
         post(&cluster.admin, "serving-of-admin", SERVING_SIGNER, &Csr::node("edge-1").names(&["edge-1"], &[]).pem()),
     ];
     let put = |request: &Value, status: Value| {
@@ -225,6 +224,8 @@ fn the_service_approves_kubelets_of_tickets_and_nodes_and_nobody_else() {
         &Csr::node("edge-1").names(&["edge-1"], &[]).pem(),
     );
     put(&serving, approved()).granted();
+    let renewal = post(&cluster.node("edge-1"), "renewal", CLIENT_SIGNER, &pem);
+    put(&renewal, approved()).granted();
 }
 
 #[test]

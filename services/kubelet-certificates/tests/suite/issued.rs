@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api_server_rig::{Answer, Client, program};
 use latchkey_kubelet_certificates::{
-    AttestedNode, CLIENT_SIGNER, CertificateRefusal as Refusal, Posted, Reading, SERVING_SIGNER, Ticket, TicketState,
-    read,
+    AttestedNode, CLIENT_SIGNER, CertificateRefusal as Refusal, Holder, Posted, Reading, Reserved, SERVING_SIGNER,
+    Ticket, TicketState, read,
 };
 use latchkey_test_support::{Process, spawn, until};
 use serde_json::{Value, json};
@@ -40,6 +40,10 @@ impl Records {
     fn state(mut self, state: TicketState) -> Self {
         self.ticket.as_mut().unwrap().state = state;
         self
+    }
+
+    fn attested(&self) -> AttestedNode<'_> {
+        AttestedNode { name: self.node, denied: false, dns: &[], addresses: &self.addresses, holder: Holder::Worker }
     }
 
     /// Decides the request of this name as it is in the cluster, and writes the answer into it.
@@ -74,10 +78,13 @@ impl Records {
                 let standing = self.claimed.get_or_insert_with(|| claim.uid().to_owned()).clone();
                 claim.stands(&standing)?
             }
-            Reading::Serving(ask) => {
-                let node = AttestedNode { name: self.node, denied: false, dns: &[], addresses: &self.addresses };
+            Reading::Renewal(ask) => {
                 let on_record = ask.node() == self.node;
-                ask.decide(on_record.then_some(&node))?
+                ask.decide(on_record.then_some(&self.attested()))?
+            }
+            Reading::Serving(ask) => {
+                let on_record = ask.node() == self.node;
+                ask.decide(on_record.then_some(&self.attested()), &Reserved::default())?
             }
             Reading::Leave(left) => panic!("{left:?}"),
         };
