@@ -1,21 +1,28 @@
-//! `latchkey image build`, an operating system image from its parts, and `latchkey image units`, some of these.
+//! `latchkey image build`, an operating system image from its parts, `latchkey image units`, some of these, and `latchkey image
+//! container`, one program as a container image.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use latchkey_attestation::reference::PlatformProfile;
-use latchkey_image::{Built, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode};
+use latchkey_image::{
+    Built, ContainerImage, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode,
+};
 use latchkey_initramfs::source_date_epoch;
+use latchkey_kubernetes::Reference;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files;
+use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
 
 /// As large as the reader of configurations takes.
 const MAX_CONFIG: usize = 1024 * 1024;
+/// Several times the largest of ours.
+const MAX_PROGRAM: usize = 64 << 20;
 
 pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
@@ -73,6 +80,40 @@ struct UnitsReport<'a> {
 impl Report for UnitsReport<'_> {
     fn text(&self, _: Style) -> String {
         format!("{} files, links and directories in {}", self.count, self.directory.display())
+    }
+}
+
+/// `latchkey image container`: one program as a container image.
+pub(crate) fn container(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let (path, out) = (Path::new(arguments.operand_text(0)?), arguments.required_path("out")?);
+    let name: Reference = arguments.required_text("name")?.to_owned().try_into().map_err(CommandError::usage)?;
+    files::must_be_a_file(path, "the program's name is its file's")?;
+    let program = files::read(path, MAX_PROGRAM)?;
+    let file_name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let image = ContainerImage::new(&program, file_name, &name).map_err(|error| {
+        CommandError::new(Exit::Usage, ImageCode::ProgramUnusable, format!("no image was made of {}", path.display()))
+            .because(error.to_string())
+            .fix(ImageCode::ProgramUnusable.remedy())
+    })?;
+    files::replace(out, &image.archive, Readers::Anyone)?;
+    output.report(&ContainerReport { name: name.to_string(), digest: &image.digest, archive: out })
+}
+
+/// A container image was made.
+#[derive(Serialize)]
+struct ContainerReport<'a> {
+    name: String,
+    digest: &'a str,
+    archive: &'a Path,
+}
+
+impl Report for ContainerReport<'_> {
+    fn text(&self, _: Style) -> String {
+        pairs(&[
+            ("image", self.name.clone()),
+            ("digest", self.digest.to_owned()),
+            ("archive", self.archive.display().to_string()),
+        ])
     }
 }
 

@@ -301,3 +301,27 @@ fn a_build_whose_result_cannot_be_printed_is_a_failure() {
         assert!(said.contains("cannot be written to standard output"), "{command}: {said}");
     }
 }
+
+#[test]
+fn a_static_program_becomes_a_container_image_and_another_is_refused_by_name() {
+    let parts = Parts::new();
+    let image = |program: &str, name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+        command.args(["image", "container"]).arg(parts.path(program)).args(["--name", name]);
+        let command = command.arg("--out").arg(parts.path("out/image.tar")).args(["--output", "json"]);
+        let output = latchkey_test_support::output(command).unwrap();
+        (output.status.code(), document(&output))
+    };
+    fs::write(parts.path("join-service"), elf_sample::static_executable()).unwrap();
+    let (code, report) = image("join-service", "registry.example/join-service:0.1.0");
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report["digest"].as_str().unwrap().starts_with("sha256:"), "{report}");
+    assert_eq!(report["name"], "registry.example/join-service:0.1.0");
+    assert!(parts.path("out/image.tar").is_file());
+
+    fs::write(parts.path("script"), "#!/bin/sh\n").unwrap();
+    let (code, report) = image("script", "registry.example/script:1");
+    assert_eq!((code, &report["error"]["code"]), (Some(2), &"image-program-unusable".into()), "{report}");
+    let (code, report) = image("join-service", "join-service");
+    assert_eq!((code, &report["error"]["code"]), (Some(2), &"usage".into()), "{report}");
+}

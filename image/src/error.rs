@@ -104,6 +104,8 @@ reason_codes! {
         ComponentFailed = "image-component-failed": "correct \"components\" in \"kubernetes\"";
         /// A container image is not there, is another one, or cannot be unpacked.
         ContainerImageFailed = "image-container-image-failed": "correct \"images\" in \"kubernetes\"";
+        /// A container image of a program would not run it.
+        ProgramUnusable = "image-program-unusable": "give a static executable: cargo build --release --target x86_64-unknown-linux-musl";
         /// The initramfs was not made.
         InitramfsFailed = "image-initramfs-failed": "correct \"modules\", or the directory that it names";
         /// The unified kernel image was not made.

@@ -17,6 +17,7 @@ mod archive;
 pub mod build;
 pub mod cmdline;
 pub mod config;
+mod container_image;
 mod container_store;
 pub mod error;
 mod esp;
@@ -45,6 +46,7 @@ pub mod verity;
 
 pub use build::Built;
 pub use config::{ConfigError, ImageConfig};
+pub use container_image::{ContainerImage, ContainerImageError};
 pub use container_store::ContainerStoreError;
 pub use error::{ImageCode, ImageError, reason_codes};
 pub use image::{DEBIAN_STUB, Image, Source};

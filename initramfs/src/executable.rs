@@ -36,8 +36,8 @@ pub enum ExecutableError {
     /// For another processor.
     #[error("an executable for another processor than x86-64")]
     OtherProcessor,
-    /// It needs a dynamic linker or libraries, which the initramfs does not have.
-    #[error("linked dynamically: the initramfs has no libraries")]
+    /// It needs a dynamic linker or libraries, which an initramfs, or an image of the program alone, does not have.
+    #[error("linked dynamically: there are no libraries where it runs")]
     Dynamic,
     /// Nothing in it would be executed: its entry lies in no executable part of it.
     #[error("an ELF file without an entry that could be executed")]

@@ -1,5 +1,7 @@
 //! A container image, and how it is pinned: by the digest that registries know it by, by the hash of an archive of it, or both.
 
+use std::fmt;
+
 use serde::Deserialize;
 
 use crate::component::Download;
@@ -25,6 +27,14 @@ pub struct Image {
     /// Which nodes run it [all].
     #[serde(default)]
     roles: Roles,
+}
+
+/// What an image is called: registry, repository and tag.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Reference {
+    name: Repository,
+    tag: Tag,
 }
 
 /// An archive of an image, as `ctr images import` takes it.
@@ -104,6 +114,35 @@ impl Image {
     }
 }
 
+impl Reference {
+    /// Registry and repository.
+    pub fn name(&self) -> &str {
+        &self.name.0
+    }
+
+    /// Its tag.
+    pub fn tag(&self) -> &str {
+        &self.tag.0
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.name(), self.tag())
+    }
+}
+
+/// `REGISTRY/REPOSITORY:TAG`
+impl TryFrom<String> for Reference {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let parts = text.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
+        let (name, tag) = parts.ok_or_else(|| format!("{text:?} has no tag, as in registry.k8s.io/pause:3.10.1"))?;
+        Ok(Self { name: name.to_owned().try_into()?, tag: tag.to_owned().try_into()? })
+    }
+}
+
 impl TryFrom<String> for Repository {
     type Error = String;
 
@@ -176,6 +215,17 @@ mod tests {
         }
         for tag in ["", ".1", "-1", "a:b", "a/b"] {
             assert!(image("registry.k8s.io/pause", tag, "").is_err(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_reference_has_a_tag() {
+        let reference = |text: &str| Reference::try_from(text.to_owned());
+        for text in ["registry.k8s.io/pause:3.10.1", "localhost:5000/a/b:v1"] {
+            assert_eq!(reference(text).unwrap().to_string(), text);
+        }
+        for text in ["registry.k8s.io/pause", "localhost:5000/a", "pause:3.10.1", "a.b/c:", "a.b/c@sha256:1", ""] {
+            assert!(reference(text).is_err(), "{text}");
         }
     }
 

@@ -21,7 +21,7 @@ mod table;
 pub use code::KubernetesCode;
 pub use component::{Component, Download, Install, InstallPath, Member};
 pub use hash::Sha256;
-pub use image::{Archive, Image};
+pub use image::{Archive, Image, Reference};
 pub use minor::{Minor, MinorRefusal, Patch};
 pub use role::{Role, Roles};
 pub use table::{Release, Table, TableError};

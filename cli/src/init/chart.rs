@@ -12,7 +12,7 @@ macro_rules! chart {
     };
 }
 
-const FILES: [(&str, &str); 14] = chart![
+const FILES: [(&str, &str); 15] = chart![
     "Chart.yaml",
     "values.yaml",
     "values.schema.json",
@@ -24,6 +24,7 @@ const FILES: [(&str, &str); 14] = chart![
     "templates/events.yaml",
     "templates/joining.yaml",
     "templates/lease.yaml",
+    "templates/pods.yaml",
     "templates/policies.yaml",
     "templates/records.yaml",
     "templates/tokens.yaml",

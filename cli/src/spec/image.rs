@@ -31,6 +31,35 @@ pub(super) const UNITS: Command = Command {
     run: image::units,
 };
 
+pub(super) const CONTAINER: Command = Command {
+    path: &["image", "container"],
+    operands: &[Operand {
+        name: "PROGRAM",
+        required: true,
+        text: "a static executable for x86-64, such as a service of ours built for musl",
+    }],
+    flags: &[
+        Flag {
+            long: "name",
+            value: Some("REFERENCE"),
+            need: Need::Once,
+            text: "what the image is called: REGISTRY/REPOSITORY:TAG",
+        },
+        Flag {
+            long: "out",
+            value: Some("FILE"),
+            need: Need::Once,
+            text: "the archive to write, an OCI image layout; a file of this name is replaced",
+        },
+    ],
+    summary: "makes a container image of one program",
+    about: "For those who run a service as a pod instead of from the verified root: nothing measures\nit then, and whoever can change the pod has its secrets. The image has the program and\nnothing else, and equal programs give equal bytes: the digest that is printed is what a\npod is pinned by. `skopeo copy oci-archive:FILE docker://REFERENCE` brings it to a\nregistry, `ctr --namespace k8s.io images import FILE` to a node.",
+    examples: &[
+        "latchkey image container latchkey-join-service --name registry.example/join-service:0.1.0 --out join.tar",
+    ],
+    run: image::container,
+};
+
 const ABOUT: &str = r#"
 Makes a disk with a boot partition (one unified kernel image: boot stub, kernel,
 initramfs, command line), a read-only root file system, its dm-verity hash tree, and

@@ -377,6 +377,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::node::CREDENTIALS,
     super::image::BUILD,
     super::image::UNITS,
+    super::image::CONTAINER,
     super::kubernetes::VERSIONS,
     super::kubernetes::FETCH,
     super::charts::INSTALL,

@@ -20,7 +20,7 @@ const MAX_MEMBERS: usize = 4096;
 /// Far more than any tool makes.
 const MAX_LAYERS: usize = 256;
 /// OCI Image Specification, "OCI Image Manifest Specification".
-const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+pub(crate) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// "Image Manifest Version 2, Schema 2", as archives of Docker become when they are imported.
 const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
@@ -98,7 +98,7 @@ struct RootFs {
 }
 
 /// `sha256:` and what these bytes hash to.
-pub(super) fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", Sha256::of(bytes))
 }
 

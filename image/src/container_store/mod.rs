@@ -14,7 +14,7 @@
 mod bolt;
 mod containerd;
 mod error;
-mod image;
+pub(crate) mod image;
 mod layer;
 
 use std::collections::HashMap;

@@ -302,9 +302,9 @@ fn another_image_under_the_name_a_damaged_layer_or_none_is_refused() {
     }
 }
 
-/// Starts containerd with a copy of the store as its directory, as a machine has it, and runs commands with its client; in
-/// name spaces of their own, so that nobody needs privileges.
-const CONTAINERD: &str = r#"set -eu
+/// Starts containerd with the directory `$1/root`, for commands with its client (`c`) that come after; to be run in name spaces of
+/// their own, so that nobody needs privileges.
+pub(crate) const CONTAINERD: &str = r#"set -eu
 cd "$1"
 cat > containerd.toml <<TOML
 version = 2
@@ -319,7 +319,10 @@ daemon=$!
 trap 'kill $daemon && wait $daemon || true' EXIT
 c() { ctr --address socket --namespace k8s.io "$@"; }
 until c version > /dev/null 2>&1; do kill -0 $daemon || { cat log; exit 1; }; done
-c images ls
+"#;
+
+/// With a copy of the store as its directory, as a machine has it.
+const COMMANDS: &str = r#"c images ls
 echo "= view"
 c snapshots view --target /x seen "$2"
 echo "= changed"
@@ -354,7 +357,7 @@ fn containerd_has_the_images_without_importing_and_removes_them_when_it_is_told_
     let pause = digest(&layer(&[("pause", File(0o755, 0, "pause"))]));
     let config = digest(&config(&layers));
     let mut command = Command::new(unshare);
-    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", CONTAINERD, "sh"]);
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("{CONTAINERD}{COMMANDS}"), "sh"]);
     command.arg(root.parent().unwrap()).args([&chain, &config, &pause]);
     let said = run(&mut command);
     let (listed, rest) = said.split_once("= view").unwrap();

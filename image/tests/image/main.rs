@@ -5,6 +5,7 @@
 
 mod checks;
 mod container_boot;
+mod container_image;
 mod container_store;
 mod disk;
 mod in_toto;

@@ -7,6 +7,7 @@ mod cluster;
 mod documents;
 mod faults;
 mod people;
+mod pods;
 mod proxy;
 mod races;
 mod records;

@@ -1,0 +1,72 @@
+//! Container images of one program: what they are made of, and what the real containerd thinks of them.
+
+use std::fs;
+use std::process::Command;
+
+use latchkey_image::{ContainerImage, ContainerImageError};
+use latchkey_initramfs::elf_sample::{self, Segment};
+use latchkey_kubernetes::Reference;
+
+use crate::container_store::CONTAINERD;
+use crate::sample::{found, run};
+
+fn reference() -> Reference {
+    "registry.example/latchkey/join-service:0.1.0".to_owned().try_into().unwrap()
+}
+
+fn image() -> ContainerImage {
+    ContainerImage::new(&elf_sample::static_executable(), "latchkey-join-service", &reference()).unwrap()
+}
+
+#[test]
+fn equal_programs_give_equal_images_and_others_give_others() {
+    assert_eq!(image().archive, image().archive);
+    let other = elf_sample::executable(2, &[Segment::code(&[0x90; 16])]);
+    let other = ContainerImage::new(&other, "latchkey-join-service", &reference()).unwrap();
+    assert_ne!(image().digest, other.digest);
+    // Its name decides nothing of what it is.
+    let name = "registry.example/other:1".to_owned().try_into().unwrap();
+    let renamed = ContainerImage::new(&elf_sample::static_executable(), "latchkey-join-service", &name).unwrap();
+    assert_eq!(image().digest, renamed.digest);
+}
+
+#[test]
+fn a_program_that_needs_more_than_itself_is_refused() {
+    let refused = |program: &[u8], name| ContainerImage::new(program, name, &reference()).unwrap_err();
+    let code = Segment::code(&[0xf4; 16]);
+    let dynamic = elf_sample::executable(3, &[code, Segment { kind: 3, flags: 4, content: b"/lib64/ld.so\0" }]);
+    assert!(matches!(refused(&dynamic, "join-service"), ContainerImageError::Program(_)));
+    assert!(matches!(refused(b"#!/bin/sh\n", "join-service"), ContainerImageError::Program(_)));
+    let program = elf_sample::static_executable();
+    for name in ["", "..", ".hidden", "a/b", "a b", "a\"b"] {
+        assert!(matches!(refused(&program, name), ContainerImageError::FileName), "{name}");
+    }
+}
+
+/// Takes the image in, and says what it is called and what it hashes to.
+const IMPORT: &str = r#"c images import --snapshotter native "$2" > /dev/null
+c images ls
+c content get "$3"
+"#;
+
+#[test]
+fn containerd_takes_the_image_and_unpacks_the_program() {
+    let (Some(_), Some(unshare)) = (found("containerd", "containerd"), found("unshare", "util-linux")) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (home, archive) = (directory.path().join("home"), directory.path().join("image.tar"));
+    fs::create_dir(&home).unwrap();
+    let image = image();
+    fs::write(&archive, &image.archive).unwrap();
+    let mut command = Command::new(unshare);
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &format!("{CONTAINERD}{IMPORT}"), "sh"]);
+    let said = run(command.arg(&home).arg(&archive).arg(&image.digest));
+    assert!(said.contains("registry.example/latchkey/join-service:0.1.0 "), "{said}");
+    assert!(said.contains(&image.digest) && said.contains("linux/amd64"), "{said}");
+    let snapshots = home.join("root/io.containerd.snapshotter.v1.native/snapshots");
+    let unpacked: Vec<_> = fs::read_dir(&snapshots).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(unpacked.len(), 1, "{unpacked:?}");
+    let files: Vec<_> = fs::read_dir(&unpacked[0]).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(files, ["latchkey-join-service"]);
+    let program = fs::read(unpacked[0].join("latchkey-join-service")).unwrap();
+    assert_eq!(program, elf_sample::static_executable());
+}
