@@ -9,8 +9,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
 
-#[path = "../tests/service/rig.rs"]
-#[expect(dead_code, reason = "shared with the tests")]
+#[path = "../tests/service/rig/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "shared with the tests")]
 mod rig;
 
 use latchkey_bench::{Bench, Clock, Figure, Quantity};

@@ -152,14 +152,29 @@ impl ClaimsSeen {
     }
 }
 
-/// Gives back what a machine does not have any more: its record, which stands, does not name it.
-pub(crate) async fn release(client: &kube::Client, claimed: &Claimed, ek: EkDigest) -> Result<(), StoreError> {
-    let (api, about, name) = (api(client), claim_called(claimed), claimed.object_name());
-    let Some(object) = api.get_opt(&name).await.map_err(|error| failed(&about, &error))? else { return Ok(()) };
-    if spec_of(&object).is_none_or(|spec| spec.ek_sha256 != ek) {
-        return Ok(());
-    }
-    remove(&api, &about, object).await
+/// A claim as it stood before the record was written that gives it up.
+#[derive(Debug)]
+pub(crate) struct Former {
+    about: String,
+    object: DynamicObject,
+}
+
+/// Looks at a machine's claim that its next record does not need. `None` if there is none of its own.
+pub(crate) async fn former(
+    client: &kube::Client,
+    claimed: &Claimed,
+    ek: EkDigest,
+) -> Result<Option<Former>, StoreError> {
+    let (about, name) = (claim_called(claimed), claimed.object_name());
+    let object = api(client).get_opt(&name).await.map_err(|error| failed(&about, &error))?;
+    let own = object.filter(|object| spec_of(object).is_some_and(|spec| spec.ek_sha256 == ek));
+    Ok(own.map(|object| Former { about, object }))
+}
+
+/// Gives it back, now that the record stands that does not name it. A later record of the machine may name it again: then it was
+/// claimed again, which makes it another claim than the one that was looked at, and it stays.
+pub(crate) async fn release(client: &kube::Client, former: Former) -> Result<(), StoreError> {
+    remove(&api(client), &former.about, former.object).await
 }
 
 /// Removes this very claim, not one that another machine made meanwhile.

@@ -1,7 +1,7 @@
 //! The records: who writes them, and how.
 
 use crate::cache::{Cache, MAX_NODES};
-use crate::claims::{self, Owner, claim_called};
+use crate::claims::{self, Former, Owner, claim_called};
 use crate::connection::in_time;
 use crate::error::{ApiCode, elsewhere, failed, is_conflict};
 use crate::objects::{NodeObject, node_called, node_object, node_of, nodes};
@@ -74,14 +74,26 @@ impl ApiTurn<'_> {
             return Err(PutRefusal::LeaseHeld.into());
         }
         self.claim_what_is_new(record, before).await?;
+        let former = self.former_name(record, before).await;
         let about = node_called(&ek);
         let recorded = in_time(&about, self.place(record, before)).await?;
         let Some(recorded) = recorded else {
             in_time(&about, self.read(&ek)).await?;
             return Err(PutRefusal::Overtaken.into());
         };
-        self.give_up_what_is_gone(record, before).await;
+        self.give_up_what_is_gone(record, before, former).await;
         Ok(recorded)
+    }
+
+    /// The claim of the name that the machine gives up, as it is before that.
+    async fn former_name(&self, record: &NodeRecord, before: Option<&Recorded>) -> Option<Former> {
+        let before = before.filter(|before| before.name != record.name)?;
+        let (claimed, client) = (Claimed::Name(before.name.clone()), self.store.shared().client.clone());
+        let looked = in_time("nodeclaims", claims::former(&client, &claimed, record.ek_sha256)).await;
+        looked.unwrap_or_else(|error| {
+            stays_claimed(&error, &record.ek_sha256);
+            None
+        })
     }
 
     /// At the same time: each waits for a write of etcd's log.
@@ -141,7 +153,7 @@ impl ApiTurn<'_> {
     }
 
     /// After the record stands. What fails here is told, and costs only what it names until it is mended.
-    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>) {
+    async fn give_up_what_is_gone(&self, record: &NodeRecord, before: Option<&Recorded>, former: Option<Former>) {
         let Some(before) = before else { return };
         let ek = record.ek_sha256;
         if before.joining_since.is_some() && record.joining_since.is_none() {
@@ -150,14 +162,17 @@ impl ApiTurn<'_> {
                 tracing::warn!(%error, %ek, "The control-plane lease could not be given back, and ends by itself");
             }
         }
-        if before.name != record.name {
-            let claimed = Claimed::Name(before.name.clone());
+        if let Some(former) = former {
             let client = self.store.shared().client.clone();
-            if let Err(error) = in_time("nodeclaims", claims::release(&client, &claimed, ek)).await {
-                tracing::warn!(%error, %ek, "A machine's former name stays claimed for it");
+            if let Err(error) = in_time("nodeclaims", claims::release(&client, former)).await {
+                stays_claimed(&error, &ek);
             }
         }
     }
+}
+
+fn stays_claimed(error: &StoreError, ek: &EkDigest) {
+    tracing::warn!(%error, %ek, "A machine's former name stays claimed for it");
 }
 
 impl KubernetesStore {

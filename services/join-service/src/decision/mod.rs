@@ -12,20 +12,23 @@
 //!
 //! Whether a kubelet gets a certificate is decided on the same state, by the ticket or the record of its node.
 
+mod admission;
 mod ask;
 mod certificates;
 mod damage;
 mod lease;
 mod refusal;
+mod reports;
 mod rules;
 mod state;
 mod warning;
 
+pub use admission::{Admitted, Grant, Plan};
 pub use ask::{Ask, JoinAsk, ReportAsk};
 pub use certificates::Serving;
 pub use damage::Damage;
 pub use lease::{ControlPlaneTurn, LEASE};
 pub use refusal::Refusal;
 pub use rules::Rules;
-pub use state::{Admitted, Grant, Now, Plan, State};
+pub use state::{Now, State};
 pub use warning::Warning;

@@ -2,6 +2,7 @@
 
 use crate::Cluster;
 use crate::cluster::{ek, put, record, resource, told};
+use crate::proxy::{Fault, Proxy};
 use latchkey_cluster_store::{PutError, PutRefusal, RecordStore as _};
 use latchkey_kubernetes_store::{KubernetesStore, Timing};
 use latchkey_test_support::until;
@@ -105,4 +106,37 @@ fn a_machine_that_comes_again_makes_its_own_claims_new_ones() {
     let after = revisions();
     assert!(before.len() == 2 && after.len() == 2 && after.iter().all(|revision| !before.contains(revision)));
     store.doubt();
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_name_that_its_machine_takes_back_stays_claimed_whoever_gives_it_up_meanwhile() {
+    let cluster = Cluster::start();
+    let proxy = Proxy::before(&cluster.server);
+    let (slow, quick) = (KubernetesStore::open(&proxy.kubeconfig).unwrap(), cluster.store());
+    put(&quick, &record(1, "a", 1), None).unwrap();
+    let before = until("the record to be heard of", || told(&slow, &ek(1)));
+    let node = resource("attestednodes", &ek(1).to_string());
+    let is_called = |name: &str| cluster.admin.get(&node).granted()["spec"]["name"] == name;
+    let takes_back = || {
+        let renamed = || told(&quick, &ek(1)).filter(|record| record.name.as_str() == "b");
+        put(&quick, &record(1, "a", 1), Some(&until("the new name to be heard of", renamed))).unwrap();
+    };
+    let (go, held) = smol::channel::bounded(1);
+    proxy.arm(["GET", "nodeclaims"], Fault::Held(held), 1);
+    std::thread::scope(|scope| {
+        let renames = scope.spawn(|| put(&slow, &record(1, "b", 1), Some(&before)).unwrap());
+        until("the claim to be looked at", || (!proxy.is_armed()).then_some(()));
+        // Between the look and what follows from it, if the record stands by then.
+        if is_called("b") {
+            takes_back();
+        }
+        go.try_send(()).unwrap();
+        renames.join().unwrap();
+    });
+    if is_called("b") {
+        takes_back();
+    }
+    let other = put(&quick, &record(2, "a", 2), None);
+    assert!(matches!(other, Err(PutError::Refused(PutRefusal::NameTaken))), "{other:?}");
 }

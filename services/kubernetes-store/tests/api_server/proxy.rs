@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     Silence,
     /// The API server does what is asked, and its answer is lost.
     LoseAnswer,
+    /// It waits until this is told.
+    Held(Receiver<()>),
 }
 
 /// Faults for requests whose first line has these words, so often.
@@ -179,6 +181,10 @@ async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
                     None => to_server.write_all(&buffers.0[..length]).await?,
                     Some(Fault::LoseAnswer) => {
                         lose = true;
+                        to_server.write_all(&buffers.0[..length]).await?;
+                    }
+                    Some(Fault::Held(until)) => {
+                        let _ = until.recv().await;
                         to_server.write_all(&buffers.0[..length]).await?;
                     }
                     Some(Fault::Silence) => std::future::pending().await,
