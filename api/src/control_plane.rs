@@ -48,13 +48,11 @@ impl ControlPlaneFiles {
                 return Err(FilesError::Length(name, file.data.len()));
             }
         }
-        match NAMES.into_iter().find(|name| !files.iter().any(|file| file.name == *name)) {
-            Some(missing) => Err(FilesError::Missing(missing)),
-            None => {
-                files.sort_by_key(|file| NAMES.iter().position(|name| *name == file.name));
-                Ok(Self(files))
-            }
+        if let Some(missing) = NAMES.into_iter().find(|name| !files.iter().any(|file| file.name == *name)) {
+            return Err(FilesError::Missing(missing));
         }
+        files.sort_by_key(|file| NAMES.iter().position(|name| *name == file.name));
+        Ok(Self(files))
     }
 
     /// Name and content of each.

@@ -15,6 +15,7 @@ use latchkey_api::control_plane::{self, ControlPlaneFiles};
 use latchkey_keys::{KeyError, read_private_file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 use zeroize::Zeroizing;
 
@@ -62,11 +63,12 @@ pub fn parse(json: &[u8]) -> Result<ControlPlaneFiles, ContentError> {
 pub fn to_json(files: &ControlPlaneFiles) -> Zeroizing<String> {
     let room = files.iter().map(|(name, data)| name.len() + data.len().div_ceil(3) * 4 + 16).sum::<usize>() + 64;
     let mut text = Zeroizing::new(String::with_capacity(room));
-    text.push_str(&format!("{{\n  \"version\": {VERSION},\n  \"files\": {{"));
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{{\n  \"version\": {VERSION},\n  \"files\": {{");
     for (at, (name, data)) in files.iter().enumerate() {
         text.push_str(if at == 0 { "\n" } else { ",\n" });
         // Names are of the closed list: nothing in them needs an escape.
-        text.push_str(&format!("    \"{name}\": \""));
+        let _ = write!(text, "    \"{name}\": \"");
         STANDARD.encode_string(data, &mut text);
         text.push('"');
     }

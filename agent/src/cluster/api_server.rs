@@ -102,7 +102,7 @@ impl ApiServerFiles {
     }
 }
 
-/// `EncryptionConfiguration` with XSalsa20 and Poly1305, the strongest that Kubernetes has without a program beside it (Kubernetes,
+/// `EncryptionConfiguration` with `XSalsa20` and Poly1305, the strongest that Kubernetes has without a program beside it (Kubernetes,
 /// "Encrypting Confidential Data at Rest"). There is no `identity`: what is not encrypted with it is none of this cluster's.
 fn encryption(key: &SecretsKey) -> Result<Zeroizing<Vec<u8>>, serde_json::Error> {
     #[derive(Serialize)]
@@ -230,7 +230,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         ApiServerFiles::new(Some(&key(32, 3))).unwrap().write(directory.path()).unwrap();
         let extra = Extra::new(directory.path(), Path::new("/var/log/kubernetes"));
-        let named = extra.extra_args.iter().filter(|argument| argument.value.ends_with(".json"));
+        let named = extra
+            .extra_args
+            .iter()
+            .filter(|argument| Path::new(&argument.value).extension().is_some_and(|kind| kind == "json"));
         assert_eq!(named.clone().count(), 4);
         for argument in named {
             let path = Path::new(&argument.value);

@@ -183,13 +183,14 @@ struct Stage2 {
     addresses: Vec<IpAddr>,
 }
 
-/// The files that came with an init, if any did; `None` if they are malformed.
-fn shared_files(encoded: &SecretText) -> Option<Option<ControlPlaneFiles>> {
+/// The files that came with an init, if any did. The error says what is malformed.
+fn shared_files(encoded: &SecretText) -> Result<Option<ControlPlaneFiles>, &'static str> {
+    const MALFORMED: &str = "the control planes' files";
     if encoded.expose().is_empty() {
-        return Some(None);
+        return Ok(None);
     }
-    let message = v1::ControlPlaneFiles::decode(encoded.expose()).ok()?;
-    ControlPlaneFiles::new(message.files).ok().map(Some)
+    let message = v1::ControlPlaneFiles::decode(encoded.expose()).map_err(|_| MALFORMED)?;
+    ControlPlaneFiles::new(message.files).map(Some).map_err(|_| MALFORMED)
 }
 
 enum Next {
@@ -204,7 +205,7 @@ impl Stage2 {
         let work = match &handover.task {
             Task::Init { settings, control_plane_files, .. } => Work::Init(
                 ClusterSettings::decode(settings.expose()).map_err(|_| malformed("the cluster's settings"))?,
-                shared_files(control_plane_files).ok_or_else(|| malformed("the control planes' files"))?,
+                shared_files(control_plane_files).map_err(malformed)?,
             ),
             Task::Join { cluster } => {
                 Work::Join(ClusterJoin::decode(cluster.expose()).map_err(|_| malformed("the ticket"))?)

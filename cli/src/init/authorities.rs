@@ -80,8 +80,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cluster = ClusterDir::make(directory.path()).unwrap();
         let made = of(&cluster).unwrap();
-        let mode = std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, 0o600);
+        let rights = std::fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(rights & 0o7777, 0o600);
         assert!(of(&cluster).unwrap() == made, "a second run makes another cluster");
     }
 

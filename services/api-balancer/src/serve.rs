@@ -45,12 +45,15 @@ pub struct Balancer {
     pace: Pace,
 }
 
+/// What cuts the connections to a target: nothing is ever sent, and that its sender is gone is what they hear.
+type Cut = (Sender<Infallible>, Receiver<Infallible>);
+
 #[derive(Debug)]
 struct Shared {
     config: Config,
     table: Mutex<Table>,
     /// While a target's sender lives, so do the connections to it.
-    cuts: Mutex<HashMap<SocketAddr, (Sender<Infallible>, Receiver<Infallible>)>>,
+    cuts: Mutex<HashMap<SocketAddr, Cut>>,
 }
 
 impl Balancer {
@@ -207,7 +210,7 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn cuts(&self) -> MutexGuard<'_, HashMap<SocketAddr, (Sender<Infallible>, Receiver<Infallible>)>> {
+    fn cuts(&self) -> MutexGuard<'_, HashMap<SocketAddr, Cut>> {
         self.cuts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

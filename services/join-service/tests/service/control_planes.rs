@@ -43,7 +43,7 @@ fn site(control_planes: &[&Machine], others: &[&Machine]) -> (Rig, ApiServer, Cl
 }
 
 fn code(service: &Service, machine: &Machine, number: u8) -> String {
-    service.join(machine, &disk(number), &format!("node-{number}")).unwrap_err().code().to_owned()
+    service.join(machine, &disk(number), &format!("node-{number}")).unwrap_err().code().clone()
 }
 
 #[test]
