@@ -40,9 +40,9 @@ pub(super) struct Times {
 }
 
 const TIMES: Times = Times {
-    held: Duration::from_secs(30),
-    given_up: Duration::from_secs(22),
-    renewed: Duration::from_secs(7),
+    held: Duration::from_mins(1),
+    given_up: Duration::from_secs(50),
+    renewed: Duration::from_secs(10),
     look: Duration::from_secs(2),
 };
 

@@ -123,7 +123,7 @@ to this machine's disk: without a complete backup nothing is upgraded. A chart t
 fails is rolled back by helm, the run ends, and those before it stay upgraded.
 
 A run that was interrupted is run again: it waits until the lock of the one before has
-ended (30 seconds), rolls back what was half done, and goes on. A chart of the file that
+ended (a minute), rolls back what was half done, and goes on. A chart of the file that
 is not installed stays so, one that never worked is refused; a release that the file
 does not name is not touched.
 ",
