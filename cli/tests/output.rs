@@ -119,6 +119,7 @@ impl Bench {
             // These are tried where the parts of an image are, components, a TPM, a cluster, and its API server.
             "image build"
             | "image units"
+            | "image container"
             | "kubernetes fetch"
             | "tpm ek"
             | "charts install"

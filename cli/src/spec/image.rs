@@ -54,9 +54,7 @@ pub(super) const CONTAINER: Command = Command {
     ],
     summary: "makes a container image of one program",
     about: "For those who run a service as a pod instead of from the verified root: nothing measures\nit then, and whoever can change the pod has its secrets. The image has the program and\nnothing else, and equal programs give equal bytes: the digest that is printed is what a\npod is pinned by. `skopeo copy oci-archive:FILE docker://REFERENCE` brings it to a\nregistry, `ctr --namespace k8s.io images import FILE` to a node.",
-    examples: &[
-        "latchkey image container latchkey-join-service --name registry.example/join-service:0.1.0 --out join.tar",
-    ],
+    examples: &["latchkey image container latchkey-key-service --name registry.example/k:1 --out k.tar"],
     run: image::container,
 };
 
@@ -110,8 +108,9 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       of this program]; pod_network bridge (one on each node) or flannel (with the chart
       charts/flannel) [bridge]; join_service and key_service programs that control
       planes run once /etc/latchkey/NAME.json is there [none]; api_balancer the program
-      of a balancer to the API servers, for every node [none]. Needs "systemd" with "state"; what must last is added to persist. A root
-      that has one of the files, or lacks a program that a node needs, is refused
+      of a balancer to the API servers, for every node [none]. Needs "systemd" with
+      "state"; what must last is added to persist. A root that has one of the files, or
+      lacks a program that a node needs, is refused
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
       signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and

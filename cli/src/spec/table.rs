@@ -315,7 +315,7 @@ pub(super) const COMMANDS: &[Command] = &[
         operands: &[],
         flags: &[super::node::DIRECTORY, super::node::KUBECONFIG, super::node::KUBECTL],
         summary: "shows a cluster's nodes, and what needs attention",
-        about: "Reads the records of the cluster, in its directory or its API server; no node is asked.\n\nIn an API server each machine stands beside its Node: whether that is ready, its kubelet,\nthe image that the machine proved last, and when. Further: which control plane joins now,\nwhen the operator's certificate and the join service's end, and what somebody should look\nat: machines that failed or wait, Nodes of which nobody proved what they run, machines\nthat are denied and still Nodes, certificates that end within 30 days.",
+        about: "Reads the records of the cluster, in its directory or its API server; no node is asked.\n\nIn an API server each machine stands beside its Node: whether that is ready, its\nkubelet, the image that the machine proved last, and when. Further: which control plane\njoins now, when the operator's certificate and the join service's end, and what\nsomebody should look at: machines that failed or wait, Nodes of which nobody proved what\nthey run, machines that are denied and still Nodes, certificates that end within 30\ndays.",
         examples: &["latchkey status --cluster ./plant", "latchkey status --kubeconfig plant/admin.conf"],
         run: status::run,
     },
