@@ -1,14 +1,12 @@
 //! What a record in the API server is needed for: the witness for a disk's key, and changes.
 
-use std::collections::BTreeMap;
-
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::objects::{NODE, node_object};
+use latchkey_cluster_store::objects::{GROUP, NODE, VERSION};
 use latchkey_cluster_store::{DiskRelease, NodeRecord, Recorded, ReleaseRefusal, check_not_denied};
 use latchkey_keys::Uuid;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::machines::resource;
 use super::{ApiServer, TRIES};
@@ -21,8 +19,18 @@ use crate::stock::{Scope, StockCode};
 /// A record, and all else that has to go back with it.
 #[derive(Deserialize)]
 struct RecordObject {
-    metadata: BTreeMap<String, Value>,
+    metadata: Box<RawValue>,
     spec: NodeRecord,
+}
+
+/// The same as it goes back.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Replacement<'a> {
+    api_version: String,
+    kind: &'a str,
+    metadata: &'a RawValue,
+    spec: &'a NodeRecord,
 }
 
 impl ApiServer {
@@ -61,11 +69,13 @@ impl ApiServer {
             if !change(&mut record) {
                 return Ok(Some(before));
             }
-            let mut document = node_object(&record);
-            if let Some(object) = document.as_object_mut() {
-                object.insert("metadata".to_owned(), metadata.into_iter().collect());
-            }
-            match self.kubectl().replace::<IgnoredAny>(document.to_string().as_bytes()).await {
+            let api_version = format!("{GROUP}/{VERSION}");
+            let replacement = Replacement { api_version, kind: NODE.0, metadata: &metadata, spec: &record };
+            let document = serde_json::to_vec(&replacement).map_err(|error| {
+                CommandError::new(Exit::Failed, CommandCode::FileMalformed, format!("attestednodes/{ek}"))
+                    .because(error.to_string())
+            })?;
+            match self.kubectl().replace::<IgnoredAny>(&document).await {
                 Ok(_) => return Ok(Some(before)),
                 // Read anew: what was decided on is not what is there.
                 Err(error) if error.is(StockCode::Conflict) => {}
