@@ -68,14 +68,21 @@ impl Fleet {
         Service::start(&self.run, "key-service", &self.programs.keys, &arguments, "READY")
     }
 
-    /// Starts the join service, which asks this key service.
+    /// Starts the join service, which asks this key service. It decides on what is in the cluster's directory, or in the API
+    /// server, if `latchkey init` moved the cluster there.
     pub fn join_service(&self, keys: &Service) -> Result<Service, HarnessError> {
+        let directory = PathBuf::from(self.path("cluster"));
+        let (place, value) = if directory.join("store.json").exists() {
+            ("store", json!({"kubernetes": {"kubeconfig": directory.join("join-service.kubeconfig")}}))
+        } else {
+            ("cluster_directory", json!(directory))
+        };
         let config = json!({
             "schema": 1,
             "listen": format!("127.0.0.1:{}", self.join_port.number()),
             "admin_listen": "127.0.0.1:0",
             "identity_key": self.path("join-service.key"),
-            "cluster_directory": self.path("cluster"),
+            place: value,
             "key_service": {
                 "address": listen_address(keys)?,
                 "server_name": pki::KEY_SERVICE,

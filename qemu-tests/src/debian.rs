@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::{HarnessError, io_error};
 use crate::kernel::cache;
+use crate::kubernetes::PodNetwork;
 use crate::process::{output, output_within};
 use crate::run::Run;
 
@@ -38,7 +39,8 @@ StandardOutput=tty
 TTYPath=/dev/console
 ";
 const REPORT_UNIT: &str = "usr/lib/systemd/system/test-report.service";
-const REPORT_LINK: &str = "usr/lib/systemd/system/multi-user.target.wants/test-report.service";
+const REPORT_LINK: (&str, &str) =
+    ("usr/lib/systemd/system/multi-user.target.wants/test-report.service", "../test-report.service");
 
 /// A root file system, and what the image brings for it.
 #[derive(Debug, Clone)]
@@ -55,7 +57,7 @@ pub enum Step {
     /// This script.
     Hook(&'static str),
     /// kubeadm, in a root with [Kubernetes](crate::kubernetes).
-    Kubeadm,
+    Kubeadm(PodNetwork),
 }
 
 impl Step {
@@ -63,7 +65,7 @@ impl Step {
     pub(crate) const fn words(self) -> &'static str {
         match self {
             Self::Hook(_) => "latchkey.cluster_step=command latchkey.command=/usr/bin/hook",
-            Self::Kubeadm => "latchkey.cluster_step=kubeadm",
+            Self::Kubeadm(_) => "latchkey.cluster_step=kubeadm",
         }
     }
 }
@@ -89,7 +91,7 @@ impl DebianRoot {
     ) -> Result<(), HarnessError> {
         let base = match self.step {
             Step::Hook(_) => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
-            Step::Kubeadm => crate::kubernetes::provide()?.root,
+            Step::Kubeadm(_) => crate::kubernetes::provide()?.root,
         };
         let archive = run.file(name);
         std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;
@@ -99,17 +101,26 @@ impl DebianRoot {
         let ours = [("usr/bin/report", &report[..], 0o755), (REPORT_UNIT, REPORT.as_bytes(), 0o644)];
         let hook = match self.step {
             Step::Hook(script) => Some(("usr/bin/hook", script.as_bytes(), 0o755)),
-            Step::Kubeadm => None,
+            Step::Kubeadm(_) => None,
         };
+        let lan = match self.step {
+            Step::Hook(_) => Vec::new(),
+            Step::Kubeadm(_) => crate::lan::files(),
+        };
+        let networks = lan.iter().map(|(path, content)| (path.as_str(), content.as_bytes(), 0o644));
         let guests = programs.iter().map(|(path, program)| (path.trim_start_matches('/'), &program[..], 0o755));
-        let mut paths = vec![REPORT_LINK];
-        for (path, content, mode) in ours.into_iter().chain(hook).chain(guests) {
+        let mut paths = Vec::new();
+        for (path, content, mode) in ours.into_iter().chain(hook).chain(networks).chain(guests) {
             lay(&tree.join(path), content, mode)?;
             paths.push(path);
         }
-        let link = tree.join(REPORT_LINK);
-        link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io_error("make", &link))?;
-        std::os::unix::fs::symlink("../test-report.service", &link).map_err(io_error("link", &link))?;
+        let links = if lan.is_empty() { &[][..] } else { &crate::lan::LINKS };
+        for (path, to) in [REPORT_LINK].iter().chain(links) {
+            let link = tree.join(path);
+            link.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(io_error("make", &link))?;
+            std::os::unix::fs::symlink(to, &link).map_err(io_error("link", &link))?;
+            paths.push(path);
+        }
         let mut tar = Command::new(crate::doctor::need("tar")?);
         tar.args(["--append", "--owner=0", "--group=0", "--mtime=@0", "--file"]).arg(&archive).arg("-C").arg(&tree);
         // With the directories that they are in: of several entries the builder takes the first, which is Debian's.

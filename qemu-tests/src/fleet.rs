@@ -3,6 +3,7 @@
 //! What an operator would do by hand is done here with the same programs and files. The nodes' join service answers on a
 //! port and with a key that are on their measured command line, so both exist before the image does.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -77,6 +78,8 @@ pub struct Fleet {
     pub(crate) join_port: Port,
     site_words: String,
     state_disk: u64,
+    /// PATH of the operator's command, if it is another than this program's.
+    pub(crate) path: Option<OsString>,
     pub(crate) pki: pki::Pki,
     init_hash: String,
 }
@@ -168,16 +171,30 @@ impl Fleet {
         let step = plan.debian.as_ref().map_or(Step::Hook(HOOK), |debian| debian.step).words();
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
-        if plan.debian.as_ref().is_some_and(|debian| debian.step == Step::Kubeadm) {
-            works.kubernetes = crate::kubernetes::provide()?.configuration;
+        let mut path = None;
+        if let Some(DebianRoot { step: Step::Kubeadm(network), .. }) = &plan.debian {
+            works.kubernetes = crate::kubernetes::provide()?.configuration(*network);
+            path = Some(crate::kubernetes::path_with_programs()?);
         }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;
         let (pki, init_hash) = (pki::Pki::new(&run)?, String::new());
         let state_disk = plan.state_disk.unwrap_or(STATE_DISK);
-        let mut fleet =
-            Self { run, programs, authority, works, image, root, join_port, site_words, state_disk, pki, init_hash };
+        let mut fleet = Self {
+            run,
+            programs,
+            authority,
+            works,
+            image,
+            root,
+            join_port,
+            site_words,
+            state_disk,
+            path,
+            pki,
+            init_hash,
+        };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
         fleet.make_secrets()?;

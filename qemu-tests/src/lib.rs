@@ -31,6 +31,7 @@ pub mod fleet;
 pub mod hardware;
 pub mod kernel;
 pub mod kubernetes;
+pub mod lan;
 pub mod machine;
 pub mod monitor;
 pub mod operator;

@@ -6,6 +6,7 @@ use std::process::Command;
 use crate::accel::Accelerator;
 use crate::error::HarnessError;
 use crate::hardware::{Boot, Disk, Firmware, TpmPort, value};
+use crate::lan::{Lan, Socket};
 use crate::ports::Port;
 use crate::run::Run;
 use crate::swtpm::{Swtpm, TpmState};
@@ -32,6 +33,7 @@ pub struct Machine {
     processors: u32,
     disks: Vec<Disk>,
     forwards: Vec<(Port, u16)>,
+    lan: Option<Socket>,
     metadata: Option<PathBuf>,
     extra: Vec<String>,
     pub(crate) isolated: bool,
@@ -57,6 +59,7 @@ impl Machine {
             processors: 1,
             disks: Vec::new(),
             forwards: Vec::new(),
+            lan: None,
             metadata: None,
             extra: Vec::new(),
             isolated: false,
@@ -112,6 +115,13 @@ impl Machine {
     #[must_use]
     pub fn forward(mut self, port: Port, guest_port: u16) -> Self {
         self.forwards.push((port, guest_port));
+        self
+    }
+
+    /// Puts it into a network with other machines, as the one with this number (from 1 on).
+    #[must_use]
+    pub fn lan(mut self, lan: &Lan, number: u8) -> Self {
+        self.lan = Some(lan.socket(number));
         self
     }
 
@@ -186,6 +196,8 @@ impl Machine {
         // An option ROM would be measured into PCR 2, and is of no use.
         let device = format!("virtio-net-pci,netdev=net,romfile=,mac={}", hardware_address(&self.name));
         command.args(["-netdev", &network.join(","), "-device", &device]);
+        // The second, so that it is the second in the machine, too.
+        command.args(self.lan.iter().flat_map(Socket::arguments));
     }
 }
 

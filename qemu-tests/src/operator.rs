@@ -30,17 +30,20 @@ pub struct Outcome {
 impl Fleet {
     /// Runs the operator's command to its end.
     pub fn cli(&self, arguments: &[&str]) -> Result<Outcome, HarnessError> {
-        let mut command = Command::new(&self.programs.cli);
-        let ran = run(command.args(arguments).env("NO_COLOR", "1"), COMMAND)?;
+        let ran = run(&mut self.command(arguments), COMMAND)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
         Ok(Outcome { code: ran.status.code().unwrap_or(-1), out: text(ran.out), err: text(ran.err) })
     }
 
     /// Starts the operator's command and leaves it running.
     pub fn cli_in_background(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
+        Service::spawn(&self.run, name, self.command(arguments))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.programs.cli);
-        command.args(arguments).env("NO_COLOR", "1");
-        Service::spawn(&self.run, name, command)
+        command.args(arguments).env("NO_COLOR", "1").envs(self.path.as_ref().map(|path| ("PATH", path)));
+        command
     }
 
     /// Writes the policy: TPMs of the authority, images that the publisher signed for.

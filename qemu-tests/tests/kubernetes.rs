@@ -1,99 +1,32 @@
-//! A real control plane on a node: kubeadm behind the agent, from power-on to a node that stock kubectl sees Ready.
+//! A real cluster of machines: kubeadm behind the agent, stock kubectl, pods that answer each other.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use latchkey_qemu_tests::debian::{DebianRoot, Step};
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, WAITS};
-use latchkey_qemu_tests::kubernetes::program;
-use latchkey_qemu_tests::operator::words;
-use latchkey_qemu_tests::ports::Port;
+use latchkey_qemu_tests::fleet::{MEMBER, STEP, WAITS};
+use latchkey_qemu_tests::kubernetes::{API_IS_READY, API_SERVER, PodNetwork, Site};
 use latchkey_qemu_tests::process::output;
-use latchkey_qemu_tests::service::Service;
 use latchkey_qemu_tests::vm::Vm;
-use serde_json::json;
 
-/// kubeadm asks for two processors and 1700 MB.
-const PROCESSORS: u32 = 2;
-const MEMORY: u32 = 2560;
-const STATE_DISK: u64 = 8 << 30;
-const API_SERVER: u16 = 6443;
-/// Translated, on a machine that has other things to do, `latchkey init` takes minutes.
-const INIT: Duration = Duration::from_mins(30);
-/// What the system says once its API server answers, and what failed before.
-const SHOW: &str = "
-for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d ' ' -f 1); do echo OS failed unit $unit; done
-until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 1; done
-echo OS api server is ready";
-const API_IS_READY: &str = "OS api server is ready";
 /// Asks without credentials: address, path.
 const STRANGER: &str = "import http.client, ssl, sys
 server = http.client.HTTPSConnection(sys.argv[1], context=ssl._create_unverified_context())
 server.request('GET', sys.argv[2])
 print(server.getresponse().status)";
 
-/// A site whose machines carry Kubernetes, and kubectl with the kubeconfig that `latchkey init` brought.
-struct Site(Fleet);
-
-impl Site {
-    fn new() -> Self {
-        // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
-        let debian = Some(DebianRoot { systemd: json!({"state": {}}), step: Step::Kubeadm });
-        let words = "latchkey.init=/lib/systemd/systemd";
-        let plan = Plan { words, then: SHOW, debian, state_disk: Some(STATE_DISK), ..Plan::default() };
-        Self(Fleet::planned("kubernetes", plan).unwrap())
-    }
-
-    fn kubectl(&self, node: &Vm, arguments: &[&str]) -> Command {
-        let mut kubectl = Command::new(program("kubectl").unwrap());
-        // The API server is behind a forwarded port: at an address that is in its certificate, and not in the kubeconfig.
-        let server = format!("https://{}", node.address(API_SERVER).unwrap());
-        kubectl.args(["--kubeconfig", &self.0.path("admin.conf"), "--server", &server]).args(arguments);
-        kubectl
-    }
-
-    /// Waits until the API server's record of the node says that it is Ready, in a boot that is not `before`; says in which.
-    fn ready(&self, node: &Vm, before: &str) -> String {
-        let shown = r#"jsonpath=NODE {.status.conditions[?(@.type=="Ready")].status} {.status.nodeInfo.bootID}{"\n"}"#;
-        let watch = self.kubectl(node, &["get", "node", "node-1", "--watch", "-o", shown]);
-        let watch = Service::spawn(self.0.run(), "kubectl-watch", watch).unwrap();
-        let deadline = Instant::now() + STEP;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let line = watch.console().expect("NODE True ", left).unwrap().text;
-            let boot = line.rsplit(' ').next().unwrap();
-            if boot != before {
-                return boot.to_owned();
-            }
-        }
-    }
-
-    /// `latchkey init` to its end.
-    fn found(&self, first: &Vm) {
-        let extra = ["--cert-san", "127.0.0.1", "--pod-cidr", "10.244.0.0/16"].map(str::to_owned);
-        let arguments = [self.0.init_arguments(first), extra.to_vec()].concat();
-        let init = self.0.cli_in_background("init", &words(&arguments)).unwrap();
-        let console = init.console().clone();
-        let status = init.wait(INIT).unwrap();
-        assert!(status.success(), "{}", console.text());
-        assert!(console.contains("[wait-control-plane]"), "kubeadm's phases are not shown: {}", console.text());
-    }
-}
-
 /// What kubeadm leaves open is closed.
 fn doors_are_closed(site: &Site, node: &Vm) {
     let refused = |arguments: &[&str], why: &str| {
-        let error = output(&mut site.kubectl(node, arguments)).unwrap_err().to_string();
+        let error = site.ask(arguments).unwrap_err().to_string();
         assert!(error.contains(why), "{arguments:?}: {error}");
     };
     for binding in ["kubeadm:node-autoapprove-bootstrap", "kubeadm:node-autoapprove-certificate-rotation"] {
         refused(&["get", "clusterrolebinding", binding], "NotFound");
     }
     refused(&["--namespace", "kube-public", "get", "rolebinding", "kubeadm:bootstrap-signer-clusterinfo"], "NotFound");
-    let tokens = ["--namespace", "kube-system", "get", "secrets", "--output", "name"];
-    assert_eq!(output(&mut site.kubectl(node, &tokens)).unwrap(), "");
+    assert_eq!(site.tokens().unwrap(), "");
 
     // kubectl would ask for a name.
     let address = node.address(API_SERVER).unwrap().to_string();
@@ -105,37 +38,102 @@ fn doors_are_closed(site: &Site, node: &Vm) {
     }
 }
 
-fn seconds(since: Instant) -> f32 {
-    since.elapsed().as_secs_f32()
+fn seconds(what: &str, since: Instant) {
+    eprintln!("{what}: {:.1} s", since.elapsed().as_secs_f32());
 }
 
 #[test]
 #[ignore = "builds Kubernetes, once, with Go, and a Debian with it; ./dev e2e kubernetes"]
 fn a_node_founds_a_cluster_is_ready_for_kubectl_and_comes_back_after_a_power_cut() {
-    let site = Site::new();
-    let machine = site.0.machine("node-1").unwrap().processors(PROCESSORS).memory(MEMORY);
-    let machine = machine.forward(Port::choose().unwrap(), API_SERVER);
+    let site = Site::new("kubernetes", PodNetwork::Bridge, false).unwrap();
+    let machine = site.control_plane(1).unwrap();
     let power_on = Instant::now();
     let mut node = machine.start().unwrap();
     node.expect(WAITS, STEP).unwrap();
-    site.found(&node);
-    eprintln!("power-on to the end of init: {:.1} s", seconds(power_on));
-    let kubeconfig = std::fs::metadata(site.0.path("admin.conf")).unwrap();
+    let said = site.init(&node, "directory").unwrap();
+    assert!(said.contains("[wait-control-plane]"), "kubeadm's phases are not shown: {said}");
+    seconds("power-on to the end of init", power_on);
+    let kubeconfig = std::fs::metadata(site.fleet.path("admin.conf")).unwrap();
     assert_eq!(kubeconfig.permissions().mode() & 0o777, 0o600);
-    let boot = site.ready(&node, "");
-    eprintln!("power-on to Ready: {:.1} s", seconds(power_on));
+    let boot = site.ready("node-1", "").unwrap();
+    seconds("power-on to Ready", power_on);
     node.expect(MEMBER, STEP).unwrap();
     doors_are_closed(&site, &node);
-    println!("{}", output(&mut site.kubectl(&node, &["get", "nodes,pods", "-A", "-o", "wide"])).unwrap());
+    println!("{}", site.ask(&["get", "nodes,pods", "-A", "-o", "wide"]).unwrap());
 
-    let _services = site.0.services().unwrap();
+    let _services = site.fleet.services().unwrap();
     node.restart().unwrap();
     let power_on = Instant::now();
     node.expect(MEMBER, STEP).unwrap();
-    eprintln!("power-on to the end of stage 2, second boot: {:.1} s", seconds(power_on));
+    seconds("power-on to the end of stage 2, second boot", power_on);
     node.expect(API_IS_READY, STEP).unwrap();
-    eprintln!("power-on to the API server, second boot: {:.1} s", seconds(power_on));
-    site.ready(&node, &boot);
-    eprintln!("power-on to Ready, second boot: {:.1} s", seconds(power_on));
+    seconds("power-on to the API server, second boot", power_on);
+    site.ready("node-1", &boot).unwrap();
+    seconds("power-on to Ready, second boot", power_on);
     assert!(!node.console().contains("OS failed unit"), "{}", node.console().text());
+}
+
+#[test]
+#[ignore = "builds Kubernetes, once, with Go, and a Debian with it; ./dev e2e kubernetes"]
+fn a_worker_joins_by_its_evidence_serves_pods_comes_back_and_an_impostor_gets_nothing() {
+    let site = Site::new("kubernetes-two", PodNetwork::Flannel, false).unwrap();
+    let first = site.control_plane(1).unwrap();
+    let power_on = Instant::now();
+    let first = first.start().unwrap();
+    first.expect(WAITS, STEP).unwrap();
+    site.init(&first, "kubernetes").unwrap();
+    seconds("node-1: power-on to the end of init", power_on);
+    site.install_flannel().unwrap();
+    site.ready("node-1", "").unwrap();
+    seconds("node-1: power-on to Ready, with flannel", power_on);
+
+    // The services stay with the operator, who lets the machine in: it is the only word that he has to say.
+    let services = site.fleet.services_that_hold().unwrap();
+    site.serves("node-1").unwrap();
+    let power_on = Instant::now();
+    let mut second = site.worker(2).unwrap().start().unwrap();
+    second.expect("enrolment-held", STEP).unwrap();
+    site.fleet.admit(&second).unwrap().success("node admit").unwrap();
+    second.expect(MEMBER, STEP).unwrap();
+    seconds("node-2: power-on to the end of stage 2", power_on);
+    let boot = site.ready("node-2", "").unwrap();
+    seconds("node-2: power-on to Ready, with flannel", power_on);
+    site.serves("node-2").unwrap();
+    assert_eq!(site.tokens().unwrap(), "", "the ticket's token ends with the report");
+
+    site.deploy_web().unwrap();
+    let answer = site.asked("asker").unwrap();
+    seconds("node-2: power-on to an answer across nodes", power_on);
+    // Both kubelets are verified: logs of the first were read above.
+    assert!(site.ask(&["logs", "web"]).unwrap().contains("serving"));
+    let read = site.ask(&["exec", "web", "--", "busybox", "cat", "/tmp/index.html"]).unwrap();
+    assert_eq!(read.trim(), answer);
+
+    second.restart().unwrap();
+    let power_on = Instant::now();
+    second.expect(MEMBER, STEP).unwrap();
+    seconds("node-2: power-on to the end of stage 2, second boot", power_on);
+    site.ready("node-2", &boot).unwrap();
+    seconds("node-2: power-on to Ready, second boot", power_on);
+    assert!(!second.console().contains("no ticket yet"), "{}", second.console().text());
+    site.asked("asker-again").unwrap();
+    seconds("node-2: power-on to an answer across nodes, second boot", power_on);
+    for node in [&first, &second] {
+        assert!(!node.console().contains("OS failed unit"), "{}", node.console().text());
+    }
+
+    // One machine is the operator's and boots something else, one boots the image and is nobody's.
+    let impostor = site.impostor("impostor").unwrap().start().unwrap();
+    let stranger = site.fleet.machine("stranger").unwrap().start().unwrap();
+    impostor.expect("no ticket yet: measurements-refused", STEP).unwrap();
+    services.join.console().find(&["image-differs"], STEP).unwrap();
+    stranger.expect("no ticket yet: enrolment-held", STEP).unwrap();
+    site.has_nothing_of("impostor").unwrap();
+    site.has_nothing_of("stranger").unwrap();
+
+    let listed = site.ask(&["get", "attestednodes"]).unwrap();
+    println!("{}{listed}", site.ask(&["get", "nodes,pods", "-A", "-o", "wide"]).unwrap());
+    for (node, role) in [("node-1", "control-plane"), ("node-2", "worker")] {
+        assert!(listed.lines().any(|line| line.contains(node) && line.contains(role)), "{listed}");
+    }
 }

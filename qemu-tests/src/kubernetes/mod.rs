@@ -1,7 +1,9 @@
 //! A Debian that can carry Kubernetes, and what images carry of it: programs built from Go modules, and container images of them.
 
 mod parts;
+mod pods;
 mod programs;
+mod site;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +18,13 @@ use crate::process::output;
 use crate::run::Run;
 
 pub use programs::program;
+pub(crate) use site::path_with_programs;
+pub use site::{API_IS_READY, API_SERVER, PodNetwork, Site};
 
+/// The image of the daemon that makes the network of pods.
+const FLANNEL: &str = "latchkey.invalid/flannel:v0.26.7";
+/// An image with a shell, for pods of tests.
+const BUSYBOX: &str = "latchkey.invalid/busybox:1";
 /// What Kubernetes wants of Debian.
 const PACKAGES: &[&str] = &[
     "containerd",
@@ -37,8 +45,18 @@ const PACKAGES: &[&str] = &[
 pub(crate) struct Kubernetes {
     /// The archive of the Debian.
     pub(crate) root: PathBuf,
+    configuration: Value,
+}
+
+impl Kubernetes {
     /// An image configuration's `kubernetes`.
-    pub(crate) configuration: Value,
+    pub(crate) fn configuration(&self, network: PodNetwork) -> Value {
+        let mut configuration = self.configuration.clone();
+        if network == PodNetwork::Flannel {
+            configuration["pod_network"] = "flannel".into();
+        }
+        configuration
+    }
 }
 
 /// All of it, made once and kept by what it is made of.

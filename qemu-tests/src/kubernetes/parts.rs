@@ -9,6 +9,7 @@ use latchkey_boot_formats::sha256;
 use serde_json::{Value, json};
 
 use super::programs::Release;
+use super::{BUSYBOX, FLANNEL};
 use crate::error::{HarnessError, io_error};
 use crate::kernel::cache;
 use crate::process::output;
@@ -17,8 +18,7 @@ use crate::run::Run;
 /// Programs that run on the node itself.
 const ON_THE_NODE: [&str; 3] = ["kubeadm", "kubelet", "kubectl"];
 /// Programs in images whose names kubeadm does not say: the network of pods, and a shell for pods of tests.
-const MORE_IMAGES: [(&str, &str); 2] =
-    [("latchkey.invalid/flannel:v0.26.7", "flanneld"), ("latchkey.invalid/busybox:1", "busybox")];
+const MORE_IMAGES: [(&str, &str); 2] = [(FLANNEL, "flanneld"), (BUSYBOX, "busybox")];
 /// Programs that call netfilter's commands.
 const CALL_NETFILTER: [&str; 2] = ["kube-proxy", "flanneld"];
 /// No file of these is longer.

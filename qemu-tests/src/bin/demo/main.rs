@@ -1,7 +1,10 @@
 //! What the README promises: two nodes are born, one rejoins with its data intact, an impostor is refused.
 //!
 //! Everything in it is real: firmware that measures, TPMs, kernels, disks, the services and the operator's command. The
-//! picture and the headlines go to standard error, the closing table to standard output, as JSON with `--output json`.
+//! picture and the headlines go to standard error, the closing table to standard output, as JSON with `--output json`. With
+//! `--kubernetes` the nodes are those of a real cluster ([`kubernetes`]).
+
+mod kubernetes;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,10 +19,13 @@ use latchkey_qemu_tests::vm::Vm;
 use latchkey_qemu_tests::{build, doctor};
 use serde_json::json;
 
-const USAGE: &str = "demo [--output text|json]";
+const USAGE: &str = "demo [--kubernetes] [--output text|json]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (with_kubernetes, arguments): (Vec<_>, Vec<_>) =
+        arguments.into_iter().partition(|argument| argument == "--kubernetes");
+    let play = if with_kubernetes.is_empty() { play } else { kubernetes::play };
     let json = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] | ["--output", "text"] => false,
         ["--output", "json"] => true,
@@ -121,6 +127,10 @@ impl Refusal {
         let event = serde_json::from_str(event).unwrap_or_else(|_| event.to_owned());
         Self { node: after(node, "no ticket yet: "), service: detail, event }
     }
+
+    fn as_json(&self) -> serde_json::Value {
+        json!({"node": self.node, "join_service": self.service, "event": self.event})
+    }
 }
 
 /// The checksum that the node's OS printed.
@@ -141,22 +151,31 @@ fn close(
     let (agent, image, disk) = (size(&build::agent()?), size(&fleet.image().uki), size(&fleet.image().disk));
     let initramfs = fleet.image().initramfs_size()?;
     if json {
-        let boots: Vec<_> = boots
-            .iter()
-            .map(|boot| {
-                let phases: serde_json::Map<_, _> =
-                    boot.phases.iter().map(|(phase, at)| ((*phase).to_owned(), json!(at.as_secs_f64()))).collect();
-                json!({"machine": boot.machine, "boot": boot.title, "seconds": phases, "refused": boot.refused,
-                       "agent_peak_memory": boot.memory})
-            })
-            .collect();
         let bytes = json!({"agent": agent, "initramfs": initramfs, "unified_kernel_image": image, "disk": disk});
         println!(
             "{}",
-            json!({"seconds": took.as_secs_f64(), "boots": boots, "bytes": bytes, "refusal": {"node": refusal.node, "join_service": refusal.service, "event": refusal.event}, "data_sha256": data})
+            json!({"seconds": took.as_secs_f64(), "boots": boots_as_json(boots), "bytes": bytes, "refusal": refusal.as_json(), "data_sha256": data})
         );
         return Ok(());
     }
+    print_boots(boots, took);
+    println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes, disk {disk} bytes");
+    println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
+    print_refusal(refusal);
+    Ok(())
+}
+
+fn boots_as_json(boots: &[Boot]) -> Vec<serde_json::Value> {
+    let one = |boot: &Boot| {
+        let phases: serde_json::Map<_, _> =
+            boot.phases.iter().map(|(phase, at)| ((*phase).to_owned(), json!(at.as_secs_f64()))).collect();
+        json!({"machine": boot.machine, "boot": boot.title, "seconds": phases, "refused": boot.refused,
+               "agent_peak_memory": boot.memory})
+    };
+    boots.iter().map(one).collect()
+}
+
+fn print_boots(boots: &[Boot], took: Duration) {
     println!("\nmachine    boot         tpm proven   key issued   locked   os runs   member   agent memory");
     for boot in boots {
         let at = |phase: &str| boot.at(phase).map_or_else(|| "–".into(), |at| format!("{:.1} s", at.as_secs_f32()));
@@ -173,8 +192,9 @@ fn close(
         );
     }
     println!("\ntimes count from power-on, firmware included; the demo took {:.1} s", took.as_secs_f32());
-    println!("agent {agent} bytes, initramfs {initramfs} bytes, unified kernel image {image} bytes, disk {disk} bytes");
-    println!("node-2's data, written before and read after the reboot: {}…", data.get(..16).unwrap_or(data));
+}
+
+fn print_refusal(refusal: &Refusal) {
     for (side, words) in [
         ("what the impostor was told", &refusal.node),
         ("the join service's log", &refusal.service),
@@ -185,7 +205,6 @@ fn close(
             println!("    {line}");
         }
     }
-    Ok(())
 }
 
 /// Lines of at most `width` characters, broken at spaces.

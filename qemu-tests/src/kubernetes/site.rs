@@ -1,0 +1,208 @@
+//! A site whose machines carry Kubernetes, and stock kubectl with the kubeconfig that `latchkey init` brought.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::program;
+use crate::debian::{DebianRoot, Step};
+use crate::error::{HarnessError, io_error};
+use crate::fleet::{Fleet, Plan, STEP};
+use crate::hardware::{Boot, Disk};
+use crate::lan::{self, Lan};
+use crate::machine::Machine;
+use crate::operator::words;
+use crate::ports::Port;
+use crate::process::output;
+use crate::service::Service;
+use crate::tamper::{LOADER, Parts, TamperedDisk};
+use crate::vm::Vm;
+
+/// Where an API server listens.
+pub const API_SERVER: u16 = 6443;
+/// What a control plane says once its API server answers.
+pub const API_IS_READY: &str = "OS api server is ready";
+/// Translated, on a machine that has other things to do, `latchkey init` takes minutes.
+const INIT: Duration = Duration::from_mins(30);
+/// Addresses of pods.
+const PODS: &str = "10.244.0.0/16";
+/// Sparse; what a node writes is far less.
+const STATE_DISK: u64 = 8 << 30;
+/// kubeadm asks for two processors, and of a control plane for 1700 MB.
+const PROCESSORS: u32 = 2;
+const CONTROL_PLANE: u32 = 2048;
+const WORKER: u32 = 1024;
+/// What the system says of itself: what failed, and when its own API server answers.
+const SHOW: &str = "
+for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d ' ' -f 1); do echo OS failed unit $unit; done
+[ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] || exit 0
+until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 1; done
+echo OS api server is ready";
+
+/// What makes the network of pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PodNetwork {
+    /// The image, on each node alone.
+    Bridge,
+    /// Our chart of flannel's daemon, across nodes.
+    Flannel,
+}
+
+/// A site, and the network between its machines.
+#[derive(Debug)]
+pub struct Site {
+    /// Everything but the nodes.
+    pub fleet: Fleet,
+    lan: Lan,
+}
+
+impl Site {
+    /// Builds an image that carries Kubernetes, and what a site needs besides.
+    pub fn new(name: &str, network: PodNetwork, show: bool) -> Result<Self, HarnessError> {
+        // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
+        let step = Step::Kubeadm(network);
+        let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
+        let words = format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS);
+        let plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), show, ..Plan::default() };
+        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()? })
+    }
+
+    /// A machine that becomes a control plane: `node-NUMBER`.
+    pub fn control_plane(&self, number: u8) -> Result<Machine, HarnessError> {
+        let machine = self.node(number)?.memory(CONTROL_PLANE);
+        Ok(machine.forward(Port::choose()?, API_SERVER))
+    }
+
+    /// A machine that becomes a worker.
+    pub fn worker(&self, number: u8) -> Result<Machine, HarnessError> {
+        Ok(self.node(number)?.memory(WORKER))
+    }
+
+    fn node(&self, number: u8) -> Result<Machine, HarnessError> {
+        let machine = self.fleet.machine(&format!("node-{number}"))?;
+        Ok(machine.processors(PROCESSORS).lan(&self.lan, number))
+    }
+
+    /// A machine whose disk holds the image with another command line.
+    pub fn impostor(&self, name: &str) -> Result<Machine, HarnessError> {
+        let (run, image) = (self.fleet.run(), self.fleet.image());
+        let uki = std::fs::read(&image.uki).map_err(io_error("read", &image.uki))?;
+        let stub = crate::bootimage::stub()?;
+        let stub = std::fs::read(&stub).map_err(io_error("read", &stub))?;
+        let mut parts = Parts::of(&uki, stub)?;
+        parts.command_line.push_str(" latchkey.log=debug");
+        let disk = TamperedDisk::copy(run, &format!("{name}.raw"), &image.disk)?;
+        disk.write(LOADER, &parts.build()?)?;
+        let boot = Boot::Disk(Disk::new(disk.path(), "os").read_only());
+        self.fleet.machine_of(name, boot, &self.fleet.tpm(name)?)
+    }
+
+    /// `latchkey init` to its end: the operator reaches the API server through a forwarded port, nodes by the network between them.
+    /// What it printed.
+    pub fn init(&self, first: &Vm, store: &str) -> Result<String, HarnessError> {
+        let here = first.address(API_SERVER).map(|address| address.to_string()).unwrap_or_default();
+        let endpoint = format!("{}:{API_SERVER}", lan::address(1));
+        let more = ["--kubernetes", "1.34", "--control-plane-endpoint", &endpoint, "--pod-cidr", PODS];
+        let more = [&more[..], &["--api-server", &here, "--store", store]].concat();
+        let mut arguments = self.fleet.init_arguments(first);
+        arguments.extend(more.into_iter().map(str::to_owned));
+        let init = self.fleet.cli_in_background("init", &words(&arguments))?;
+        let console = init.console().clone();
+        if init.wait(INIT)?.success() {
+            return Ok(console.text());
+        }
+        Err(HarnessError::Command { command: "latchkey init".into(), output: console.text() })
+    }
+
+    /// Installs flannel with the operator's command.
+    pub fn install_flannel(&self) -> Result<(), HarnessError> {
+        let chart = crate::build::workspace().join("charts/flannel");
+        let values = json!({"image": super::FLANNEL, "podCidr": PODS, "interface": lan::INTERFACE});
+        let flannel = json!({
+            "name": "flannel", "namespace": "kube-flannel", "chart": {"directory": chart}, "values": {"inline": values},
+        });
+        let charts = json!({"schema": 1, "charts": [flannel]}).to_string();
+        let charts = self.fleet.run().write("charts.json", charts)?.display().to_string();
+        let install = ["charts", "install", "--charts", &charts, "--kubeconfig", &self.fleet.path("admin.conf")];
+        self.fleet.cli(&install)?.success("charts install").map(drop)
+    }
+
+    /// Stock kubectl, as the operator.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<Command, HarnessError> {
+        let mut kubectl = Command::new(program("kubectl")?);
+        kubectl.args(["--kubeconfig", &self.fleet.path("admin.conf")]).args(arguments);
+        Ok(kubectl)
+    }
+
+    /// What it prints.
+    pub fn ask(&self, arguments: &[&str]) -> Result<String, HarnessError> {
+        output(&mut self.kubectl(arguments)?)
+    }
+
+    /// What it prints, as it comes.
+    pub fn follow(&self, name: &str, arguments: &[&str]) -> Result<Service, HarnessError> {
+        Service::spawn(self.fleet.run(), name, self.kubectl(arguments)?)
+    }
+
+    /// Applies objects.
+    pub fn apply(&self, name: &str, objects: &[Value]) -> Result<(), HarnessError> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+        let file = self.fleet.run().write(name, list)?.display().to_string();
+        self.ask(&["apply", "--filename", &file]).map(drop)
+    }
+
+    /// Waits until the API server's record of the node says that it is Ready, in a boot that is not `before`; says in which.
+    pub fn ready(&self, node: &str, before: &str) -> Result<String, HarnessError> {
+        let shown = r#"jsonpath=NODE {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.nodeInfo.bootID}{"\n"}"#;
+        // All nodes: this one may not have registered yet.
+        let watch = self.follow(&format!("{node}-watch"), &["get", "nodes", "--watch", "-o", shown])?;
+        let (ready, deadline) = (format!("NODE {node} True "), Instant::now() + STEP);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = watch.console().expect(&ready, left)?.text;
+            match line.rsplit_once(' ') {
+                Some((_, boot)) if boot != before => return Ok(boot.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    /// The names of all bootstrap tokens.
+    pub fn tokens(&self) -> Result<String, HarnessError> {
+        let of_tokens = "--field-selector=type=bootstrap.kubernetes.io/token";
+        self.ask(&["--namespace", "kube-system", "get", "secrets", of_tokens, "--output", "name"])
+    }
+
+    /// Sees that a machine has neither record nor claim, request, certificate or token.
+    pub fn has_nothing_of(&self, machine: &str) -> Result<(), HarnessError> {
+        let objects = "nodes,attestednodes,nodeclaims,certificatesigningrequests";
+        let (all, tokens) = (self.ask(&["get", objects, "--output", "json"])?, self.tokens()?);
+        if all.contains("node-1") && !all.contains(machine) && tokens.is_empty() {
+            return Ok(());
+        }
+        Err(HarnessError::Unusable(format!("{machine} is not unknown to the cluster: {all}{tokens}")))
+    }
+
+    /// Waits until the node's request for a serving certificate was granted.
+    pub fn serves(&self, node: &str) -> Result<(), HarnessError> {
+        let shown = r#"jsonpath=CSR {.spec.signerName} {.spec.username} {.status.certificate}{"\n"}"#;
+        let watch =
+            self.follow(&format!("{node}-requests"), &["get", "certificatesigningrequests", "--watch", "-o", shown])?;
+        // Behind the name comes the certificate, if there is one: base64 of `-----BEGIN`.
+        let granted = format!("CSR kubernetes.io/kubelet-serving system:node:{node} LS0tLS1CRUdJTi");
+        watch.console().expect(&granted, STEP).map(drop)
+    }
+}
+
+/// PATH with stock kubectl and helm first, as an operator has it.
+pub(crate) fn path_with_programs() -> Result<OsString, HarnessError> {
+    let directory = |name: &str| {
+        let program = program(name)?;
+        Ok::<_, HarnessError>(program.parent().map(std::path::Path::to_path_buf).unwrap_or_default())
+    };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = [directory("kubectl")?, directory("helm")?].into_iter().chain(std::env::split_paths(&path));
+    std::env::join_paths(all).map_err(|error| HarnessError::Unusable(format!("PATH: {error}")))
+}
