@@ -39,7 +39,8 @@ impl Accelerator {
     pub fn arguments_for_much_code(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => self.arguments(),
-            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16"],
+            // With ERMS the kernel fills and copies pages byte by byte, which the emulated processor takes literally.
+            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16,-erms"],
         }
     }
 }

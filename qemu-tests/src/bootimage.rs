@@ -16,8 +16,9 @@ const STUB: &str = "/usr/lib/systemd/boot/efi/linuxx64.efi.stub";
 /// What the stub measures as the identity of the operating system.
 pub(crate) const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test image\"\nVERSION_ID=1\n";
 /// Every test machine's console; and no check at boot that the timer ticks fast enough: without KVM, on a
-/// busy machine, it does not, and the kernel would panic ("IO-APIC + timer doesn't work!").
-pub(crate) const HARDWARE: &str = "console=ttyS0 no_timer_check";
+/// busy machine, it does not, and the kernel would panic ("IO-APIC + timer doesn't work!"). Nor a watchdog over the TSC: on a
+/// busy machine it takes the HPET instead, and each look at the clock, of which Go's programs take many, waits for QEMU's lock.
+pub(crate) const HARDWARE: &str = "console=ttyS0 no_timer_check tsc=reliable";
 
 /// A boot image in the making.
 #[derive(Debug, Clone)]
