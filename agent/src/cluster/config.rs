@@ -288,21 +288,21 @@ mod tests {
         ticket
     }
 
+    /// What kubeadm is given to initialise a cluster.
+    fn initialised(settings: &ClusterSettings) -> Vec<serde_json::Value> {
+        let (directory, logs) = (Path::new("/etc/kubernetes"), Path::new("/var/log/kubernetes"));
+        let text = init(&member(NodeRole::First), settings, "v1.34.4", directory, logs).unwrap();
+        let documents = std::str::from_utf8(&text).unwrap().split("\n---\n");
+        documents.map(|text| serde_json::from_str(text).unwrap()).collect()
+    }
+
     #[test]
     fn a_hostile_name_stays_in_its_place() {
         let mut settings = ClusterSettings { pod_cidr: "10.244.0.0/16".into(), ..ClusterSettings::default() };
         settings.apiserver_cert_sans = vec!["x\"\n---\nkind: Evil".into()];
-        let text = init(
-            &member(NodeRole::First),
-            &settings,
-            "v1.34.4",
-            Path::new("/etc/kubernetes"),
-            Path::new("/var/log/kubernetes"),
-        )
-        .unwrap();
-        let documents = std::str::from_utf8(&text).unwrap().split("\n---\n").collect::<Vec<_>>();
+        let documents = initialised(&settings);
         assert_eq!(documents.len(), 3);
-        let cluster: serde_json::Value = serde_json::from_str(documents[1]).unwrap();
+        let cluster = &documents[1];
         assert_eq!(cluster["apiServer"]["certSANs"][0], "x\"\n---\nkind: Evil");
         assert_eq!(cluster["networking"]["podSubnet"], "10.244.0.0/16");
         assert_eq!(cluster["kubernetesVersion"], "v1.34.4");
@@ -330,17 +330,7 @@ mod tests {
 
     #[test]
     fn kubelets_and_strangers_are_not_believed() {
-        let settings = ClusterSettings::default();
-        let text = init(
-            &member(NodeRole::First),
-            &settings,
-            "v1.34.4",
-            Path::new("/etc/kubernetes"),
-            Path::new("/var/log/kubernetes"),
-        )
-        .unwrap();
-        let documents = std::str::from_utf8(&text).unwrap().split("\n---\n");
-        let documents: Vec<serde_json::Value> = documents.map(|text| serde_json::from_str(text).unwrap()).collect();
+        let documents = initialised(&ClusterSettings::default());
         let argument = |name: &str| {
             let arguments = documents[1]["apiServer"]["extraArgs"].as_array().unwrap();
             arguments.iter().find(|argument| argument["name"] == name).unwrap()["value"].as_str().unwrap().to_owned()
@@ -351,6 +341,7 @@ mod tests {
         assert_eq!(documents[2]["serverTLSBootstrap"], true);
         assert_eq!(documents[2]["authentication"]["anonymous"]["enabled"], false);
         assert_eq!(documents[2]["readOnlyPort"], 0);
+        assert_eq!(documents[2]["tlsCipherSuites"], serde_json::json!(crate::cluster::secure_defaults::CIPHER_SUITES));
         assert_eq!((&documents[2]["seccompDefault"], &documents[2]["podPidsLimit"]), (&true.into(), &4096.into()));
         for component in ["apiServer", "controllerManager", "scheduler"] {
             let arguments = documents[1][component]["extraArgs"].as_array().unwrap();

@@ -74,6 +74,14 @@ fn a_cluster_keeps_secrets_encrypted_pods_in_bounds_strangers_out_and_an_audit_l
     admin.post("/api/v1/namespaces/plain/pods", &pod("good", false)).granted();
     admin.post("/api/v1/namespaces/wide/pods", &pod("asked", true)).granted();
 
+    // Services that would take up anybody's address.
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "greedy"},
+        "spec": {"externalIPs": ["192.0.2.9"], "ports": [{"port": 80}]}
+    });
+    let why = admin.post("/api/v1/namespaces/plain/services", &service).forbidden();
+    assert!(why.contains("external IPs"), "{why}");
+
     // Strangers.
     let stranger = server.bearer("none.at-all");
     assert_eq!(stranger.get("/version").status(), 401);

@@ -14,7 +14,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::stock::Scope;
+use crate::stock::{Conditions, Scope};
 
 /// Who the join service is to the API server, as the chart's values call it.
 pub(crate) const SERVICE: &str = "latchkey:join-service";
@@ -59,15 +59,7 @@ struct Status {
     /// Base64 of PEM.
     certificate: Option<String>,
     #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    message: String,
+    conditions: Conditions,
 }
 
 /// How the API server is reached, as the operator's kubeconfig says it.
@@ -204,9 +196,8 @@ async fn issued(api: &ApiServer, name: &str) -> Result<String, CommandError> {
         if let Some(certificate) = status.certificate {
             return Ok(certificate);
         }
-        if let Some(condition) = status.conditions.into_iter().find(|one| one.kind == "Failed" || one.kind == "Denied")
-        {
-            return Err(failed(condition.message));
+        if let Some(why) = status.conditions.message_of(&["Failed", "Denied"]) {
+            return Err(failed(why.to_owned()));
         }
         if begun.elapsed() > ISSUED {
             return Err(failed(format!("not within {} s", ISSUED.as_secs())));

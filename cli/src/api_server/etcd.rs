@@ -11,7 +11,7 @@ use super::ApiServer;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::stock::Scope;
+use crate::stock::{Conditions, Scope};
 
 const NAMESPACE: &str = "kube-system";
 /// "kubeadm.kubernetes.io/etcd.advertise-client-urls": where kubeadm's etcd takes clients.
@@ -46,14 +46,7 @@ struct PodSpec {
 #[derive(Default, Deserialize)]
 struct PodStatus {
     #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    conditions: Conditions,
 }
 
 /// What `etcdctl member list --write-out=json` prints.
@@ -107,7 +100,7 @@ impl ApiServer {
 fn other(pods: &[Pod], node: &str) -> Option<Etcd> {
     let label = |pod: &Pod, name: &str| pod.metadata.labels.get(name).cloned().unwrap_or_default();
     let is_etcd = |pod: &&Pod| label(pod, "component") == "etcd" && label(pod, "tier") == "control-plane";
-    let is_ready = |pod: &&Pod| pod.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True");
+    let is_ready = |pod: &&Pod| pod.status.conditions.is_true("Ready");
     // Static pods have their node's name; what is called otherwise is none of kubeadm's.
     let is_static =
         |pod: &&Pod| !pod.spec.node_name.is_empty() && pod.metadata.name == format!("etcd-{}", pod.spec.node_name);

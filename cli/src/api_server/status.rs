@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ApiServer;
 use super::machines::resource;
 use crate::error::CommandError;
-use crate::stock::Scope;
+use crate::stock::{Conditions, Scope};
 
 /// The `Lease` of the control plane that joins.
 const JOINING: &str = "latchkey";
@@ -38,7 +38,7 @@ struct Named {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct NodeStatus {
-    conditions: Vec<Condition>,
+    conditions: Conditions,
     node_info: NodeInfo,
 }
 
@@ -48,13 +48,6 @@ struct NodeInfo {
     kubelet_version: String,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    of: String,
-    status: String,
-}
-
 impl KubernetesNode {
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
@@ -62,7 +55,7 @@ impl KubernetesNode {
 
     /// Whether its kubelet is there, as far as the cluster knows.
     pub(crate) fn is_ready(&self) -> bool {
-        self.status.conditions.iter().any(|one| one.of == "Ready" && one.status == "True")
+        self.status.conditions.is_true("Ready")
     }
 
     pub(crate) fn kubelet(&self) -> &str {

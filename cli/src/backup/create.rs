@@ -19,7 +19,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers, unwritable};
 use crate::output::{Output, printable};
-use crate::stock::{Kubectl, Scope, StockCode, StockError};
+use crate::stock::{Conditions, Kubectl, Scope, StockCode, StockError};
 use crate::trust::now;
 
 /// Where definitions are.
@@ -91,19 +91,12 @@ struct Subresources {
 #[derive(Default, Deserialize)]
 pub(super) struct DefinitionStatus {
     #[serde(default)]
-    conditions: Vec<Condition>,
-}
-
-#[derive(Deserialize)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    conditions: Conditions,
 }
 
 impl DefinitionObject {
     fn established(&self) -> bool {
-        self.status.conditions.iter().any(|one| one.kind == "Established" && one.status == "True")
+        self.status.conditions.is_true("Established")
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod call;
 mod code;
+mod conditions;
 mod error;
 mod helm;
 mod interrupt;
@@ -30,6 +31,7 @@ use crate::arguments::Arguments;
 
 pub(crate) use call::Lines;
 pub use code::StockCode;
+pub(crate) use conditions::Conditions;
 pub(crate) use error::StockError;
 pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Revision, Upgrade};
 pub(crate) use kubectl::{Kubectl, Scope};
