@@ -15,6 +15,7 @@ use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use smol::future::FutureExt as _;
 
 const START: &str = "systemctl start kubelet.service";
+const BALANCER: &str = "systemctl restart latchkey-api-balancer.service";
 /// What is taken back after each `kubeadm init`.
 const RIGHTS: &str =
     "kubectl delete --ignore-not-found --wait=false --kubeconfig=etc/admin.conf --filename=run/unwanted.json";
@@ -184,6 +185,44 @@ fn a_member_of_etcd_does_not_become_a_worker() {
     let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
     assert!(error.code == StepCode::EtcdMemberStays && error.disk_stays, "{error}");
     assert_eq!(fake.calls(), ["kubeadm join"]);
+}
+
+/// A ticket of a cluster whose nodes have a balancer.
+fn balanced(mut ticket: ClusterJoin) -> ClusterJoin {
+    ticket.api_servers = vec!["192.0.2.1:6443".into(), "192.0.2.2:6443".into()];
+    ticket
+}
+
+#[test]
+fn a_node_with_a_balancer_finds_its_cluster_by_it_and_the_balancer_has_its_list_first() {
+    let fake = FakeKubeadm::new();
+    fs::write(fake.path("api-balancer"), "").unwrap();
+    fake.run(&member(NodeRole::Worker), &Work::Join(balanced(ticket()))).result.unwrap();
+    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", START]);
+    assert_eq!(fake.records("files"), ["600 latchkey.json\n600 latchkey/api-servers.json\n"]);
+    let list = fs::read(fake.path("etc/latchkey/api-servers.json")).unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
+    assert_eq!(list, serde_json::json!({"version": 1, "api_servers": ["192.0.2.1:6443", "192.0.2.2:6443"]}));
+    assert!(fake.records("discovery")[0].contains("https://127.0.0.1:7445"), "{:?}", fake.records("discovery"));
+}
+
+#[test]
+fn an_image_without_a_balancer_joins_no_cluster_that_needs_one() {
+    let fake = FakeKubeadm::new();
+    let error = fake.run(&member(NodeRole::Worker), &Work::Join(balanced(ticket()))).result.unwrap_err();
+    assert_eq!(error.code, StepCode::BalancerMissing);
+    assert!(fake.calls().is_empty() && !fake.path("etc").exists());
+}
+
+#[test]
+fn a_control_plane_that_etcd_counts_has_a_balancer_again_when_it_goes_on() {
+    let fake = FakeKubeadm::new();
+    fs::write(fake.path("api-balancer"), "").unwrap();
+    fake.on("kubeadm", "join", 1, ETCD_COUNTS);
+    let (member, work) = (member(NodeRole::ControlPlane), Work::Join(balanced(control_plane_ticket())));
+    fake.run(&member, &work).result.unwrap_err();
+    fake.run(&member, &work).result.unwrap();
+    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", BALANCER, START, "kubeadm join"]);
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn ticket() -> v1::JoinTicket {
             kubernetes_version: String::new(),
             payload: b"payload-hush".to_vec(),
             secrets_key: Some(v1::SecretsKey { key: b"secrets-hush".to_vec(), version: 1 }),
+            api_servers: Vec::new(),
         }),
     }
 }

@@ -94,6 +94,8 @@ fn who_reaches_the_api_server_elsewhere_says_where_nodes_do() {
     };
     assert!(elsewhere("127.0.0.1:20001", "kubernetes").contains("--control-plane-endpoint"));
     assert!(elsewhere("127.0.0.1:x", "directory").contains("--api-server"));
+    let balanced = operator.init(&node, &["--api-balancer", "--output", "json"]).failed(2).json()["error"].to_string();
+    assert!(balanced.contains("--store kubernetes"), "{balanced}");
     assert!(!operator.path("plant").exists());
 }
 

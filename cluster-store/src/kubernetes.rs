@@ -4,7 +4,7 @@ use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
 use latchkey_kubelet_certificates::{Network, Reserved};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// A DNS name, and a port.
 const MAX_ENDPOINT: usize = 260;
@@ -19,6 +19,9 @@ pub struct KubernetesFile {
     pub api_server: String,
     /// The cluster's minor version, e.g. `1.34`.
     pub kubernetes_version: String,
+    /// Whether nodes reach the API servers by the balancer that their image carries. `api_server` is then the first of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub api_balancer: bool,
     /// The networks of its services: no node has an address there. kubeadm's by default.
     #[serde(default = "kubeadms", skip_serializing_if = "is_kubeadms")]
     pub service_networks: Vec<String>,
@@ -27,6 +30,8 @@ pub struct KubernetesFile {
     pub api_server_hosts: Vec<String>,
 }
 
+/// What a ticket has room for.
+const MAX_API_SERVERS: usize = 16;
 /// More than any cluster has.
 const MAX_RESERVED: usize = 16;
 
@@ -54,6 +59,7 @@ impl KubernetesFile {
             version: VERSION,
             api_server: api_server.into(),
             kubernetes_version: kubernetes_version.into(),
+            api_balancer: false,
             service_networks: kubeadms(),
             api_server_hosts: Vec::new(),
         }
@@ -82,6 +88,9 @@ impl KubernetesFile {
         if !is_endpoint(&self.api_server) {
             return rule("`api_server` must be HOST:PORT, an IPv6 address in brackets, and no address of loopback");
         }
+        if self.api_balancer && self.api_server.parse::<SocketAddr>().is_err() {
+            return rule("`api_server` must be an address, with a port, where `api_balancer` is true");
+        }
         let number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
         if !self.kubernetes_version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
             return rule("`kubernetes_version` must be a minor version, like 1.34");
@@ -94,6 +103,21 @@ impl KubernetesFile {
             return rule("`api_server_hosts` must be at most 16 names or addresses");
         }
         Ok(())
+    }
+
+    /// Where a node's balancer finds the API servers at first: this file's, and those of control planes at these addresses. Empty
+    /// where nodes have no balancer.
+    pub fn api_servers(&self, control_planes: impl IntoIterator<Item = IpAddr>) -> Vec<SocketAddr> {
+        let first: Option<SocketAddr> = self.api_server.parse().ok().filter(|_| self.api_balancer);
+        let Some(first) = first else { return Vec::new() };
+        let mut all = vec![first];
+        for address in control_planes {
+            let server = SocketAddr::new(address, first.port());
+            if all.len() < MAX_API_SERVERS && is_elsewhere(address) && !all.contains(&server) {
+                all.push(server);
+            }
+        }
+        all
     }
 
     fn networks(&self) -> Option<Vec<Network>> {
@@ -185,6 +209,21 @@ mod tests {
         let more = br#"{"version": 1, "api_server": "api:6443", "kubernetes_version": "1.34", "token": ""}"#;
         assert!(KubernetesFile::parse(more).is_err());
     }
+
+    #[test]
+    fn a_balancer_is_told_of_the_control_planes_on_record_and_of_no_more_than_a_ticket_holds() {
+        let mut file = KubernetesFile::new("192.0.2.1:6443", "1.34");
+        let address = |last: u8| IpAddr::from([192, 0, 2, last]);
+        assert!(file.api_servers([address(2)]).is_empty(), "nodes have no balancer");
+        file.api_balancer = true;
+        assert_eq!(KubernetesFile::parse(file.to_json().as_bytes()).unwrap(), file);
+        let listed = file.api_servers([address(2), address(1), IpAddr::from([127, 0, 0, 1]), address(2)]);
+        assert_eq!(listed, ["192.0.2.1:6443".parse().unwrap(), "192.0.2.2:6443".parse().unwrap()]);
+        assert_eq!(file.api_servers((1..100).map(address)).len(), 16);
+        file.api_server = "api.plant.example:6443".to_owned();
+        assert!(file.check().is_err(), "a balancer asks addresses");
+    }
+
     #[test]
     fn what_is_reserved_is_the_api_server_s_host_and_what_the_operator_says() {
         let worker = Holder::Worker;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::api_server::Extra;
 use super::check::Endpoint;
 use super::secure_defaults::{Argument, Component, KUBELET};
-use super::{Member, StepCode, StepError};
+use super::{Member, StepCode, StepError, balancer};
 use crate::lifecycle::NodeRole;
 
 const API: &str = "kubeadm.k8s.io/v1beta4";
@@ -22,7 +22,7 @@ const KUBELET_API: &str = "kubelet.config.k8s.io/v1beta1";
 /// Where containerd listens unless it is told otherwise.
 const CRI_SOCKET: &str = "unix:///run/containerd/containerd.sock";
 /// "`BindPort` sets the secure port for the API Server to bind to. Defaults to 6443." (`APIEndpoint`)
-const API_SERVER_PORT: u16 = 6443;
+pub(super) const API_SERVER_PORT: u16 = 6443;
 /// Of the cluster's authorities, components and service accounts. kubeadm would make RSA keys of 2048 bits: each handshake of a server
 /// costs many times as much with them, and the API server alone serves hundreds while it starts.
 const KEYS: &str = "ECDSA-P256";
@@ -149,24 +149,29 @@ struct Timeouts {
 }
 
 /// `InitConfiguration`, `ClusterConfiguration` and `KubeletConfiguration`, of checked settings. `version` is that of the
-/// cluster; `directory` is where kubeadm keeps its files, `logs` where API servers write what was done.
+/// cluster; `directory` is where kubeadm keeps its files, `logs` where API servers write what was done. With a balancer, that is
+/// how all nodes find the API servers: kubeadm puts its address into the certificate of each.
 pub(super) fn init(
     member: &Member,
     settings: &ClusterSettings,
+    with_balancer: bool,
     version: &str,
     directory: &Path,
     logs: &Path,
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
+    let endpoint = &settings.control_plane_endpoint;
+    let own = with_balancer.then(|| local_address(endpoint)).flatten();
+    let own = own.map(|advertise_address| LocalEndpoint { advertise_address });
     let init = Init {
-        node_registration: registration(member, &settings.control_plane_endpoint),
-        local_api_endpoint: local_endpoint(&settings.control_plane_endpoint),
+        node_registration: registration(member, endpoint),
+        local_api_endpoint: own.or_else(|| local_endpoint(endpoint)),
         timeouts: TIMEOUTS,
     };
     let cluster = Cluster {
         name: if member.cluster_name.is_empty() { "kubernetes" } else { &member.cluster_name },
         kubernetes_version: version,
         encryption_algorithm: KEYS,
-        control_plane_endpoint: &settings.control_plane_endpoint,
+        control_plane_endpoint: if with_balancer { balancer::ADDRESS } else { endpoint },
         api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory, logs) },
         controller_manager: Component::without_profiles(),
         scheduler: Component::without_profiles(),
@@ -291,7 +296,7 @@ mod tests {
     /// What kubeadm is given to initialise a cluster.
     fn initialised(settings: &ClusterSettings) -> Vec<serde_json::Value> {
         let (directory, logs) = (Path::new("/etc/kubernetes"), Path::new("/var/log/kubernetes"));
-        let text = init(&member(NodeRole::First), settings, "v1.34.4", directory, logs).unwrap();
+        let text = init(&member(NodeRole::First), settings, settings.api_balancer, "v1.34.4", directory, logs).unwrap();
         let documents = std::str::from_utf8(&text).unwrap().split("\n---\n");
         documents.map(|text| serde_json::from_str(text).unwrap()).collect()
     }
@@ -326,6 +331,22 @@ mod tests {
         let rest: serde_json::Value = serde_json::from_slice(&rest).unwrap();
         assert_eq!(rest["skipPhases"], serde_json::json!(BEFORE_ETCD));
         assert_eq!(control["discovery"], serde_json::json!({"file": {"kubeConfigPath": "/run/d"}}));
+    }
+
+    #[test]
+    fn a_cluster_with_a_balancer_is_found_by_it_and_without_one_by_the_operator_s_endpoint() {
+        let settings = |endpoint: &str, api_balancer| {
+            let endpoint = endpoint.to_owned();
+            ClusterSettings { control_plane_endpoint: endpoint, api_balancer, ..ClusterSettings::default() }
+        };
+        let documents = initialised(&settings("", true));
+        assert_eq!(documents[1]["controlPlaneEndpoint"], "127.0.0.1:7445");
+        // The API server is where the balancer's list says, and not where kubeadm would choose.
+        let own = local_address("").map(|address| address.to_string());
+        assert_eq!(documents[0]["localAPIEndpoint"]["advertiseAddress"].as_str(), own.as_deref());
+        let documents = initialised(&settings("api.plant.example", false));
+        assert_eq!(documents[1]["controlPlaneEndpoint"], "api.plant.example");
+        assert!(documents[0].get("localAPIEndpoint").is_none());
     }
 
     #[test]

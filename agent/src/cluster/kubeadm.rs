@@ -23,6 +23,7 @@ use latchkey_keys::SecretVec;
 use zeroize::Zeroizing;
 
 use super::api_server::ApiServerFiles;
+use super::balancer::{self, ApiServers};
 use super::child::{self, Call, Stdout};
 use super::config::Phases;
 use super::files::{self, Scratch};
@@ -50,6 +51,8 @@ pub struct Kubeadm {
     pub kubectl: String,
     /// The service manager, e.g. `/usr/bin/systemctl`; it starts `kubelet.service`.
     pub systemctl: String,
+    /// The balancer to the API servers, e.g. `/usr/bin/latchkey-api-balancer`; not every image carries it.
+    pub balancer: PathBuf,
     /// Where kubeadm keeps its files, e.g. `/etc/kubernetes`.
     pub directory: PathBuf,
     /// Where API servers write their audit log, e.g. `/var/log/kubernetes`.
@@ -68,6 +71,7 @@ impl Default for Kubeadm {
             program: "/usr/bin/kubeadm".into(),
             kubectl: "/usr/bin/kubectl".into(),
             systemctl: "/usr/bin/systemctl".into(),
+            balancer: "/usr/bin/latchkey-api-balancer".into(),
             directory: "/etc/kubernetes".into(),
             logs: "/var/log/kubernetes".into(),
             etcd: "/var/lib/etcd".into(),
@@ -90,7 +94,11 @@ impl ClusterStep for Kubeadm {
                 Work::Start => self.start_kubelet(progress).await,
             }?;
             let admin_config = match work {
-                Work::Init(..) => files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?,
+                Work::Init(settings, _) => {
+                    let made = files::read(&self.directory.join("admin.conf"), MAX_ADMIN_CONFIG)?;
+                    let own = ApiServers::of_settings(settings)?;
+                    own.map_or_else(|| SecretVec::from_slice(made.expose()), |own| own.lead_past_the_balancer(&made))
+                }
                 Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
             };
             let addresses = match work {
@@ -111,6 +119,8 @@ struct Job<'a> {
     files: Option<&'a ControlPlaneFiles>,
     /// What the API server here reads, where one will run.
     api_server: Option<&'a ApiServerFiles>,
+    /// Whom the balancer asks first, where nodes have one.
+    api_servers: Option<&'a ApiServers>,
     /// How a joining node finds its cluster; empty for the first.
     discovery: &'a [u8],
     token: &'a str,
@@ -134,28 +144,33 @@ impl Kubeadm {
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
         let api_server = check::settings(settings)?;
+        let api_servers = self.with_balancer(ApiServers::of_settings(settings)?)?;
         let version = self.version(progress).await?;
         let minor = &settings.kubernetes_version;
         if !minor.is_empty() && !check::is_of_minor(&version, minor) {
             let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
             return Err(StepError::new(StepCode::VersionDiffers, message));
         }
-        let configuration = config::init(member, settings, &version, &self.directory, &self.logs)?;
+        let with_balancer = api_servers.is_some();
+        let configuration = config::init(member, settings, with_balancer, &version, &self.directory, &self.logs)?;
         let record = Record::new(&self.directory, member, "init");
         let configuration = &configuration;
-        let (api_server, discovery, token, rest) = (Some(&api_server), &[][..], "", None);
-        let job = Job { verb: "init", configuration, files, api_server, discovery, token, record, rest };
+        let (api_server, api_servers) = (Some(&api_server), api_servers.as_ref());
+        let (discovery, token, rest) = (&[][..], "", None);
+        let job = Job { verb: "init", configuration, files, api_server, api_servers, discovery, token, record, rest };
         self.complete(&job, progress).await
     }
 
     async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
         let api_server = check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
+        let api_servers = self.with_balancer(ApiServers::of_ticket(ticket)?)?;
         let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
         let record = Record::new(&self.directory, member, "join");
         let endpoint = &ticket.api_server_endpoint;
+        let way = if api_servers.is_some() { balancer::ADDRESS } else { endpoint };
         let (configuration, discovery, token) =
-            (&configuration, &discovery::kubeconfig(ticket, endpoint)?, &ticket.bootstrap_token);
+            (&configuration, &discovery::kubeconfig(ticket, way)?, &ticket.bootstrap_token);
         if member.role == NodeRole::Worker && self.is_etcd_member() {
             let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
             return Err(StepError::new(StepCode::EtcdMemberStays, message));
@@ -174,6 +189,7 @@ impl Kubeadm {
             configuration,
             files: files.as_ref(),
             api_server: api_server.as_ref(),
+            api_servers: api_servers.as_ref(),
             discovery,
             token,
             record,
@@ -219,6 +235,10 @@ impl Kubeadm {
 
     async fn attempt(&self, job: &Job<'_>, found: Found, progress: Progress<'_>) -> Result<(), StepError> {
         job.record.begin()?;
+        if let Some(api_servers) = job.api_servers {
+            api_servers.write(&self.directory)?;
+            self.service_manager("restart", balancer::UNIT, progress).await?;
+        }
         if let Some(rest) = job.rest.as_ref().filter(|_| found == Found::Unfinished && self.is_etcd_member()) {
             return self.go_on(job, rest, progress).await;
         }
@@ -321,9 +341,22 @@ impl Kubeadm {
     /// Sees that the kubelet runs. It is started, not enabled: enabling writes into `/etc`, which may be read-only, and in
     /// the next boot it is again this step that decides.
     async fn start_kubelet(&self, progress: Progress<'_>) -> Result<(), StepError> {
+        self.service_manager("start", "kubelet.service", progress).await
+    }
+
+    /// A cluster whose nodes have a balancer takes no node without one: the others' configuration, which it shares, leads there.
+    fn with_balancer(&self, api_servers: Option<ApiServers>) -> Result<Option<ApiServers>, StepError> {
+        if api_servers.is_none() || self.balancer.is_file() {
+            return Ok(api_servers);
+        }
+        let message = format!("nodes reach the API servers by a balancer, and there is no {}", self.balancer.display());
+        Err(StepError::new(StepCode::BalancerMissing, message))
+    }
+
+    async fn service_manager(&self, verb: &str, unit: &str, progress: Progress<'_>) -> Result<(), StepError> {
         let call = Call {
             program: &self.systemctl,
-            arguments: &["start", "kubelet.service"],
+            arguments: &[verb, unit],
             stdin: b"",
             stdout: Stdout::Progress,
             limit: BRIEF.min(self.limit),

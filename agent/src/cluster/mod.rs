@@ -4,6 +4,7 @@
 //! other orchestrator, or none.
 
 mod api_server;
+mod balancer;
 mod check;
 mod child;
 mod config;
@@ -119,6 +120,8 @@ reason_codes! {
         VersionDiffers = "kubernetes-version-differs": "name the version that the image carries, or use an image with that one";
         /// The join ticket lacks what kubeadm needs.
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
+        /// The cluster's nodes reach the API servers by a balancer, and the image carries none.
+        BalancerMissing = "api-balancer-missing": "build the image with `api_balancer`, or found the cluster without `--api-balancer`";
         /// etcd counts this node as one of its members, and its ticket makes a worker of it.
         EtcdMemberStays = "etcd-member-stays": "give the machine the role of a control plane again; or remove it with `latchkey node remove`, and wipe its state disk";
         /// The join ticket is not well-formed.

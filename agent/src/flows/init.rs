@@ -184,6 +184,7 @@ fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
         pod_cidr,
         service_cidr,
         secrets_key,
+        api_balancer: _,
     } = settings;
     if let Some(secrets_key) = secrets_key {
         parse::key("secrets_key", &secrets_key.key).map_err(Status::invalid_argument)?;

@@ -50,6 +50,7 @@ impl FakeKubeadm {
             program: self.path("kubeadm").display().to_string(),
             kubectl: self.path("kubectl").display().to_string(),
             systemctl: self.path("systemctl").display().to_string(),
+            balancer: self.path("api-balancer"),
             directory: self.path("etc"),
             logs: self.path("logs"),
             etcd: self.path("etcd"),

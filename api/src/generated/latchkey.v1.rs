@@ -70,6 +70,9 @@ pub struct ClusterSettings {
     pub service_cidr: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "6")]
     pub secrets_key: ::core::option::Option<SecretsKey>,
+    /// nodes reach the API servers by the balancer that their image carries
+    #[prost(bool, tag = "7")]
+    pub api_balancer: bool,
 }
 /// What the API servers of a cluster encrypt Secrets with before etcd stores them. Kubernetes needs it, other orchestrators may not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -499,6 +502,9 @@ pub struct ClusterJoin {
     /// only for control planes
     #[prost(message, optional, tag = "9")]
     pub secrets_key: ::core::option::Option<SecretsKey>,
+    /// IP:PORT of control planes, where nodes reach them by their image's balancer; at most 16
+    #[prost(string, repeated, tag = "10")]
+    pub api_servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,

@@ -42,6 +42,8 @@ pub(super) struct Founding<'a> {
     pub(super) kubeconfig: PathBuf,
     /// Where nodes find the API server, if the operator says so: `HOST[:PORT]`.
     pub(super) endpoint: &'a str,
+    /// Whether nodes find it by the balancer of their image.
+    pub(super) api_balancer: bool,
     pub(super) stock: Stock,
     pub(super) output: &'a Output,
 }
@@ -84,7 +86,8 @@ impl Founding<'_> {
             said => with_port(said, KUBEADM_PORT),
         };
         let version = api.kubectl().server();
-        let described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
+        let mut described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
+        described.api_balancer = self.api_balancer;
         match described.check() {
             Ok(()) => Ok(described),
             Err(error) => {

@@ -62,6 +62,7 @@ impl Job {
                 service_cidr: text("service-cidr")?,
                 // Of the version that the journal says.
                 secrets_key: None,
+                api_balancer: balancer(arguments)?,
             },
             meant: Meant::from_arguments(arguments, &trust.policy)?,
             trust,
@@ -144,6 +145,17 @@ fn api_server(arguments: &Arguments) -> Result<Option<Address>, CommandError> {
         return Err(CommandError::usage(what).fix("say that, too, with --control-plane-endpoint HOST:PORT"));
     }
     Ok(Some(address))
+}
+
+/// Who has no join service in the API server has no other control planes either.
+fn balancer(arguments: &Arguments) -> Result<bool, CommandError> {
+    let wanted = arguments.has("api-balancer");
+    if wanted && store(arguments.text("store")?)? != Store::Kubernetes {
+        return Err(CommandError::usage(
+            "--api-balancer leads to several control planes, and needs --store kubernetes",
+        ));
+    }
+    Ok(wanted)
 }
 
 fn store(said: Option<&str>) -> Result<Store, CommandError> {

@@ -100,7 +100,8 @@ fn found(
 ) -> Result<(), CommandError> {
     let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
     let (kubeconfig, endpoint) = (kubeconfig.to_owned(), &*job.settings.control_plane_endpoint);
-    let founding = Founding { directory, kubeconfig, endpoint, stock, output };
+    let api_balancer = job.settings.api_balancer;
+    let founding = Founding { directory, kubeconfig, endpoint, api_balancer, stock, output };
     node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
 }
 

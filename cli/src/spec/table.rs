@@ -274,6 +274,10 @@ pub(super) const COMMANDS: &[Command] = &[
             ANY_EK,
             flag("kubernetes", "MINOR", "the version of Kubernetes that the image must carry, such as 1.34"),
             flag("control-plane-endpoint", "HOST[:PORT]", "for the cluster step: the API server's stable address"),
+            switch(
+                "api-balancer",
+                "nodes reach the API servers by the balancer of their image, and outlive the\ncontrol plane that they joined through; for --store kubernetes",
+            ),
             Flag {
                 need: AnyNumber,
                 ..flag("cert-san", "NAME", "one more name or address for the API server's certificate")

@@ -115,7 +115,8 @@ impl JoinService {
         let Concluded { grant, release, turn, superseded } = concluded;
         self.tokens.end(superseded.filter(|_| entry.is_some()));
         let disk_key = self.checked(keys.release(withheld, &release))?;
-        let mut material = entry.map_or_else(ClusterJoin::default, Entry::into_ticket);
+        let control_planes = self.store.look(State::control_plane_addresses);
+        let mut material = entry.map_or_else(ClusterJoin::default, |entry| entry.into_ticket(control_planes));
         material.payload = snapshot.payload.expose().to_vec();
         if let (Some((files, (key, version))), Some(turn)) = (shared, turn) {
             material.control_plane_files = files.for_ticket(&turn);

@@ -8,6 +8,7 @@ use latchkey_api::v1::ClusterJoin;
 use latchkey_cluster_store::{ClusterMaterial, NodeName, TicketRecord};
 use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_kubernetes_store::tokens::BootstrapToken;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Makes tokens, and ends them.
@@ -64,13 +65,15 @@ impl Entry {
         Some(TicketRecord::new(token.id(), u64::try_from(token.expires_at()).unwrap_or_default()))
     }
 
-    /// What the ticket says, now that its record stands.
-    pub(crate) fn into_ticket(mut self) -> ClusterJoin {
+    /// What the ticket says, now that its record stands; `control_planes` are the addresses of those on record.
+    pub(crate) fn into_ticket(mut self, control_planes: Vec<IpAddr>) -> ClusterJoin {
         let mut join = ClusterJoin::default();
         if let Some(token) = self.token.take() {
             join.bootstrap_token = String::from_utf8_lossy(token.expose()).into_owned();
         }
         join.api_server_endpoint.clone_from(&self.material.file.api_server);
+        let api_servers = self.material.file.api_servers(control_planes);
+        join.api_servers = api_servers.iter().map(ToString::to_string).collect();
         join.kubernetes_version.clone_from(&self.material.file.kubernetes_version);
         join.ca_certificates.clone_from(&self.material.authority);
         join

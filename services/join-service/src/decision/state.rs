@@ -7,6 +7,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{Change, NodeName, Recorded, Role};
 use latchkey_keys::Uuid;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The moment of a request, on two clocks.
@@ -96,6 +97,12 @@ impl State {
     /// The record of a TPM.
     pub fn record(&self, ek: &EkDigest) -> Option<&Recorded> {
         self.nodes.get(ek)
+    }
+
+    /// Where control planes said that they are, after their bootstrap.
+    pub fn control_plane_addresses(&self) -> Vec<IpAddr> {
+        let control_planes = self.nodes.values().filter(|record| record.role == Role::ControlPlane);
+        control_planes.flat_map(|record| record.addresses.iter().copied()).collect()
     }
 
     /// The record of the node of this name, unless records contradict each other there.

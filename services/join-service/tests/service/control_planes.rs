@@ -1,6 +1,7 @@
 //! What control planes share, and the tickets that must not have it, before a real API server: `./dev e2e api-server`.
 
 use crate::api_server::{MAPS, moved_into};
+use crate::certificates::report;
 use crate::rig::{Machine, Rig, Service};
 use latchkey_api::control_plane::{ControlPlaneFiles, MAX_FILE, NAMES, file};
 use latchkey_api::v1::Role;
@@ -79,6 +80,32 @@ fn a_control_plane_s_ticket_has_what_they_share_and_nobody_else_s_has() {
     until("the denial to count", || {
         service.join(&first, &disk(1), "cp-1").err().filter(|refused| refused.code() == "machine-denied")
     });
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_ticket_lists_the_control_planes_where_nodes_have_a_balancer() {
+    let (second, worker, other) = (Machine::new(), Machine::new(), Machine::new());
+    let (mut rig, server, admin) = site(&[&second], &[&worker, &other]);
+    write(&rig, &files(server.authority()));
+    rig.config["control_plane_files"] = json!(FILE);
+    let service = rig.start();
+    let without = service.join(&other, &disk(4), "worker-2").unwrap();
+    assert!(without.cluster.as_ref().unwrap().api_servers.is_empty(), "nodes have no balancer");
+    let path = format!("{MAPS}/latchkey-cluster");
+    let mut described = admin.get(&path).granted();
+    let file = json!({
+        "version": 1, "api_server": "192.0.2.1:6443", "kubernetes_version": "1.34", "api_balancer": true
+    });
+    described["data"]["kubernetes.json"] = file.to_string().into();
+    admin.put(&path, &described).granted();
+    let listed = |machine: &Machine, number: u8, name: &str| {
+        service.join(machine, &disk(number), name).unwrap().cluster.as_ref().unwrap().api_servers.clone()
+    };
+    until("the service to hear of it", || (listed(&worker, 3, "worker-1") == ["192.0.2.1:6443"]).then_some(()));
+    assert_eq!(listed(&second, 2, "cp-2"), ["192.0.2.1:6443"]);
+    report(&service, &second.locked(&rig), 2, &["192.0.2.2"]).unwrap();
+    assert_eq!(listed(&worker, 3, "worker-1"), ["192.0.2.1:6443", "192.0.2.2:6443"]);
 }
 
 #[test]
