@@ -46,9 +46,6 @@ reason_codes! {
         /// The API server keeps another cluster than the one that is founded.
         ForeignCluster = "foreign-cluster":
             "use the kubeconfig of this cluster: the other one's documents are in the namespace latchkey, and are left as they are";
-        /// What the command works on is kept in the API server, not in the cluster's directory.
-        StoreElsewhere = "store-elsewhere":
-            "change the document in the API server with kubectl: the directory's is not read any more";
         /// A control plane that is to be removed is a member of etcd, and no other member can be asked.
         ControlPlaneStays = "control-plane-stays":
             "let another control plane join, or come back, before this one goes; the last one stays as long as its cluster";

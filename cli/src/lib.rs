@@ -18,6 +18,7 @@ mod charts;
 mod cluster_dir;
 mod codes;
 mod credentials;
+mod documents;
 mod error;
 mod exit;
 mod files;

@@ -7,9 +7,8 @@ use latchkey_keys::Uuid;
 use crate::api_server::{ApiServer, StoreNote};
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
-use crate::codes::CommandCode;
+use crate::documents::Documents;
 use crate::error::CommandError;
-use crate::exit::Exit;
 use crate::node::block_on;
 
 /// What the operator's commands about machines need of a store.
@@ -46,8 +45,13 @@ pub(crate) trait Machines {
     fn remove(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError>;
 }
 
+/// Where a cluster is kept.
+pub(crate) trait Store: Machines + Documents {}
+
+impl<T: Machines + Documents> Store for T {}
+
 /// The store that the arguments name: `--kubeconfig`, or `--cluster` and what stands in that directory.
-pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Machines>, CommandError> {
+pub(crate) fn open(arguments: &Arguments) -> Result<Box<dyn Store>, CommandError> {
     match api_server(arguments)? {
         Some(api) => Ok(Box::new(api)),
         None => Ok(Box::new(ClusterDir::open(arguments.required_path("cluster")?)?)),
@@ -156,10 +160,8 @@ impl Machines for ApiServer {
         block_on(self.release_of(ek, disk))
     }
 
-    fn move_disk(&self, disk: Uuid, _: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
-        let what = format!("the disk {disk} is claimed in {}, and no command moves a claim", Self::place(self));
-        let failure = CommandError::new(Exit::Usage, CommandCode::StoreElsewhere, what);
-        Err(failure.fix("open it with the key that `latchkey secret disk-key` gives, and let the machine join anew"))
+    fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
+        block_on(self.move_record(disk, to))
     }
 
     fn change(

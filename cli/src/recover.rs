@@ -17,7 +17,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::firmware;
-use crate::machines::{self, Machines};
+use crate::machines::{self, Store};
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Report, Style, Tone, pairs};
 use crate::trust::Trust;
@@ -28,13 +28,15 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let address = arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?;
+    let (cluster, store) = (directory.required_cluster()?, store(arguments, directory)?);
     let recovery = Recovery {
-        address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
-        cluster: directory.required_cluster()?,
-        trust: Trust::from_files_or_directory(arguments)?,
+        address,
+        cluster,
+        trust: Trust::from_files_or_store(arguments, Some(&*store))?,
         master: files::read_master_secret(arguments.required_path("master-secret")?)?,
         moved_to: which_machine::digest(arguments, "moved-to")?,
-        machines: machines(arguments, directory)?,
+        machines: store,
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(recovery.attempt(output));
@@ -42,9 +44,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     output.report(&report)
 }
 
-/// Where the machines are on record. An API server that runs on the very machines that wait may be away; then the directory's
-/// records count by the operator's word, which know the first machine and no later denial.
-fn machines(arguments: &Arguments, directory: ClusterDir) -> Result<Box<dyn Machines>, CommandError> {
+/// Where the cluster is kept. An API server that runs on the very machines that wait may be away; then the directory counts by the
+/// operator's word, which knows the first machine, and no denial, policy or revision that came later.
+fn store(arguments: &Arguments, directory: ClusterDir) -> Result<Box<dyn Store>, CommandError> {
     if arguments.has("by-directory") {
         return Ok(Box::new(directory));
     }
@@ -81,7 +83,7 @@ impl Report for RecoveryReport {
 
 struct Recovery {
     address: Address,
-    machines: Box<dyn Machines>,
+    machines: Box<dyn Store>,
     cluster: ClusterFile,
     trust: Trust,
     master: MasterSecret,

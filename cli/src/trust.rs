@@ -24,7 +24,7 @@ pub(crate) struct Trust {
     pub(crate) references: Arc<References>,
     pub(crate) policy_file: Vec<u8>,
     pub(crate) manifests: Vec<Found>,
-    /// Whether older revisions of the manifests would have been noticed: only a cluster's directory remembers them.
+    /// Whether older revisions of the manifests would have been noticed: only a cluster's own store remembers them.
     pub(crate) remembers: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Rollback {
-    /// It is refused: a cluster's directory remembers.
+    /// It is refused: the cluster remembers.
     Refused,
     /// Nobody would notice.
     Unnoticed,
@@ -74,8 +74,8 @@ impl Trust {
         Ok(Self { policy: Arc::clone(policy), references, policy_file, manifests, remembers: false })
     }
 
-    /// From a cluster's directory.
-    pub(crate) fn of_directory(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
+    /// What is in force in a cluster.
+    pub(crate) fn in_force(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
         let (policy, references) = (Arc::new(policy), Arc::new(references));
         Self { policy, references, policy_file, manifests: Vec::new(), remembers: true }
     }

@@ -14,11 +14,13 @@ use latchkey_keys::ClusterId;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::ClusterDir;
+use crate::documents::{self, Documents};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
+use crate::machines::Store;
 use crate::node::{self, Address, Evidence, Patience};
+use crate::nodes;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs};
 use crate::reference::authority_in_words;
 use crate::trust::{Rollback, Trust, now};
@@ -29,10 +31,11 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let trust = Trust::from_files_or_directory(arguments)?;
+    let store = documents::store(arguments)?;
+    let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
-        (Some(_), None) => live(arguments, &trust, cluster, output),
+        (Some(_), None) => live(arguments, store.as_deref(), &trust, cluster, output),
         (None, Some(path)) => kept(path, arguments, &trust, cluster, output),
         (Some(_), Some(_)) => Err(CommandError::usage("name a node or --evidence FILE, not both")),
         (None, None) => Err(CommandError::usage("name a node, or kept evidence with --evidence FILE")),
@@ -41,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
 
 fn live(
     arguments: &Arguments,
+    store: Option<&dyn Store>,
     trust: &Trust,
     cluster: Option<ClusterId>,
     output: &Output,
@@ -74,7 +78,7 @@ fn live(
     }
     let admission = connected?.admission;
     let ek = admission.ek_digest();
-    let recorded = named_machine(arguments, trust, cluster.is_some(), ek, output)?;
+    let recorded = named_machine(arguments, store, trust, cluster.is_some(), ek, output)?;
     output.report(&LiveReport {
         node: address.to_string(),
         verdict: Verdict::Admitted,
@@ -130,17 +134,19 @@ impl Report for LiveReport<'_> {
 /// cluster a machine is in, and not which machine it is: with `--locked` somebody must say.
 fn named_machine(
     arguments: &Arguments,
+    store: Option<&dyn Store>,
     trust: &Trust,
     must_be_named: bool,
     ek: EkDigest,
     output: &Output,
 ) -> Result<Option<String>, CommandError> {
-    let directory = arguments.path("cluster").map(ClusterDir::open).transpose()?;
+    let nodes = store.map(|store| store.nodes()).transpose()?.map(|(nodes, _)| nodes);
     let mut meant = Meant::from_arguments(arguments, &trust.policy)?;
     if let Some(name) = arguments.text("node")? {
-        let directory =
-            directory.as_ref().ok_or_else(|| CommandError::usage("--node needs --cluster, where the records are"))?;
-        let ek = directory.node_named(name)?.ek_sha256;
+        let nodes =
+            nodes.as_ref().ok_or_else(|| CommandError::usage("--node needs --cluster, where the records are"))?;
+        let node = nodes.iter().find(|node| node.name.as_str() == name);
+        let ek = node.ok_or_else(|| nodes::unknown(name))?.ek_sha256;
         if matches!(meant, Meant::Named { ek: named, by: "--ek" } if named != ek) {
             return Err(CommandError::usage(format!("--ek and --node {name} name two machines")));
         }
@@ -149,7 +155,8 @@ fn named_machine(
     if must_be_named || meant != Meant::NotNamed {
         meant.check(ek, output)?;
     }
-    Ok(directory.map(|directory| directory.name_of(ek)).transpose()?.flatten())
+    let on_record = nodes.iter().flatten().find(|node| node.ek_sha256 == ek);
+    Ok(on_record.map(|node| node.name.to_string()))
 }
 
 /// A node of the cluster that was named, or any.

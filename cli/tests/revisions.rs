@@ -158,3 +158,25 @@ fn a_base_that_the_signer_did_not_sign_is_pointed_out() {
     let said = revoked(&operator, "demo.json", "altered.json", &[]).succeeded().err;
     assert!(said.contains("demo.json is not signed by key"), "{said}");
 }
+
+#[test]
+fn a_policy_is_installed_only_if_the_manifests_in_force_are_what_it_demands() {
+    let (operator, node) = cluster();
+    let (ek, in_force) = (node.ek().to_string(), operator.path("plant/policy.json"));
+    let before = fs::read(&in_force).unwrap();
+    operator.run(&["reference", "new-key", "--out", "other.key"]).succeeded();
+    let install = |signer: &str, out: &str| {
+        let policy = ["policy", "new", "--ek-pin", &ek, "--manifest", "demo", "--signer", signer, "--out", out];
+        operator.run(&policy).succeeded();
+        operator.run(&["policy", "install", out, "--cluster", "plant", "--output", "json"])
+    };
+    assert_eq!(code(install("other.pub", "other.json"), 2), "reference-signature-unknown-signer");
+    assert!(fs::read(&in_force).unwrap() == before, "it stays as it was");
+    fs::write(operator.path("broken.json"), "{").unwrap();
+    let broken = operator.run(&["policy", "install", "broken.json", "--cluster", "plant", "--output", "json"]);
+    assert_eq!(code(broken, 2), "policy-malformed");
+    let arguments = ["policy", "new", "--ek-pin", &ek, "--manifest", "demo", "--signer", "release.pub"];
+    operator.run(&[&arguments[..], &["--firmware-refuse", "0", "--out", "strict.json"]].concat()).succeeded();
+    operator.run(&["policy", "install", "strict.json", "--cluster", "plant"]).succeeded();
+    assert_eq!(fs::read(&in_force).unwrap(), fs::read(operator.path("strict.json")).unwrap());
+}

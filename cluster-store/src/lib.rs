@@ -33,6 +33,7 @@ mod firmware;
 mod folder;
 mod kubernetes;
 mod name;
+pub mod object_documents;
 pub mod objects;
 mod pair;
 mod pending;

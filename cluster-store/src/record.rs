@@ -192,6 +192,20 @@ pub enum Outcome {
 }
 
 impl NodeRecord {
+    /// The record that the machine `to` gets when the operator moved the disk there: the same name, role and disks. Firmware, counters,
+    /// ticket and addresses are the machine's: the new one's own are recorded when it is let in.
+    #[must_use]
+    pub fn moved_to(&self, to: EkDigest, now: u64) -> Self {
+        let moved = Some(Moved { from: self.ek_sha256, at: now });
+        let fresh = Self { tpm: None, firmware: None, ticket: None, addresses: Vec::new(), ..self.clone() };
+        Self { ek_sha256: to, moved, ..fresh }
+    }
+
+    /// Whether this is what [`Self::moved_to`] made of that record: a move that was cut in between is taken up.
+    pub fn is_move_of(&self, before: &Self) -> bool {
+        self.name == before.name && self.moved.as_ref().is_some_and(|moved| moved.from == before.ek_sha256)
+    }
+
     /// The record of a node with its first disk, epoch 1. `now` is in seconds since the Unix epoch.
     pub fn first(ek: EkDigest, name: NodeName, role: Role, disk: Uuid, key_version: u32, now: u64) -> Self {
         let disk = Disk { uuid: disk, epoch: 1, state: DiskState::Pending, key_version, issued_at: now };

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::PathBuf;
 
 /// Reference manifests.
-const MAX_MANIFESTS: usize = 64;
+pub(crate) const MAX_MANIFESTS: usize = 64;
 
 impl ClusterStore {
     /// The attestation policy.
@@ -82,7 +82,11 @@ impl ClusterStore {
             .map_err(|refusal| StoreError::malformed(&self.path().join(REVISIONS))(refusal.into()))
     }
 
-    pub(crate) fn revisions(&self) -> Result<Revisions, StoreError> {
+    /// Which revisions were accepted here.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn revisions(&self) -> Result<Revisions, StoreError> {
         let path = self.path().join(REVISIONS);
         let Some(json) = optional(atomic::read(&path, MAX_CONFIG))? else { return Ok(Revisions::none()) };
         Revisions::parse(&json).map_err(StoreError::malformed(&path))

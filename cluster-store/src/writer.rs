@@ -3,7 +3,7 @@
 use crate::atomic::{self, Existing};
 use crate::cluster::ClusterFile;
 use crate::error::{ContentError, StoreError};
-use crate::record::{Moved, NodeRecord, Recorded};
+use crate::record::{NodeRecord, Recorded};
 use crate::store::{CLUSTER, ClusterStore, NODES};
 use latchkey_attestation::EkDigest;
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -95,18 +95,14 @@ impl<'a> Writer<'a> {
     /// # Errors
     /// [`StoreError::Exists`] if the other machine has a record of its own.
     pub fn move_record(&mut self, record: &Recorded, to: EkDigest, now: u64) -> Result<Recorded, StoreError> {
-        let from = record.ek_sha256;
-        let moved = Some(Moved { from, at: now });
-        // Firmware, counters, ticket and addresses are the machine's: the new one's own are recorded when it is let in.
-        let fresh = NodeRecord { tpm: None, firmware: None, ticket: None, addresses: Vec::new(), ..(**record).clone() };
-        let next = NodeRecord { ek_sha256: to, moved, ..fresh };
+        let next = record.moved_to(to, now);
         let path = self.directory.nodes_path().join(format!("{to}.json"));
         match self.directory.record(&to)? {
-            Some(half) if half.moved.as_ref().is_some_and(|moved| moved.from == from) && half.name == next.name => {}
+            Some(half) if half.is_move_of(record) => {}
             Some(_) => return Err(StoreError::Exists { path }),
             None => drop(self.place(&next, Existing::Keep)?),
         }
-        self.remove(&from)?;
+        self.remove(&record.ek_sha256)?;
         Ok(Recorded::stands(next))
     }
 

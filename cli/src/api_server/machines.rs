@@ -129,7 +129,7 @@ impl ApiServer {
     /// Shuts a machine out and forgets it: whether there was a record or a rule of it.
     ///
     /// The denial comes first, so that it gets no key while the rest is done and from then on; then its pods go elsewhere, then its
-    /// member of etcd, the Node, the record, and what was claimed for it. Each step is one that is done already when the command is
+    /// member of etcd, the Node, what was claimed for it, and the record. Each step is one that is done already when the command is
     /// run again. A control plane goes only if the etcd of another one is there to be asked.
     pub(crate) async fn forget(&self, ek: EkDigest, record: Option<&NodeRecord>) -> Result<bool, CommandError> {
         let control_plane = record.filter(|record| record.role == Role::ControlPlane);
@@ -149,18 +149,29 @@ impl ApiServer {
             }
             self.kubectl().delete("node", Scope::Cluster, name).await?;
         }
-        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
-        let ours = claims.iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string());
-        let ours: Vec<&str> = ours.map(|claim| claim.metadata.name.as_str()).collect();
+        // The record last: by it the machine is found when this is done again.
+        self.release_claims(ek).await?;
         self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;
-        for claim in ours {
-            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, claim).await?;
-        }
         Ok(had_rule || record.is_some())
+    }
+
+    /// Gives back whatever is claimed for this machine.
+    pub(super) async fn release_claims(&self, ek: EkDigest) -> Result<(), CommandError> {
+        let claims: Vec<ClaimObject> = self.kubectl().list(&resource(CLAIM), Scope::Cluster).await?;
+        for claim in claims.iter().filter(|claim| claim.spec.ek_sha256 == ek.to_string()) {
+            self.kubectl().delete(&resource(CLAIM), Scope::Cluster, &claim.metadata.name).await?;
+        }
+        Ok(())
     }
 
     /// Puts a record there with what it claims, unless the machine has one.
     pub(crate) async fn put_on_record(&self, record: &NodeRecord) -> Result<(), CommandError> {
+        self.claim_all(record).await?;
+        self.create_record(record).await
+    }
+
+    /// Claims what a record names.
+    pub(super) async fn claim_all(&self, record: &NodeRecord) -> Result<(), CommandError> {
         for claimed in Claimed::by(record) {
             let document = claimed.object(record).to_string();
             match self.kubectl().create::<Exists>(document.as_bytes()).await {
@@ -176,6 +187,11 @@ impl ApiServer {
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(())
+    }
+
+    /// Makes a record; one that is there already stays.
+    pub(super) async fn create_record(&self, record: &NodeRecord) -> Result<(), CommandError> {
         match self.kubectl().create::<Exists>(node_object(record).to_string().as_bytes()).await {
             Ok(_) => Ok(()),
             Err(error) if error.is(StockCode::ObjectExists) => Ok(()),

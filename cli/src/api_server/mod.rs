@@ -6,6 +6,7 @@
 
 mod certificate;
 mod credentials;
+mod documents;
 mod etcd;
 mod machines;
 mod note;
@@ -82,28 +83,43 @@ impl ApiServer {
         change: impl Fn(&mut Data) -> Result<bool, CommandError>,
     ) -> Result<bool, CommandError> {
         for _ in 0..TRIES {
-            let known: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), name).await?;
-            let is_new = known.is_none();
-            let mut map = known.unwrap_or_else(|| ConfigMap::new(name));
+            let mut map = self.document(name).await?;
             if !change(&mut map.data)? {
                 return Ok(false);
             }
-            let document = map.to_document();
-            let written = if is_new {
-                self.kubectl.create::<ConfigMap>(&document).await
-            } else {
-                self.kubectl.replace::<ConfigMap>(&document).await
-            };
-            match written {
-                Ok(_) => return Ok(true),
-                // Read anew: what was decided on is not what is there.
-                Err(error) if error.is(StockCode::Conflict) || error.is(StockCode::ObjectExists) => {}
-                Err(error) => return Err(error.into()),
+            if self.put_document(&map).await? {
+                return Ok(true);
             }
         }
-        let what = format!("others write the ConfigMap {name} first, each time");
-        Err(CommandError::new(Exit::Failed, StockCode::Conflict, what))
+        Err(others_first(name))
     }
+
+    /// A document as it is, or empty.
+    async fn document(&self, name: &str) -> Result<ConfigMap, CommandError> {
+        let known: Option<ConfigMap> = self.kubectl.get("configmap", Scope::Namespace(NAMESPACE), name).await?;
+        Ok(known.unwrap_or_else(|| ConfigMap::new(name)))
+    }
+
+    /// Writes a document in the place of what [`Self::document`] read, or where it read none: `false` where others came first.
+    async fn put_document(&self, map: &ConfigMap) -> Result<bool, CommandError> {
+        let document = map.to_document();
+        let written = if map.is_new() {
+            self.kubectl.create::<ConfigMap>(&document).await
+        } else {
+            self.kubectl.replace::<ConfigMap>(&document).await
+        };
+        match written {
+            Ok(_) => Ok(true),
+            // What was decided on is not what is there.
+            Err(error) if error.is(StockCode::Conflict) || error.is(StockCode::ObjectExists) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn others_first(map: &str) -> CommandError {
+    let what = format!("others write the ConfigMap {map} first, each time");
+    CommandError::new(Exit::Failed, StockCode::Conflict, what)
 }
 
 /// What stands in an object of the cluster is not of its schema.

@@ -61,6 +61,11 @@ impl ConfigMap {
         Self { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), metadata, data: Data::new() }
     }
 
+    /// Whether it is in no API server yet.
+    pub(super) fn is_new(&self) -> bool {
+        self.metadata.resource_version.is_none()
+    }
+
     pub(super) fn to_document(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }

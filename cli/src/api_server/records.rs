@@ -10,11 +10,12 @@ use serde_json::value::RawValue;
 
 use super::machines::resource;
 use super::{ApiServer, TRIES};
-use crate::cluster_dir::refused;
+use crate::cluster_dir::{has_a_record, refused};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::stock::{Scope, StockCode};
+use crate::trust::now;
 
 /// A record, and all else that has to go back with it.
 #[derive(Deserialize)]
@@ -49,6 +50,39 @@ impl ApiServer {
         #[expect(clippy::disallowed_methods, reason = "it was read from the API server just now")]
         let recorded = Recorded::stands_elsewhere(own, 0);
         recorded.release(disk).map_err(|refusal| refused(&refusal))
+    }
+
+    /// Makes the record of the machine that has this disk that of another, as [`NodeRecord::moved_to`] says it; the witness for the
+    /// disk, and the machine that it was of, if it was not of this one before.
+    ///
+    /// While both records name the disk, neither machine gets its key: cut anywhere, this is done again. What was claimed for one
+    /// machine is claimed anew, since a claim does not change; its name and disks stand on records meanwhile, so nobody else gets them.
+    pub(crate) async fn move_record(
+        &self,
+        disk: Uuid,
+        to: EkDigest,
+    ) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
+        check_not_denied(&self.denied().await?, &to).map_err(|refusal| refused(&refusal))?;
+        let (records, _) = self.records().await?;
+        let names = |record: &&NodeRecord| record.ek_sha256 != to && record.uuids().any(|uuid| uuid == disk);
+        let Some(before) = records.iter().find(names) else { return Ok((self.release_of(to, disk).await?, None)) };
+        // A disk that was replaced is nobody's any more, wherever it is.
+        #[expect(clippy::disallowed_methods, reason = "it was read from the API server just now")]
+        let recorded = Recorded::stands_elsewhere(before.clone(), 0);
+        drop(recorded.release(disk).map_err(|refusal| refused(&refusal))?);
+        let next = match records.iter().find(|record| record.ek_sha256 == to) {
+            Some(half) if half.is_move_of(before) => half.clone(),
+            Some(_) => return Err(has_a_record(to)),
+            None => {
+                let next = before.moved_to(to, now());
+                self.create_record(&next).await?;
+                next
+            }
+        };
+        self.release_claims(before.ek_sha256).await?;
+        self.claim_all(&next).await?;
+        self.kubectl().delete(&resource(NODE), Scope::Cluster, &before.ek_sha256.to_string()).await?;
+        Ok((self.release_of(to, disk).await?, Some(before.ek_sha256)))
     }
 
     /// Changes a record as it is now: the record before, if there is one.

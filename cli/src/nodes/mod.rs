@@ -10,7 +10,9 @@ use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::NodeRecord;
 
 use crate::arguments::Arguments;
+use crate::codes::CommandCode;
 use crate::error::CommandError;
+use crate::exit::Exit;
 use crate::machines::Machines;
 use crate::which_machine;
 
@@ -30,4 +32,10 @@ pub(crate) fn machine(
         failure.fix("see `latchkey node list`")
     })?;
     Ok((ek, nodes.into_iter().find(|node| node.ek_sha256 == ek)))
+}
+
+/// No node on record has this name.
+pub(crate) fn unknown(name: &str) -> CommandError {
+    let what = format!("no node on record is called {name}");
+    CommandError::new(Exit::Usage, CommandCode::NodeUnknown, what).fix("see `latchkey node list`")
 }

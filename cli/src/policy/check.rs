@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::snp::{Claimed, ClaimedReport};
 use crate::arguments::Arguments;
+use crate::documents::{self, Documents};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -26,7 +27,8 @@ use crate::trust::{Rollback, Trust, now};
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let trust = Trust::from_files_or_directory(arguments)?;
+    let store = documents::store(arguments)?;
+    let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
     let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {

@@ -1,10 +1,12 @@
-//! `latchkey policy new`, `latchkey policy check` and `latchkey policy accept-firmware`.
+//! `latchkey policy …`.
 
 mod accept;
 mod check;
+mod install;
 mod new;
 mod snp;
 
 pub(crate) use accept::run as accept_firmware;
 pub(crate) use check::run as check;
+pub(crate) use install::run as install;
 pub(crate) use new::{Draft, manifest_name, run as new};

@@ -78,6 +78,16 @@ pub(super) const ACCEPT_FIRMWARE: Command = Command {
     run: policy::accept_firmware,
 };
 
+pub(super) const INSTALL_POLICY: Command = Command {
+    path: &["policy", "install"],
+    operands: &[Operand { name: "POLICY", required: true, text: "the policy's file: see `latchkey policy new`" }],
+    flags: &[DIRECTORY, KUBECONFIG, KUBECTL],
+    summary: "puts a policy in force in a cluster",
+    about: "Reads it, holds the manifests in force against it, and puts it in the place of the one\nbefore, in the directory or the API server that keeps the cluster. The join service\ntakes it up at once, without a restart. A policy that the manifests in force are not\nsigned for is refused: install them first, with `latchkey reference install`.",
+    examples: &["latchkey policy install policy.json --cluster ./plant"],
+    run: policy::install,
+};
+
 pub(super) const DENY: Command = Command {
     path: &["node", "deny"],
     operands: &[MACHINE],

@@ -1,7 +1,7 @@
 //! `latchkey reference …` in the table of commands.
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
-use super::{Command, Flag, Operand};
+use super::{Command, Flag, Operand, node};
 use crate::reference;
 
 const MANIFEST: Operand = Operand { name: "MANIFEST", required: true, text: "the manifest's file" };
@@ -125,7 +125,9 @@ pub(super) const INSTALL: Command = Command {
     path: &["reference", "install"],
     operands: &[MANIFEST],
     flags: &[
-        Flag { long: "cluster", value: Some("DIR"), need: Once, text: "the cluster's directory" },
+        node::DIRECTORY,
+        node::KUBECONFIG,
+        node::KUBECTL,
         Flag {
             long: "forget-revocations",
             value: None,
@@ -140,7 +142,7 @@ pub(super) const INSTALL: Command = Command {
         },
     ],
     summary: "puts a revision of a manifest in force in a cluster",
-    about: "Verifies it under the directory's policy, holds it against the revisions accepted\nbefore, and puts it, with its signature, in the place of the one of the same name. The\njoin service takes it up at once, without a restart.\n\nWith --replace-newer, whoever has the newer revision can put it in again: let another\nkey sign from then on, and take the old one out of the policy.",
+    about: "Verifies it under the cluster's policy, holds it against the revisions accepted\nbefore, and puts it, with its signature, in the place of the one of the same name, in\nthe directory or the API server that keeps the cluster. The join service takes it up at\nonce, without a restart.\n\nWith --replace-newer, whoever has the newer revision can put it in again: let another\nkey sign from then on, and take the old one out of the policy.",
     examples: &["latchkey reference install edge-2.json --cluster ./plant"],
     run: reference::install,
 };

@@ -55,7 +55,7 @@ const EK_TEMPLATE: Flag = Flag {
 };
 const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
-    text: "take all of it from this cluster's directory; with --policy: refuse\nrevisions older than those it remembers",
+    text: "take all of it from this cluster, in its directory or the API server that this\nnames; with --policy: refuse revisions older than those it remembers",
     ..CLUSTER
 };
 const EK: Flag = Flag {
@@ -229,6 +229,8 @@ pub(super) const COMMANDS: &[Command] = &[
             Flag { need: AtMostOnce, ..POLICY },
             Flag { need: AnyNumber, ..REFERENCE },
             DIRECTORY,
+            super::node::KUBECONFIG,
+            super::node::KUBECTL,
             flag(
                 "evidence",
                 "FILE",
@@ -249,6 +251,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
         run: policy::check,
     },
+    super::node::INSTALL_POLICY,
     super::node::ACCEPT_FIRMWARE,
     reference::NEW_KEY,
     reference::SIGN,
@@ -330,6 +333,8 @@ pub(super) const COMMANDS: &[Command] = &[
             Flag { need: AtMostOnce, ..POLICY },
             Flag { need: AnyNumber, ..REFERENCE },
             DIRECTORY,
+            super::node::KUBECONFIG,
+            super::node::KUBECTL,
             flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster; says which node it is"),
             EK,
             flag("node", "NAME", "the machine that is meant, by its name on record; with --cluster"),
@@ -353,22 +358,19 @@ pub(super) const COMMANDS: &[Command] = &[
         flags: &[
             CLUSTER,
             MASTER_SECRET,
-            flag("policy", "FILE", "whom to admit [DIR/policy.json]"),
-            Flag {
-                need: AnyNumber,
-                ..flag("reference", "FILE", "measurements of admitted images [DIR/references/*.json]")
-            },
+            flag("policy", "FILE", "whom to admit [the policy in force]"),
+            Flag { need: AnyNumber, ..flag("reference", "FILE", "measurements of admitted images [those in force]") },
             flag(
                 "moved-to",
                 "EK",
                 "the disk was moved on purpose to the machine with this endorsement key\n(SHA-256 digest, or a file that holds it)",
             ),
-            switch("by-directory", "go by the directory's records, though the cluster is in its API server"),
+            switch("by-directory", "go by the directory, though the cluster is kept in its API server"),
             super::node::KUBECTL,
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
         summary: "gives a node without a join service the key of its disk",
-        about: "The node proves itself first, and must be the machine on whose record its disk is:\nthat it runs the right image does not make it this machine. A wrong master secret\nchanges nothing: the node keeps waiting for the right one, or for its join service.\n\nWhere the cluster is kept in its API server, records and denials are read there. If\nthat cannot run before this machine does, --by-directory goes by the directory: it\nknows the first machine, and no denial since.\n\n--moved-to says that you moved the disk yourself, after a repair for example. The\nrecord with its name, role and disks is the new machine's from then on, and the old\nmachine gets no key any more. Whoever can be in the new machine's place can read the\ndisk: take the digest from the machine, not from who asks you to move it.",
+        about: "The node proves itself first, and must be the machine on whose record its disk is:\nthat it runs the right image does not make it this machine. A wrong master secret\nchanges nothing: the node keeps waiting for the right one, or for its join service.\n\nWhere the cluster is kept in its API server, records, denials, policy and manifests are\nread there. If that cannot run before this machine does, --by-directory goes by the\ndirectory: it knows the first machine, and nothing that was changed since.\n\n--moved-to says that you moved the disk yourself, after a repair for example. The\nrecord with its name, role and disks is the new machine's from then on, and the old\nmachine gets no key any more. Whoever can be in the new machine's place can read the\ndisk: take the digest from the machine, not from who asks you to move it.",
         examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
         run: recover::run,
     },

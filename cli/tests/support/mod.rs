@@ -6,4 +6,5 @@ pub mod cluster;
 pub mod command;
 pub mod node;
 pub mod operator;
+pub mod plant;
 pub mod terminal;

@@ -6,8 +6,8 @@ use crate::store::KubernetesStore;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
 use kube::runtime::watcher::Event;
-use latchkey_attestation::reference::Signature;
-use latchkey_attestation::{ManifestFile, Policy, References, Refusal};
+use latchkey_attestation::{Policy, References, Refusal};
+use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
     CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
@@ -17,7 +17,7 @@ use latchkey_cluster_store::{
 };
 use latchkey_keys::SecretVec;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The cluster's authority, as kube-controller-manager publishes it in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
@@ -28,8 +28,6 @@ pub(crate) const FOLLOWED: [&str; 6] = [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MA
 /// KiB").
 const MAX_AUTHORITY: usize = 64 * 1024;
 
-/// Manifests, as many as a cluster directory may hold.
-const MAX_MANIFESTS: usize = 64;
 /// The annotation that a trial write changes.
 const TRIED: &str = "latchkey.dev/tried";
 /// How often a write is made anew because others came first.
@@ -77,11 +75,6 @@ impl DocumentCache {
         static NONE: BTreeMap<String, String> = BTreeMap::new();
         self.maps.get(name).map(|map| map.data.as_ref().unwrap_or(&NONE))
     }
-}
-
-/// How a document is called in messages.
-fn path_of(map: &str, key: &str) -> PathBuf {
-    Path::new("configmaps").join(NAMESPACE).join(map).join(key)
 }
 
 impl KubernetesStore {
@@ -176,18 +169,9 @@ impl KubernetesStore {
         let (api, about) = (self.maps(), format!("configmaps/{REVISIONS_MAP}"));
         let known = async { api.get_opt(REVISIONS_MAP).await.map_err(|error| failed(&about, &error)) };
         let known = self.connection().wait(&about, known)?;
-        known.as_ref().map_or_else(|| Ok(Revisions::none()), revisions_in)
+        revisions_in(&known.and_then(|map| map.data).unwrap_or_default())
     }
 }
-
-fn revisions_in(map: &ConfigMap) -> Result<Revisions, StoreError> {
-    let Some(json) = map.data.as_ref().and_then(|data| data.get(KEY_OF_REVISIONS)) else {
-        return Ok(Revisions::none());
-    };
-    Revisions::parse(json.as_bytes()).map_err(StoreError::malformed(&path_of(REVISIONS_MAP, KEY_OF_REVISIONS)))
-}
-
-const KEY_OF_REVISIONS: &str = "revisions.json";
 
 impl Documents for KubernetesStore {
     fn place(&self) -> &Path {
@@ -230,47 +214,15 @@ impl Documents for KubernetesStore {
         Policy::from_json(&json).map_err(fault)
     }
 
-    /// A manifest and its signature change together here: they are keys of one object.
     fn references(&self, policy: &Policy) -> Result<References, StoreError> {
-        let (revisions, mut found) = (self.revisions()?, Vec::new());
+        let revisions = self.revisions()?;
         self.shared().check_document(REFERENCES_MAP)?;
         let map = self.shared().documents().data(REFERENCES_MAP).cloned().unwrap_or_default();
-        let manifests = map.iter().filter(|(key, _)| key.strip_suffix(".json").is_some());
-        for (count, (key, text)) in manifests.enumerate() {
-            let path = path_of(REFERENCES_MAP, key);
-            let rule = |sentence: String| StoreError::malformed(&path)(ContentError::Rule(sentence));
-            if count >= MAX_MANIFESTS {
-                return Err(rule(format!("more than {MAX_MANIFESTS} reference manifests")));
-            }
-            let signature = map.get(&format!("{key}.minisig"));
-            if text.len() > MAX_CONFIG || signature.is_some_and(|signature| signature.len() > Signature::MAX) {
-                return Err(rule("the manifest or its signature is too large".to_owned()));
-            }
-            let file = ManifestFile::new(text.clone().into_bytes(), signature.map(|text| text.clone().into_bytes()));
-            let judged = file.under(policy).and_then(|manifest| {
-                revisions.check_follows(&manifest)?;
-                Ok(manifest)
-            });
-            found.push(judged.map_err(|refusal| StoreError::malformed(&path)(refusal.into()))?);
-        }
-        let fault = |refusal: Refusal| StoreError::malformed(&path_of(POLICY_MAP, "policy.json"))(refusal.into());
-        References::new(policy, found).map_err(fault)
+        references_in(&map, policy, &revisions)
     }
 
     fn remember(&self, references: &References, now: u64) -> Result<(), StoreError> {
-        self.change(REVISIONS_MAP, |map| {
-            let mut revisions = revisions_in(map)?;
-            if revisions.has_all(references) {
-                return Ok(false);
-            }
-            let mut newer = false;
-            for manifest in references.iter() {
-                let accepted = revisions.accept(manifest, now);
-                newer |= accepted.map_err(StoreError::malformed(&path_of(REVISIONS_MAP, KEY_OF_REVISIONS)))?;
-            }
-            map.data.get_or_insert_default().insert(KEY_OF_REVISIONS.to_owned(), revisions.to_json());
-            Ok(newer)
-        })
+        self.change(REVISIONS_MAP, |map| remember_in(map.data.get_or_insert_default(), references, now))
     }
 
     fn enrolment(&self) -> Result<Enrolment, StoreError> {

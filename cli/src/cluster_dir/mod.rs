@@ -1,0 +1,222 @@
+//! The cluster's directory, which the join service reads too: what this command does with it.
+
+mod documents;
+mod first_node;
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::{
+    ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, ReleaseError,
+    ReleaseRefusal, RoleRule, StoreError, check_not_denied,
+};
+use latchkey_keys::{KeyVersion, Uuid};
+
+pub(crate) use first_node::FirstNode;
+
+use crate::codes::CommandCode;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::files;
+use crate::trust::now;
+
+/// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write
+/// records while an init waits.
+const HELD: &str = "init.lock";
+
+/// Stands there if the cluster's records and documents are elsewhere.
+pub(crate) const STORE: &str = "store.json";
+
+/// A cluster's directory.
+pub(crate) struct ClusterDir(ClusterStore);
+
+/// Holds the directory against other commands; gone when dropped.
+#[derive(Debug)]
+pub(crate) struct Held(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
+
+impl ClusterDir {
+    /// The directory at `path`, which must exist.
+    pub(crate) fn open(path: &Path) -> Result<Self, CommandError> {
+        if !path.is_dir() {
+            let what = format!("there is no directory {}", path.display());
+            let failure = CommandError::new(Exit::Missing, CommandCode::DirectoryMissing, what);
+            return Err(failure.fix("name the directory that `latchkey init` was given"));
+        }
+        ClusterStore::open(path).map(Self).map_err(unusable)
+    }
+
+    /// The directory at `path`, made if it is missing.
+    pub(crate) fn make(path: &Path) -> Result<Self, CommandError> {
+        files::make_directory(path)?;
+        Self::open(path)
+    }
+
+    /// Its files.
+    pub(crate) fn store(&self) -> &ClusterStore {
+        &self.0
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        self.0.path().display().to_string()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Two inits never work on one cluster at once.
+    pub(crate) fn hold(&self) -> Result<Held, CommandError> {
+        let path = self.path(HELD);
+        let failed = |error: &std::io::Error| {
+            CommandError::local(CommandCode::DirectoryLock, format!("cannot lock {}", path.display()))
+                .because(error.to_string())
+        };
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = opened.map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Held(file)),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!("another command works on {}", self.shown());
+                Err(CommandError::local(CommandCode::DirectoryBusy, what).fix("wait until it is done"))
+            }
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+
+    /// The cluster, `None` before its first node is locked.
+    pub(crate) fn cluster(&self) -> Result<Option<ClusterFile>, CommandError> {
+        self.0.cluster().map_err(unusable)
+    }
+
+    /// The cluster, which must be there.
+    pub(crate) fn required_cluster(&self) -> Result<ClusterFile, CommandError> {
+        self.cluster()?.ok_or_else(|| {
+            CommandError::new(
+                Exit::Missing,
+                CommandCode::ClusterMissing,
+                format!("{} holds no cluster yet", self.shown()),
+            )
+        })
+    }
+
+    /// All nodes, by name, and what is wrong with records that cannot be read.
+    pub(crate) fn nodes(&self) -> Result<(Vec<NodeRecord>, Vec<String>), CommandError> {
+        let mut nodes = Vec::new();
+        let mut wrong = Vec::new();
+        for record in self.0.records().map_err(unusable)? {
+            match record {
+                Ok(record) => nodes.push(record.into_inner()),
+                Err(error) => wrong.push(error.to_string()),
+            }
+        }
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((nodes, wrong))
+    }
+
+    /// The version of the master secret that a disk's key comes from, if a record names the disk as one in use.
+    pub(crate) fn key_version_of(&self, disk: Uuid) -> Result<Option<KeyVersion>, CommandError> {
+        let holders = self.0.holders(disk).map_err(unusable)?;
+        Ok(holders.iter().find_map(|record| record.disk(disk)).and_then(|disk| KeyVersion::new(disk.key_version)))
+    }
+
+    /// Machines that wait for the operator.
+    pub(crate) fn pending(&self) -> Result<Vec<PendingRecord>, CommandError> {
+        self.0.pending().map_err(unusable)
+    }
+
+    /// TPMs that are shut out.
+    pub(crate) fn denials(&self) -> Result<Denials, CommandError> {
+        self.0.denials().map_err(unusable)
+    }
+
+    pub(crate) fn denial_reason(&self, ek: EkDigest) -> Result<String, CommandError> {
+        self.0.denial_reason(&ek).map_err(unusable)
+    }
+
+    pub(crate) fn deny(&self, ek: EkDigest, reason: &str) -> Result<(), CommandError> {
+        self.0.deny(&ek, reason).map_err(unusable)
+    }
+
+    pub(crate) fn allow(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        self.0.allow(&ek).map_err(unusable)
+    }
+
+    /// Gives a TPM a rule of its own.
+    pub(crate) fn admit(&self, ek: EkDigest, role: RoleRule, name: Option<NodeName>) -> Result<(), CommandError> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let mut rules = self.0.enrolment().map_err(unusable)?;
+        rules.admit(ek, role, name);
+        self.0.write_enrolment(&rules).map_err(unusable)?;
+        writer.forget_pending(&ek).map_err(unusable)
+    }
+
+    /// Removes a machine's record and rule; whether there was one of them.
+    pub(crate) fn remove(&self, ek: EkDigest) -> Result<bool, CommandError> {
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let mut rules = self.0.enrolment().map_err(unusable)?;
+        // The rule first: a machine that asks in between is not let in again.
+        let had_rule = rules.forget(&ek);
+        if had_rule {
+            self.0.write_enrolment(&rules).map_err(unusable)?;
+        }
+        Ok(writer.remove(&ek).map_err(unusable)? || had_rule)
+    }
+
+    /// The witness for this disk in this machine, by the record.
+    pub(crate) fn release(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
+        self.0.release(&ek, disk).map_err(not_released)
+    }
+
+    /// Puts a disk on the record of another machine, because the operator says that it is there now; and the machine that it was
+    /// of, if it was not of this one before.
+    pub(crate) fn move_disk(&self, disk: Uuid, to: EkDigest) -> Result<(DiskRelease, Option<EkDigest>), CommandError> {
+        check_not_denied(&self.0.denials().map_err(unusable)?, &to).map_err(|refusal| refused(&refusal))?;
+        let mut writer = self.0.writer().map_err(unusable)?;
+        let before = self.0.holders(disk).map_err(unusable)?.into_iter().find(|record| record.ek_sha256 != to);
+        let Some(before) = before else { return Ok((self.release(to, disk)?, None)) };
+        // A disk that was replaced is nobody's any more, wherever it is.
+        drop(before.release(disk).map_err(|refusal| refused(&refusal))?);
+        let moved = writer.move_record(&before, to, now()).map_err(|error| match error {
+            StoreError::Exists { .. } => has_a_record(to),
+            other => unusable(other),
+        })?;
+        let release = moved.release(disk).map_err(|refusal| refused(&refusal))?;
+        Ok((release, Some(before.ek_sha256)))
+    }
+}
+
+/// A disk cannot be moved to a machine that is another node already.
+pub(crate) fn has_a_record(to: EkDigest) -> CommandError {
+    let what = format!("the TPM {to} has a record of its own");
+    let failure = CommandError::new(Exit::Usage, CommandCode::MachineOnRecord, what);
+    failure.fix("remove that record with `latchkey node remove`, if the machine is to have this disk instead")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(crate) fn unusable(error: StoreError) -> CommandError {
+    if let StoreError::Malformed { path, fault: ContentError::Attestation(refusal) } = &error {
+        return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
+    }
+    let code = match &error {
+        StoreError::Io { .. } | StoreError::Elsewhere { .. } => CommandCode::DirectoryUnusable,
+        StoreError::Malformed { .. } => CommandCode::FileMalformed,
+        StoreError::Exists { .. } => CommandCode::ClusterExists,
+    };
+    let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
+    CommandError::new(exit, code, error.to_string())
+}
+
+fn not_released(error: ReleaseError) -> CommandError {
+    match error {
+        ReleaseError::Refused(refusal) => refused(&refusal),
+        ReleaseError::Store(error) => unusable(error),
+    }
+}
+
+/// The machine proved what it runs, and is not the one that the key is for.
+pub(crate) fn refused(refusal: &ReleaseRefusal) -> CommandError {
+    let code = refusal.code();
+    CommandError::new(Exit::Attestation, code, refusal.to_string())
+}
