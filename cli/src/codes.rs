@@ -46,6 +46,11 @@ reason_codes! {
         /// The API server keeps another cluster than the one that is founded.
         ForeignCluster = "foreign-cluster":
             "use the kubeconfig of this cluster: the other one's documents are in the namespace latchkey, and are left as they are";
+        /// The kubeconfig that a cluster is to be merged into has entries of its names.
+        KubeconfigNameTaken = "kubeconfig-name-taken":
+            "remove the entries with kubectl config, or leave --merge-kubeconfig out";
+        /// Somebody else changes the kubeconfig that a cluster is to be merged into.
+        KubeconfigBusy = "kubeconfig-busy": "run the command again";
         /// A control plane that is to be removed is a member of etcd, and no other member can be asked.
         ControlPlaneStays = "control-plane-stays":
             "let another control plane join, or come back, before this one goes; the last one stays as long as its cluster";

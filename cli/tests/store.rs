@@ -46,7 +46,8 @@ fn kubeadm_builds_on_the_authorities_that_init_made() {
 #[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
 fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() {
     let plant = Plant::new();
-    plant.init(&["--kubernetes", "1.34"]).succeeded();
+    let said = ["--service-cidr", "10.112.0.0/16,fd00:112::/108", "--cert-san", "api.elsewhere.example"];
+    plant.init(&[&["--kubernetes", "1.34"], &said[..]].concat()).succeeded();
     // What the directory holds is what the API server holds.
     for (map, file) in [
         ("latchkey-policy", "policy.json"),
@@ -64,6 +65,8 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
     let described = plant.data("latchkey-cluster")["kubernetes.json"].clone();
     let described = latchkey_cluster_store::KubernetesFile::parse(described.as_str().unwrap().as_bytes()).unwrap();
     assert_eq!((&*described.api_server, &*described.kubernetes_version), ("api.plant.example:6443", "1.34"));
+    assert_eq!(described.service_networks, ["10.112.0.0/16", "fd00:112::/108"]);
+    assert_eq!(described.api_server_hosts, ["api.elsewhere.example"]);
     assert!(plant.data("latchkey-references")["demo.json"].is_string());
     assert!(plant.data("latchkey-revisions")["revisions.json"].is_string());
     let nodes = plant.items(NODES);
@@ -149,6 +152,76 @@ fn init_installs_charts_at_its_end_and_a_file_that_is_wrong_is_said_before_the_n
     plant.init(&["--charts", "charts.json", "--resume"]).succeeded();
     assert_eq!(value(), "mended");
     assert!(fs::read_dir(plant.operator.path("plant/latchkey-backups")).unwrap().next().is_some());
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn the_credentials_are_merged_into_the_kubeconfig_of_every_day_and_nothing_in_it_is_lost() {
+    let plant = Plant::new();
+    let (kubectl, file) = (plant.kubectl.to_str().unwrap(), plant.operator.path("daily"));
+    let beside = plant.operator.path("beside.crt").display().to_string();
+    let config = |arguments: &[&str]| {
+        let mut kubectl = std::process::Command::new(&plant.kubectl);
+        let ran = latchkey_test_support::output(kubectl.args(arguments).arg("--kubeconfig").arg(&file)).unwrap();
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let init = |more: &[&str]| {
+        let merge = ["--kubectl-program", kubectl, "--output", "json", "--merge-kubeconfig", "link"];
+        plant.operator.init(&plant.node, &[&merge[..], more].concat())
+    };
+    std::os::unix::fs::symlink(&file, plant.operator.path("link")).unwrap();
+    config(&["config", "set-cluster", "plant", "--server=https://old.example:6443"]);
+    config(&["config", "set-credentials", "me", "--token=secret", &format!("--client-certificate={beside}")]);
+    config(&["config", "set-context", "home", "--cluster=plant", "--user=me"]);
+    config(&["config", "use-context", "home"]);
+
+    // A name that is taken is said before the node is touched.
+    let (before, shown) = (fs::read(&file).unwrap(), plant.node.shown());
+    let taken = init(&[]).failed(2);
+    assert_eq!(error_code(&taken), "kubeconfig-name-taken");
+    assert!(taken.json()["error"]["fix"].as_str().unwrap().contains("delete-cluster plant"));
+    assert_eq!((fs::read(&file).unwrap(), plant.node.shown()), (before, shown));
+    config(&["config", "delete-cluster", "plant"]);
+    config(&["config", "set-cluster", "old", "--server=https://old.example:6443"]);
+    config(&["config", "set-context", "home", "--cluster=old"]);
+
+    // Somebody else writes it now: the cluster is there, and the same command goes on.
+    let lock = plant.operator.path("daily.lock");
+    fs::write(&lock, "").unwrap();
+    assert_eq!(error_code(&init(&[]).failed(1)), "kubeconfig-busy");
+    fs::remove_file(&lock).unwrap();
+    for _ in 0..2 {
+        init(&["--resume"]).succeeded();
+        assert!(plant.operator.path("link").is_symlink() && !lock.exists());
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        let view: Value = serde_json::from_str(&config(&["config", "view", "--raw", "-o", "json"])).unwrap();
+        let names =
+            |of: &str| -> Vec<Value> { view[of].as_array().unwrap().iter().map(|one| one["name"].clone()).collect() };
+        assert_eq!(
+            (names("clusters"), names("users")),
+            (vec![json!("old"), json!("plant")], vec![json!("me"), json!("plant-admin")])
+        );
+        assert_eq!(
+            (names("contexts"), &view["current-context"]),
+            (vec![json!("home"), json!("plant")], &json!("home"))
+        );
+        assert_eq!(view["users"][0]["user"], json!({"token": "secret", "client-certificate": "beside.crt"}));
+    }
+    assert!(config(&["--context", "plant", "get", "namespaces", "-o", "name"]).contains("namespace/default"));
+    assert!(fs::read_to_string(&file).unwrap().starts_with("apiVersion: v1"), "as kubectl writes it");
+    let left: Vec<_> =
+        fs::read_dir(plant.operator.directory()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with("daily.")), "{left:?}");
+
+    // A file that is not there is made.
+    plant
+        .operator
+        .init(&plant.node, &["--kubectl-program", kubectl, "--merge-kubeconfig", "new/config", "--resume"])
+        .succeeded();
+    let made = plant.operator.path("new/config");
+    assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(fs::read_to_string(&made).unwrap().contains("current-context: plant"));
 }
 
 /// The kubeconfig that the join service is to use.

@@ -22,6 +22,7 @@
 //! one, also after a power cut. Two programs may write at once: each takes a [`Writer`].
 
 mod atomic;
+pub mod certificate;
 mod cluster;
 pub mod control_plane;
 mod damaged;

@@ -4,7 +4,6 @@
 //! brings the field's client with its runtime, and kubectl is at hand. Names of objects are one list for both
 //! (`latchkey_cluster_store::objects`).
 
-mod certificate;
 mod credentials;
 mod documents;
 mod etcd;
@@ -26,7 +25,6 @@ use crate::exit::Exit;
 use crate::node;
 use crate::stock::{Kubectl, Scope, Stock, StockCode};
 
-pub(crate) use certificate::end_of_data;
 pub(crate) use credentials::{SERVICE, issue, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use latchkey_api::v1::ClusterSettings;
 use latchkey_cluster_store::objects::{
     CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
@@ -40,10 +41,8 @@ const MAX_FILE: usize = 1024 * 1024;
 pub(super) struct Founding<'a> {
     pub(super) directory: &'a ClusterDir,
     pub(super) kubeconfig: PathBuf,
-    /// Where nodes find the API server, if the operator says so: `HOST[:PORT]`.
-    pub(super) endpoint: &'a str,
-    /// Whether nodes find it by the balancer of their image.
-    pub(super) api_balancer: bool,
+    /// What the operator said of the cluster to its first machine.
+    pub(super) settings: &'a ClusterSettings,
     pub(super) stock: Stock,
     pub(super) output: &'a Output,
 }
@@ -81,20 +80,27 @@ impl Founding<'_> {
 
     /// What nodes are told of the API server in their tickets.
     async fn describe(&self, api: &ApiServer) -> Result<KubernetesFile, CommandError> {
-        let address = match self.endpoint {
+        let address = match &*self.settings.control_plane_endpoint {
             "" => reached_at(api).await?,
             said => with_port(said, KUBEADM_PORT),
         };
         let version = api.kubectl().server();
         let mut described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
-        described.api_balancer = self.api_balancer;
+        described.api_balancer = self.settings.api_balancer;
+        // No machine gets a certificate for an address of a service, nor for one of the API server.
+        if !self.settings.service_cidr.is_empty() {
+            let networks = self.settings.service_cidr.split(',').map(|network| network.trim().to_owned());
+            described.service_networks = networks.collect();
+        }
+        described.api_server_hosts.clone_from(&self.settings.apiserver_cert_sans);
         match described.check() {
             Ok(()) => Ok(described),
             Err(error) => {
-                let failure = CommandError::usage(format!("nodes would not find the API server at {address}"));
-                Err(failure
-                    .because(error.to_string())
-                    .fix("say where they find it, with --control-plane-endpoint HOST:PORT"))
+                let failure = CommandError::usage(format!("nodes cannot be told of the API server at {address}"));
+                Err(failure.because(error.to_string()).fix(
+                    "say where they find it, with --control-plane-endpoint HOST:PORT; and what is no node's, with \
+                     --service-cidr and --cert-san",
+                ))
             }
         }
     }

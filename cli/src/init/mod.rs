@@ -2,7 +2,7 @@
 //!
 //! [`job`] reads the arguments and holds the directory; [`authorities`] makes those of a Kubernetes cluster; [`drive`] connects,
 //! again and again, until it is done; [`follow`] shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the
-//! operator's machine find the API server; [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
+//! operator's machine find the API server, [`merge`] by the kubeconfig that is used every day; [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
 
 mod authorities;
 mod chart;
@@ -11,6 +11,7 @@ mod follow;
 mod found;
 mod job;
 mod journal;
+mod merge;
 mod reach;
 mod report;
 
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     if let Stage::Done { .. } = journal.stage {
         let is_to_move = job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none();
         if (is_to_move || arguments.has("resume")) && job.admin_config.exists() {
-            reach(&job, arguments, &job.admin_config)?;
+            reach(&job, arguments, &job.admin_config, output)?;
         }
         if is_to_move {
             found(&job, arguments, &job.admin_config, timeout, output)?;
@@ -60,10 +61,13 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         return report::done_before(&job, &journal, arguments.has("resume"), output);
     }
     job.check_admin_config()?;
+    if let Some(into) = arguments.path("merge-kubeconfig") {
+        node::block_on(merge::check(&Stock::from_arguments(arguments), into, &job.name))?;
+    }
     job.directory.adopt(&job.trust)?;
     let ending = node::block_on(Drive::new(&job, journal, output).run(patience))?;
     if let AdminConfig::Written(kubeconfig) = &ending.admin_config {
-        reach(&job, arguments, kubeconfig)?;
+        reach(&job, arguments, kubeconfig, output)?;
     }
     if job.store == Store::Kubernetes || charts.is_some() {
         let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
@@ -83,11 +87,19 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     report::done(&job, &ending, output)
 }
 
-/// Has this machine find the API server where the operator says.
-fn reach(job: &Job, arguments: &Arguments, kubeconfig: &Path) -> Result<(), CommandError> {
-    let Some(address) = &job.api_server else { return Ok(()) };
+/// Has this machine find the API server where the operator says, and by the file that the operator says.
+fn reach(job: &Job, arguments: &Arguments, kubeconfig: &Path, output: &Output) -> Result<(), CommandError> {
     let stock = Stock::from_arguments(arguments);
-    node::block_on(reach::at(&stock, kubeconfig, address)).map_err(goes_on)
+    let reached = async {
+        if let Some(address) = &job.api_server {
+            reach::at(&stock, kubeconfig, address).await?;
+        }
+        match arguments.path("merge-kubeconfig") {
+            Some(into) => merge::merge(&stock, kubeconfig, into, &job.name, output).await,
+            None => Ok(()),
+        }
+    };
+    node::block_on(reached).map_err(goes_on)
 }
 
 /// Moves the cluster into its API server.
@@ -99,9 +111,8 @@ fn found(
     output: &Output,
 ) -> Result<(), CommandError> {
     let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
-    let (kubeconfig, endpoint) = (kubeconfig.to_owned(), &*job.settings.control_plane_endpoint);
-    let api_balancer = job.settings.api_balancer;
-    let founding = Founding { directory, kubeconfig, endpoint, api_balancer, stock, output };
+    let (kubeconfig, settings) = (kubeconfig.to_owned(), &job.settings);
+    let founding = Founding { directory, kubeconfig, settings, stock, output };
     node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
 }
 

@@ -294,6 +294,11 @@ pub(super) const COMMANDS: &[Command] = &[
             flag("service-cidr", "CIDR", "for the cluster step: addresses of services"),
             flag("admin-config", "FILE", "where the cluster's credentials go [DIR/admin.conf]; must not exist"),
             flag(
+                "merge-kubeconfig",
+                "FILE",
+                "put the credentials into this kubeconfig, too, as the context NAME, by stock kubectl",
+            ),
+            flag(
                 "store",
                 "WHERE",
                 "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [directory]",
@@ -302,7 +307,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "kubectl-program",
                 "FILE",
-                "the stock kubectl, for --store kubernetes, --api-server and --charts\n[the first in PATH]",
+                "the stock kubectl, for --store kubernetes, --api-server, --merge-kubeconfig and\n--charts [the first in PATH]",
             ),
             flag("helm-program", "FILE", "the stock helm, in the same way [the first in PATH]"),
             switch("resume", "take up an earlier init; without it the same is done if there is one"),

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::reference::format_rfc3339;
+use latchkey_cluster_store::certificate::{SOON, end_of_data};
 use latchkey_cluster_store::{Denials, NodeName, NodeRecord, PendingRecord};
 use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
-use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen, end_of_data};
+use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -20,8 +21,6 @@ use crate::nodes::state;
 use crate::output::{Report, Style, Table, Tone, pairs, printable};
 use crate::trust::now;
 
-/// Certificates that end this soon need attention.
-const SOON: u64 = 30 * 24 * 60 * 60;
 /// More than any kubeconfig.
 const MAX_KUBECONFIG: usize = 1024 * 1024;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use zeroize::Zeroizing;
 
 use super::call::{Call, Ended};
 use super::error::code_of;
@@ -20,6 +21,8 @@ const REQUEST: Duration = Duration::from_mins(1);
 const ALLOWED: Duration = Duration::from_secs(90);
 /// A version, and what else is one object: etcd takes 1.5 MiB, and JSON may be longer than what lies there.
 const ONE_OBJECT: usize = 8 << 20;
+/// A kubeconfig of very many clusters.
+const KUBECONFIG: usize = 4 << 20;
 /// Several objects at once.
 const MANY_OBJECTS: usize = 64 << 20;
 
@@ -235,6 +238,20 @@ impl Kubectl {
         let output = format!("--output=jsonpath={what}");
         let flags = ["config", "view", "--raw", "--minify", "--flatten", &output];
         self.typed(self.call(flags.map(OsString::from), &[], ONE_OBJECT)).await
+    }
+
+    /// All that the kubeconfig says, keys included, as JSON; what other files hold that it names is put in on request, and then only what
+    /// its current context needs.
+    pub(crate) async fn whole_kubeconfig(&self, flat: bool) -> Result<Zeroizing<Vec<u8>>, StockError> {
+        let flat = if flat { &["--minify", "--flatten"][..] } else { &[] };
+        let flags = ["config", "view", "--raw", "--output=json"].into_iter().chain(flat.iter().copied());
+        self.run(self.call(flags.map(OsString::from), &[], KUBECONFIG)).await.map(Zeroizing::new)
+    }
+
+    /// The same in the form in which kubectl writes it.
+    pub(crate) async fn kubeconfig_as_yaml(&self) -> Result<Zeroizing<Vec<u8>>, StockError> {
+        let flags = ["config", "view", "--raw", "--output=yaml"].map(OsString::from);
+        self.run(self.call(flags, &[], KUBECONFIG)).await.map(Zeroizing::new)
     }
 
     /// Writes into the kubeconfig where a cluster's API server is reached, and the name that its certificate has. The file is

@@ -15,6 +15,7 @@
 //! [`snapshot`] and `watch` follow the cluster's documents: a good one is swapped in, a bad one keeps the old one and says so.
 //! Where documents and records are kept, the [`BackEnd`] says.
 
+mod api_certificate;
 mod approver;
 mod back_end;
 pub mod config;

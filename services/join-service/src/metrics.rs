@@ -77,6 +77,8 @@ pub(crate) struct Gauges {
     /// Names are of the operator's policy, and safe as labels.
     pub(crate) serials: Vec<(ManifestName, u64)>,
     pub(crate) reloads: u64,
+    /// Seconds since the Unix epoch.
+    pub(crate) api_certificate_ends: Option<u64>,
 }
 
 impl Metrics {
@@ -263,6 +265,14 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
     }
     page.family("config_reloads_total", "counter", "Parts of the configuration that were swapped in");
     page.line("config_reloads_total", "", gauges.reloads);
+    if let Some(ends) = gauges.api_certificate_ends {
+        page.family(
+            "api_certificate_end_seconds",
+            "gauge",
+            "When the certificate by which the API server knows this service ends, in seconds since the Unix epoch",
+        );
+        page.line("api_certificate_end_seconds", "", ends);
+    }
 }
 
 /// Lowers the gauge when the connection ends, however it ends.

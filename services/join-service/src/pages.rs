@@ -1,5 +1,6 @@
 //! `/metrics` and `/healthz`: what is in memory. Nothing here waits for a disk, a peer or the key service.
 
+use crate::api_certificate;
 use crate::approver::Pulse;
 use crate::decision::Warning;
 use crate::metrics::{Gauges, Metrics};
@@ -30,6 +31,12 @@ pub(crate) struct Pages {
     pub(crate) approvals: Option<(Arc<KubernetesStore>, Arc<Pulse>)>,
 }
 
+impl Pages {
+    fn certificate_ends(&self) -> Option<u64> {
+        self.approvals.as_ref().and_then(|(api, _)| api.certificate_ends())
+    }
+}
+
 impl Admin for Pages {
     fn metrics(&self) -> String {
         let now = self.store.now();
@@ -50,6 +57,7 @@ impl Admin for Pages {
             behind: self.current.behind(),
             serials: self.current.serials(),
             reloads: self.current.reloads(),
+            api_certificate_ends: self.certificate_ends(),
         });
         self.table.render(&mut page);
         self.reloads.render(&mut page);
@@ -93,7 +101,16 @@ impl Admin for Pages {
         let crowded = self.approvals.iter().flat_map(|(api, _)| api.crowded_signers()).map(|signer| {
             format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
         });
+        let certificate = api_certificate::note(self.certificate_ends());
         let carried = self.table.note().into_iter().chain(self.reloads.note());
-        Ok(stale.chain(waiting).chain(damaged).chain(changed).chain(no_denials).chain(crowded).chain(carried).collect())
+        Ok(stale
+            .chain(waiting)
+            .chain(damaged)
+            .chain(changed)
+            .chain(no_denials)
+            .chain(crowded)
+            .chain(certificate)
+            .chain(carried)
+            .collect())
     }
 }

@@ -1,5 +1,6 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
+use crate::api_certificate;
 use crate::approver::{Approver, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
@@ -130,6 +131,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         let bound = Bound::open(listen, admin_listen).await.map_err(ProgramError::running)?;
         // Dropped, and so ended, with this function.
         let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
+        let _telling = back_end.api_server().cloned().map(|api| smol::spawn(api_certificate::tell(api)));
         let _watching = smol::spawn(watch::follow_records(store, back_end, looks));
         let _approving = approver.map(|approver| smol::spawn(approver.run()));
         bound.say_ready()?;

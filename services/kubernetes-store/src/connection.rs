@@ -6,6 +6,7 @@ use kube::Client;
 use kube::client::ClientBuilder;
 use kube::config::{AuthInfo, Cluster, Config, KubeConfigOptions, Kubeconfig};
 use latchkey_cluster_store::StoreError;
+use latchkey_cluster_store::certificate::end_of_data;
 use latchkey_keys::read_private_file;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,8 @@ const CONNECT: Duration = Duration::from_secs(2);
 /// A client of one API server, and the thread that drives it. The services run on smol; kube needs tokio's runtime.
 pub struct Connection {
     client: Client,
+    /// When the client certificate ends, in seconds since the Unix epoch; `None` where there is a token.
+    certificate_ends: Option<u64>,
     handle: Handle,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -50,6 +53,9 @@ impl Connection {
         let parsed =
             Kubeconfig::from_yaml(&text).map_err(|error| unusable(crate::error::one_line(&error.to_string())))?;
         let checked = checked(parsed, kubeconfig.parent().unwrap_or(Path::new(""))).map_err(unusable)?;
+        let user = checked.auth_infos.first().and_then(|named| named.auth_info.as_ref());
+        let certificate = user.and_then(|user| user.client_certificate_data.as_deref());
+        let certificate_ends = certificate.and_then(end_of_data);
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|error| unusable(format!("no runtime for the client: {error}")))?;
@@ -69,11 +75,17 @@ impl Connection {
                 ClientBuilder::try_from(config).map_err(|error| failed(&kubeconfig.to_string_lossy(), &error))?;
             Ok(builder.with_layer(&BoundAnswers).build())
         })?;
-        Ok(Self { client, handle, stop: Some(stop), thread: Some(thread) })
+        Ok(Self { client, certificate_ends, handle, stop: Some(stop), thread: Some(thread) })
     }
 
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
+    }
+
+    /// When the certificate by which this service is known to the API server ends, in seconds since the Unix epoch; `None` where it is
+    /// known by a token.
+    pub fn certificate_ends(&self) -> Option<u64> {
+        self.certificate_ends
     }
 
     pub(crate) fn handle(&self) -> &Handle {

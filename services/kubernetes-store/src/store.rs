@@ -145,6 +145,12 @@ impl KubernetesStore {
         *lock(&self.shared.on_documents) = Some(tell);
     }
 
+    /// When the certificate by which this service is known to the API server ends, in seconds since the Unix epoch; `None` where it is
+    /// known by a token.
+    pub fn certificate_ends(&self) -> Option<u64> {
+        self.connection.certificate_ends()
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }

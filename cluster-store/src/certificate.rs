@@ -1,8 +1,11 @@
-//! When a certificate ends.
+//! When a certificate ends. Whoever is known to the API server by one says so in time: the service itself, and `latchkey status`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_attestation::reference::parse_rfc3339;
+
+/// How long before its end a certificate needs attention, in seconds.
+pub const SOON: u64 = 30 * 24 * 60 * 60;
 
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
@@ -10,7 +13,7 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
 /// When the first certificate of a PEM ends, in seconds since the Unix epoch; `None` if that cannot be read.
-pub(crate) fn end_of_pem(pem: &str) -> Option<u64> {
+pub fn end_of_pem(pem: &str) -> Option<u64> {
     let (_, behind) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
     let (text, _) = behind.split_once("-----END CERTIFICATE-----")?;
     let text: String = text.split_ascii_whitespace().collect();
@@ -18,7 +21,7 @@ pub(crate) fn end_of_pem(pem: &str) -> Option<u64> {
 }
 
 /// The same of what a kubeconfig has: base64 of PEM.
-pub(crate) fn end_of_data(data: &str) -> Option<u64> {
+pub fn end_of_data(data: &str) -> Option<u64> {
     end_of_pem(std::str::from_utf8(&STANDARD.decode(data.trim()).ok()?).ok()?)
 }
 
