@@ -40,7 +40,7 @@ impl Accelerator {
         match self {
             Self::Kvm => self.arguments(),
             // With ERMS the kernel fills and copies pages byte by byte, which the emulated processor takes literally.
-            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,-cx16,-erms"],
+            Self::Tcg => ["-accel", "tcg,thread=multi,tb-size=1024", "-cpu", "max,-cx16,-erms"],
         }
     }
 }

@@ -18,7 +18,9 @@ pub(crate) const OS_RELEASE: &str = "ID=latchkey-test\nNAME=\"Latchkey test imag
 /// Every test machine's console; and no check at boot that the timer ticks fast enough: without KVM, on a
 /// busy machine, it does not, and the kernel would panic ("IO-APIC + timer doesn't work!"). Nor a watchdog over the TSC: on a
 /// busy machine it takes the HPET instead, and each look at the clock, of which Go's programs take many, waits for QEMU's lock.
-pub(crate) const HARDWARE: &str = "console=ttyS0 no_timer_check tsc=reliable";
+/// Nor timers finer than the tick: each time one is set costs a write to the APIC, under that lock, and Go's programs sleep for
+/// microseconds, thousands of times a second.
+pub(crate) const HARDWARE: &str = "console=ttyS0 no_timer_check tsc=reliable highres=off";
 
 /// A boot image in the making.
 #[derive(Debug, Clone)]

@@ -58,14 +58,25 @@ pub enum Step {
     Hook(&'static str),
     /// kubeadm, in a root with [Kubernetes](crate::kubernetes).
     Kubeadm(PodNetwork),
+    /// This script, in such a root: what makes a cluster is typed later.
+    ByHand(&'static str),
 }
 
 impl Step {
     /// The words of the command line that choose it.
     pub(crate) const fn words(self) -> &'static str {
         match self {
-            Self::Hook(_) => "latchkey.cluster_step=command latchkey.command=/usr/bin/hook",
+            Self::Hook(_) | Self::ByHand(_) => "latchkey.cluster_step=command latchkey.command=/usr/bin/hook",
             Self::Kubeadm(_) => "latchkey.cluster_step=kubeadm",
+        }
+    }
+
+    /// What makes the network of pods, where the root has Kubernetes.
+    pub(crate) const fn pods(self) -> Option<PodNetwork> {
+        match self {
+            Self::Hook(_) => None,
+            Self::Kubeadm(network) => Some(network),
+            Self::ByHand(_) => Some(PodNetwork::Bridge),
         }
     }
 }
@@ -89,9 +100,9 @@ impl DebianRoot {
         then: &str,
         programs: &[(&str, Vec<u8>)],
     ) -> Result<(), HarnessError> {
-        let base = match self.step {
-            Step::Hook(_) => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
-            Step::Kubeadm(_) => crate::kubernetes::provide()?.root,
+        let base = match self.step.pods() {
+            None => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
+            Some(_) => crate::kubernetes::provide()?.root,
         };
         let archive = run.file(name);
         std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;
@@ -100,13 +111,10 @@ impl DebianRoot {
         let tree = run.subdirectory("root.tree")?;
         let ours = [("usr/bin/report", &report[..], 0o755), (REPORT_UNIT, REPORT.as_bytes(), 0o644)];
         let hook = match self.step {
-            Step::Hook(script) => Some(("usr/bin/hook", script.as_bytes(), 0o755)),
+            Step::Hook(script) | Step::ByHand(script) => Some(("usr/bin/hook", script.as_bytes(), 0o755)),
             Step::Kubeadm(_) => None,
         };
-        let lan = match self.step {
-            Step::Hook(_) => Vec::new(),
-            Step::Kubeadm(_) => crate::lan::files(),
-        };
+        let lan = self.step.pods().map_or_else(Vec::new, |_| crate::lan::files());
         let networks = lan.iter().map(|(path, content)| (path.as_str(), content.as_bytes(), 0o644));
         let guests = programs.iter().map(|(path, program)| (path.trim_start_matches('/'), &program[..], 0o755));
         let mut paths = Vec::new();

@@ -172,8 +172,8 @@ impl Fleet {
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
         let mut path = None;
-        if let Some(DebianRoot { step: Step::Kubeadm(network), .. }) = &plan.debian {
-            works.kubernetes = crate::kubernetes::provide()?.configuration(*network);
+        if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
+            works.kubernetes = crate::kubernetes::provide()?.configuration(network);
             path = Some(crate::kubernetes::path_with_programs()?);
         }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);

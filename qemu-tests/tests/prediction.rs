@@ -101,7 +101,7 @@ fn every_predicted_event_is_in_the_log_and_a_foreign_command_line_is_told_by_its
     assert_eq!(told.len(), 2, "{told:#?}");
     assert!(told[0].starts_with("PCR 12 ") && told[0].ends_with("is not expected"), "{told:#?}");
     assert!(
-        told[1].contains("expected kernel command line \"console=ttyS0 no_timer_check tsc=reliable quiet"),
+        told[1].contains("expected kernel command line \"console=ttyS0 no_timer_check tsc=reliable highres=off quiet"),
         "{told:#?}"
     );
     assert!(told[1].ends_with("got kernel command line \"console=ttyS0 no_timer_check panic=-1 evil=1\""), "{told:#?}");

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use latchkey_attestation::reference::parse_rfc3339;
 use serde_json::{Value, json};
 
 use super::program;
@@ -41,6 +42,23 @@ for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d '
 until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 1; done
 echo OS api server is ready";
 
+/// The cluster step of a site without ours: what people type, and nothing else.
+const TYPED: &str = r#"#!/bin/sh
+cat > /dev/null
+name=$(sed 's/.*"node_name":"\([^"]*\)".*/\1/' /sys/firmware/qemu_fw_cfg/by_name/opt/latchkey/metadata.json/raw)
+first=10.1.0.1
+token=typed0.0123456789abcdef
+case $1 in
+init)
+    kubeadm init --node-name "$name" --kubernetes-version "$(kubeadm version --output short)" --token $token \
+        --apiserver-advertise-address $first --control-plane-endpoint $first:6443 --pod-network-cidr 10.244.0.0/16 >&2 &&
+        cat /etc/kubernetes/admin.conf
+    ;;
+join) kubeadm join $first:6443 --node-name "$name" --token $token --discovery-token-unsafe-skip-ca-verification >&2 ;;
+start) systemctl start kubelet ;;
+esac
+"#;
+
 /// What makes the network of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodNetwork {
@@ -61,8 +79,16 @@ pub struct Site {
 impl Site {
     /// Builds an image that carries Kubernetes, and what a site needs besides.
     pub fn new(name: &str, network: PodNetwork, show: bool) -> Result<Self, HarnessError> {
+        Self::with(name, Step::Kubeadm(network), show)
+    }
+
+    /// The same, where kubeadm is called as people type it: to measure beside.
+    pub fn typed(name: &str) -> Result<Self, HarnessError> {
+        Self::with(name, Step::ByHand(TYPED), false)
+    }
+
+    fn with(name: &str, step: Step, show: bool) -> Result<Self, HarnessError> {
         // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
-        let step = Step::Kubeadm(network);
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
         let words = format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS);
         let plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), show, ..Plan::default() };
@@ -121,7 +147,7 @@ impl Site {
         let chart = crate::build::workspace().join("charts/flannel");
         let values = json!({"image": super::FLANNEL, "podCidr": PODS, "interface": lan::INTERFACE});
         let flannel = json!({
-            "name": "flannel", "namespace": "kube-flannel", "chart": {"directory": chart}, "values": {"inline": values},
+            "name": "flannel", "namespace": "kube-system", "chart": {"directory": chart}, "values": {"inline": values},
         });
         let charts = json!({"schema": 1, "charts": [flannel]}).to_string();
         let charts = self.fleet.run().write("charts.json", charts)?.display().to_string();
@@ -167,6 +193,15 @@ impl Site {
                 _ => {}
             }
         }
+    }
+
+    /// When the node became Ready, by its own clock and in whole seconds.
+    pub fn ready_at(&self, node: &str) -> Result<SystemTime, HarnessError> {
+        let shown = r#"jsonpath={.status.conditions[?(@.type=="Ready")].lastTransitionTime}"#;
+        let time = self.ask(&["get", "node", node, "-o", shown])?;
+        let seconds = parse_rfc3339(time.trim());
+        let seconds = seconds.ok_or_else(|| HarnessError::Unusable(format!("{node} has been Ready since {time:?}")))?;
+        Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
     /// The names of all bootstrap tokens.

@@ -8,10 +8,13 @@ use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How lines are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +40,13 @@ impl LogFormat {
 /// Log lines on stderr from here on.
 pub fn to_stderr(format: LogFormat) {
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
-    builder.event_format(Lines(format)).init();
+    builder.event_format(Lines(format)).finish().with(heard()).init();
+}
+
+/// Whose events become lines. The Kubernetes client logs each failed request, a dozen a second while an API server is away;
+/// whoever asked has the error, and says with its code what follows from it.
+fn heard() -> Targets {
+    Targets::new().with_default(LevelFilter::INFO).with_target("kube_client", LevelFilter::OFF)
 }
 
 struct Lines(LogFormat);
@@ -160,7 +169,7 @@ mod tests {
         let buffer = Buffer::default();
         let writer = buffer.clone();
         let builder = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false);
-        tracing::subscriber::with_default(builder.event_format(Lines(format)).finish(), write);
+        tracing::subscriber::with_default(builder.event_format(Lines(format)).finish().with(heard()), write);
         let bytes = buffer.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
     }
@@ -172,6 +181,15 @@ mod tests {
             target: "audit", caller = %HOSTILE, name = HOSTILE, seen = ?HOSTILE, ek = %"00ff", length = 32, left_out = 0_u64,
             good = true, "{HOSTILE}"
         );
+    }
+
+    #[test]
+    fn what_a_library_repeats_is_no_line() {
+        let text = logged(LogFormat::Text, || {
+            tracing::error!(target: "kube_client::client::builder", "failed");
+            tracing::info!(target: "latchkey_join_service", "said");
+        });
+        assert!(text.ends_with(" INFO latchkey_join_service: said\n") && text.lines().count() == 1, "{text}");
     }
 
     #[test]
