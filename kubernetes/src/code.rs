@@ -14,5 +14,10 @@ reason_codes! {
         TableUnusable = "kubernetes-table-unusable": "correct what is named in the version table";
         /// The version table cannot be read.
         TableUnreadable = "kubernetes-table-unreadable": "check the path of the version table, and who may read it";
+        /// A list of components for nodes cannot be used.
+        ListUnusable = "component-list-unusable":
+            "make it with the same release as the node's image: `latchkey init --kubernetes` does; correct what it names in a version table of your own";
+        /// It is of another minor version than the cluster's.
+        ListVersionDiffers = "component-list-version-differs": "give the list of the version that the cluster is made with";
     }
 }

@@ -47,6 +47,12 @@ impl Roles {
     }
 }
 
+impl From<Role> for Roles {
+    fn from(role: Role) -> Self {
+        Self(vec![role])
+    }
+}
+
 /// Every role.
 impl Default for Roles {
     fn default() -> Self {

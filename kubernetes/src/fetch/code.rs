@@ -30,6 +30,8 @@ reason_codes! {
         Busy = "component-busy": "wait until the other command is done";
         /// Its archive lacks what the table takes out of it.
         ArchiveUnusable = "component-archive-unusable": "correct what the version table takes out of the archive";
+        /// The file system is full.
+        NoRoom = "component-no-room": "make the disk larger, or remove what is not needed from it; what is there is continued";
         /// A file cannot be read or written.
         FileUnusable = "file-unusable": "check the path, and who may read or write it";
     }

@@ -114,7 +114,7 @@ pub enum FetchError {
 
 impl FetchError {
     /// The stable reason code.
-    pub const fn code(&self) -> FetchCode {
+    pub fn code(&self) -> FetchCode {
         match self {
             Self::Origin(_) => FetchCode::OriginRefused,
             Self::NoAuthorities => FetchCode::NoAuthorities,
@@ -128,9 +128,14 @@ impl FetchError {
             Self::Differs { .. } => FetchCode::HashDiffers,
             Self::Busy(_) => FetchCode::Busy,
             Self::Archive { .. } | Self::Member { .. } => FetchCode::ArchiveUnusable,
+            Self::Io { source, .. } if is_full(source) => FetchCode::NoRoom,
             Self::NoFile(_) | Self::Io { .. } => FetchCode::FileUnusable,
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Names the file that an operation failed at.

@@ -20,7 +20,8 @@ pub use code::FetchCode;
 pub use error::FetchError;
 pub use origin::Origin;
 use part::Part;
-pub use unpack::{Unpacked, unpack};
+pub use part::is_right;
+pub use unpack::{Content, Unpacked, contents, unpack};
 
 use crate::component::Download;
 

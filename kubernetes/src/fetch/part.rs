@@ -188,7 +188,7 @@ pub(super) fn open(path: &Path) -> Result<Option<(File, u64)>, FetchError> {
 }
 
 /// Whether the file there is the one that is wanted.
-pub(super) fn is_right(path: &Path, wanted: &Download) -> Result<bool, FetchError> {
+pub fn is_right(path: &Path, wanted: &Download) -> Result<bool, FetchError> {
     let Some((file, size)) = open(path)? else { return Ok(false) };
     if size > wanted.max_bytes {
         return Ok(false);

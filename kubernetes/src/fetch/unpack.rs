@@ -7,10 +7,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
+use ring::digest::{Context, SHA256};
 use tar::{Archive, EntryType};
 
 use super::error::{FetchError, at};
 use crate::component::{Component, Install, InstallPath, Member};
+use crate::hash::Sha256;
 
 /// An archive has at most this many bytes when it is unpacked.
 const MAX_UNPACKED: u64 = 2 << 30;
@@ -26,6 +28,36 @@ pub struct Unpacked {
     pub path: PathBuf,
 }
 
+/// What a file of a component is, as its archive has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    /// Where it goes on a node.
+    pub to: InstallPath,
+    /// What it hashes to.
+    pub sha256: Sha256,
+    /// How many bytes it has.
+    pub size: u64,
+}
+
+/// What the files hash to that [`unpack`] would take out of a component's archive. The archive must have been held against its hash.
+pub fn contents(members: &[Member], archive: &Path) -> Result<Vec<Content>, FetchError> {
+    each(members, archive, |member, entry, _| {
+        let mut hashed = Context::new(&SHA256);
+        let mut chunk = vec![0; 64 * 1024];
+        let mut size = 0;
+        loop {
+            match entry.read(&mut chunk).map_err(unusable(archive))? {
+                0 => break,
+                count => {
+                    hashed.update(chunk.get(..count).unwrap_or_default());
+                    size += count as u64;
+                }
+            }
+        }
+        Ok(Content { to: member.to.clone(), sha256: Sha256::finish(hashed), size })
+    })
+}
+
 /// Takes out of a component's file what goes onto a node. The file must have been held against its hash, in a directory where
 /// nobody else writes; what comes out of an archive goes into `directory`, under names of its own, none of which two components share.
 pub fn unpack(component: &Component, file: &Path, directory: &Path) -> Result<Vec<Unpacked>, FetchError> {
@@ -36,15 +68,34 @@ pub fn unpack(component: &Component, file: &Path, directory: &Path) -> Result<Ve
 }
 
 fn members_of(name: &str, members: &[Member], path: &Path, directory: &Path) -> Result<Vec<Unpacked>, FetchError> {
-    let unusable = |source| FetchError::Archive { path: path.into(), source };
+    each(members, path, |member, entry, count| {
+        let place = directory.join(format!("{name}.{count}"));
+        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&place).map_err(at(&place))?;
+        // Either of the two may have failed; the disk, if it is full, says so.
+        io::copy(entry, &mut out).map_err(|source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => at(&place)(source),
+            _ => unusable(path)(source),
+        })?;
+        Ok(Unpacked { to: member.to.clone(), path: place })
+    })
+}
+
+type Entry<'a> = tar::Entry<'a, Limited<MultiGzDecoder<File>>>;
+
+/// Does something with each wanted file of an archive; the number is how many came before. By path in the archive.
+fn each<T>(
+    members: &[Member],
+    path: &Path,
+    mut what: impl FnMut(&Member, &mut Entry<'_>, usize) -> Result<T, FetchError>,
+) -> Result<Vec<T>, FetchError> {
     let wrong = |member: &str, what| FetchError::Member { path: path.into(), member: member.to_owned(), what };
     let mut wanted: BTreeMap<&[u8], &Member> =
         members.iter().map(|member| (member.member.as_bytes(), member)).collect();
-    let mut taken: BTreeMap<Vec<u8>, Unpacked> = BTreeMap::new();
+    let mut taken: BTreeMap<Vec<u8>, T> = BTreeMap::new();
     let file = File::open(path).map_err(at(path))?;
     let mut archive = Archive::new(Limited { inner: MultiGzDecoder::new(file), left: MAX_UNPACKED });
-    for entry in archive.entries().map_err(unusable)? {
-        let mut entry = entry.map_err(unusable)?;
+    for entry in archive.entries().map_err(unusable(path))? {
+        let mut entry = entry.map_err(unusable(path))?;
         let found = entry.path_bytes().into_owned();
         let found = found.strip_prefix(b"./").unwrap_or(&found);
         let Some(member) = wanted.remove(found) else {
@@ -60,15 +111,17 @@ fn members_of(name: &str, members: &[Member], path: &Path, directory: &Path) -> 
         if entry.size() > MAX_MEMBER {
             return Err(wrong(&member.member, "is larger than any program"));
         }
-        let place = directory.join(format!("{name}.{}", taken.len()));
-        let mut out = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&place).map_err(at(&place))?;
-        io::copy(&mut entry, &mut out).map_err(unusable)?;
-        taken.insert(found.to_vec(), Unpacked { to: member.to.clone(), path: place });
+        let done = what(member, &mut entry, taken.len())?;
+        taken.insert(found.to_vec(), done);
     }
     match wanted.into_values().next() {
         Some(member) => Err(wrong(&member.member, "is not in it")),
         None => Ok(taken.into_values().collect()),
     }
+}
+
+fn unusable(path: &Path) -> impl Fn(io::Error) -> FetchError {
+    move |source| FetchError::Archive { path: path.into(), source }
 }
 
 /// A reader that fails where more comes than it may: a small archive can hold endless zeroes.

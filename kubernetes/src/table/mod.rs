@@ -6,9 +6,10 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::code::KubernetesCode;
-use crate::component::{Component, Download, Install};
+use crate::component::{Component, Download, Install, InstallPath};
 use crate::hash::Sha256;
 use crate::image::Image;
 use crate::minor::{Minor, MinorRefusal, Patch};
@@ -33,7 +34,7 @@ const BUILT_IN: &str = include_str!("../versions.json");
 /// A version table.
 #[derive(Debug, Clone)]
 pub struct Table {
-    sha256: Sha256,
+    text: Vec<u8>,
     releases: BTreeMap<Minor, Release>,
 }
 
@@ -50,7 +51,7 @@ pub struct Release {
 /// The file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TableFile {
+pub(crate) struct TableFile {
     schema: u64,
     #[serde(rename = "architecture")]
     _architecture: Architecture,
@@ -178,25 +179,22 @@ impl Table {
             return Err(TableError::Schema(schema));
         }
         let file: TableFile = serde_json::from_slice(text)?;
-        if file.schema != SCHEMA {
-            return Err(TableError::Schema(file.schema));
-        }
-        count("versions", file.versions.len(), MOST)?;
-        let mut releases = BTreeMap::new();
-        let mut files = BTreeMap::new();
-        for release in file.versions {
-            release.check(&mut files)?;
-            let minor = release.version.minor();
-            if releases.insert(minor, release).is_some() {
-                return Err(TableError::MinorTwice(minor));
-            }
-        }
-        Ok(Self { sha256: Sha256::of(text), releases })
+        Ok(Self { text: text.to_vec(), releases: file.releases()? })
     }
 
     /// What the table hashes to.
-    pub const fn sha256(&self) -> Sha256 {
-        self.sha256
+    pub fn sha256(&self) -> Sha256 {
+        Sha256::of(&self.text)
+    }
+
+    /// The file, with one version of its.
+    pub(crate) fn of_one(&self, minor: Minor) -> Result<Value, TableError> {
+        let mut file: Value = serde_json::from_slice(&self.text)?;
+        if let Some(versions) = file.get_mut("versions").and_then(Value::as_array_mut) {
+            let is_it = |version: &Value| Patch::deserialize(&version["version"]).is_ok_and(|one| one.minor() == minor);
+            versions.retain(is_it);
+        }
+        Ok(file)
     }
 
     /// Every minor version that it has, the oldest first.
@@ -217,6 +215,26 @@ impl Table {
     }
 }
 
+impl TableFile {
+    /// Its versions, checked.
+    pub(crate) fn releases(self) -> Result<BTreeMap<Minor, Release>, TableError> {
+        if self.schema != SCHEMA {
+            return Err(TableError::Schema(self.schema));
+        }
+        count("versions", self.versions.len(), MOST)?;
+        let mut releases = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for release in self.versions {
+            release.check(&mut files)?;
+            let minor = release.version.minor();
+            if releases.insert(minor, release).is_some() {
+                return Err(TableError::MinorTwice(minor));
+            }
+        }
+        Ok(releases)
+    }
+}
+
 impl Release {
     /// The one exact version.
     pub const fn version(&self) -> Patch {
@@ -226,6 +244,11 @@ impl Release {
     /// The components of nodes with these roles.
     pub fn components<'a>(&'a self, roles: &'a Roles) -> impl Iterator<Item = &'a Component> {
         self.components.iter().filter(|component| component.roles().meets(roles))
+    }
+
+    /// Every path on a node, of all roles.
+    pub(crate) fn every_path(&self) -> impl Iterator<Item = &InstallPath> {
+        self.components.iter().flat_map(Component::paths)
     }
 
     /// The images of nodes with these roles.
