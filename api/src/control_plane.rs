@@ -20,15 +20,15 @@ pub struct ControlPlaneFiles(Vec<ControlPlaneFile>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilesError {
     /// A name that is not on the list.
-    #[error("a file has a name that kubeadm does not know")]
+    #[error("a file has a name that is not on the list")]
     Unknown,
     /// Two files of one name.
     #[error("{0:?} is there twice")]
     Twice(&'static str),
     /// An empty file, or one that is too long.
-    #[error("{0:?} has {1} bytes; expected 1 to {MAX_FILE}")]
-    Length(&'static str, usize),
-    /// kubeadm would make one of its own, and so another cluster.
+    #[error("{0:?} has {1} bytes; expected 1 to {2}")]
+    Length(&'static str, usize, usize),
+    /// Without one of a control plane's files kubeadm would make its own, and so another cluster.
     #[error("{0:?} is missing, which a control plane needs")]
     Missing(&'static str),
 }
@@ -38,21 +38,8 @@ impl ControlPlaneFiles {
     ///
     /// # Errors
     /// [`FilesError`].
-    pub fn new(mut files: Vec<ControlPlaneFile>) -> Result<Self, FilesError> {
-        for (at, file) in files.iter().enumerate() {
-            let Some(name) = NAMES.into_iter().find(|name| *name == file.name) else { return Err(FilesError::Unknown) };
-            if files.iter().take(at).any(|earlier| earlier.name == name) {
-                return Err(FilesError::Twice(name));
-            }
-            if file.data.is_empty() || file.data.len() > MAX_FILE {
-                return Err(FilesError::Length(name, file.data.len()));
-            }
-        }
-        if let Some(missing) = NAMES.into_iter().find(|name| !files.iter().any(|file| file.name == *name)) {
-            return Err(FilesError::Missing(missing));
-        }
-        files.sort_by_key(|file| NAMES.iter().position(|name| *name == file.name));
-        Ok(Self(files))
+    pub fn new(files: Vec<ControlPlaneFile>) -> Result<Self, FilesError> {
+        complete(files, &NAMES, MAX_FILE).map(Self)
     }
 
     /// Name and content of each.
@@ -64,6 +51,28 @@ impl ControlPlaneFiles {
     pub fn to_messages(&self) -> Vec<ControlPlaneFile> {
         self.0.clone()
     }
+}
+
+/// The files in the order of a closed list, if each of it is there once and has a possible length.
+pub(crate) fn complete(
+    mut files: Vec<ControlPlaneFile>,
+    names: &'static [&'static str],
+    longest: usize,
+) -> Result<Vec<ControlPlaneFile>, FilesError> {
+    for (at, file) in files.iter().enumerate() {
+        let Some(name) = names.iter().find(|name| **name == file.name) else { return Err(FilesError::Unknown) };
+        if files.iter().take(at).any(|earlier| earlier.name == *name) {
+            return Err(FilesError::Twice(name));
+        }
+        if file.data.is_empty() || file.data.len() > longest {
+            return Err(FilesError::Length(name, file.data.len(), longest));
+        }
+    }
+    if let Some(missing) = names.iter().find(|name| !files.iter().any(|file| file.name == **name)) {
+        return Err(FilesError::Missing(missing));
+    }
+    files.sort_by_key(|file| names.iter().position(|name| *name == file.name));
+    Ok(files)
 }
 
 /// Nothing of the content is shown.
@@ -102,7 +111,7 @@ mod tests {
             for length in [0, MAX_FILE + 1] {
                 let mut files = all();
                 files[at].data = vec![0; length];
-                assert_eq!(ControlPlaneFiles::new(files).unwrap_err(), FilesError::Length(name, length));
+                assert_eq!(ControlPlaneFiles::new(files).unwrap_err(), FilesError::Length(name, length, MAX_FILE));
             }
         }
         let doubled = [all(), vec![file("sa.key", b"other".to_vec())]].concat();

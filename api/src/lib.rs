@@ -2,12 +2,13 @@
 //!
 //! [`v1`] holds the messages, service traits, servers and clients made from `api/proto`; [`grpc`] carries them over
 //! any byte stream; [`OfferRefusal`] are the reason codes on which a peer acts; [`control_plane`] reads the files that all control
-//! planes share.
+//! planes share, [`service_files`] those of the services that run on them.
 
 pub mod control_plane;
 pub mod grpc;
 mod refusal;
 mod secrets;
+pub mod service_files;
 
 pub use refusal::{OfferRefusal, SentCode, reason_codes};
 

@@ -31,6 +31,7 @@ fn ticket() -> v1::JoinTicket {
             kubelet_certificate: Vec::new(),
             kubernetes_version: String::new(),
             payload: b"payload-hush".to_vec(),
+            service_files: vec![v1::ControlPlaneFile { name: "master.json".into(), data: b"master-hush".to_vec() }],
             secrets_key: Some(v1::SecretsKey { key: b"secrets-hush".to_vec(), version: 1 }),
             api_servers: Vec::new(),
         }),

@@ -93,7 +93,8 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<Option<ApiS
         let files = ApiServerFiles::new(ticket.secrets_key.as_ref());
         return files.map(Some).ok_or_else(|| key_is_missing(StepCode::TicketIncomplete, "the join ticket"));
     }
-    if !ticket.control_plane_files.is_empty() || ticket.secrets_key.is_some() {
+    let kept_from_workers = [&ticket.control_plane_files, &ticket.service_files];
+    if kept_from_workers.iter().any(|files| !files.is_empty()) || ticket.secrets_key.is_some() {
         return Err(ticket_refused("it has control-plane files for a worker"));
     }
     Ok(None)

@@ -14,7 +14,7 @@
 //! The unit of stage 2 must not be ordered before `kubelet.service`: kubeadm starts the kubelet itself, and would wait for
 //! the unit that waits for kubeadm.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use latchkey_api::control_plane::ControlPlaneFiles;
@@ -29,7 +29,7 @@ use super::config::Phases;
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
-use super::{discovery, secure_defaults};
+use super::{discovery, secure_defaults, services};
 use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
@@ -59,6 +59,10 @@ pub struct Kubeadm {
     pub logs: PathBuf,
     /// Where kubeadm has etcd keep its data, e.g. `/var/lib/etcd`.
     pub etcd: PathBuf,
+    /// Where the services of a control plane find what they read, e.g. `/etc/latchkey`.
+    pub services: PathBuf,
+    /// Whether a directory is kept on the state disk, whose mapping is the second argument.
+    pub is_kept_on: fn(&Path, &str) -> std::io::Result<bool>,
     /// A directory in memory for the configuration, e.g. `/run/latchkey`.
     pub run: PathBuf,
     /// How long one run of kubeadm may take; longer than kubeadm's own patience, so that its reason is heard.
@@ -75,6 +79,8 @@ impl Default for Kubeadm {
             directory: "/etc/kubernetes".into(),
             logs: "/var/log/kubernetes".into(),
             etcd: "/var/lib/etcd".into(),
+            services: "/etc/latchkey".into(),
+            is_kept_on: services::is_kept_on,
             run: "/run/latchkey".into(),
             limit: Duration::from_mins(20),
         }
@@ -151,6 +157,7 @@ impl Kubeadm {
             let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
             return Err(StepError::new(StepCode::VersionDiffers, message));
         }
+        self.keep_services(member, &settings.service_files, StepCode::SettingsRefused)?;
         let with_balancer = api_servers.is_some();
         let configuration = config::init(member, settings, with_balancer, &version, &self.directory, &self.logs)?;
         let record = Record::new(&self.directory, member, "init");
@@ -175,6 +182,7 @@ impl Kubeadm {
             let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
             return Err(StepError::new(StepCode::EtcdMemberStays, message));
         }
+        self.keep_services(member, &ticket.service_files, StepCode::TicketRefused)?;
         let rest = || {
             // kubeadm's kubelets of control planes go to the API server beside them, too.
             let local = config::local_api_server(endpoint).map_or_else(|| endpoint.clone(), |local| local.to_string());

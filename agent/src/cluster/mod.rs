@@ -16,6 +16,7 @@ mod kubeadm;
 mod lines;
 mod record;
 mod secure_defaults;
+mod services;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -122,6 +123,8 @@ reason_codes! {
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
         /// The cluster's nodes reach the API servers by a balancer, and the image carries none.
         BalancerMissing = "api-balancer-missing": "build the image with `api_balancer`, or found the cluster without `--api-balancer`";
+        /// What join and key service read would not be kept on the encrypted state disk.
+        ServicesNotKept = "services-not-kept": "use an image whose control planes carry both services: `join_service` and `key_service` of its `kubernetes`";
         /// etcd counts this node as one of its members, and its ticket makes a worker of it.
         EtcdMemberStays = "etcd-member-stays": "give the machine the role of a control plane again; or remove it with `latchkey node remove`, and wipe its state disk";
         /// The join ticket is not well-formed.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use latchkey_api::OfferRefusal;
 use latchkey_api::control_plane::ControlPlaneFiles;
 use latchkey_api::grpc::{Replies, Request, Status};
+use latchkey_api::service_files::ServiceFiles;
 use latchkey_api::v1::{
     self, AttachRequest, AuthorizeRequest, AuthorizeResponse, ClusterSettings, DescribeRequest, DescribeResponse,
     Failed, Init, InitEvent, InitRequest, Locked, NodeStage, init_event,
@@ -129,7 +130,7 @@ impl InitFlow {
             role: NodeRole::First,
             epoch: 1,
             task: Task::Init {
-                settings: SecretText::new(&settings.encode_to_vec()),
+                settings: SecretText::keep(Zeroizing::new(settings.encode_to_vec())),
                 control_plane_files,
                 init_secret_hash: init_auth.hash().into(),
             },
@@ -184,11 +185,13 @@ fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
         pod_cidr,
         service_cidr,
         secrets_key,
+        service_files,
         api_balancer: _,
     } = settings;
     if let Some(secrets_key) = secrets_key {
         parse::key("secrets_key", &secrets_key.key).map_err(Status::invalid_argument)?;
     }
+    ServiceFiles::if_any(service_files).map_err(|error| Status::invalid_argument(format!("service_files: {error}")))?;
     let texts = [kubernetes_version, control_plane_endpoint, pod_cidr, service_cidr];
     let fine = |text: &String| text.len() <= 256 && text.chars().all(|c| c.is_ascii_graphic());
     if apiserver_cert_sans.len() > MAX_SANS {

@@ -220,7 +220,7 @@ pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), Ticket
 
 /// What the cluster step will read.
 fn material(cluster: &ClusterJoin, role: NodeRole) -> Result<SecretText, TicketError> {
-    if role == NodeRole::Worker && !cluster.control_plane_files.is_empty() {
+    if role == NodeRole::Worker && !(cluster.control_plane_files.is_empty() && cluster.service_files.is_empty()) {
         return Err(TicketError::malformed("a worker's ticket has a control plane's files"));
     }
     let length = cluster.encoded_len();

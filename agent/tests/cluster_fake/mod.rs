@@ -54,6 +54,11 @@ impl FakeKubeadm {
             directory: self.path("etc"),
             logs: self.path("logs"),
             etcd: self.path("etcd"),
+            services: self.path("services"),
+            is_kept_on: |directory, disk| {
+                assert_eq!(disk, "/dev/mapper/state");
+                Ok(!directory.with_extension("elsewhere").exists())
+            },
             run: self.path("run"),
             limit: Duration::from_mins(1),
         }

@@ -53,7 +53,7 @@ pub struct InitRequest {
     pub control_plane_files: ::core::option::Option<ControlPlaneFiles>,
 }
 /// What the cluster step needs to know; empty fields mean the cluster step's default.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ClusterSettings {
     /// a minor version, `1.34`; the image decides the patch
     #[prost(string, tag = "1")]
@@ -73,6 +73,9 @@ pub struct ClusterSettings {
     /// nodes reach the API servers by the balancer that their image carries
     #[prost(bool, tag = "7")]
     pub api_balancer: bool,
+    /// what join and key service on control planes read: a closed list, all or none
+    #[prost(message, repeated, tag = "8")]
+    pub service_files: ::prost::alloc::vec::Vec<ControlPlaneFile>,
 }
 /// What the API servers of a cluster encrypt Secrets with before etcd stores them. Kubernetes needs it, other orchestrators may not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -505,6 +508,9 @@ pub struct ClusterJoin {
     /// IP:PORT of control planes, where nodes reach them by their image's balancer; at most 16
     #[prost(string, repeated, tag = "10")]
     pub api_servers: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// only for control planes that run the services: a closed list, all or none
+    #[prost(message, repeated, tag = "11")]
+    pub service_files: ::prost::alloc::vec::Vec<ControlPlaneFile>,
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,

@@ -84,6 +84,7 @@ impl v1::Join<Peer> for Fixture {
                 kubernetes_version: "v1.36.0".into(),
                 payload: Vec::new(),
                 secrets_key: None,
+                service_files: vec![],
                 api_servers: Vec::new(),
             }),
         })

@@ -62,6 +62,7 @@ impl Job {
                 service_cidr: text("service-cidr")?,
                 // Of the version that the journal says.
                 secrets_key: None,
+                service_files: Vec::new(),
                 api_balancer: balancer(arguments)?,
             },
             meant: Meant::from_arguments(arguments, &trust.policy)?,

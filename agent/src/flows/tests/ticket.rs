@@ -283,7 +283,7 @@ fn a_ticket_that_is_refused_is_asked_for_again() {
 #[test]
 fn every_field_of_a_ticket_is_checked() {
     type Spoil = fn(&mut JoinTicket);
-    let spoils: [(&str, Spoil); 10] = [
+    let spoils: [(&str, Spoil); 11] = [
         ("state_disk_key", |ticket| ticket.state_disk_key.push(0)),
         ("measurement_secret", |ticket| ticket.measurement_secret.clear()),
         ("measurement_salt", |ticket| ticket.measurement_salt = vec![3; 31]),
@@ -296,6 +296,10 @@ fn every_field_of_a_ticket_is_checked() {
         ("control plane", |ticket| {
             let file = ControlPlaneFile { name: "ca.key".into(), data: vec![1] };
             ticket.cluster.get_or_insert_default().control_plane_files.push(file);
+        }),
+        ("control plane", |ticket| {
+            let file = ControlPlaneFile { name: "master.json".into(), data: vec![1] };
+            ticket.cluster.get_or_insert_default().service_files.push(file);
         }),
     ];
     for (named, spoil) in spoils {
