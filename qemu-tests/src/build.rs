@@ -61,6 +61,16 @@ pub fn guest(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&GUESTS, &[&["--release"], &packages[..], &["--target", target]].concat())?.program(binary)
 }
 
+/// A program that images carry beside the agent, static like it. Its package has its name.
+pub fn for_nodes(program: &str) -> Result<PathBuf, HarnessError> {
+    let arguments = ["--release", "--package", program, "--bins", "--target"];
+    if has_musl() {
+        return cargo_build(&[&arguments[..], &[MUSL]].concat())?.program(program);
+    }
+    let flags = format!("target.{GLIBC}.rustflags=[\"-C\",\"target-feature=+crt-static\"]");
+    cargo_build(&[&arguments[..], &[GLIBC, "--config", &flags]].concat())?.program(program)
+}
+
 /// A program of the workspace that runs on this machine (a service, the command line); built once per process, all in one
 /// go, for the same reason.
 pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {

@@ -61,7 +61,7 @@ impl Fleet {
                 "private_key": self.pki.key_service.key,
                 "client_ca": self.pki.authority,
             },
-            "callers": [{"name": pki::JOIN_SERVICE, "key_classes": ["state-disk", "measurement-secret"]}],
+            "callers": [{"name": pki::JOIN_SERVICE, "key_classes": ["state-disk", "measurement-secret", "secrets-at-rest"]}],
         });
         let path = self.run.write("key-service.json", config.to_string())?;
         let arguments = ["--config", &path.display().to_string()];
@@ -75,9 +75,9 @@ impl Fleet {
         let (place, value) = if directory.join("store.json").exists() {
             ("store", json!({"kubernetes": {"kubeconfig": directory.join("join-service.kubeconfig")}}))
         } else {
-            ("cluster_directory", json!(directory))
+            ("cluster_directory", json!(&directory))
         };
-        let config = json!({
+        let mut config = json!({
             "schema": 1,
             "listen": format!("127.0.0.1:{}", self.join_port.number()),
             "admin_listen": "127.0.0.1:0",
@@ -91,6 +91,10 @@ impl Fleet {
                 "ca": self.pki.authority,
             },
         });
+        let shared = directory.join("control-plane.json");
+        if shared.exists() {
+            config["control_plane_files"] = json!(shared);
+        }
         let path = self.run.write("join-service.json", config.to_string())?;
         let arguments = ["--config", &path.display().to_string()];
         Service::start(&self.run, "join-service", &self.programs.join, &arguments, "READY")

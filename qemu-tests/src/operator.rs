@@ -103,9 +103,20 @@ impl Fleet {
         self.cli(&words(&self.init_arguments_in(node, cluster)))
     }
 
-    /// Lets a machine in that is held.
+    /// Lets a machine in that is held, as a worker.
     pub fn admit(&self, node: &Vm) -> Result<Outcome, HarnessError> {
-        self.cli(&["node", "admit", &ek(node), "--cluster", &self.path(CLUSTER), "--output", "json"])
+        self.admit_as(node, "worker")
+    }
+
+    /// The same in another role.
+    pub fn admit_as(&self, node: &Vm, role: &str) -> Result<Outcome, HarnessError> {
+        let (ek, cluster) = (ek(node), self.path(CLUSTER));
+        self.cli(&["node", "admit", &ek, "--role", role, "--cluster", &cluster, "--output", "json"])
+    }
+
+    /// Removes a machine from the cluster.
+    pub fn remove(&self, node: &str) -> Result<Outcome, HarnessError> {
+        self.cli(&["node", "remove", node, "--cluster", &self.path(CLUSTER), "--output", "json"])
     }
 
     /// Pushes the key of a node's disk.

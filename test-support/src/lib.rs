@@ -78,16 +78,29 @@ pub fn in_time<T: Send + 'static>(what: impl Display, work: impl FnOnce() -> T +
 ///
 /// # Panics
 /// If it finds nothing within [`PATIENCE`]: names `what` was waited for.
-pub fn until<T>(what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub fn until<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
+    until_within(what, PATIENCE, LOOK_AGAIN, look)
+}
+
+/// The same with another patience, for what is slow, and another pause, for a look that costs something.
+///
+/// # Panics
+/// If it finds nothing within `patience`: names `what` was waited for.
+pub fn until_within<T>(
+    what: impl Display,
+    patience: Duration,
+    pause: Duration,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
+    let end = Instant::now() + patience;
     loop {
         if let Some(found) = look() {
             return found;
         }
         if Instant::now() > end {
-            overdue(&what, PATIENCE);
+            overdue(&what, patience);
         }
-        smol::block_on(Timer::after(LOOK_AGAIN));
+        smol::block_on(Timer::after(pause));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A Debian that can carry Kubernetes, and what images carry of it: programs built from Go modules, and container images of them.
 
+mod control_planes;
 mod parts;
 mod pods;
 mod programs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use latchkey_boot_formats::sha256;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::debian::{self, Base};
 use crate::error::{HarnessError, io_error};
@@ -17,6 +18,7 @@ use crate::kernel::{Kernel, cache};
 use crate::process::output;
 use crate::run::Run;
 
+pub use control_planes::EtcdMember;
 pub use programs::program;
 pub(crate) use site::path_with_programs;
 pub use site::{API_IS_READY, API_SERVER, PodNetwork, Site};
@@ -46,12 +48,15 @@ pub(crate) struct Kubernetes {
     /// The archive of the Debian.
     pub(crate) root: PathBuf,
     configuration: Value,
+    /// What leads nodes to the API servers, where a cluster is founded so.
+    balancer: PathBuf,
 }
 
 impl Kubernetes {
     /// An image configuration's `kubernetes`.
     pub(crate) fn configuration(&self, network: PodNetwork) -> Value {
         let mut configuration = self.configuration.clone();
+        configuration["api_balancer"] = json!(self.balancer);
         if network == PodNetwork::Flannel {
             configuration["pod_network"] = "flannel".into();
         }
@@ -62,7 +67,8 @@ impl Kubernetes {
 /// All of it, made once and kept by what it is made of.
 pub(crate) fn provide() -> Result<Kubernetes, HarnessError> {
     let (root, layer) = base()?;
-    Ok(Kubernetes { root, configuration: parts::provide(&layer)? })
+    let balancer = crate::build::for_nodes("latchkey-api-balancer")?;
+    Ok(Kubernetes { root, configuration: parts::provide(&layer)?, balancer })
 }
 
 /// The archive of such a Debian, and that of netfilter's commands in it.

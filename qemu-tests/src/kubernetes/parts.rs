@@ -19,12 +19,14 @@ use crate::run::Run;
 const ON_THE_NODE: [&str; 3] = ["kubeadm", "kubelet", "kubectl"];
 /// Programs in images whose names kubeadm does not say: the network of pods, and a shell for pods of tests.
 const MORE_IMAGES: [(&str, &str); 2] = [(FLANNEL, "flanneld"), (BUSYBOX, "busybox")];
+/// A program's image that has another one beside it, as the images of Kubernetes have it: etcd its client.
+const COMPANIONS: [(&str, &str); 1] = [("etcd", "etcdctl")];
 /// Programs that call netfilter's commands.
 const CALL_NETFILTER: [&str; 2] = ["kube-proxy", "flanneld"];
 /// No file of these is longer.
 const MAX_BYTES: u64 = 1 << 30;
 /// What this version of the harness makes of the same programs is the same.
-const FORM: &str = "1";
+const FORM: &str = "2";
 
 /// The configuration's `kubernetes`.
 pub(super) fn provide(netfilter: &Path) -> Result<Value, HarnessError> {
@@ -60,7 +62,9 @@ fn make(release: &Release, netfilter: &Path, place: &Path) -> Result<(), Harness
         let (name, tag) = reference.rsplit_once(':').unwrap_or_default();
         let file = work.join(format!("{}-{tag}.tar", name.rsplit('/').next().unwrap_or_default()));
         let netfilter = CALL_NETFILTER.contains(&program.as_str()).then_some(netfilter);
-        archive(&binary(release, &program)?, &program, netfilter, &file)?;
+        let companion = COMPANIONS.iter().find(|(of, _)| *of == program);
+        let companion = companion.map(|(_, name)| release.program(name)).transpose()?;
+        archive(&binary(release, &program)?, &program, companion.as_deref(), netfilter, &file)?;
         let archive = json!({"sha256": hash(&file)?, "max_bytes": MAX_BYTES});
         images.push(json!({"name": name, "tag": tag, "archive": archive}));
     }
@@ -98,7 +102,13 @@ fn binary(release: &Release, program: &str) -> Result<PathBuf, HarnessError> {
 }
 
 /// An image as `docker save` writes it: one layer with the program, and below it one with netfilter's commands, if it calls these.
-fn archive(binary: &Path, program: &str, netfilter: Option<&Path>, out: &Path) -> Result<(), HarnessError> {
+fn archive(
+    binary: &Path,
+    program: &str,
+    companion: Option<&Path>,
+    netfilter: Option<&Path>,
+    out: &Path,
+) -> Result<(), HarnessError> {
     let run = Run::new("container-image")?;
     // CoreDNS and flannel are called by these paths, the others by name.
     let entry = match program {
@@ -112,9 +122,12 @@ fn archive(binary: &Path, program: &str, netfilter: Option<&Path>, out: &Path) -
         std::fs::create_dir_all(&path).map_err(io_error("make", &path))?;
     }
     let place = tree.join(entry.trim_start_matches('/'));
-    copy(binary, &place)?;
-    std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .map_err(io_error("chmod", &place))?;
+    let beside = companion.map(|file| (file, place.with_file_name(file.file_name().unwrap_or_default())));
+    for (file, place) in beside.into_iter().chain([(binary, place)]) {
+        copy(file, &place)?;
+        std::fs::set_permissions(&place, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .map_err(io_error("chmod", &place))?;
+    }
     let directory = run.subdirectory("image")?;
     tar(&tree, &["."], &directory.join("program.tar"))?;
     let mut layers = vec!["program.tar"];

@@ -11,8 +11,9 @@ use crate::process::run_shown;
 const BUILDING: Duration = Duration::from_mins(90);
 
 /// What the root of a control plane has.
-const CONTROL_PLANE: [&str; 10] = [
+const CONTROL_PLANE: [&str; 11] = [
     "etcd",
+    "etcdctl",
     "kube-apiserver",
     "kube-controller-manager",
     "kube-scheduler",

@@ -38,6 +38,7 @@ const WORKER: (u32, u32) = (1, 1024);
 /// What the system says of itself: what failed, and when its own API server answers.
 const SHOW: &str = "
 for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d ' ' -f 1); do echo OS failed unit $unit; done
+[ ! -e /etc/kubernetes/latchkey/api-servers.json ] || echo OS balances $(tr -d ' \\n' < /etc/kubernetes/latchkey/api-servers.json)
 [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] || exit 0
 until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 1; done
 echo OS api server is ready";
@@ -74,6 +75,8 @@ pub struct Site {
     /// Everything but the nodes.
     pub fleet: Fleet,
     lan: Lan,
+    /// Whether nodes find the API servers by the balancer of their image.
+    with_balancer: bool,
 }
 
 impl Site {
@@ -92,7 +95,12 @@ impl Site {
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
         let words = format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS);
         let plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), show, ..Plan::default() };
-        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()? })
+        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()?, with_balancer: false })
+    }
+
+    /// The same for a cluster whose nodes find the API servers by the balancer of their image.
+    pub fn with_balancer(name: &str) -> Result<Self, HarnessError> {
+        Ok(Self { with_balancer: true, ..Self::new(name, PodNetwork::Bridge, false)? })
     }
 
     /// A machine that becomes a control plane: `node-NUMBER`.
@@ -134,6 +142,7 @@ impl Site {
         let more = [&more[..], &["--api-server", &here, "--store", store]].concat();
         let mut arguments = self.fleet.init_arguments(first);
         arguments.extend(more.into_iter().map(str::to_owned));
+        arguments.extend(self.with_balancer.then(|| "--api-balancer".to_owned()));
         let init = self.fleet.cli_in_background("init", &words(&arguments))?;
         let console = init.console().clone();
         if init.wait(INIT)?.success() {
