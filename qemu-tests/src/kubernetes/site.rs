@@ -191,15 +191,31 @@ impl Site {
     /// Waits until the API server's record of the node says that it is Ready, in a boot that is not `before`; says in which.
     pub fn ready(&self, node: &str, before: &str) -> Result<String, HarnessError> {
         let shown = r#"jsonpath=NODE {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} {.status.nodeInfo.bootID}{"\n"}"#;
+        let ready = format!("NODE {node} True ");
         // All nodes: this one may not have registered yet.
-        let watch = self.follow(&format!("{node}-watch"), &["get", "nodes", "--watch", "-o", shown])?;
-        let (ready, deadline) = (format!("NODE {node} True "), Instant::now() + STEP);
+        self.watched(&format!("{node}-watch"), "nodes", shown, &ready, |line| {
+            let boot = line.split_once(&ready)?.1;
+            (boot != before).then(|| boot.to_owned())
+        })
+    }
+
+    /// Watches objects until a line of what is shown of them is chosen. The API server ends watches when it likes, and when it
+    /// ends itself: then they are watched anew.
+    fn watched<T>(
+        &self,
+        name: &str,
+        objects: &str,
+        shown: &str,
+        event: &str,
+        mut choose: impl FnMut(&str) -> Option<T>,
+    ) -> Result<T, HarnessError> {
+        let deadline = Instant::now() + STEP;
         loop {
+            let watch = self.follow(name, &["get", objects, "--watch", "-o", shown])?;
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = watch.console().expect(&ready, left)?.text;
-            match line.rsplit_once(' ') {
-                Some((_, boot)) if boot != before => return Ok(boot.to_owned()),
-                _ => {}
+            match watch.console().wait(event, left, |line| choose(&line.text)) {
+                Err(HarnessError::Ended { .. }) if Instant::now() < deadline => {}
+                seen => return seen,
             }
         }
     }
@@ -232,11 +248,11 @@ impl Site {
     /// Waits until the node's request for a serving certificate was granted.
     pub fn serves(&self, node: &str) -> Result<(), HarnessError> {
         let shown = r#"jsonpath=CSR {.spec.signerName} {.spec.username} {.status.certificate}{"\n"}"#;
-        let watch =
-            self.follow(&format!("{node}-requests"), &["get", "certificatesigningrequests", "--watch", "-o", shown])?;
         // Behind the name comes the certificate, if there is one: base64 of `-----BEGIN`.
         let granted = format!("CSR kubernetes.io/kubelet-serving system:node:{node} LS0tLS1CRUdJTi");
-        watch.console().expect(&granted, STEP).map(drop)
+        self.watched(&format!("{node}-requests"), "certificatesigningrequests", shown, &granted, |line| {
+            line.contains(&granted).then_some(())
+        })
     }
 }
 

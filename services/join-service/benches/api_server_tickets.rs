@@ -1,0 +1,85 @@
+//! Tickets per second where records live in a real API server with etcd: `./dev e2e bench-tickets`.
+//!
+//! Everything runs on this machine and shares its processors: etcd, which writes through to the disk, the API server, the service
+//! and the machines that ask, with fake TPMs made of software keys. Time is the clock's. A first join claims name, disk and TPM,
+//! writes the record and makes a bootstrap token; a rejoin reads.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot prepare its rig shall fail there")]
+
+#[path = "../tests/service/api_server.rs"]
+#[expect(dead_code, unused_imports, reason = "shared with the tests")]
+mod api_server;
+#[path = "../tests/service/rig/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "shared with the tests")]
+mod rig;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use latchkey_api_server_rig::ApiServer;
+use latchkey_bench::{Bench, Clock, Figure, Quantity};
+use rig::{Client, Machine, Rig};
+use serde_json::json;
+
+const WARM_UP: usize = 50;
+const BATCHES: usize = 10;
+const PER_BATCH: u16 = 100;
+/// Machines that ask at the same time.
+const AT_ONCE: usize = 32;
+/// Recorded machines that all come at once, as after a power cut.
+const STORM: usize = 500;
+
+fn main() {
+    let bench = Bench::from_args();
+    let machines: Vec<Machine> = (0..WARM_UP + BATCHES * usize::from(PER_BATCH)).map(|_| Machine::new()).collect();
+    let mut rig = Rig::new(&machines.iter().collect::<Vec<_>>());
+    rig.config["limits"] = json!({
+        "connections_per_minute": 10_000_000, "connection_burst": 10_000_000,
+        "connections_per_minute_per_address": 10_000_000, "connection_burst_per_address": 10_000_000,
+    });
+    let server = ApiServer::start();
+    api_server::moved_into(&server, &mut rig);
+    let service = rig.start_logging_to(std::fs::File::create(rig.path("log")).unwrap().into());
+    let client: Client = *service;
+
+    let join =
+        |number: usize| drop(client.join(&machines[number], &disk(number), &format!("worker-{number}")).unwrap());
+    each(0..WARM_UP, AT_ONCE, join);
+    let batches: Vec<Duration> = (0..BATCHES)
+        .map(|batch| {
+            let first = WARM_UP + batch * usize::from(PER_BATCH);
+            let begun = Instant::now();
+            each(first..first + usize::from(PER_BATCH), AT_ONCE, join);
+            begun.elapsed()
+        })
+        .collect();
+    let what = "a first join with records in an API server, 32 machines at a time";
+    bench.report(&Figure::from_batches("join-service/api-server-join", what, Clock::Wall, PER_BATCH.into(), &batches));
+
+    let refused = AtomicU64::new(0);
+    let begun = Instant::now();
+    each(0..STORM, STORM, |number| {
+        while client.rejoin(&machines[number], &disk(number)).is_err() {
+            refused.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (took, refused) = (begun.elapsed(), refused.into_inner());
+    let what = "500 recorded machines that come at once, until each has its ticket";
+    bench.report(&Figure::from_batches("join-service/api-server-storm", what, Clock::Wall, 1, &[took]));
+    bench.count(&Quantity::new("join-service/api-server-storm-refused", "tries that the storm had to repeat", refused));
+}
+
+/// Calls for each number, so many at a time.
+fn each(numbers: std::ops::Range<usize>, at_once: usize, ask: impl Fn(usize) + Sync) {
+    let numbers: Vec<usize> = numbers.collect();
+    std::thread::scope(|scope| {
+        for part in numbers.chunks(numbers.len().div_ceil(at_once)) {
+            let ask = &ask;
+            scope.spawn(move || part.iter().copied().for_each(ask));
+        }
+    });
+}
+
+fn disk(number: usize) -> String {
+    format!("0a0a0a0a-0000-4000-8000-{number:012}")
+}
