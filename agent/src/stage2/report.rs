@@ -1,25 +1,45 @@
 //! Tells the join service how the bootstrap ended, over a channel whose evidence shows the lock on this cluster.
+//!
+//! With the report a ticket ends: its token goes, and the service learns for which addresses the node may have certificates. So it is
+//! repeated for a while where the service could not take it, as after a bootstrap that the API server was slow under.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use latchkey_api::grpc::{Channel, Limits};
+use latchkey_api::grpc::{Channel, Code, Limits};
 use latchkey_api::v1::{JoinClient, ReportRequest};
 use latchkey_channel::{Attester, PinnedKeyVerifier, Purpose, SpkiHash, Terms};
 use smol::future::FutureExt as _;
 
 use crate::flows::race;
 use crate::handover::HandOver;
+use crate::lifecycle::backoff::Backoff;
 use crate::lifecycle::bootstrap::Outcome;
+use crate::platform::clock;
 use latchkey_node_config::Config;
 
-/// For all services together: a report informs, and nobody waits for it.
-const LIMIT: Duration = Duration::from_secs(30);
+/// For all tries of all services together; the node is a member, or not, whoever knows.
+const LIMIT: Duration = Duration::from_secs(60);
+/// One call.
+const CALL: Duration = Duration::from_secs(15);
 /// The longest message of a report, in bytes (`ReportRequest.message`).
 const MESSAGE: usize = 4096;
 
-/// Tries all services at once, each once. The error names every failure.
+/// Why a service was not told.
+struct Untold {
+    message: String,
+    /// Whether to leave it at that: it was not there, or would say the same again.
+    is_final: bool,
+}
+
+impl From<String> for Untold {
+    fn from(message: String) -> Self {
+        Self { message, is_final: true }
+    }
+}
+
+/// Tries all services at once, each until it knows or refuses. The error names every failure.
 pub(super) async fn report(
     handover: &HandOver,
     config: &Config,
@@ -42,10 +62,12 @@ pub(super) async fn report(
     }
     let all = async {
         let reported = race::first(&handover.join_services, |service| {
-            let terms =
-                Terms { attester: attester.clone(), verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(pin.0)])) };
-            let request = request.clone();
-            async move { tell(&service, terms, &request).await }
+            let (attester, request) = (attester.clone(), request.clone());
+            let terms = move || Terms {
+                attester: attester.clone(),
+                verifier: Arc::new(PinnedKeyVerifier::new([SpkiHash(pin.0)])),
+            };
+            async move { tell_in_time(&service, terms, &request).await }
         });
         reported.await.map_err(|failures| failures.join("; "))
     };
@@ -67,15 +89,31 @@ fn request(handover: &HandOver, succeeded: bool, code: &str, message: &str) -> R
     }
 }
 
-async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<(), String> {
+async fn tell_in_time(service: &str, terms: impl Fn() -> Terms, request: &ReportRequest) -> Result<(), String> {
+    let (begun, mut backoff) = (Instant::now(), Backoff::new(clock::uptime().subsec_nanos().into()));
+    loop {
+        let Err(untold) = tell(service, terms(), request).await else { return Ok(()) };
+        let wait = Duration::from_millis(backoff.next_ms());
+        if untold.is_final || begun.elapsed() + wait > LIMIT {
+            return Err(untold.message);
+        }
+        smol::Timer::after(wait).await;
+    }
+}
+
+async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<(), Untold> {
     let proven = Box::pin(race::dial(service, Purpose::Report, terms)).await.map_err(|failed| failed.message)?;
     let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(|error| error.to_string())?;
-    let call =
-        async { JoinClient::new(channel).report(request, LIMIT).await.map(drop).map_err(|status| status.to_string()) };
+    let call = async {
+        JoinClient::new(channel).report(request, CALL).await.map(drop).map_err(|status| Untold {
+            is_final: !matches!(status.code(), Code::Internal | Code::Unavailable | Code::DeadlineExceeded),
+            message: status.to_string(),
+        })
+    };
     let dead = async {
         match driver.await {
             Ok(()) => std::future::pending().await,
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.to_string().into()),
         }
     };
     call.or(dead).await

@@ -408,6 +408,31 @@ fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
 }
 
 #[test]
+fn a_report_that_could_not_be_written_is_repeated_and_a_refused_one_is_not() {
+    let reports = |answers: Vec<Status>| {
+        latchkey_test_support::block_on(async {
+            let tpm = Tpm2::start()?;
+            let key = key();
+            let service = serve(&tpm, listen().await, &key, answers.into_iter().map(Err));
+            let (address, pin) = (service.address.clone(), key.hash());
+            let mut node =
+                boot(Task::Join { cluster: SecretText::new(&[]) }, DiskPhase::Formatted, |handover, config, _| {
+                    handover.join_services = vec![address];
+                    config.join_service_key = Some(config::SpkiHash(pin.0));
+                })?;
+            let stage = node.run();
+            node.succeed().await;
+            assert!(stage.await);
+            Some(service.asked.len())
+        })
+    };
+    let not_written = || Status::internal("record-not-written");
+    let Some(repeated) = reports(vec![not_written(), Status::unavailable("busy")]) else { return };
+    assert_eq!(repeated, 3);
+    assert_eq!(reports(vec![Status::permission_denied("node-denied"), not_written()]), Some(1));
+}
+
+#[test]
 fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let directory = tempfile::tempdir().unwrap();

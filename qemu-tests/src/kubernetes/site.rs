@@ -154,7 +154,9 @@ impl Site {
     /// Installs flannel with the operator's command.
     pub fn install_flannel(&self) -> Result<(), HarnessError> {
         let chart = crate::build::workspace().join("charts/flannel");
-        let values = json!({"image": super::FLANNEL, "podCidr": PODS, "interface": lan::INTERFACE});
+        let api_server = format!("{}:{API_SERVER}", lan::address(1));
+        let values =
+            json!({"image": super::FLANNEL, "podCidr": PODS, "interface": lan::INTERFACE, "apiServer": api_server});
         let flannel = json!({
             "name": "flannel", "namespace": "kube-system", "chart": {"directory": chart}, "values": {"inline": values},
         });

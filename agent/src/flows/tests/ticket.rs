@@ -47,7 +47,8 @@ impl Join<()> for FakeJoinService {
     async fn report(&self, request: Request<(), ReportRequest>) -> Result<ReportResponse, Status> {
         let ReportRequest { disk_uuid, succeeded, code, .. } = request.message;
         self.asked.send(format!("{disk_uuid} {succeeded} {code}")).await.unwrap();
-        Ok(ReportResponse {})
+        let refusal = self.tickets.lock().unwrap().pop_front().and_then(Result::err);
+        refusal.map_or(Ok(ReportResponse {}), Err)
     }
 }
 
