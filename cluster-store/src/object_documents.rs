@@ -42,7 +42,7 @@ pub fn manifests_in(
     revisions: &Revisions,
 ) -> Result<Vec<(String, AuthenticManifest)>, StoreError> {
     let mut found = Vec::new();
-    for (count, (key, text)) in data.iter().filter(|(key, _)| key.ends_with(".json")).enumerate() {
+    for (count, (key, text)) in data.iter().filter(|(key, _)| key.strip_suffix(".json").is_some()).enumerate() {
         let path = path_of(REFERENCES_MAP, key);
         let rule = |sentence: String| StoreError::malformed(&path)(ContentError::Rule(sentence));
         if count >= MAX_MANIFESTS {

@@ -20,7 +20,7 @@ use crate::platform::clock;
 use latchkey_node_config::Config;
 
 /// For all tries of all services together; the node is a member, or not, whoever knows.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 /// One call.
 const CALL: Duration = Duration::from_secs(15);
 /// The longest message of a report, in bytes (`ReportRequest.message`).
