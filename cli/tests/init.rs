@@ -58,6 +58,27 @@ fn the_join_service_finds_everything_it_reads() {
 }
 
 #[test]
+fn services_inside_are_asked_for_as_a_whole_and_before_the_node_is_touched() {
+    let (operator, node) = Operator::with_node();
+    let key = operator.path("identity.key");
+    std::fs::write(&key, "no key").unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for (arguments, told) in [
+        (&["--services", "inside", "--join-service-key", "identity.key"][..], "--store kubernetes"),
+        (&["--services", "inside", "--store", "kubernetes"], "--join-service-key"),
+        (&["--services", "inside", "--store", "kubernetes", "--join-service-key", "identity.key"], "P-256"),
+        (&["--join-service-key", "identity.key", "--store", "kubernetes"], "--services inside"),
+        (&["--services", "everywhere"], "`inside` or `outside`"),
+    ] {
+        let ran = operator.init(&node, &[arguments, &["--output", "json"]].concat()).failed(2);
+        assert!(ran.json()["error"].to_string().contains(told), "{arguments:?}: {}", ran.json());
+    }
+    assert_eq!((node.state().secrets, node.state().inits), (0, 0));
+    operator.init(&node, &["--services", "outside"]).succeeded();
+    assert!(node.state().settings.as_ref().unwrap().service_files.is_empty(), "they are nobody's but the operator's");
+}
+
+#[test]
 fn a_secret_from_standard_input_is_as_good_as_one_from_a_file() {
     let (operator, node) = Operator::with_node();
     let secret = operator.init_secret();

@@ -14,10 +14,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 /// When the first certificate of a PEM ends, in seconds since the Unix epoch; `None` if that cannot be read.
 pub fn end_of_pem(pem: &str) -> Option<u64> {
-    let (_, behind) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
-    let (text, _) = behind.split_once("-----END CERTIFICATE-----")?;
-    let text: String = text.split_ascii_whitespace().collect();
-    end_of_der(&STANDARD.decode(text).ok()?)
+    end_of_der(&der_of_pem(pem)?)
 }
 
 /// The same of what a kubeconfig has: base64 of PEM.
@@ -25,13 +22,45 @@ pub fn end_of_data(data: &str) -> Option<u64> {
     end_of_pem(std::str::from_utf8(&STANDARD.decode(data.trim()).ok()?).ok()?)
 }
 
+/// Who issued a certificate, and who it is of, as DER.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Who issued it.
+    pub issuer: Vec<u8>,
+    /// Whose it is.
+    pub subject: Vec<u8>,
+}
+
+/// Those of the first certificate of a PEM; `None` if they cannot be read.
+pub fn names_of_pem(pem: &str) -> Option<Names> {
+    names_of_der(&der_of_pem(pem)?)
+}
+
+/// RFC 5280, section 4.1: the third field behind the version, and the fifth.
+fn names_of_der(der: &[u8]) -> Option<Names> {
+    // Serial number, algorithm.
+    let rest = element(element(fields(der)?)?.2)?.2;
+    let (issuer, rest) = expect(SEQUENCE, rest)?;
+    let subject = expect(SEQUENCE, element(rest)?.2)?.0;
+    Some(Names { issuer: issuer.to_vec(), subject: subject.to_vec() })
+}
+
+/// What is behind the version.
+fn fields(der: &[u8]) -> Option<&[u8]> {
+    let fields = expect(SEQUENCE, expect(SEQUENCE, der)?.0)?.0;
+    Some(expect(VERSION, fields).map_or(fields, |(_, behind)| behind))
+}
+
+fn der_of_pem(pem: &str) -> Option<Vec<u8>> {
+    let (_, behind) = pem.split_once("-----BEGIN CERTIFICATE-----")?;
+    let (text, _) = behind.split_once("-----END CERTIFICATE-----")?;
+    let text: String = text.split_ascii_whitespace().collect();
+    STANDARD.decode(text).ok()
+}
+
 /// RFC 5280, section 4.1: the second time of the fifth field, or of the fourth where there is no version.
 fn end_of_der(der: &[u8]) -> Option<u64> {
-    let certificate = expect(SEQUENCE, der)?.0;
-    let mut rest = expect(SEQUENCE, certificate)?.0;
-    if let Some((_, behind)) = expect(VERSION, rest) {
-        rest = behind;
-    }
+    let mut rest = fields(der)?;
     // Serial number, algorithm, issuer.
     for _ in 0..3 {
         rest = element(rest)?.2;
@@ -96,12 +125,13 @@ mod tests {
         assert!(end_of_der(&whole).is_some());
         for length in 0..whole.len() {
             assert_eq!(end_of_der(&whole[..length]), None, "{length}");
+            assert_eq!(names_of_der(&whole[..length]), None, "{length}");
         }
         for at in 0..whole.len() {
             let mut other = whole.clone();
             other[at] ^= 0xff;
             // Whatever it says, it does not panic.
-            let _ = end_of_der(&other);
+            let _ = (end_of_der(&other), names_of_der(&other));
         }
         assert_eq!((end_of_pem(""), end_of_data("%")), (None, None));
     }

@@ -14,6 +14,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
+use crate::init::KUBEADM_PORT;
 use crate::stock::{Conditions, Scope};
 
 /// Who the join service is to the API server, as the chart's values call it.
@@ -156,13 +157,19 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     let reach: Reach = api.kubectl().cluster_of_kubeconfig().await?;
     let pem = Zeroizing::new(key.serialize_pem());
     let encoded = Zeroizing::new(STANDARD.encode(pem.as_bytes()));
+    let text = self::kubeconfig(&reach, &certificate, &encoded);
+    files::replace(kubeconfig, &text, Readers::OwnerOnly)
+}
+
+/// The document, of what is base64 of PEM.
+pub(crate) fn kubeconfig(reach: &Reach, certificate: &str, key: &str) -> Zeroizing<Vec<u8>> {
     let document = Kubeconfig {
         api_version: "v1",
         kind: "Config",
-        clusters: [Entry { name: "cluster", of: Cluster { cluster: &reach } }],
+        clusters: [Entry { name: "cluster", of: Cluster { cluster: reach } }],
         users: [Entry {
             name: "join-service",
-            of: User { user: Certified { client_certificate_data: &certificate, client_key_data: &encoded } },
+            of: User { user: Certified { client_certificate_data: certificate, client_key_data: key } },
         }],
         contexts: [Entry {
             name: "join-service",
@@ -170,8 +177,18 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
         }],
         current_context: "join-service",
     };
-    let text = Zeroizing::new(serde_json::to_vec_pretty(&document).unwrap_or_default());
-    files::replace(kubeconfig, &text, Readers::OwnerOnly)
+    Zeroizing::new(serde_json::to_vec_pretty(&document).unwrap_or_default())
+}
+
+impl Reach {
+    /// Of the API server on the same machine, by its authority (PEM): every API server's certificate has this name.
+    pub(crate) fn beside(authority: &str) -> Self {
+        Self {
+            server: format!("https://127.0.0.1:{KUBEADM_PORT}"),
+            certificate_authority_data: STANDARD.encode(authority),
+            tls_server_name: Some("kubernetes".to_owned()),
+        }
+    }
 }
 
 /// `HOST:PORT` of the API server, as the operator's kubeconfig says it.

@@ -58,15 +58,20 @@ fn authority(name: &str, place: &str) -> Result<[ControlPlaneFile; 2], rcgen::Er
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
-    let begin = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now()).saturating_sub(EARLIER);
-    params.not_before = begin;
-    params.not_after = begin + EARLIER + Duration::from_hours(YEARS * 365 * 24);
+    set_lifetime(&mut params);
     let certificate = params.self_signed(&key)?;
     Ok([file(&format!("{place}.crt"), certificate.pem().into_bytes()), file(&format!("{place}.key"), text_of(&key))])
 }
 
+/// From now on, as long as an authority.
+pub(super) fn set_lifetime(params: &mut CertificateParams) {
+    let begin = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now()).saturating_sub(EARLIER);
+    params.not_before = begin;
+    params.not_after = begin + EARLIER + Duration::from_hours(YEARS * 365 * 24);
+}
+
 /// PKCS#8, PEM.
-fn text_of(key: &KeyPair) -> Vec<u8> {
+pub(super) fn text_of(key: &KeyPair) -> Vec<u8> {
     Zeroizing::new(key.serialize_pem()).as_bytes().to_vec()
 }
 

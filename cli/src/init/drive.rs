@@ -366,13 +366,21 @@ impl<'a> Drive<'a> {
             Store::Kubernetes => Some(authorities::of(&self.job.directory)?),
             Store::Directory => None,
         };
+        let service_files = match (&self.job.inside, &shared) {
+            (Some(inside), Some(shared)) => inside.files(shared)?.to_messages(),
+            _ => Vec::new(),
+        };
         Ok(InitRequest {
             cluster_name: self.job.name.clone(),
             disk_uuid: disk.to_string(),
             state_disk_key: keys.state_disk.expose().to_vec(),
             measurement_secret: keys.measurement.expose().to_vec(),
             measurement_salt: self.journal.salt()?.to_vec(),
-            settings: Some(ClusterSettings { secrets_key: Some(secrets_key), ..self.job.settings.clone() }),
+            settings: Some(ClusterSettings {
+                secrets_key: Some(secrets_key),
+                service_files,
+                ..self.job.settings.clone()
+            }),
             control_plane_files: shared.map(|files| ControlPlaneFiles { files: files.to_messages() }),
         })
     }

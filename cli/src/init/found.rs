@@ -44,6 +44,8 @@ pub(super) struct Founding<'a> {
     /// What the operator said of the cluster to its first machine.
     pub(super) settings: &'a ClusterSettings,
     pub(super) stock: Stock,
+    /// The hash of the join service's key, where it runs on control planes and has its credentials there.
+    pub(super) inside: Option<String>,
     pub(super) output: &'a Output,
 }
 
@@ -64,7 +66,9 @@ impl Founding<'_> {
             self.write_documents(&api, &cluster, &described).await?;
         }
         let join_service = self.directory.path(JOIN_SERVICE);
-        if join_service.exists() {
+        if let Some(hash) = &self.inside {
+            self.say("services", &format!("run on control planes; machines must know the key sha256:{hash}"));
+        } else if join_service.exists() {
             self.say("credentials", &format!("of the join service are in {}", join_service.display()));
         } else {
             self.output.waiting("waiting for the join service's certificate");

@@ -8,6 +8,7 @@ use latchkey_kubernetes::Minor;
 
 use super::KUBEADM_PORT;
 use super::journal::Journal;
+use super::services::Inside;
 use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, Held};
 use crate::codes::CommandCode;
@@ -44,6 +45,8 @@ pub(super) struct Job {
     /// Where this command's machine reaches the API server, if not where the cluster's credentials say.
     pub(super) api_server: Option<Address>,
     pub(super) store: Store,
+    /// What the services read, where they are to run on control planes.
+    pub(super) inside: Option<Inside>,
 }
 
 impl Job {
@@ -72,6 +75,7 @@ impl Job {
             api_server: api_server(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             store: store(arguments.text("store")?)?,
+            inside: Inside::from_arguments(arguments, store(arguments.text("store")?)? == Store::Kubernetes)?,
             // Last: a command that is wrong makes no directory.
             directory: ClusterDir::make(directory)?,
         })

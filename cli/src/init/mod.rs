@@ -1,8 +1,10 @@
 //! `latchkey init`: a fresh node becomes the first of a new cluster.
 //!
 //! [`job`] reads the arguments and holds the directory; [`authorities`] makes those of a Kubernetes cluster; [`drive`] connects,
-//! again and again, until it is done; [`follow`] shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the
-//! operator's machine find the API server, [`merge`] by the kubeconfig that is used every day; [`found`] moves the cluster into it, if it is to be kept there; [`report`] prints the end.
+//! again and again, until it is done; [`services`] is what join and key service read where they run on control planes; [`follow`]
+//! shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the operator's machine find the API server,
+//! [`merge`] by the kubeconfig that is used every day; [`found`] moves the cluster into it, if it is to be kept there; [`report`]
+//! prints the end.
 
 mod authorities;
 mod chart;
@@ -14,6 +16,7 @@ mod journal;
 mod merge;
 mod reach;
 mod report;
+mod services;
 
 use std::path::Path;
 use std::time::Duration;
@@ -32,10 +35,11 @@ use found::Founding;
 pub(crate) use found::JOIN_SERVICE;
 use job::{Job, Store};
 use journal::Stage;
+use services::Inside;
 
 const TIMEOUT: Duration = Duration::from_mins(30);
 /// Where kubeadm's API servers listen.
-const KUBEADM_PORT: u16 = 6443;
+pub(crate) const KUBEADM_PORT: u16 = 6443;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     // Before the node is touched: what cannot be installed is said at once.
@@ -110,9 +114,10 @@ fn found(
     timeout: Duration,
     output: &Output,
 ) -> Result<(), CommandError> {
+    let inside = job.inside.as_ref().map(Inside::key_hash);
     let (directory, stock) = (&job.directory, Stock::from_arguments(arguments));
     let (kubeconfig, settings) = (kubeconfig.to_owned(), &job.settings);
-    let founding = Founding { directory, kubeconfig, settings, stock, output };
+    let founding = Founding { directory, kubeconfig, settings, stock, inside, output };
     node::block_on(founding.run(&mut Patience::new(timeout))).map_err(goes_on)
 }
 

@@ -303,6 +303,16 @@ pub(super) const COMMANDS: &[Command] = &[
                 "WHERE",
                 "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [directory]",
             ),
+            flag(
+                "services",
+                "WHERE",
+                "where join and key service run: `outside`, or `inside`, on every control plane,\nwhich then has the master secret; for --store kubernetes [outside]",
+            ),
+            flag(
+                "join-service-key",
+                "FILE",
+                "for --services inside: the join service's key, PEM, whose hash is in the image",
+            ),
             flag("charts", "FILE", "charts to install at the end, by stock helm: see `latchkey charts install`"),
             flag(
                 "kubectl-program",
@@ -314,7 +324,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag("timeout", "TIME", "how long all of it may take [30m]"),
         ],
         summary: "makes a fresh node the first of a new cluster",
-        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nA policy that trusts a vendor's authority admits every machine with such a TPM: --ek\nsays which one is meant. Without it the command asks on a terminal, and elsewhere\nrefuses. A policy that pins one TPM names it.\n\nWith --store kubernetes it then installs our chart with stock helm, moves policy,\nmanifests, rules and the first machine's record into the API server, and gets the join\nservice its own kubeconfig: DIR/join-service.kubeconfig.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
+        about: "Proves what the node is, hands it the keys of its disk, follows its bootstrap over\nthe change to its operating system, and fetches the cluster's credentials.\n\nA policy that trusts a vendor's authority admits every machine with such a TPM: --ek\nsays which one is meant. Without it the command asks on a terminal, and elsewhere\nrefuses. A policy that pins one TPM names it.\n\nWith --store kubernetes it then installs our chart with stock helm, moves policy,\nmanifests, rules and the first machine's record into the API server, and gets the join\nservice its own kubeconfig: DIR/join-service.kubeconfig. With --services inside the\nmachine gets what both services read, the master secret among it, onto its encrypted\ndisk, and further control planes get it in their tickets.\n\nLosing the connection loses nothing, and neither does stopping this command: run it\nagain. One directory holds one cluster, whatever happens.",
         examples: &[
             "latchkey init 10.0.0.5 --cluster ./plant --name plant \\",
             "    --master-secret master-secret.json --init-secret init-secret \\",

@@ -144,8 +144,8 @@ impl Kubernetes {
         if self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane) {
             state.persist = state.persist.and(&AUDIT_LOG)?;
         }
-        if self.services.iter().any(Service::is_configured_later) {
-            state.persist = state.persist.and(&[services::CONFIGURATION])?;
+        if self.services.iter().any(Service::has_secrets) {
+            state.persist = state.persist.and(&[services::SECRETS])?;
         }
         Ok(systemd)
     }

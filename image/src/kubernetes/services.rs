@@ -9,12 +9,8 @@ use crate::image::Source;
 use crate::systemd::{Addition, AdditionKind};
 
 const SYSTEM: &str = "usr/lib/systemd/system";
-const DROP_IN: &str = include_str!("../../kubernetes/service.conf");
-/// Where their configurations are, and what these name: on the state disk alone.
-pub(super) const CONFIGURATION: &str = "/etc/latchkey";
-
-/// The balancer's configuration: nothing in it is of one cluster.
-const BALANCER: &str = include_str!("../../../services/api-balancer/api-balancer.example.json");
+/// Where what join and key service read is: on the state disk alone. The agent writes it there.
+pub(super) const SECRETS: &str = "/etc/latchkey";
 
 /// A service that nodes carry.
 #[derive(Debug, Clone)]
@@ -46,6 +42,24 @@ impl Kind {
             Self::Balancer => include_str!("../../../services/api-balancer/latchkey-api-balancer.service"),
         }
     }
+
+    /// Nothing in it is of one cluster.
+    const fn configuration(self) -> &'static str {
+        match self {
+            Self::Join => include_str!("../../kubernetes/join-service.json"),
+            Self::Key => include_str!("../../kubernetes/key-service.json"),
+            Self::Balancer => include_str!("../../../services/api-balancer/api-balancer.example.json"),
+        }
+    }
+
+    /// What its unit is on a control plane beyond what it is elsewhere.
+    const fn drop_in(self) -> Option<&'static str> {
+        match self {
+            Self::Join => Some(include_str!("../../kubernetes/join-service.conf")),
+            Self::Key => Some(include_str!("../../kubernetes/key-service.conf")),
+            Self::Balancer => None,
+        }
+    }
 }
 
 impl Service {
@@ -64,14 +78,14 @@ impl Service {
         Self { kind: Kind::Balancer, program }
     }
 
-    /// Whether it waits for a configuration, which is on the state disk.
-    pub(super) const fn is_configured_later(&self) -> bool {
+    /// Whether it waits for secrets of the cluster, which are on the state disk.
+    pub(super) const fn has_secrets(&self) -> bool {
         matches!(self.kind, Kind::Join | Kind::Key)
     }
 
     /// Whether machines of these roles run it, and its program needs nothing that a root may lack.
     pub(super) fn check(&self, roles: &Roles) -> Result<(), KubernetesError> {
-        if self.is_configured_later() && roles.iter().all(|role| role != Role::ControlPlane) {
+        if self.has_secrets() && roles.iter().all(|role| role != Role::ControlPlane) {
             return Err(KubernetesError::NotForWorkers(self.kind.name()));
         }
         let program = self.program.read().map_err(Box::new)?;
@@ -83,24 +97,24 @@ impl Service {
         Ok((self.kind.name().to_owned(), Sha256::of(&self.program.read().map_err(Box::new)?)))
     }
 
-    /// Its program, its unit, and its configuration or what makes the unit wait for it.
+    /// Its program, its configuration, its unit, and what makes the unit wait for secrets.
     pub(super) fn additions(&self) -> Result<Vec<Addition>, KubernetesError> {
         let name = self.kind.name();
         let file = |path: String, mode, content: Vec<u8>| Addition { path, what: AdditionKind::File(mode, content) };
         let unit = format!("latchkey-{name}.service");
-        let configuration = if self.is_configured_later() {
-            file(format!("{SYSTEM}/{unit}.d/latchkey.conf"), 0o644, DROP_IN.replace("@SERVICE@", name).into_bytes())
-        } else {
-            file(format!("usr/lib/latchkey/{name}.json"), 0o644, BALANCER.as_bytes().to_vec())
-        };
-        Ok(vec![
+        let drop_in = self.kind.drop_in();
+        let drop_in =
+            drop_in.map(|text| file(format!("{SYSTEM}/{unit}.d/latchkey.conf"), 0o644, text.as_bytes().to_vec()));
+        let mut additions = vec![
             file(format!("usr/bin/latchkey-{name}"), 0o755, self.program.read().map_err(Box::new)?.into_owned()),
             file(format!("{SYSTEM}/{unit}"), 0o644, self.kind.unit().as_bytes().to_vec()),
-            configuration,
+            file(format!("usr/lib/latchkey/{name}.json"), 0o644, self.kind.configuration().as_bytes().to_vec()),
             Addition {
                 path: format!("{SYSTEM}/multi-user.target.wants/{unit}"),
                 what: AdditionKind::Link(format!("../{unit}")),
             },
-        ])
+        ];
+        additions.extend(drop_in);
+        Ok(additions)
     }
 }

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use latchkey_api::service_files;
 use latchkey_image::kubernetes::{PodNetwork, Service};
 use latchkey_image::{ConfigError, Image, ImageCode, ImageConfig, ImageError, Source};
 use latchkey_initramfs::elf_sample;
@@ -330,7 +331,7 @@ fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {
 }
 
 #[test]
-fn control_planes_carry_the_services_which_wait_for_their_configuration_on_the_state_disk() {
+fn control_planes_carry_the_services_which_wait_for_their_secrets_on_the_state_disk() {
     let sample = sample();
     let program = elf_sample::static_executable();
     let image = with_services(&sample, Roles::default(), &program);
@@ -346,7 +347,22 @@ fn control_planes_carry_the_services_which_wait_for_their_configuration_on_the_s
         let unit = fs::read_to_string(unpacked.join(format!("latchkey-{name}.service"))).unwrap();
         assert!(unit.contains("\nDynamicUser=yes\n") && unit.contains(&format!("/usr/bin/latchkey-{name} ")), "{unit}");
         let waits = fs::read_to_string(unpacked.join(format!("latchkey-{name}.service.d/latchkey.conf"))).unwrap();
-        assert!(waits.contains(&format!("\nConditionPathExists=/etc/latchkey/{name}.json\n")), "{waits}");
+        let (secret, count) = if name == "join-service" { ("identity.key", 9) } else { ("master.json", 4) };
+        assert!(waits.contains(&format!("\nConditionPathExists=/etc/latchkey/{secret}\n")), "{waits}");
+        // Each is handed over under its own name, and the configuration, which is measured, names it there.
+        let handed: Vec<_> = waits.lines().filter_map(|line| line.strip_prefix("LoadCredential=")).collect();
+        assert_eq!((handed.len(), handed[0]), (count + 1, ""), "{waits}");
+        for credential in &handed[1..] {
+            let (file, from) = credential.split_once(':').unwrap();
+            assert!(service_files::NAMES.contains(&file) && from == format!("/etc/latchkey/{file}"), "{credential}");
+        }
+        has(&format!("usr/lib/latchkey/{name}.json 100644 "));
+        let configuration = fs::read_to_string(sample.path(&format!("unpacked/usr/lib/latchkey/{name}.json"))).unwrap();
+        let place = format!("/run/credentials/latchkey-{name}.service/");
+        for named in configuration.split('"').filter_map(|text| text.strip_prefix(&place)) {
+            assert!(handed.iter().any(|credential| credential.starts_with(&format!("{named}:"))), "{named}");
+        }
+        assert!(waits.contains(&format!("--config /usr/lib/latchkey/{name}.json\n")), "{waits}");
     }
     has("usr/lib/systemd/system/etc-latchkey.mount 100644 ");
     // On every node, with a configuration that is the same for all.

@@ -36,6 +36,9 @@ pub struct Config {
     /// What all control planes of the cluster share, as `latchkey init` left it in the cluster's directory (`control-plane.json`);
     /// see [`latchkey_cluster_store::control_plane`]. Without it a cluster in an API server gets no more control planes.
     pub control_plane_files: Option<PathBuf>,
+    /// A directory with what join and key service read where both run on each control plane (`latchkey init --services inside`): the
+    /// tickets of further control planes bring it there. Without it none gets them.
+    pub service_files: Option<PathBuf>,
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
@@ -231,6 +234,7 @@ impl Config {
         }
         paths.extend(&mut self.master_secret_file);
         paths.extend(&mut self.control_plane_files);
+        paths.extend(&mut self.service_files);
         for path in paths {
             *path = directory.join(&*path);
         }

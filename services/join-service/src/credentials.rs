@@ -5,6 +5,7 @@ use crate::control_plane::ControlPlaneKeys;
 use crate::decision::Refusal;
 use crate::identity;
 use crate::keys::KeySource;
+use crate::service_files::InsideFiles;
 use crate::watch::Look;
 use latchkey_channel::PinnedKeyAttester;
 use latchkey_cluster_store::ClusterMaterial;
@@ -21,6 +22,7 @@ pub(crate) struct Secrets {
     pub(crate) identity: PinnedKeyAttester,
     pub(crate) keys: KeySource,
     pub(crate) control_plane: Option<ControlPlaneKeys>,
+    pub(crate) inside: Option<InsideFiles>,
 }
 
 /// Reads and checks the configuration, and what it names outside the cluster directory.
@@ -37,7 +39,8 @@ pub(crate) fn load(file: &Path) -> Result<(Config, Secrets), ProgramError> {
     };
     let control_plane = config.control_plane_files.as_deref().map(ControlPlaneKeys::read).transpose();
     let control_plane = control_plane.map_err(ProgramError::unusable)?;
-    Ok((config, Secrets { identity, keys, control_plane }))
+    let inside = config.service_files.as_deref().map(InsideFiles::read).transpose().map_err(ProgramError::unusable)?;
+    Ok((config, Secrets { identity, keys, control_plane, inside }))
 }
 
 /// Connections take the identity of their beginning, calls the source of keys of theirs.
@@ -54,11 +57,17 @@ struct InForce {
     identity: Arc<PinnedKeyAttester>,
     keys: Arc<KeySource>,
     control_plane: Option<Arc<ControlPlaneKeys>>,
+    inside: Option<Arc<InsideFiles>>,
 }
 
 impl From<Secrets> for InForce {
-    fn from(Secrets { identity, keys, control_plane }: Secrets) -> Self {
-        Self { identity: Arc::new(identity), keys: Arc::new(keys), control_plane: control_plane.map(Arc::new) }
+    fn from(Secrets { identity, keys, control_plane, inside }: Secrets) -> Self {
+        Self {
+            identity: Arc::new(identity),
+            keys: Arc::new(keys),
+            control_plane: control_plane.map(Arc::new),
+            inside: inside.map(Arc::new),
+        }
     }
 }
 
@@ -97,6 +106,11 @@ impl Credentials {
         let known = self.in_force.read().unwrap_or_else(PoisonError::into_inner).control_plane.clone();
         let known = known.ok_or(Refusal::ControlPlaneFilesMissing)?;
         if known.are_of(&cluster.authority) { Ok(known) } else { Err(Refusal::ControlPlaneFilesForeign) }
+    }
+
+    /// What the services of another control plane read, where they run inside the cluster.
+    pub(crate) fn inside_files(&self) -> Option<Arc<InsideFiles>> {
+        self.in_force.read().unwrap_or_else(PoisonError::into_inner).inside.clone()
     }
 }
 

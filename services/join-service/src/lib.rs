@@ -31,6 +31,7 @@ mod reception;
 mod run;
 mod server;
 mod service;
+mod service_files;
 pub mod snapshot;
 mod store;
 mod tokens;

@@ -113,6 +113,9 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     if prepared.secrets.control_plane.is_some() {
         line(format_args!("give control planes what they share, one at a time"));
     }
+    if prepared.secrets.inside.is_some() {
+        line(format_args!("have every further control plane run these services, too"));
+    }
     for manifest in snapshot.references.iter() {
         let values = manifest.values();
         line(format_args!(

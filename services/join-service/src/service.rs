@@ -118,8 +118,10 @@ impl JoinService {
         let control_planes = self.store.look(State::control_plane_addresses);
         let mut material = entry.map_or_else(ClusterJoin::default, |entry| entry.into_ticket(control_planes));
         material.payload = snapshot.payload.expose().to_vec();
+        let inside = self.credentials.inside_files();
         if let (Some((files, (key, version))), Some(turn)) = (shared, turn) {
             material.control_plane_files = files.for_ticket(&turn);
+            material.service_files = inside.map_or_else(Vec::new, |inside| inside.for_ticket(&turn));
             material.secrets_key = Some(v1::SecretsKey { key: key.expose().to_vec(), version });
         }
         let ticket = JoinTicket {

@@ -91,6 +91,11 @@ impl ApiServer {
         self.authority.certificate()
     }
 
+    /// The key of its authority (PEM, PKCS#8), for whoever stands for the operator that made it.
+    pub fn authority_key(&self) -> String {
+        self.authority.key()
+    }
+
     /// Credentials of somebody who may do everything.
     pub fn admin(&self) -> Credentials {
         self.user("admin", Some("system:masters"))

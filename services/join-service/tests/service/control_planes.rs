@@ -4,6 +4,7 @@ use crate::api_server::{MAPS, moved_into};
 use crate::certificates::report;
 use crate::rig::{Machine, Rig, Service};
 use latchkey_api::control_plane::{ControlPlaneFiles, MAX_FILE, NAMES, file};
+use latchkey_api::service_files::{self, ServiceFiles};
 use latchkey_api::v1::Role;
 use latchkey_api_server_rig::{ApiServer, Client};
 use latchkey_cluster_store::{Enrolment, control_plane};
@@ -55,9 +56,20 @@ fn a_control_plane_s_ticket_has_what_they_share_and_nobody_else_s_has() {
     let shared = files(server.authority());
     write(&rig, &shared);
     rig.config["control_plane_files"] = json!(FILE);
+    // The services run on control planes.
+    fs::create_dir(rig.path("inside")).unwrap();
+    for name in service_files::NAMES {
+        let path = rig.path("inside").join(name);
+        fs::write(&path, format!("hush {name}")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    rig.config["service_files"] = json!("inside");
     let service = rig.start();
     let ticket = service.join(&first, &disk(1), "cp-1").unwrap();
     assert_eq!(ticket.role(), Role::ControlPlane);
+    let inside = &ticket.cluster.as_ref().unwrap().service_files;
+    let inside = ServiceFiles::if_any(inside).unwrap().expect("the services' files");
+    assert!(inside.iter().all(|(name, data)| data == format!("hush {name}").as_bytes()));
     let sent = &ticket.cluster.as_ref().unwrap().control_plane_files;
     assert!(ControlPlaneFiles::new(sent.clone()).unwrap() == shared, "other files than the service has");
     let key = rig.master.secrets_at_rest(rig.master.current()).unwrap();
@@ -71,6 +83,7 @@ fn a_control_plane_s_ticket_has_what_they_share_and_nobody_else_s_has() {
     let ticket = service.join(&worker, &disk(3), "worker-1").unwrap();
     let material = ticket.cluster.as_ref().unwrap();
     assert!(material.control_plane_files.is_empty() && material.secrets_key.is_none());
+    assert!(material.service_files.is_empty(), "a worker has what opens every disk");
     // The holder again, and no more once it is shut out.
     assert!(!service.join(&first, &disk(1), "cp-1").unwrap().cluster.as_ref().unwrap().control_plane_files.is_empty());
     let path = format!("{MAPS}/latchkey-denied");
