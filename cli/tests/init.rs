@@ -73,7 +73,8 @@ fn services_inside_are_asked_for_as_a_whole_and_before_the_node_is_touched() {
         let ran = operator.init(&node, &[arguments, &["--output", "json"]].concat()).failed(2);
         assert!(ran.json()["error"].to_string().contains(told), "{arguments:?}: {}", ran.json());
     }
-    assert_eq!((node.state().secrets, node.state().inits), (0, 0));
+    assert_eq!(node.state().secrets, 0);
+    assert_eq!(node.state().inits, 0);
     operator.init(&node, &["--services", "outside"]).succeeded();
     assert!(node.state().settings.as_ref().unwrap().service_files.is_empty(), "they are nobody's but the operator's");
 }

@@ -262,6 +262,8 @@ mod tests {
         let config = load(EMBEDDED).unwrap();
         assert_eq!(config.limits, Limits::default());
         assert!(config.master_secret_file.is_some());
+        let on_control_planes = load(include_str!("../../../image/kubernetes/join-service.json")).unwrap();
+        assert!(on_control_planes.service_files.is_some() && on_control_planes.place().is_ok());
     }
 
     #[test]

@@ -209,6 +209,7 @@ mod tests {
         assert_eq!(format!("{:?}", config.limits), format!("{defaults:?}"));
         assert_eq!((config.callers[0].requests_per_minute, config.callers[0].burst), (600, 100));
         assert_eq!((config.callers[1].requests_per_minute, config.callers[1].burst), (600, 100));
+        load(include_str!("../../../image/kubernetes/key-service.json")).unwrap();
     }
 
     #[test]
