@@ -11,8 +11,11 @@ use crate::{DocsError, Package, Workspace};
 
 /// The document that is written from the code.
 pub const DOCUMENT: &str = "docs/reason-codes.md";
-/// Every code there ever was, one a line. Codes are added, never renamed and never removed.
+/// Every code there ever was, one a line. Codes are added, never renamed and never taken off the list: what no program says any
+/// more is marked with [`RETIRED`] by hand, and means nothing else ever again.
 pub const FROZEN: &str = "docs-check/reason-codes.txt";
+/// Follows a code that no program says any more.
+const RETIRED: &str = " retired";
 
 /// A closed enum of reason codes.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,20 +88,33 @@ pub fn document(sets: &[CodeSet]) -> String {
     out
 }
 
-/// What is wrong between the frozen list and the code: codes that are gone, and codes that are not on the list.
+/// What is wrong between the frozen list and the code: codes that are gone, that are not on the list, or that are back.
 pub fn differences(frozen: &str, sets: &[CodeSet]) -> Vec<String> {
-    let frozen: BTreeSet<&str> = frozen.lines().collect();
+    let (retired, frozen) = frozen_codes(frozen);
     let there: BTreeSet<&str> = sets.iter().flat_map(|set| &set.codes).map(|code| code.code.as_str()).collect();
-    let gone = frozen.difference(&there).map(|code| format!("{code} is gone: a code is never renamed or removed"));
-    let new = there.difference(&frozen).map(|code| format!("{code} is new: `./dev docs` adds it to {FROZEN}"));
-    gone.chain(new).collect()
+    let gone = frozen
+        .difference(&there)
+        .map(|code| format!("{code} is gone: a code is never renamed, and retired only by its mark"));
+    let back = there.intersection(&retired).map(|code| format!("{code} is retired: a new meaning needs a new code"));
+    let new = there.iter().filter(|code| !frozen.contains(*code) && !retired.contains(*code));
+    let new = new.map(|code| format!("{code} is new: `./dev docs` adds it to {FROZEN}"));
+    gone.chain(back).chain(new).collect()
 }
 
 /// The frozen list with all codes of now.
 pub fn grown(frozen: &str, sets: &[CodeSet]) -> String {
+    let (retired, _) = frozen_codes(frozen);
     let mut all: BTreeSet<&str> = frozen.lines().collect();
-    all.extend(sets.iter().flat_map(|set| &set.codes).map(|code| code.code.as_str()));
+    all.extend(
+        sets.iter().flat_map(|set| &set.codes).map(|code| code.code.as_str()).filter(|code| !retired.contains(code)),
+    );
     all.into_iter().fold(String::new(), |list, code| list + code + "\n")
+}
+
+/// The retired codes, and the others.
+fn frozen_codes(frozen: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
+    let retired = frozen.lines().filter_map(|line| line.strip_suffix(RETIRED)).collect();
+    (retired, frozen.lines().filter(|line| !line.ends_with(RETIRED)).collect())
 }
 
 fn cell(text: &str) -> String {
@@ -305,5 +321,16 @@ mod tests {
         let frozen = "file-gone\nfile-odd\n";
         assert_eq!(differences(frozen, &sets).len(), 2);
         assert_eq!(grown(frozen, &sets), "file-gone\nfile-odd\nfile-too-long\n");
+    }
+
+    #[test]
+    fn a_retired_code_may_be_gone_and_may_not_come_back() {
+        let sets = [Block { rest: BLOCK }.read().unwrap()];
+        let frozen = "file-gone retired\nfile-odd\nfile-too-long\n";
+        assert!(differences(frozen, &sets).is_empty());
+        assert_eq!(grown(frozen, &sets), frozen);
+        let back = "file-odd retired\nfile-too-long\n";
+        assert_eq!(differences(back, &sets), ["file-odd is retired: a new meaning needs a new code"]);
+        assert_eq!(grown(back, &sets), back);
     }
 }
