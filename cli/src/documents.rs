@@ -7,11 +7,10 @@ use latchkey_attestation::{AuthenticManifest, Policy, References};
 use latchkey_cluster_store::{Revisions, StoreError};
 
 use crate::arguments::Arguments;
-use crate::cluster_dir::unusable;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::machines::{self, Store};
+use crate::store_error::unusable;
 use crate::trust::{self, Trust, now};
 
 /// What the operator's commands about policy and manifests need of a store.
@@ -49,12 +48,6 @@ impl PolicyFile {
         })?;
         Ok(Self { text, policy })
     }
-}
-
-/// The store that the arguments name, `None` if they name none.
-pub(crate) fn store(arguments: &Arguments) -> Result<Option<Box<dyn Store>>, CommandError> {
-    let named = arguments.has("cluster") || arguments.has("kubeconfig");
-    named.then(|| machines::open(arguments)).transpose()
 }
 
 impl Trust {

@@ -41,6 +41,7 @@ mod secret;
 mod spec;
 mod status;
 mod stock;
+mod store_error;
 mod tpm;
 mod trust;
 mod upgrade;

@@ -176,3 +176,9 @@ impl Machines for ApiServer {
         block_on(self.forget(ek, record))
     }
 }
+
+/// The store that the arguments name, `None` if they name none.
+pub(crate) fn store(arguments: &Arguments) -> Result<Option<Box<dyn Store>>, CommandError> {
+    let named = arguments.has("cluster") || arguments.has("kubeconfig");
+    named.then(|| open(arguments)).transpose()
+}

@@ -14,11 +14,11 @@ use latchkey_keys::ClusterId;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::documents::{self, Documents};
+use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::machines::Store;
+use crate::machines::{self, Store};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::nodes;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs};
@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let store = documents::store(arguments)?;
+    let store = machines::store(arguments)?;
     let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
     let cluster = arguments.value::<ClusterId>("locked")?;
     match (arguments.operand(0), arguments.path("evidence")) {
@@ -140,7 +140,7 @@ fn named_machine(
     ek: EkDigest,
     output: &Output,
 ) -> Result<Option<String>, CommandError> {
-    let nodes = store.map(|store| store.nodes()).transpose()?.map(|(nodes, _)| nodes);
+    let nodes = store.map(<dyn Store>::nodes).transpose()?.map(|(nodes, _)| nodes);
     let mut meant = Meant::from_arguments(arguments, &trust.policy)?;
     if let Some(name) = arguments.text("node")? {
         let nodes =

@@ -127,6 +127,7 @@ impl Bench {
             | "charts check"
             | "upgrade execute"
             | "upgrade check"
+            | "policy install"
             | "backup create"
             | "backup restore"
             | "credentials join-service" => vec!["--help"],

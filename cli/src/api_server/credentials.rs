@@ -14,9 +14,10 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
-use crate::init::KUBEADM_PORT;
 use crate::stock::{Conditions, Scope};
 
+/// Where kubeadm's API servers listen.
+pub(crate) const KUBEADM_PORT: u16 = 6443;
 /// Who the join service is to the API server, as the chart's values call it.
 pub(crate) const SERVICE: &str = "latchkey:join-service";
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";

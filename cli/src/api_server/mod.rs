@@ -25,7 +25,7 @@ use crate::exit::Exit;
 use crate::node;
 use crate::stock::{Kubectl, Scope, Stock, StockCode};
 
-pub(crate) use credentials::{Reach, SERVICE, issue, kubeconfig, reached_at};
+pub(crate) use credentials::{KUBEADM_PORT, Reach, SERVICE, issue, kubeconfig, reached_at};
 pub(crate) use note::StoreNote;
 pub(crate) use objects::{ConfigMap, Data};
 pub(crate) use status::{ClientCertificate, KubernetesNode, Seen};

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use latchkey_attestation::AuthenticManifest;
 use latchkey_cluster_store::Enrolment;
 
-use super::{ClusterDir, unusable};
+use super::ClusterDir;
 use crate::documents::{Documents, InstallOptions, PolicyFile, place};
 use crate::error::CommandError;
 use crate::files::{self, Readers};
+use crate::store_error::unusable;
 use crate::trust::{self, Found, Trust, now};
 
 /// As large as the reader of policies takes.

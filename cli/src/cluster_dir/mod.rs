@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
-    ClusterFile, ClusterStore, ContentError, Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, ReleaseError,
-    ReleaseRefusal, RoleRule, StoreError, check_not_denied,
+    ClusterFile, ClusterStore, Denials, DiskRelease, NodeName, NodeRecord, PendingRecord, ReleaseError, ReleaseRefusal,
+    RoleRule, StoreError, check_not_denied,
 };
 use latchkey_keys::{KeyVersion, Uuid};
 
@@ -20,6 +20,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::store_error::unusable;
 use crate::trust::now;
 
 /// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write
@@ -192,20 +193,6 @@ pub(crate) fn has_a_record(to: EkDigest) -> CommandError {
     let what = format!("the TPM {to} has a record of its own");
     let failure = CommandError::new(Exit::Usage, CommandCode::MachineOnRecord, what);
     failure.fix("remove that record with `latchkey node remove`, if the machine is to have this disk instead")
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(crate) fn unusable(error: StoreError) -> CommandError {
-    if let StoreError::Malformed { path, fault: ContentError::Attestation(refusal) } = &error {
-        return CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal);
-    }
-    let code = match &error {
-        StoreError::Io { .. } | StoreError::Elsewhere { .. } => CommandCode::DirectoryUnusable,
-        StoreError::Malformed { .. } => CommandCode::FileMalformed,
-        StoreError::Exists { .. } => CommandCode::ClusterExists,
-    };
-    let exit = if matches!(error, StoreError::Malformed { .. }) { Exit::Usage } else { Exit::Failed };
-    CommandError::new(exit, code, error.to_string())
 }
 
 fn not_released(error: ReleaseError) -> CommandError {

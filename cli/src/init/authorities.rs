@@ -12,10 +12,11 @@ use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-use crate::cluster_dir::{ClusterDir, unusable};
+use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
+use crate::store_error::unusable;
 use crate::trust::now;
 
 /// In the cluster's directory.

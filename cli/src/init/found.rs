@@ -13,9 +13,8 @@ use latchkey_cluster_store::objects::{
 };
 use latchkey_cluster_store::{ClusterFile, KubernetesFile};
 
-use super::KUBEADM_PORT;
 use super::chart::ChartDir;
-use crate::api_server::{ApiServer, Data, StoreNote, issue, reached_at};
+use crate::api_server::{ApiServer, Data, KUBEADM_PORT, StoreNote, issue, reached_at};
 use crate::backup::BackupOnce;
 use crate::charts::{Chart, Done, Lock, Options, Work, present};
 use crate::cluster_dir::ClusterDir;

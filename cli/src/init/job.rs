@@ -6,9 +6,9 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 use latchkey_kubernetes::Minor;
 
-use super::KUBEADM_PORT;
 use super::journal::Journal;
 use super::services::Inside;
+use crate::api_server::KUBEADM_PORT;
 use crate::arguments::Arguments;
 use crate::cluster_dir::{ClusterDir, Held};
 use crate::codes::CommandCode;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use zeroize::Zeroizing;
 
 use crate::codes::CommandCode;
@@ -60,6 +60,13 @@ struct Context<'a> {
     context: &'a RawValue,
 }
 
+/// What a context names.
+#[derive(Serialize)]
+struct Leads<'a> {
+    cluster: &'a str,
+    user: String,
+}
+
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Authority {
@@ -104,10 +111,9 @@ pub(super) async fn merge(
         Zeroizing::new(b"{}".to_vec())
     };
     let mut merged = parse(&known, &file)?;
-    free(&merged, name, authority(cluster), &file)?;
-    let context = format!("{{\"cluster\":{name:?},\"user\":{:?}}}", user_of(name));
-    let context: Box<RawValue> =
-        RawValue::from_string(context).map_err(|error| malformed(&file, &error.to_string()))?;
+    free(&merged, name, authority(cluster).as_deref(), &file)?;
+    let context = to_raw_value(&Leads { cluster: name, user: user_of(name) });
+    let context = context.map_err(|error| malformed(&file, &error.to_string()))?;
     let clusters = merged.clusters.get_or_insert_default();
     clusters.retain(|known| known.name != name);
     clusters.push(Cluster { name: name.to_owned(), cluster: cluster.cluster });
@@ -147,9 +153,9 @@ fn existing(path: &Path) -> Result<Option<PathBuf>, CommandError> {
 }
 
 /// That nobody else's entry is called so. One of the same authority is this cluster's, from an earlier run.
-fn free(known: &Config<'_>, name: &str, ours: Option<String>, file: &Path) -> Result<(), CommandError> {
+fn free(known: &Config<'_>, name: &str, ours: Option<&str>, file: &Path) -> Result<(), CommandError> {
     let cluster = known.clusters.iter().flatten().find(|known| known.name == name);
-    if cluster.and_then(authority).is_some_and(|known| Some(known) == ours) {
+    if cluster.and_then(authority).is_some_and(|known| Some(known.as_str()) == ours) {
         return Ok(());
     }
     let user = user_of(name);

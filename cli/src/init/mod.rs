@@ -38,8 +38,6 @@ use journal::Stage;
 use services::Inside;
 
 const TIMEOUT: Duration = Duration::from_mins(30);
-/// Where kubeadm's API servers listen.
-pub(crate) const KUBEADM_PORT: u16 = 6443;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     // Before the node is touched: what cannot be installed is said at once.

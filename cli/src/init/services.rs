@@ -245,13 +245,13 @@ mod tests {
         for encoded in [DnValue::Utf8String as fn(String) -> DnValue, printable] {
             let shared = with_authority(&shared, &authority("kubernetes", encoded));
             let text = service_kubeconfig(&shared).unwrap();
-            let document: serde_json::Value = serde_json::from_slice(&text).unwrap();
-            let user = &document["users"][0]["user"];
-            let certificate = STANDARD.decode(user["client-certificate-data"].as_str().unwrap()).unwrap();
+            let text = std::str::from_utf8(&text).unwrap();
+            let certificate = text.split_once(r#""client-certificate-data": ""#).unwrap().1.split_once('"').unwrap().0;
+            let certificate = STANDARD.decode(certificate).unwrap();
             let ca = shared.iter().next().unwrap().1;
             assert!(is_issued(&certificate, ca, KeyUsage::client_auth()));
             assert!(!is_issued(&certificate, ca, KeyUsage::server_auth()), "no API server");
-            assert_eq!(document["clusters"][0]["cluster"]["server"], "https://127.0.0.1:6443");
+            assert!(text.contains(r#""server": "https://127.0.0.1:6443""#), "another server");
         }
         let other = with_authority(&shared, &authority("plant", DnValue::Utf8String));
         assert!(service_kubeconfig(&other).unwrap_err().contains("CN=kubernetes"));

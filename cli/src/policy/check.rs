@@ -15,10 +15,11 @@ use serde::Serialize;
 
 use super::snp::{Claimed, ClaimedReport};
 use crate::arguments::Arguments;
-use crate::documents::{self, Documents};
+use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
+use crate::machines;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::{authority_in_words, launches, window};
 use crate::trust::{Rollback, Trust, now};
@@ -27,7 +28,7 @@ use crate::trust::{Rollback, Trust, now};
 const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let store = documents::store(arguments)?;
+    let store = machines::store(arguments)?;
     let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
     let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;

@@ -107,10 +107,10 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       in the root, unpacked, and containerd has them at boot [registries]; table [that
       of this program]; pod_network bridge (one on each node) or flannel (with the chart
       charts/flannel) [bridge]; join_service and key_service programs that control
-      planes run after `latchkey init --services inside` [none]; api_balancer the program
-      of a balancer to the API servers, for every node [none]. Needs "systemd" with
-      "state"; what must last is added to persist. A root that has one of the files, or
-      lacks a program that a node needs, is refused
+      planes run after `latchkey init --services inside` [none]; api_balancer the
+      program of a balancer to the API servers, for every node [none]. Needs "systemd"
+      with "state"; what must last is added to persist. A root that has one of the
+      files, or lacks a program that a node needs, is refused
   "secure_boot": {"key": "sb.key", "certificate": "sb.pem",
                   "variables": "/usr/share/OVMF/OVMF_VARS_4M.fd"}
       signs the image; NAME_VERSION.PK.esl, .KEK.esl and .db.esl are what to enroll, and
