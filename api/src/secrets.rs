@@ -65,7 +65,7 @@ keeps_secrets!(JoinTicket {
 keeps_secrets!(ClusterJoin {
     payload by take_payload;
     wiped bootstrap_token;
-    open api_server_endpoint, api_servers, ca_certificates, control_plane_files, kubelet_certificate, kubernetes_version, secrets_key,
+    open api_server_endpoint, api_servers, ca_certificates, component_list, control_plane_files, kubelet_certificate, kubernetes_version, secrets_key,
         service_files
 });
 impl v1::ClusterJoin {

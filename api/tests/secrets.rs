@@ -29,6 +29,7 @@ fn ticket() -> v1::JoinTicket {
             ca_certificates: Vec::new(),
             control_plane_files: vec![v1::ControlPlaneFile { name: "ca.key".into(), data: b"file-hush".to_vec() }],
             kubelet_certificate: Vec::new(),
+            component_list: Vec::new(),
             kubernetes_version: String::new(),
             payload: b"payload-hush".to_vec(),
             service_files: vec![v1::ControlPlaneFile { name: "master.json".into(), data: b"master-hush".to_vec() }],

@@ -6,6 +6,7 @@ mod support;
 
 use std::os::unix::fs::PermissionsExt;
 
+use latchkey_kubernetes::ComponentList;
 use latchkey_test_support::wait;
 use serde_json::Value;
 use support::command::{finish, latchkey_fed};
@@ -36,6 +37,34 @@ fn a_fresh_node_becomes_the_first_of_a_cluster() {
     let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
     assert_eq!(status["nodes"][0]["reported"]["outcome"]["kind"], "succeeded");
     assert_eq!(status["nodes"][0]["disks"][0]["state"], "confirmed");
+}
+
+#[test]
+fn a_node_is_told_what_it_gets_for_itself_if_its_image_has_no_kubernetes() {
+    for (words, mirror) in [
+        (&["--kubernetes", "1.34"][..], None),
+        (&["--kubernetes", "1.34", "--components", "http://mirror.example/k8s/"], Some("http://mirror.example/k8s")),
+    ] {
+        let (operator, node) = Operator::with_node();
+        operator.init(&node, words).succeeded();
+        let settings = node.state().settings.clone().unwrap();
+        let list = ComponentList::parse(&settings.component_list).unwrap();
+        assert_eq!(list.release().version().to_string(), "1.34.4");
+        assert_eq!(list.mirror(), mirror);
+    }
+    let (operator, node) = Operator::with_node();
+    for (words, code) in [
+        (&["--components", "http://mirror.example"][..], "usage"),
+        (&["--kubernetes", "1.34", "--components", "/srv/parts"], "usage"),
+        (&["--kubernetes", "1.2", "--components", "http://mirror.example"], "kubernetes-version-too-old"),
+    ] {
+        let words = [words, &["--output", "json"]].concat();
+        let ran = operator.init(&node, &words);
+        assert_eq!(error_code(&ran), code, "{words:?}");
+    }
+    // One that only an image carries.
+    operator.init(&node, &["--kubernetes", "1.99"]).succeeded();
+    assert!(node.state().settings.as_ref().unwrap().component_list.is_empty());
 }
 
 #[test]

@@ -22,6 +22,9 @@ pub struct KubernetesFile {
     /// Whether nodes reach the API servers by the balancer that their image carries. `api_server` is then the first of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub api_balancer: bool,
+    /// What nodes of images without components get for themselves: the JSON of a list that `latchkey init` made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub component_list: Option<String>,
     /// The networks of its services: no node has an address there. kubeadm's by default.
     #[serde(default = "kubeadms", skip_serializing_if = "is_kubeadms")]
     pub service_networks: Vec<String>,
@@ -32,6 +35,8 @@ pub struct KubernetesFile {
 
 /// What a ticket has room for.
 const MAX_API_SERVERS: usize = 16;
+/// What a ticket has room for.
+const MAX_COMPONENT_LIST: usize = 64 * 1024;
 /// More than any cluster has.
 const MAX_RESERVED: usize = 16;
 
@@ -60,6 +65,7 @@ impl KubernetesFile {
             api_server: api_server.into(),
             kubernetes_version: kubernetes_version.into(),
             api_balancer: false,
+            component_list: None,
             service_networks: kubeadms(),
             api_server_hosts: Vec::new(),
         }
@@ -94,6 +100,9 @@ impl KubernetesFile {
         let number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
         if !self.kubernetes_version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
             return rule("`kubernetes_version` must be a minor version, like 1.34");
+        }
+        if self.component_list.as_ref().is_some_and(|list| list.len() > MAX_COMPONENT_LIST) {
+            return rule("`component_list` must have at most 65536 bytes");
         }
         if self.service_networks.len() > MAX_RESERVED || self.networks().is_none() {
             return rule("`service_networks` must be at most 16 networks in CIDR notation, like 10.96.0.0/12");

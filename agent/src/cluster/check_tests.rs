@@ -34,6 +34,7 @@ fn node(name: &str) -> Member {
         cluster_id: String::new(),
         cluster_name: String::new(),
         disk: String::new(),
+        seal: crate::cluster::Seal::new(&[7; 32]),
     }
 }
 

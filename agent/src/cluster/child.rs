@@ -25,6 +25,10 @@ const MAX_RESULT: usize = 1024 * 1024;
 /// How long a program's output may stay open once it has ended: only a process that hid itself can hold it.
 const DRAIN: Duration = Duration::from_secs(5);
 
+/// Where programs find others. The first is there only in images without components, once these are verified: kubeadm looks for the
+/// kubelet.
+const PATH: &str = "/run/latchkey-components:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// One call of a program.
 pub(super) struct Call<'a> {
     /// Absolute path.
@@ -91,7 +95,7 @@ impl Running {
         let (name, value) = mark.variable();
         let mut command = std::process::Command::new(call.program);
         command.args(call.arguments).current_dir("/").process_group(0).env_clear().env(name, value);
-        command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/root");
+        command.env("PATH", PATH).env("HOME", "/root");
         let mut command = Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().map_err(not_started)?;

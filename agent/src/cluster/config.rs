@@ -275,6 +275,7 @@ fn document(api_version: &str, kind: &str, body: impl Serialize) -> Result<Zeroi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Seal;
 
     fn member(role: NodeRole) -> Member {
         Member {
@@ -283,6 +284,7 @@ mod tests {
             cluster_id: "00".repeat(32),
             cluster_name: "plant".into(),
             disk: "/dev/mapper/state".into(),
+            seal: Seal::new(&[7; 32]),
         }
     }
 

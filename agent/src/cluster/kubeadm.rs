@@ -10,7 +10,7 @@
 //! kubeconfig files beside them, `/var/lib/kubelet`, `/var/lib/etcd` of a local etcd, Kubernetes' containers) and nothing
 //! else. It runs only after a try of this agent that did not reach its end.
 //!
-//! What the image owes: containerd at its default socket, kubeadm, kubectl, the kubelet as `kubelet.service` with kubeadm's drop-in.
+//! What the image owes: containerd at its default socket, kubeadm, kubectl (or what gets them, [`Components`]), the kubelet as `kubelet.service` with kubeadm's drop-in.
 //! The unit of stage 2 must not be ordered before `kubelet.service`: kubeadm starts the kubelet itself, and would wait for
 //! the unit that waits for kubeadm.
 
@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 use super::api_server::ApiServerFiles;
 use super::balancer::{self, ApiServers};
 use super::child::{self, Call, Stdout};
+use super::components::Components;
 use super::config::Phases;
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
@@ -53,6 +54,10 @@ pub struct Kubeadm {
     pub systemctl: String,
     /// The balancer to the API servers, e.g. `/usr/bin/latchkey-api-balancer`; not every image carries it.
     pub balancer: PathBuf,
+    /// What gets the components of an image that has none, e.g. `/usr/bin/latchkey-components`.
+    pub components: PathBuf,
+    /// Where those are found once they are verified, e.g. `/run/latchkey-components`.
+    pub fetched: PathBuf,
     /// Where kubeadm keeps its files, e.g. `/etc/kubernetes`.
     pub directory: PathBuf,
     /// Where API servers write their audit log, e.g. `/var/log/kubernetes`.
@@ -76,6 +81,8 @@ impl Default for Kubeadm {
             kubectl: "/usr/bin/kubectl".into(),
             systemctl: "/usr/bin/systemctl".into(),
             balancer: "/usr/bin/latchkey-api-balancer".into(),
+            components: "/usr/bin/latchkey-components".into(),
+            fetched: "/run/latchkey-components".into(),
             directory: "/etc/kubernetes".into(),
             logs: "/var/log/kubernetes".into(),
             etcd: "/var/lib/etcd".into(),
@@ -97,7 +104,12 @@ impl ClusterStep for Kubeadm {
                     let joined = self.join(member, ticket, progress).await;
                     joined.map_err(|error| StepError { disk_stays: self.is_etcd_member(), ..error })
                 }
-                Work::Start => self.start_kubelet(progress).await,
+                Work::Start => {
+                    if let Some(components) = Components::of(self) {
+                        components.verify(member, progress).await?;
+                    }
+                    self.start_kubelet(progress).await
+                }
             }?;
             let admin_config = match work {
                 Work::Init(settings, _) => {
@@ -151,8 +163,9 @@ impl Kubeadm {
     ) -> Result<(), StepError> {
         let api_server = check::settings(settings)?;
         let api_servers = self.with_balancer(ApiServers::of_settings(settings)?)?;
-        let version = self.version(progress).await?;
         let minor = &settings.kubernetes_version;
+        self.get_components(member, &settings.component_list, minor, progress).await?;
+        let version = self.version(progress).await?;
         if !minor.is_empty() && !check::is_of_minor(&version, minor) {
             let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
             return Err(StepError::new(StepCode::VersionDiffers, message));
@@ -172,6 +185,7 @@ impl Kubeadm {
         let api_server = check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
         let api_servers = self.with_balancer(ApiServers::of_ticket(ticket)?)?;
+        self.get_components(member, &ticket.component_list, &ticket.kubernetes_version, progress).await?;
         let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
         let record = Record::new(&self.directory, member, "join");
         let endpoint = &ticket.api_server_endpoint;
@@ -204,6 +218,24 @@ impl Kubeadm {
             rest,
         };
         self.complete(&job, progress).await
+    }
+
+    /// What an image without components gets before anything else; the container runtime is among it.
+    async fn get_components(
+        &self,
+        member: &Member,
+        list: &[u8],
+        minor: &str,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        let Some(components) = Components::of(self) else { return Ok(()) };
+        components.fetch(member, list, minor, progress).await?;
+        self.service_manager("start", "containerd.service", progress).await
+    }
+
+    /// One of the components: in the image, or where they are found once they are verified.
+    fn place(&self, in_image: &str, name: &str) -> String {
+        Components::of(self).map_or_else(|| in_image.to_owned(), |components| components.place(name))
     }
 
     /// kubeadm's own version: left to itself it asks the internet which one is current.
@@ -304,7 +336,7 @@ impl Kubeadm {
             let arguments = [&delete[..], what].concat();
             let limit = BRIEF.min(self.limit);
             let call = Call {
-                program: &self.kubectl,
+                program: &self.place(&self.kubectl, "kubectl"),
                 arguments: &arguments,
                 stdin: b"",
                 stdout: Stdout::Progress,
@@ -342,7 +374,8 @@ impl Kubeadm {
         progress: Progress<'_>,
     ) -> Result<SecretVec, StepError> {
         let hidden = [token];
-        let call = Call { program: &self.program, arguments, stdin: b"", stdout, limit, hidden: &hidden };
+        let program = &self.place(&self.program, "kubeadm");
+        let call = Call { program, arguments, stdin: b"", stdout, limit, hidden: &hidden };
         child::run(call, progress).await
     }
 

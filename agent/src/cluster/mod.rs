@@ -7,6 +7,7 @@ mod api_server;
 mod balancer;
 mod check;
 mod child;
+mod components;
 mod config;
 mod discovery;
 mod family;
@@ -29,6 +30,8 @@ use latchkey_reason::reason_codes;
 
 use crate::lifecycle::NodeRole;
 
+pub(crate) use components::MAX_LIST as MAX_COMPONENT_LIST;
+pub use components::Seal;
 pub use hook::Hook;
 pub use kubeadm::Kubeadm;
 
@@ -45,6 +48,8 @@ pub struct Member {
     pub cluster_name: String,
     /// The mapping of the open state disk, e.g. `/dev/mapper/state`.
     pub disk: String,
+    /// Authenticates what a later boot of it finds on that disk.
+    pub seal: Seal,
 }
 
 /// What is to be done.
@@ -127,6 +132,12 @@ reason_codes! {
         ServicesNotKept = "services-not-kept": "use an image whose control planes carry both services: `join_service` and `key_service` of its `kubernetes`";
         /// etcd counts this node as one of its members, and its ticket makes a worker of it.
         EtcdMemberStays = "etcd-member-stays": "give the machine the role of a control plane again; or remove it with `latchkey node remove`, and wipe its state disk";
+        /// The image has no components, and none are named.
+        ComponentsNotNamed = "components-not-named": "name a version when the cluster is made, `latchkey init --kubernetes 1.34`, or use an image with Kubernetes in it";
+        /// The image has no components, and those that are named are not there.
+        ComponentsMissing = "components-missing": "mend what the last line names; what was got already is kept";
+        /// What the disk says of its components is not this node's word.
+        ComponentsChanged = "components-record-changed": "wipe the node's state disk, and it joins anew";
         /// The join ticket is not well-formed.
         TicketRefused = "ticket-refused": "look at the join service";
     }

@@ -20,6 +20,7 @@ use super::init_auth::{InitAuth, InitSecretRefusal, KnowsInitSecret};
 use super::listener::Peer;
 use super::progress::{Broadcast, follow_until};
 use super::{Membership, Node, Terms, parse};
+use crate::cluster::MAX_COMPONENT_LIST;
 use crate::handover::{SecretText, Task};
 use crate::lifecycle::{NodeRole, Source, Verdict};
 use crate::platform::clock;
@@ -187,7 +188,14 @@ fn check_settings(settings: &ClusterSettings) -> Result<(), Status> {
         secrets_key,
         service_files,
         api_balancer: _,
+        component_list,
     } = settings;
+    if component_list.len() > MAX_COMPONENT_LIST {
+        let length = component_list.len();
+        return Err(Status::invalid_argument(format!(
+            "component_list has {length} bytes, at most {MAX_COMPONENT_LIST}"
+        )));
+    }
     if let Some(secrets_key) = secrets_key {
         parse::key("secrets_key", &secrets_key.key).map_err(Status::invalid_argument)?;
     }

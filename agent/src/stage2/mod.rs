@@ -27,7 +27,7 @@ use latchkey_reason::{Reason, reason_codes};
 use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
 use prost::Message as _;
 
-use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, StepError, Work};
+use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, Seal, StepError, Work};
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
@@ -219,6 +219,7 @@ impl Stage2 {
             cluster_id: handover.cluster_id.clone(),
             cluster_name: std::mem::take(&mut handover.cluster_name),
             disk: handover.mapping.clone(),
+            seal: Seal::new(token_key.expose()),
         };
         Ok(Self {
             handover,

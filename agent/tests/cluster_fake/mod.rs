@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, StepError, Work};
+use latchkey_agent::cluster::{ClusterStep as _, Done, Kubeadm, Member, Seal, StepError, Work};
 use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::control_plane::{NAMES, file};
 use latchkey_api::v1::{ClusterJoin, ClusterSettings, ControlPlaneFile, SecretsKey};
@@ -51,6 +51,8 @@ impl FakeKubeadm {
             kubectl: self.path("kubectl").display().to_string(),
             systemctl: self.path("systemctl").display().to_string(),
             balancer: self.path("api-balancer"),
+            components: self.path("components"),
+            fetched: self.path("fetched"),
             directory: self.path("etc"),
             logs: self.path("logs"),
             etcd: self.path("etcd"),
@@ -94,6 +96,7 @@ pub(crate) fn member(role: NodeRole) -> Member {
         cluster_id: "ab".repeat(32),
         cluster_name: "plant".into(),
         disk: "/dev/mapper/state".into(),
+        seal: Seal::new(&[7; 32]),
     }
 }
 

@@ -76,6 +76,9 @@ pub struct ClusterSettings {
     /// what join and key service on control planes read: a closed list, all or none
     #[prost(message, repeated, tag = "8")]
     pub service_files: ::prost::alloc::vec::Vec<ControlPlaneFile>,
+    /// what nodes of images without components get for themselves; at most 64 KiB (`ComponentList`)
+    #[prost(bytes = "vec", tag = "9")]
+    pub component_list: ::prost::alloc::vec::Vec<u8>,
 }
 /// What the API servers of a cluster encrypt Secrets with before etcd stores them. Kubernetes needs it, other orchestrators may not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -514,6 +517,9 @@ pub struct ClusterJoin {
     /// standalone back-end: opaque bytes for the command hook, at most 64 KiB
     #[prost(bytes = "vec", tag = "7")]
     pub payload: ::prost::alloc::vec::Vec<u8>,
+    /// as in ClusterSettings
+    #[prost(bytes = "vec", tag = "12")]
+    pub component_list: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RejoinRequest {

@@ -81,6 +81,7 @@ impl v1::Join<Peer> for Fixture {
                 ca_certificates: b"PEM".to_vec(),
                 control_plane_files: vec![v1::ControlPlaneFile { name: "ca.key".into(), data: b"PEM".to_vec() }],
                 kubelet_certificate: certificate_request,
+                component_list: Vec::new(),
                 kubernetes_version: "v1.36.0".into(),
                 payload: Vec::new(),
                 secrets_key: None,

@@ -90,6 +90,8 @@ impl Founding<'_> {
         let version = api.kubectl().server();
         let mut described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
         described.api_balancer = self.settings.api_balancer;
+        let list = std::str::from_utf8(&self.settings.component_list).unwrap_or_default();
+        described.component_list = Some(list.to_owned()).filter(|list| !list.is_empty());
         // No machine gets a certificate for an address of a service, nor for one of the API server.
         if !self.settings.service_cidr.is_empty() {
             let networks = self.settings.service_cidr.split(',').map(|network| network.trim().to_owned());

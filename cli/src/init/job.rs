@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
-use latchkey_kubernetes::Minor;
+use latchkey_kubernetes::{ComponentList, ListError, Minor};
 
 use super::journal::Journal;
 use super::services::Inside;
@@ -15,7 +15,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::kubernetes::refused as refused_version;
+use crate::kubernetes::{refused as refused_version, table as version_table};
 use crate::node::Address;
 use crate::output::{Output, Tone};
 use crate::trust::Trust;
@@ -67,6 +67,7 @@ impl Job {
                 secrets_key: None,
                 service_files: Vec::new(),
                 api_balancer: balancer(arguments)?,
+                component_list: component_list(arguments)?,
             },
             meant: Meant::from_arguments(arguments, &trust.policy)?,
             trust,
@@ -138,6 +139,29 @@ fn kubernetes(said: Option<&str>) -> Result<String, CommandError> {
     let Some(said) = said else { return Ok(String::new()) };
     let minor: Minor = said.parse().map_err(|refusal| refused_version(&refusal))?;
     Ok(minor.to_string())
+}
+
+/// What nodes of images without components get for themselves. A version that the table does not have may be one that the image
+/// carries; who says where components come from means that it does not.
+fn component_list(arguments: &Arguments) -> Result<Vec<u8>, CommandError> {
+    let mirror = arguments.text("components")?;
+    let Some(said) = arguments.text("kubernetes")? else {
+        return match mirror {
+            None => Ok(Vec::new()),
+            Some(_) => Err(CommandError::usage("--components: say which version, too, with --kubernetes MINOR")),
+        };
+    };
+    let minor: Minor = said.parse().map_err(|refusal| refused_version(&refusal))?;
+    let table = version_table(arguments)?;
+    if mirror.is_none() && arguments.path("table").is_none() && table.release(minor).is_err() {
+        return Ok(Vec::new());
+    }
+    ComponentList::make(&table, minor, mirror).map_err(|error| match error {
+        ListError::Version(refusal) => refused_version(&refusal),
+        ListError::Mirror(why) => CommandError::usage(format!("--components: {why}")),
+        error => CommandError::new(Exit::Usage, error.code(), "no list of components for nodes can be made")
+            .because(error.to_string()),
+    })
 }
 
 /// What nodes are told is another thing: the credentials no longer say it.

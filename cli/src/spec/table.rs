@@ -276,6 +276,12 @@ pub(super) const COMMANDS: &[Command] = &[
             EK,
             ANY_EK,
             flag("kubernetes", "MINOR", "the version of Kubernetes that the image must carry, such as 1.34"),
+            flag(
+                "components",
+                "URL",
+                "a mirror from which nodes of images without Kubernetes get it, with --kubernetes\n[official addresses]",
+            ),
+            flag("table", "FILE", "the version table they get it by [the one in this program]"),
             flag("control-plane-endpoint", "HOST[:PORT]", "for the cluster step: the API server's stable address"),
             switch(
                 "api-balancer",
