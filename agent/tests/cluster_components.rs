@@ -16,6 +16,7 @@ use latchkey_api::v1::ClusterSettings;
 
 const LIST: &[u8] = b"{\"schema\":1}";
 const RUNTIME: &str = "systemctl start containerd.service";
+const VERSION: &str = "kubeadm version --output=short";
 const KUBELET: &str = "systemctl start kubelet.service";
 const RECORD: &str = "etc/latchkey/components.json";
 
@@ -64,7 +65,10 @@ fn components_come_before_anything_of_kubernetes_runs_and_are_what_runs() {
     assert_eq!(fake.records("stdin")[0].as_bytes(), LIST);
     let fake = without_components();
     fake.run(&member(NodeRole::Worker), &join()).result.unwrap();
-    assert_eq!(fake.calls(), [fetch("worker", ""), RUNTIME.into(), "kubeadm join".into(), KUBELET.into()]);
+    assert_eq!(
+        fake.calls(),
+        [fetch("worker", ""), RUNTIME.into(), "kubeadm join".into(), KUBELET.into(), VERSION.into()]
+    );
 }
 
 #[test]
@@ -76,7 +80,7 @@ fn later_boots_verify_the_list_that_the_node_noted() {
         fake.run(&member, &work).result.unwrap();
         let before = fake.calls().len();
         fake.run(&member, &Work::Start).result.unwrap();
-        assert_eq!(fake.calls()[before..], [verify(name), KUBELET.into()]);
+        assert_eq!(fake.calls()[before..], [verify(name), VERSION.into(), KUBELET.into()]);
     }
 }
 
@@ -138,5 +142,5 @@ fn who_names_no_components_is_told_so_and_images_with_their_own_take_no_others()
     assert!(fake.calls().is_empty());
     let fake = FakeKubeadm::new();
     fake.run(&member(NodeRole::Worker), &join()).result.unwrap();
-    assert_eq!(fake.calls(), ["kubeadm join", KUBELET]);
+    assert_eq!(fake.calls(), ["kubeadm join", KUBELET, VERSION]);
 }

@@ -18,12 +18,19 @@ const START: &str = "systemctl start kubelet.service";
 const BALANCER: &str = "systemctl restart latchkey-api-balancer.service";
 /// What is taken back after each `kubeadm init`.
 const RIGHTS: &str =
-    "kubectl delete --ignore-not-found --wait=false --kubeconfig=etc/admin.conf --filename=run/unwanted.json";
-const TOKENS: &str = "kubectl delete --ignore-not-found --wait=false --kubeconfig=etc/admin.conf secrets \
-                      --namespace=kube-system --field-selector=type=bootstrap.kubernetes.io/token";
+    "kubectl delete --ignore-not-found --wait=false --filename=run/unwanted.json --kubeconfig=etc/admin.conf";
+const TOKENS: &str = "kubectl delete --ignore-not-found --wait=false secrets --namespace=kube-system \
+                      --field-selector=type=bootstrap.kubernetes.io/token --kubeconfig=etc/admin.conf";
+/// What a node that was just made notes.
+const VERSION: &str = "kubeadm version --output=short";
 
 fn init() -> Work {
     Work::Init(settings(), None)
+}
+
+/// What the node notes of its Kubernetes.
+fn noted(fake: &FakeKubeadm) -> serde_json::Value {
+    serde_json::from_slice(&fs::read(fake.path("etc/latchkey/kubernetes.json")).unwrap()).unwrap()
 }
 
 #[test]
@@ -31,7 +38,7 @@ fn init_asks_for_the_version_runs_once_starts_the_kubelet_and_returns_the_kubeco
     let fake = FakeKubeadm::new();
     let ran = fake.run(&member(NodeRole::First), &init());
     assert_eq!(ran.result.unwrap().admin_config.expose(), b"kubeconfig of init 1\n");
-    assert_eq!(fake.calls(), ["kubeadm version --output=short", "kubeadm init", RIGHTS, TOKENS, START]);
+    assert_eq!(fake.calls(), [VERSION, "kubeadm init", RIGHTS, TOKENS, START, VERSION]);
     let configs = fake.records("config");
     assert!(configs[0].contains("\"v1.34.4\"") && configs[0].contains("\"edge-1.plant-7.example\""), "{configs:?}");
 }
@@ -41,8 +48,8 @@ fn a_worker_joins_without_admin_configuration() {
     let fake = FakeKubeadm::new();
     let ran = fake.run(&member(NodeRole::Worker), &Work::Join(ticket()));
     assert!(ran.result.unwrap().admin_config.is_empty());
-    assert_eq!(fake.calls(), ["kubeadm join", START]);
-    assert_eq!(fake.records("files"), ["600 latchkey.json\n"]);
+    assert_eq!(fake.calls(), ["kubeadm join", START, VERSION]);
+    assert_eq!(fake.records("files")[0], "600 latchkey.json\n");
 }
 
 #[test]
@@ -54,7 +61,7 @@ fn a_control_plane_has_its_files_for_root_alone_before_kubeadm_runs() {
     expected.extend(api_server.map(|name| format!("600 latchkey/{name}.json\n")));
     expected.push("600 latchkey.json\n".into());
     expected.sort();
-    assert_eq!(fake.records("files"), [expected.concat()]);
+    assert_eq!(fake.records("files")[0], expected.concat());
     assert_eq!(fs::read(fake.path("etc/pki/etcd/ca.key")).unwrap(), b"PEM of etcd/ca.key");
     assert_eq!(fs::metadata(fake.path("etc/pki/etcd")).unwrap().mode() & 0o777, 0o700);
 }
@@ -77,9 +84,11 @@ fn a_cluster_is_made_with_the_authorities_that_init_brought_also_after_a_try_tha
 #[test]
 fn a_reboot_starts_the_kubelet_and_nothing_else() {
     let fake = FakeKubeadm::new();
+    fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap();
+    let calls = fake.calls().len();
+    assert_eq!(noted(&fake), serde_json::json!({"version": 1, "kubernetes": "v1.34.4"}));
     fake.run(&member(NodeRole::Worker), &Work::Start).result.unwrap();
-    assert_eq!(fake.calls(), [START]);
-    assert!(!fake.path("etc").exists());
+    assert_eq!(fake.calls()[calls..], [VERSION, START]);
 }
 
 #[test]
@@ -89,8 +98,9 @@ fn the_token_is_in_a_file_of_root_for_a_while_and_nowhere_else() {
     ran.result.unwrap();
     for kind in ["argv", "environ", "stdin", "files"] {
         let records = fake.records(kind);
-        assert_eq!(records.len(), 1, "{kind}");
-        assert!(!records[0].contains("secret") && !records[0].contains("PEM"), "{kind}: {records:?}");
+        assert_eq!(records.len(), 2, "{kind}");
+        let shown = records.concat();
+        assert!(!shown.contains("secret") && !shown.contains("PEM"), "{kind}: {records:?}");
     }
     assert!(fake.records("discovery")[0].contains(TOKEN) && !fake.records("config")[0].contains(TOKEN));
     assert_eq!(fake.records("mode"), ["600\n700\n600\n"]);
@@ -118,7 +128,7 @@ fn a_failed_try_is_reset_and_tried_again() {
     let ran = fake.run(&member(NodeRole::First), &init());
     ran.result.unwrap();
     let tries = ["kubeadm init", "kubeadm reset", "kubeadm init", "kubeadm reset", "kubeadm init"];
-    assert_eq!(fake.calls()[1..], [&tries[..], &[RIGHTS, TOKENS, START]].concat());
+    assert_eq!(fake.calls()[1..], [&tries[..], &[RIGHTS, TOKENS, START, VERSION]].concat());
     assert!(ran.lines.iter().any(|line| line.starts_with("try 1 of 3 failed: step-failed")), "{:?}", ran.lines);
 }
 
@@ -130,7 +140,7 @@ fn a_join_that_failed_is_not_tried_again_with_the_same_ticket() {
     assert_eq!(fake.calls(), ["kubeadm join"], "the ticket may be used up");
     // Another ticket: what is half done goes first.
     fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap();
-    assert_eq!(fake.calls()[1..], ["kubeadm reset", "kubeadm join", START]);
+    assert_eq!(fake.calls()[1..], ["kubeadm reset", "kubeadm join", START, VERSION]);
 }
 
 /// What is left of a join that ended when etcd counted the node.
@@ -145,7 +155,7 @@ fn a_control_plane_that_etcd_counts_is_not_reset_and_goes_on() {
     assert!(error.disk_stays, "its disk would be reset: {error}");
     fake.run(&member, &work).result.unwrap();
     // etcd runs before kubeadm looks for it, and nothing is reset.
-    assert_eq!(fake.calls(), ["kubeadm join", START, "kubeadm join"]);
+    assert_eq!(fake.calls(), ["kubeadm join", START, "kubeadm join", VERSION]);
     let configs = fake.records("config");
     let skipped: serde_json::Value = serde_json::from_str(&configs[1]).unwrap();
     assert_eq!(
@@ -173,7 +183,7 @@ fn a_control_plane_that_etcd_does_not_count_yet_and_a_worker_begin_anew() {
         let error = fake.run(&member(role), &Work::Join(ticket.clone())).result.unwrap_err();
         assert!(!error.disk_stays, "{error}");
         fake.run(&member(role), &Work::Join(ticket)).result.unwrap();
-        assert_eq!(fake.calls(), ["kubeadm join", "kubeadm reset", "kubeadm join", START]);
+        assert_eq!(fake.calls(), ["kubeadm join", "kubeadm reset", "kubeadm join", START, VERSION]);
     }
 }
 
@@ -198,8 +208,8 @@ fn a_node_with_a_balancer_finds_its_cluster_by_it_and_the_balancer_has_its_list_
     let fake = FakeKubeadm::new();
     fs::write(fake.path("api-balancer"), "").unwrap();
     fake.run(&member(NodeRole::Worker), &Work::Join(balanced(ticket()))).result.unwrap();
-    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", START]);
-    assert_eq!(fake.records("files"), ["600 latchkey.json\n600 latchkey/api-servers.json\n"]);
+    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", START, VERSION]);
+    assert_eq!(fake.records("files")[0], "600 latchkey.json\n600 latchkey/api-servers.json\n");
     let list = fs::read(fake.path("etc/latchkey/api-servers.json")).unwrap();
     let list: serde_json::Value = serde_json::from_slice(&list).unwrap();
     assert_eq!(list, serde_json::json!({"version": 1, "api_servers": ["192.0.2.1:6443", "192.0.2.2:6443"]}));
@@ -222,7 +232,7 @@ fn a_control_plane_that_etcd_counts_has_a_balancer_again_when_it_goes_on() {
     let (member, work) = (member(NodeRole::ControlPlane), Work::Join(balanced(control_plane_ticket())));
     fake.run(&member, &work).result.unwrap_err();
     fake.run(&member, &work).result.unwrap();
-    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", BALANCER, START, "kubeadm join"]);
+    assert_eq!(fake.calls(), [BALANCER, "kubeadm join", BALANCER, START, "kubeadm join", VERSION]);
 }
 
 #[test]
@@ -230,7 +240,7 @@ fn a_cluster_whose_open_doors_stay_open_is_none() {
     let fake = FakeKubeadm::new();
     fake.on("kubectl", "delete", 2, "exit 1");
     fake.run(&member(NodeRole::First), &init()).result.unwrap();
-    let expected = ["kubeadm init", RIGHTS, TOKENS, "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START];
+    let expected = ["kubeadm init", RIGHTS, TOKENS, "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START, VERSION];
     assert_eq!(fake.calls()[1..], expected);
     let deleted = &fake.records("deleted")[0];
     assert!(deleted.contains("kubeadm:node-autoapprove-bootstrap"), "{deleted}");
@@ -247,7 +257,7 @@ fn a_minor_version_that_the_image_does_not_carry_is_refused_before_anything_is_d
     let error = fake.run(&member(NodeRole::First), &wish("1.35")).result.unwrap_err();
     assert_eq!(error.code, StepCode::VersionDiffers);
     assert!(error.message.contains("1.35") && error.message.contains("v1.34.4"), "{error}");
-    assert_eq!(fake.calls(), ["kubeadm version --output=short"]);
+    assert_eq!(fake.calls(), [VERSION]);
     fake.run(&member(NodeRole::First), &wish("1.34")).result.unwrap();
 }
 
@@ -273,7 +283,7 @@ fn a_reset_or_a_kubelet_that_fails_is_a_failed_try() {
     fake.run(&member(NodeRole::First), &init()).result.unwrap();
     let calls = fake.calls();
     let init = ["kubeadm init", RIGHTS, TOKENS, START];
-    let expected = [&init[..], &["kubeadm reset", "kubeadm reset"], &init].concat();
+    let expected = [&init[..], &["kubeadm reset", "kubeadm reset"], &init, &[VERSION]].concat();
     assert_eq!(calls[1..], expected);
 }
 
@@ -310,10 +320,7 @@ fn a_crash_in_the_middle_is_reset_first_and_then_done_anew() {
     interrupt_init(&fake);
     let done = fake.run(&member(NodeRole::First), &init()).result.unwrap();
     assert_eq!(done.admin_config.expose(), b"kubeconfig of init 2\n");
-    assert_eq!(
-        fake.calls()[2..],
-        ["kubeadm version --output=short", "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START]
-    );
+    assert_eq!(fake.calls()[2..], [VERSION, "kubeadm reset", "kubeadm init", RIGHTS, TOKENS, START, VERSION]);
 }
 
 #[test]

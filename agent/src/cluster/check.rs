@@ -151,12 +151,6 @@ pub(super) fn is_minor(text: &str) -> bool {
     text.split_once('.').is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
-/// Whether a release, checked by [`is_version`], is one of a minor version.
-pub(super) fn is_of_minor(version: &str, minor: &str) -> bool {
-    let release = version.trim_start_matches('v').strip_prefix(minor);
-    release.is_some_and(|patch| patch.starts_with('.'))
-}
-
 /// `vMAJOR.MINOR.PATCH`, with or without a pre-release. kubeadm would take labels like `stable-1` too, and fetch their
 /// meaning from the internet.
 pub(super) fn is_version(text: &str) -> bool {

@@ -26,9 +26,15 @@ pub(super) const API_SERVER_PORT: u16 = 6443;
 /// Of the cluster's authorities, components and service accounts. kubeadm would make RSA keys of 2048 bits: each handshake of a server
 /// costs many times as much with them, and the API server alone serves hundreds while it starts.
 const KEYS: &str = "ECDSA-P256";
+/// Images may be in the root.
+const PULL_POLICY: &str = "IfNotPresent";
 /// Slow machines, and images that are unpacked first: kubeadm would give them 4 minutes.
-const TIMEOUTS: Timeouts =
-    Timeouts { control_plane_component_health_check: "10m0s", kubernetes_api_call: "5m0s", etcd_api_call: "5m0s" };
+const TIMEOUTS: Timeouts = Timeouts {
+    control_plane_component_health_check: "10m0s",
+    kubernetes_api_call: "5m0s",
+    etcd_api_call: "5m0s",
+    upgrade_manifests: "10m0s",
+};
 /// The files came with the ticket, over the attested channel.
 const FILES_ARE_THERE: [&str; 1] = ["control-plane-prepare/download-certs"];
 /// What is done once etcd counts this node: the phases of `kubeadm join` before `etcd-join`.
@@ -146,6 +152,29 @@ struct Timeouts {
     kubernetes_api_call: &'static str,
     #[serde(rename = "etcdAPICall")]
     etcd_api_call: &'static str,
+    upgrade_manifests: &'static str,
+}
+
+#[derive(Serialize)]
+struct Upgrade<'a> {
+    apply: Apply<'a>,
+    node: UpgradeNode<'a>,
+    timeouts: Timeouts,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Apply<'a> {
+    kubernetes_version: &'a str,
+    image_pull_policy: &'a str,
+    ignore_preflight_errors: [&'a str; 1],
+    skip_phases: [&'a str; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct UpgradeNode<'a> {
+    image_pull_policy: &'a str,
 }
 
 /// `InitConfiguration`, `ClusterConfiguration` and `KubeletConfiguration`, of checked settings. `version` is that of the
@@ -224,13 +253,27 @@ pub(super) fn reset() -> Result<Zeroizing<Vec<u8>>, StepError> {
     document(API, "ResetConfiguration", Reset { cri_socket: CRI_SOCKET, force: true })
 }
 
+/// `UpgradeConfiguration` for `kubeadm upgrade apply` and `kubeadm upgrade node`. Left out of kubeadm's work is the phase that would
+/// give bootstrap tokens and nodes the rights back that [`UNWANTED`](super::secure_defaults::UNWANTED) names, and the check that runs
+/// a job on any node: with the new release's image, which nodes of the old one may have nowhere to get from.
+pub(super) fn upgrade(version: &str) -> Result<Zeroizing<Vec<u8>>, StepError> {
+    let apply = Apply {
+        kubernetes_version: version,
+        image_pull_policy: PULL_POLICY,
+        ignore_preflight_errors: ["CreateJob"],
+        skip_phases: ["bootstrap-token"],
+    };
+    let node = UpgradeNode { image_pull_policy: PULL_POLICY };
+    document(API, "UpgradeConfiguration", Upgrade { apply, node, timeouts: TIMEOUTS })
+}
+
 /// The kubelet serves where the report says it: two answers to one question would be a certificate that nobody approves.
 fn registration<'a>(member: &'a Member, endpoint: &str) -> Registration<'a> {
     let node_ip = local_address(endpoint).map(|address| Argument { name: "node-ip", value: address.to_string() });
     Registration {
         name: &member.node_name,
         cri_socket: CRI_SOCKET,
-        image_pull_policy: "IfNotPresent",
+        image_pull_policy: PULL_POLICY,
         kubelet_extra_args: node_ip.into_iter().collect(),
     }
 }

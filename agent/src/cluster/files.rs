@@ -35,20 +35,27 @@ impl Drop for Scratch {
 
 /// Writes a file with mode 0600, in directories of 0700 where there are none yet; a crash leaves the old one or the new one.
 pub(super) fn write(path: &Path, data: &[u8]) -> Result<(), StepError> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    write_by(Path::new(&new), path, data)
+}
+
+/// The same for a directory where a half-written file would count: it becomes whole elsewhere, at `new`, on the same file system.
+pub(super) fn write_by(new: &Path, path: &Path, data: &[u8]) -> Result<(), StepError> {
     let write = || {
         let directory = path.parent().unwrap_or(Path::new("/"));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        let mut new = path.as_os_str().to_owned();
-        new.push(".new");
+        for directory in [directory, new.parent().unwrap_or(directory)] {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+        }
         // Whatever lies there, an earlier try's file or a link: it is not written through.
-        match std::fs::remove_file(&new) {
+        match std::fs::remove_file(new) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
         file.write_all(data)?;
         file.sync_all()?;
-        std::fs::rename(&new, path)?;
+        std::fs::rename(new, path)?;
         File::open(directory)?.sync_all()
     };
     write().map_err(|e| error(path, &e))

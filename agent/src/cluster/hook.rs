@@ -98,7 +98,7 @@ impl ClusterStep for Hook {
             };
             let result = child::run(call, progress).await?;
             let admin_config = if matches!(work, Work::Init(..)) { result } else { SecretVec::from_slice(&[]) };
-            Ok(Done { admin_config, addresses: Vec::new() })
+            Ok(Done { admin_config, addresses: Vec::new(), news: false })
         })
     }
 }

@@ -29,6 +29,7 @@ use super::components::Components;
 use super::config::Phases;
 use super::files::{self, Scratch};
 use super::record::{Found, Record};
+use super::release::Release;
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
 use super::{discovery, secure_defaults, services};
 use crate::lifecycle::NodeRole;
@@ -37,18 +38,18 @@ use crate::platform::clock;
 
 /// How often `kubeadm init` is tried, each time but the first after `kubeadm reset`. `kubeadm join` is tried once: a ticket is good
 /// for one certificate, and another try would ask with another key. The next boot has another ticket.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 /// The largest kubeconfig: three base64 certificates and some lines.
 const MAX_ADMIN_CONFIG: usize = 256 * 1024;
 /// Starting a service, or asking for a version.
-const BRIEF: Duration = Duration::from_secs(90);
+pub(super) const BRIEF: Duration = Duration::from_secs(90);
 
 /// Runs the image's kubeadm.
 #[derive(Debug)]
 pub struct Kubeadm {
     /// The program, e.g. `/usr/bin/kubeadm`.
     pub program: String,
-    /// `kubectl` of the same release, e.g. `/usr/bin/kubectl`; it is called after `init` alone.
+    /// `kubectl` of the same release, e.g. `/usr/bin/kubectl`; it is called after `init`, and after the start of a new release.
     pub kubectl: String,
     /// The service manager, e.g. `/usr/bin/systemctl`; it starts `kubelet.service`.
     pub systemctl: String,
@@ -108,7 +109,8 @@ impl ClusterStep for Kubeadm {
                     if let Some(components) = Components::of(self) {
                         components.verify(member, progress).await?;
                     }
-                    self.start_kubelet(progress).await
+                    let news = self.start(member, progress).await?;
+                    return Ok(Done { admin_config: SecretVec::from_slice(&[]), addresses: Vec::new(), news });
                 }
             }?;
             let admin_config = match work {
@@ -124,7 +126,7 @@ impl ClusterStep for Kubeadm {
                 Work::Join(ticket) => config::local_address(&ticket.api_server_endpoint),
                 Work::Start => None,
             };
-            Ok(Done { admin_config, addresses: addresses.into_iter().collect() })
+            Ok(Done { admin_config, addresses: addresses.into_iter().collect(), news: false })
         })
     }
 }
@@ -166,13 +168,14 @@ impl Kubeadm {
         let minor = &settings.kubernetes_version;
         self.get_components(member, &settings.component_list, minor, progress).await?;
         let version = self.version(progress).await?;
-        if !minor.is_empty() && !check::is_of_minor(&version, minor) {
+        if !minor.is_empty() && version.minor() != *minor {
             let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
             return Err(StepError::new(StepCode::VersionDiffers, message));
         }
         self.keep_services(member, &settings.service_files, StepCode::SettingsRefused)?;
         let with_balancer = api_servers.is_some();
-        let configuration = config::init(member, settings, with_balancer, &version, &self.directory, &self.logs)?;
+        let configuration =
+            config::init(member, settings, with_balancer, version.as_str(), &self.directory, &self.logs)?;
         let record = Record::new(&self.directory, member, "init");
         let configuration = &configuration;
         let (api_server, api_servers) = (Some(&api_server), api_servers.as_ref());
@@ -234,21 +237,19 @@ impl Kubeadm {
     }
 
     /// One of the components: in the image, or where they are found once they are verified.
-    fn place(&self, in_image: &str, name: &str) -> String {
+    pub(super) fn place(&self, in_image: &str, name: &str) -> String {
         Components::of(self).map_or_else(|| in_image.to_owned(), |components| components.place(name))
     }
 
     /// kubeadm's own version: left to itself it asks the internet which one is current.
-    async fn version(&self, progress: Progress<'_>) -> Result<String, StepError> {
+    pub(super) async fn version(&self, progress: Progress<'_>) -> Result<Release, StepError> {
         let arguments = ["version", "--output=short"];
         let printed = self.call(&arguments, Stdout::Result, BRIEF.min(self.limit), "", progress).await?;
         let version = std::str::from_utf8(printed.expose()).unwrap_or_default().trim();
-        if check::is_version(version) {
-            Ok(version.into())
-        } else {
+        Release::parse(version).ok_or_else(|| {
             let message = format!("{} does not say its version", self.program);
-            Err(StepError::new(StepCode::Output, message))
-        }
+            StepError::new(StepCode::Output, message)
+        })
     }
 
     /// Does the job unless it is done, resetting what a failed or interrupted try left behind.
@@ -270,6 +271,8 @@ impl Kubeadm {
             smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
             (tries, found) = (tries + 1, Found::Unfinished);
         }
+        // While the node becomes ready.
+        self.note_version(progress).await?;
         job.record.finish()
     }
 
@@ -328,24 +331,27 @@ impl Kubeadm {
             "[latchkey] Taking back automatic approval of nodes, bootstrap tokens and the anonymous right to cluster-info",
         );
         let unwanted = Scratch::write(self.run.join("unwanted.json"), secure_defaults::UNWANTED)?;
-        let kubeconfig = format!("--kubeconfig={}", self.directory.join("admin.conf").display());
         let file = format!("--filename={}", unwanted.path().display());
-        let delete = ["delete", "--ignore-not-found", "--wait=false", &kubeconfig];
+        let delete = ["delete", "--ignore-not-found", "--wait=false"];
         let tokens = ["secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token"];
         for what in [&[file.as_str()][..], &tokens] {
-            let arguments = [&delete[..], what].concat();
-            let limit = BRIEF.min(self.limit);
-            let call = Call {
-                program: &self.place(&self.kubectl, "kubectl"),
-                arguments: &arguments,
-                stdin: b"",
-                stdout: Stdout::Progress,
-                limit,
-                hidden: &[],
-            };
-            child::run(call, progress).await?;
+            self.kubectl(&[&delete[..], what].concat(), Stdout::Progress, progress).await?;
         }
         Ok(())
+    }
+
+    /// kubectl of the release that runs, as the control plane's own administrator.
+    pub(super) async fn kubectl(
+        &self,
+        arguments: &[&str],
+        stdout: Stdout,
+        progress: Progress<'_>,
+    ) -> Result<SecretVec, StepError> {
+        let kubeconfig = format!("--kubeconfig={}", self.directory.join("admin.conf").display());
+        let program = &self.place(&self.kubectl, "kubectl");
+        let arguments = &[arguments, &[kubeconfig.as_str()]].concat();
+        let limit = BRIEF.min(self.limit);
+        child::run(Call { program, arguments, stdin: b"", stdout, limit, hidden: &[] }, progress).await
     }
 
     fn discovery(&self) -> PathBuf {
@@ -365,7 +371,7 @@ impl Kubeadm {
         self.call(&[verb, &argument], Stdout::Progress, self.limit, token, progress).await.map(drop)
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         arguments: &[&str],
         stdout: Stdout,
@@ -381,7 +387,7 @@ impl Kubeadm {
 
     /// Sees that the kubelet runs. It is started, not enabled: enabling writes into `/etc`, which may be read-only, and in
     /// the next boot it is again this step that decides.
-    async fn start_kubelet(&self, progress: Progress<'_>) -> Result<(), StepError> {
+    pub(super) async fn start_kubelet(&self, progress: Progress<'_>) -> Result<(), StepError> {
         self.service_manager("start", "kubelet.service", progress).await
     }
 
@@ -394,7 +400,12 @@ impl Kubeadm {
         Err(StepError::new(StepCode::BalancerMissing, message))
     }
 
-    async fn service_manager(&self, verb: &str, unit: &str, progress: Progress<'_>) -> Result<(), StepError> {
+    pub(super) async fn service_manager(
+        &self,
+        verb: &str,
+        unit: &str,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
         let call = Call {
             program: &self.systemctl,
             arguments: &[verb, unit],

@@ -15,9 +15,12 @@ mod files;
 mod hook;
 mod kubeadm;
 mod lines;
+mod manifests;
 mod record;
+mod release;
 mod secure_defaults;
 mod services;
+mod upgrade;
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -70,6 +73,8 @@ pub struct Done {
     pub admin_config: SecretVec,
     /// Where the node serves what its cluster asks of it; empty where the step does not say.
     pub addresses: Vec<IpAddr>,
+    /// Whether a member's start changed what its cluster knows of it: then the join service is told.
+    pub news: bool,
 }
 
 /// Receives one line of progress at a time, for the console and whoever follows.
@@ -124,6 +129,14 @@ reason_codes! {
         SettingsRefused = "settings-refused": "correct the argument of `latchkey init`";
         /// The operator named another minor version of Kubernetes than the image carries.
         VersionDiffers = "kubernetes-version-differs": "name the version that the image carries, or use an image with that one";
+        /// The image's Kubernetes is two minor versions or more ahead of this control plane's, and Kubernetes goes up one at a time.
+        SkipsMinor = "kubernetes-skips-a-minor": "boot the machine with an image of each minor version in turn; or boot the image it had before";
+        /// The image's Kubernetes is older than what this control plane ran already, and etcd's data do not go back.
+        OlderThanCluster = "kubernetes-older-than-cluster": "boot the machine with an image whose Kubernetes is the cluster's";
+        /// A static pod of the control plane is not as kubeadm writes it.
+        StaticPodForeign = "static-pod-foreign": "name its image by a tag, once, as kubeadm does";
+        /// The node runs, and what its cluster and its kubelet know of its new version is not written.
+        UpgradeFailed = "kubernetes-upgrade-failed": "mend what the last line names, and restart the machine: each start tries again";
         /// The join ticket lacks what kubeadm needs.
         TicketIncomplete = "ticket-incomplete": "use a join service with the Kubernetes back-end, and look at its log";
         /// The cluster's nodes reach the API servers by a balancer, and the image carries none.
@@ -140,6 +153,13 @@ reason_codes! {
         ComponentsChanged = "components-record-changed": "wipe the node's state disk, and it joins anew";
         /// The join ticket is not well-formed.
         TicketRefused = "ticket-refused": "look at the join service";
+    }
+}
+
+impl StepCode {
+    /// Whether it is about the version of Kubernetes that a member starts with: who upgrades the cluster waits for its end.
+    pub(crate) const fn is_of_an_upgrade(self) -> bool {
+        matches!(self, Self::SkipsMinor | Self::OlderThanCluster | Self::StaticPodForeign | Self::UpgradeFailed)
     }
 }
 

@@ -147,7 +147,9 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
         (State::Begun, Event::Entered { phase: DiskPhase::Formatted, attempts }) => {
             (State::Running { attempts }, vec![Effect::RunStep])
         }
-        (State::Starting, Event::StepDone) => (State::Wiping(Ending::Well), vec![Effect::Wipe]),
+        (State::Starting, Event::StepDone) | (State::Marking, Event::Marked) => {
+            (State::Reporting(Ending::Well), vec![Effect::Report(Outcome::Succeeded)])
+        }
         // A member that does not start keeps its data: an operator or the next boot mends it.
         (State::Starting, Event::StepFailed { code, message, .. })
         | (State::Marking, Event::MarkFailed { code, message }) => report(Ending::Badly, code, message),
@@ -158,7 +160,6 @@ fn step(state: State, event: Event) -> (State, Vec<Effect>) {
         (State::Running { attempts }, Event::StepFailed { code, message, disk_stays: false }) => {
             report(Ending::Reset { attempts: attempts.saturating_add(1) }, code, message)
         }
-        (State::Marking, Event::Marked) => (State::Reporting(Ending::Well), vec![Effect::Report(Outcome::Succeeded)]),
         (State::Reporting(Ending::Reset { attempts }), Event::Reported) => {
             (State::Resetting, vec![Effect::ResetDisk { attempts }])
         }

@@ -27,7 +27,7 @@ impl ClusterStep for InstantStep {
         let done = if self.0 {
             Err(StepError::new(crate::cluster::StepCode::Failed, "exit status 1"))
         } else {
-            Ok(Done { admin_config: SecretVec::from_slice(b"kubeconfig"), addresses: Vec::new() })
+            Ok(Done { admin_config: SecretVec::from_slice(b"kubeconfig"), addresses: Vec::new(), news: false })
         };
         Box::pin(async move { done })
     }

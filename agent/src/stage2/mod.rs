@@ -181,6 +181,8 @@ struct Stage2 {
     config: Config,
     admin_config: SecretVec,
     addresses: Vec<IpAddr>,
+    /// Of a member's start: whether the join service is told.
+    news: bool,
 }
 
 /// The files that came with an init, if any did. The error says what is malformed.
@@ -233,6 +235,7 @@ impl Stage2 {
             config,
             admin_config: SecretVec::from_slice(&[]),
             addresses: Vec::new(),
+            news: false,
         })
     }
 
@@ -298,13 +301,14 @@ impl Stage2 {
             broadcast.tell(name, line, crate::flows::init::millis(clock::uptime()));
         };
         match self.machine.step.run(&self.member, &self.work, &mut progress).await {
-            Ok(Done { admin_config, addresses }) => {
-                (self.admin_config, self.addresses) = (admin_config, addresses);
+            Ok(Done { admin_config, addresses, news }) => {
+                (self.admin_config, self.addresses, self.news) = (admin_config, addresses, news);
                 step.done();
                 Next::Saw(Event::StepDone)
             }
             Err(StepError { code, message, log_tail, disk_stays }) => {
                 step.failed(code, &message);
+                self.news = code.is_of_an_upgrade();
                 if let Some(attached) = &mut self.attached {
                     attached.keep_log(log_tail);
                 }
@@ -355,8 +359,11 @@ impl Stage2 {
     }
 
     async fn report(&mut self, outcome: Outcome) {
+        if matches!(self.handover.task, Task::Start) && !self.news {
+            return;
+        }
         let step = TIMELINE.begin("report");
-        if matches!(self.handover.task, Task::Join { .. })
+        if !matches!(self.handover.task, Task::Init { .. })
             && let Some(attester) = self.attester().await
         {
             match report::report(&self.handover, &self.config, attester, &outcome, &self.addresses).await {

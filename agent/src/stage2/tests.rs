@@ -15,7 +15,7 @@ use smol::channel::{Receiver, Sender, bounded};
 use tempfile::TempDir;
 
 use super::*;
-use crate::cluster::{Progress, Running};
+use crate::cluster::{Progress, Running, StepCode};
 use crate::flows::tests::ticket::{key, listen, serve};
 use crate::flows::tests::{Caller, DISK, Machine as Tpm2, PATIENCE, disk as uuid, events};
 use crate::handover::SecretText;
@@ -143,12 +143,21 @@ impl Booted {
 
     async fn succeed(&self) {
         let addresses = vec![[192, 0, 2, 7].into()];
-        self.end.send(Ok(Done { admin_config: SecretVec::from_slice(b"kubeconfig"), addresses })).await.unwrap();
+        self.end_with(addresses, false).await;
+    }
+
+    async fn end_with(&self, addresses: Vec<IpAddr>, news: bool) {
+        let admin_config = SecretVec::from_slice(b"kubeconfig");
+        self.end.send(Ok(Done { admin_config, addresses, news })).await.unwrap();
     }
 
     async fn fail(&self) {
+        self.fail_with(StepCode::Failed).await;
+    }
+
+    async fn fail_with(&self, code: StepCode) {
         let error = StepError {
-            code: crate::cluster::StepCode::Failed,
+            code,
             message: "exit status 1".into(),
             log_tail: "the last line of the step".into(),
             disk_stays: false,
@@ -405,6 +414,39 @@ fn a_join_is_reported_to_the_service_that_answers_though_another_hangs() {
         assert_eq!(service.asked.recv().await.unwrap(), format!("{DISK} true "));
         assert_eq!((node.phase(), node.wiped()), (Some(Phase::Bootstrapped), true));
     });
+}
+
+/// What a member's start tells the join service.
+fn told_at_start(end: impl AsyncFnOnce(&Booted), ends_well: bool) -> Option<Vec<String>> {
+    latchkey_test_support::block_on(async {
+        let tpm = Tpm2::start()?;
+        let key = key();
+        let service = serve(&tpm, listen().await, &key, []);
+        let (address, pin) = (service.address.clone(), key.hash());
+        let mut node = boot(Task::Start, DiskPhase::Bootstrapped, |handover, config, _| {
+            handover.join_services = vec![address];
+            config.join_service_key = Some(config::SpkiHash(pin.0));
+        })?;
+        let stage = node.run();
+        end(&node).await;
+        assert_eq!(stage.await, ends_well);
+        assert_eq!((node.phase(), node.wiped()), (Some(Phase::Bootstrapped), true));
+        assert_eq!(node.reboots.load(Ordering::Relaxed), 0);
+        Some(std::iter::from_fn(|| service.asked.try_recv().ok()).collect())
+    })
+}
+
+#[test]
+fn a_member_s_start_is_reported_if_it_is_about_an_upgrade_of_kubernetes() {
+    let nothing: [String; 0] = [];
+    let Some(told) = told_at_start(async |node| node.end_with(Vec::new(), false).await, true) else { return };
+    assert_eq!(told, nothing);
+    let told = told_at_start(async |node| node.end_with(Vec::new(), true).await, true).unwrap();
+    assert_eq!(told, [format!("{DISK} true ")]);
+    let told = told_at_start(async |node| node.fail_with(StepCode::Timeout).await, false).unwrap();
+    assert_eq!(told, nothing);
+    let told = told_at_start(async |node| node.fail_with(StepCode::SkipsMinor).await, false).unwrap();
+    assert_eq!(told, [format!("{DISK} false kubernetes-skips-a-minor")]);
 }
 
 #[test]

@@ -10,13 +10,14 @@ tr '\0' ' ' <"/proc/$$/cmdline" >"$here/$call.argv"
 tr '\0' '\n' <"/proc/$$/environ" >"$here/$call.environ"
 cat >"$here/$call.stdin"
 config=
-case ${2-} in
-    --config=*)
-        config=${2#--config=}
+for argument; do
+    case $argument in --config=*)
+        config=${argument#--config=}
         cp "$config" "$here/$call.config"
         stat -c %a "$config" "$(dirname "$config")" >"$here/$call.mode"
         ;;
-esac
+    esac
+done
 if [ -e "$here/run/discovery.json" ]; then
     cp "$here/run/discovery.json" "$here/$call.discovery"
     stat -c %a "$here/run/discovery.json" >>"$here/$call.mode"
@@ -31,7 +32,17 @@ if [ -e "$here/kubeadm.$1.$nth.does" ]; then
     . "$here/kubeadm.$1.$nth.does"
 fi
 case $1 in
-    version) if [ -e "$here/real" ]; then "$(cat "$here/real")" "$@"; else echo v1.34.4; fi ;;
+    version) if [ -e "$here/real" ]; then "$(cat "$here/real")" "$@"; else cat "$here/version" 2>/dev/null || echo v1.34.4; fi ;;
+    config)
+        if [ -e "$here/real" ]; then "$(cat "$here/real")" "$@"; else
+            release=${4#--kubernetes-version=}
+            for name in kube-apiserver kube-controller-manager kube-scheduler kube-proxy; do
+                echo "registry.k8s.io/$name:$release"
+            done
+            printf 'registry.k8s.io/%s\n' coredns/coredns:v1.12.1 pause:3.10.1 "etcd:3.6.${release##*.}-0"
+        fi
+        ;;
+    upgrade) ;;
     init)
         mkdir -p "$etc/manifests" "$etc/pki"
         echo key >"$etc/pki/ca.key"

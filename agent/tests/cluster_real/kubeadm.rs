@@ -115,6 +115,43 @@ fn the_real_kubeadm_accepts_how_a_failed_try_is_reset() {
     assert!(fake.records("config")[1].contains("ResetConfiguration"));
 }
 
+/// A control plane of an earlier patch, started with the real one's release.
+#[test]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
+fn the_real_kubeadm_lists_the_images_of_static_pods_and_accepts_how_a_release_is_upgraded() {
+    let pods = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    let (fake, release) = (judged(), version(&real_kubeadm()));
+    std::fs::create_dir_all(fake.path("etc/manifests")).unwrap();
+    let path = |name: &str| fake.path("etc/manifests").join(format!("{name}.yaml"));
+    for name in pods {
+        let tag = if name == "etcd" { "3.5.0-0".to_owned() } else { format!("v{}.0", minor(&real_kubeadm())) };
+        std::fs::write(path(name), format!("    image: registry.k8s.io/{name}:{tag}\n")).unwrap();
+    }
+    std::fs::write(fake.path("cluster"), format!("kubernetesVersion: v{}.0\n", minor(&real_kubeadm()))).unwrap();
+    let ran = fake.run(&member(NodeRole::ControlPlane), &Work::Start);
+    assert!(ran.result.is_ok(), "{:?}", ran.result);
+    assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
+    assert!(fake.calls().contains(&"kubeadm upgrade apply --yes".into()), "{:?}", fake.calls());
+    for name in pods {
+        let now = std::fs::read_to_string(path(name)).unwrap();
+        assert!(name == "etcd" || now.ends_with(&format!(":{release}\n")), "{now}");
+        assert!(!now.contains(":3.5.0-0") && !now.contains(".0\n"), "{now}");
+    }
+
+    // It takes the arguments, and ends where it needs a cluster.
+    let configuration = fake.path("upgrade.json");
+    std::fs::write(&configuration, fake.records("config").last().unwrap()).unwrap();
+    let config = format!("--config={}", configuration.display());
+    for (words, file) in [(&["apply", "--yes"][..], "admin.conf"), (&["node"], "kubelet.conf")] {
+        let ran = output(Command::new(real_kubeadm()).arg("upgrade").args(words).arg(&config)).unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(said.contains("couldn't create a Kubernetes client") && said.contains(file), "{said}");
+    }
+    let help = output(Command::new(real_kubeadm()).args(["upgrade", "apply", "--help"])).unwrap();
+    let help = String::from_utf8_lossy(&help.stdout).into_owned();
+    assert!(help.contains("\nbootstrap-token "), "what is skipped is not among its phases: {help}");
+}
+
 #[test]
 #[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
 fn the_judge_is_a_judge() {

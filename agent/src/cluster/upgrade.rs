@@ -1,0 +1,247 @@
+//! A member's start, also with another release of Kubernetes than it had.
+//!
+//! Programs and images of a release come with the verified root of a boot, all at once. On the state disk lies what belongs to the
+//! release before: a control plane's static pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
+//!
+//! ```text
+//! may it? ─ static pods name the images that the root has ─ the kubelet starts
+//!                           ─ it and the API server are the new ones ─ kubeadm upgrade ─ the kubelet starts anew ─ noted
+//! ```
+//!
+//! A start that is cut, or whose `kubeadm upgrade` fails, leaves a node that runs; the next one goes on, because what is noted
+//! ([`Note`]) is the release before. `kubeadm upgrade apply` and `kubeadm upgrade node` may be run again.
+//!
+//! Which of the two says the cluster: `apply` where its `ClusterConfiguration` has another release. Control planes that start at
+//! the same time then do the same twice.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::child::Stdout;
+use super::files::{self, Scratch};
+use super::kubeadm::{BRIEF, TRIES};
+use super::manifests::StaticPods;
+use super::release::Release;
+use super::{Kubeadm, Member, Progress, StepCode, StepError, config};
+use crate::lifecycle::NodeRole;
+use crate::lifecycle::backoff::Backoff;
+use crate::platform::clock;
+
+/// How long a new API server and kubelet may take until the cluster knows them.
+const APPEARS: Duration = Duration::from_mins(10);
+const MAX_NOTE: usize = 4096;
+/// kubeadm's `ClusterConfiguration` names its release so.
+const CLUSTER_RELEASE: &str = "kubernetesVersion:";
+
+/// What the node noted of its Kubernetes; nothing on nodes that were made before there was a note.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Note {
+    version: u8,
+    /// The release that it was made with, or upgraded to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kubernetes: Option<String>,
+    /// That the last start could not have another, and said so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    failed: bool,
+}
+
+impl Note {
+    fn path(kubernetes: &Path) -> PathBuf {
+        kubernetes.join("latchkey/kubernetes.json")
+    }
+
+    fn read(kubernetes: &Path) -> Self {
+        // One that cannot be read is none: what it would say is found out anew.
+        let bytes = files::read(&Self::path(kubernetes), MAX_NOTE).ok();
+        bytes.and_then(|bytes| serde_json::from_slice(bytes.expose()).ok()).unwrap_or_default()
+    }
+
+    fn release(&self) -> Option<Release> {
+        self.kubernetes.as_deref().and_then(Release::parse)
+    }
+
+    fn write(kubernetes: &Path, release: Option<&Release>, failed: bool) -> Result<(), StepError> {
+        let kubernetes_version = release.map(|release| release.as_str().to_owned());
+        let note = Self { version: 1, kubernetes: kubernetes_version, failed };
+        if note == Self::read(kubernetes) {
+            return Ok(());
+        }
+        let text = serde_json::to_vec(&note).map_err(|error| StepError::new(StepCode::Input, error.to_string()))?;
+        files::write(&Self::path(kubernetes), &text)
+    }
+}
+
+impl Kubeadm {
+    /// Notes the release that the node was just made with.
+    pub(super) async fn note_version(&self, progress: Progress<'_>) -> Result<(), StepError> {
+        let carried = self.version(progress).await?;
+        Note::write(&self.directory, Some(&carried), false)
+    }
+
+    /// Starts the kubelet, with what goes before and after it where the release is another. Whether the cluster should hear of it.
+    pub(super) async fn start(&self, member: &Member, progress: Progress<'_>) -> Result<bool, StepError> {
+        let carried = self.version(progress).await?;
+        let note = Note::read(&self.directory);
+        match self.start_with(member, &carried, &note, progress).await {
+            Ok(upgraded) => {
+                let release = if upgraded.is_some() { Some(&carried) } else { None };
+                Note::write(&self.directory, release.or(note.release().as_ref()), false)?;
+                Ok(upgraded == Some(true) || note.failed)
+            }
+            Err(error) => {
+                if error.code.is_of_an_upgrade() {
+                    Note::write(&self.directory, Note::read(&self.directory).release().as_ref(), true)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it was upgraded; `None` where the node has an older release than before, which it may have for a while.
+    async fn start_with(
+        &self,
+        member: &Member,
+        carried: &Release,
+        note: &Note,
+        progress: Progress<'_>,
+    ) -> Result<Option<bool>, StepError> {
+        let pods = (member.role != NodeRole::Worker).then(|| StaticPods::below(&self.directory));
+        let running = pods.as_ref().map(StaticPods::release).transpose()?.flatten();
+        let before = note.release().or_else(|| running.clone());
+        if let Some(before) = &before {
+            if pods.is_some() {
+                may_follow(carried, running.as_ref().unwrap_or(before))?;
+            } else if carried.ahead_of(before) < 0 {
+                progress(&format!(
+                    "the kubelet is {carried} and was {before}; a worker's may be older than its cluster"
+                ));
+                return self.start_kubelet(progress).await.map(|()| None);
+            }
+        }
+        if let Some(pods) = pods.as_ref().filter(|_| running.as_ref().is_some_and(|running| running != carried)) {
+            // So that a start that is cut from here on is known as one that did not come to its end.
+            Note::write(&self.directory, before.as_ref(), note.failed)?;
+            progress(&format!("the control plane goes to {carried}"));
+            pods.take_tags_of(&self.images(carried, progress).await?)?;
+        }
+        self.start_kubelet(progress).await?;
+        if before.as_ref() == Some(carried) {
+            return Ok(Some(false));
+        }
+        let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
+        let mut tries = 1;
+        while let Err(error) = self.upgrade(member, carried, pods.as_ref(), progress).await {
+            if tries == TRIES {
+                return Err(StepError { code: StepCode::UpgradeFailed, ..error });
+            }
+            progress(&format!("upgrade {tries} of {TRIES} failed: {error}"));
+            smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
+            tries += 1;
+        }
+        Ok(Some(true))
+    }
+
+    /// Once the new release runs: kubeadm's part.
+    async fn upgrade(
+        &self,
+        member: &Member,
+        carried: &Release,
+        pods: Option<&StaticPods<'_>>,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        let mut apply = false;
+        if let Some(pods) = pods {
+            self.runs(member, carried, pods, progress).await?;
+            let cluster = self.release_of_cluster(progress).await?;
+            if carried.is_older_than(&cluster) {
+                progress(&format!("the cluster is at {cluster}, which it stays at"));
+                return Ok(());
+            }
+            apply = cluster != *carried;
+        }
+        // kubeadm keeps copies of etcd's data and of its own files here, new ones in each try. etcd runs: earlier ones are of no use.
+        match std::fs::remove_dir_all(self.directory.join("tmp")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(files::error(&self.directory.join("tmp"), &error));
+            }
+            _ => {}
+        }
+        let file = Scratch::write(self.run.join("kubeadm.json"), &config::upgrade(carried.as_str())?)?;
+        let file = format!("--config={}", file.path().display());
+        let arguments: &[&str] =
+            if apply { &["upgrade", "apply", &file, "--yes"] } else { &["upgrade", "node", &file] };
+        self.call(arguments, Stdout::Progress, self.limit, "", progress).await?;
+        // It reads its configuration when it starts.
+        self.service_manager("restart", "kubelet.service", progress).await
+    }
+
+    /// The images of a release, a line each. With the version named, kubeadm asks nobody.
+    async fn images(&self, release: &Release, progress: Progress<'_>) -> Result<String, StepError> {
+        let version = format!("--kubernetes-version={release}");
+        let arguments = ["config", "images", "list", &version];
+        let printed = self.call(&arguments, Stdout::Result, BRIEF.min(self.limit), "", progress).await?;
+        let text = std::str::from_utf8(printed.expose());
+        text.map(str::to_owned).map_err(|error| StepError::new(StepCode::Output, format!("{}: {error}", self.program)))
+    }
+
+    /// Waits until the cluster knows the new kubelet and the new API server of this node, and calls it ready: kubeadm looks once.
+    async fn runs(
+        &self,
+        member: &Member,
+        carried: &Release,
+        pods: &StaticPods<'_>,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        let node = format!("node/{}", member.node_name);
+        let pod = format!("pod/kube-apiserver-{}", member.node_name);
+        let kubelet = format!("--for=jsonpath={{.status.nodeInfo.kubeletVersion}}={carried}");
+        let mut waits = vec![vec![kubelet, node.clone()], vec!["--for=condition=Ready".into(), node]];
+        if let Some(image) = pods.api_server()? {
+            let image = format!("--for=jsonpath={{.spec.containers[0].image}}={image}");
+            let system = "--namespace=kube-system";
+            waits.push(vec![image, system.into(), pod.clone()]);
+            waits.push(vec!["--for=condition=Ready".into(), system.into(), pod]);
+        }
+        let until = clock::uptime() + APPEARS.min(self.limit);
+        for words in waits {
+            let arguments: Vec<&str> =
+                ["wait", "--timeout=60s"].into_iter().chain(words.iter().map(String::as_str)).collect();
+            let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
+            // No API server answers while this one starts.
+            while let Err(error) = self.kubectl(&arguments, Stdout::Progress, progress).await {
+                if clock::uptime() >= until || error.code != StepCode::Failed {
+                    return Err(error);
+                }
+                smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// What kubeadm wrote into the cluster.
+    async fn release_of_cluster(&self, progress: Progress<'_>) -> Result<Release, StepError> {
+        let what = "--output=jsonpath={.data.ClusterConfiguration}";
+        let arguments = ["get", "configmap", "kubeadm-config", "--namespace=kube-system", what];
+        let printed = self.kubectl(&arguments, Stdout::Result, progress).await?;
+        let text = std::str::from_utf8(printed.expose()).unwrap_or_default();
+        let mut values = text.lines().filter_map(|line| line.strip_prefix(CLUSTER_RELEASE));
+        let release = values.next_back().map(|value| value.trim().trim_matches('"')).and_then(Release::parse);
+        release.ok_or_else(|| {
+            let message = "the ConfigMap kubeadm-config does not say which release the cluster has";
+            StepError::new(StepCode::Output, message)
+        })
+    }
+}
+
+/// Whether a control plane may go from what it ran to what the image carries.
+fn may_follow(carried: &Release, running: &Release) -> Result<(), StepError> {
+    let (code, why) = match carried.ahead_of(running) {
+        0 | 1 => return Ok(()),
+        ahead if ahead > 1 => (StepCode::SkipsMinor, "Kubernetes goes up one minor version at a time"),
+        _ => (StepCode::OlderThanCluster, "a control plane does not go back"),
+    };
+    Err(StepError::new(code, format!("the image has Kubernetes {carried}, and this node ran {running}: {why}")))
+}
