@@ -1,9 +1,10 @@
 //! The certificate by which this service is known to the API server: nodes wait once it has ended, so its end is told in time.
 
+use crate::clock::unix;
 use latchkey_cluster_store::certificate::SOON;
 use latchkey_kubernetes_store::KubernetesStore;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How often the log says it.
 const AGAIN: Duration = Duration::from_hours(24);
@@ -11,8 +12,7 @@ const DAY: u64 = 24 * 60 * 60;
 
 /// What is to be said of a certificate that ends then: nothing before it ends soon.
 pub(crate) fn note(ends: Option<u64>) -> Option<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    note_at(ends?, now)
+    note_at(ends?, unix())
 }
 
 fn note_at(ends: u64, now: u64) -> Option<String> {

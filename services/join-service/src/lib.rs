@@ -18,6 +18,7 @@
 mod api_certificate;
 mod approver;
 mod back_end;
+mod clock;
 pub mod config;
 mod control_plane;
 mod credentials;

@@ -1,5 +1,6 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the documents of the cluster do.
 
+use crate::clock::unix;
 use crate::decision::Rules;
 use crate::freshness::{Behind, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
@@ -9,7 +10,7 @@ use latchkey_keys::SecretVec;
 use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// All that was read beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
@@ -104,10 +105,6 @@ fn log_denials(denials: &Denials) {
     if !denials.unreadable().is_empty() {
         tracing::error!(names = ?denials.unreadable(), "Names among the denials are no EK digests, and deny nothing");
     }
-}
-
-fn unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn payload(documents: &dyn Documents) -> Result<Arc<SecretVec>, StoreError> {

@@ -2,6 +2,7 @@
 //! is good for nothing any more.
 
 use crate::back_end::BackEnd;
+use crate::clock::unix;
 use crate::decision::Refusal;
 use crate::store::Store;
 use latchkey_api::v1::ClusterJoin;
@@ -10,6 +11,10 @@ use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_kubernetes_store::tokens::BootstrapToken;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long until a deletion that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
 
 /// Makes tokens, and ends them.
 #[derive(Debug)]
@@ -53,7 +58,7 @@ impl Tokens {
     /// Deletes the token of a ticket that is over. Nobody waits for that: it is worth nothing by then.
     pub(crate) fn end(&self, ticket: Option<TicketRecord>) {
         if let (Some(api), Some(ticket)) = (&self.api, ticket) {
-            end(Arc::clone(api), ticket.token);
+            end(Arc::clone(api), ticket.token, ticket.ends_at);
         }
     }
 }
@@ -84,16 +89,25 @@ impl Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(token) = self.token.take() {
-            end(Arc::clone(&self.api), token.id().to_owned());
+            let ends_at = u64::try_from(token.expires_at()).unwrap_or_default();
+            end(Arc::clone(&self.api), token.id().to_owned(), ends_at);
         }
     }
 }
 
-fn end(api: Arc<KubernetesStore>, token: String) {
-    let ended = smol::unblock(move || {
-        if let Err(error) = api.end_token(&token) {
-            tracing::warn!(%error, token, "A bootstrap token that is over could not be deleted, and ends by itself");
+/// Deletes a token, and tries again where the API server does not answer: until it has ended by itself, `ends_at` seconds after the
+/// Unix epoch.
+fn end(api: Arc<KubernetesStore>, token: String, ends_at: u64) {
+    let ended = async move {
+        loop {
+            let (asked, id) = (Arc::clone(&api), token.clone());
+            let Err(error) = smol::unblock(move || asked.end_token(&id)).await else { return };
+            tracing::warn!(%error, token, "A bootstrap token that is over could not be deleted yet");
+            if unix() >= ends_at {
+                return;
+            }
+            smol::Timer::after(AGAIN).await;
         }
-    });
-    ended.detach();
+    };
+    smol::spawn(ended).detach();
 }

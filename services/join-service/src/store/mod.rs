@@ -117,7 +117,7 @@ impl Store {
         Ok(Reservation { records: Arc::clone(&self.records), admitted: Some(admitted) })
     }
 
-    /// Decides on a report and writes the record. The ticket that is over by it, if it was not before.
+    /// Decides on a report and writes the record. The ticket that is over by it, if its time was not over before.
     pub(crate) async fn report(
         &self,
         reserved: Reserved,

@@ -1,6 +1,7 @@
 //! The threads of the records: what is decided on what stands, and written.
 
 use super::news::{log_damage, usable};
+use crate::clock::unix;
 use crate::decision::{Damage, Now, Refusal, ReportAsk, State};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{
@@ -11,7 +12,7 @@ use smol::channel::Receiver;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often a decision is made anew because others came first: as often as services share the records, and then some.
 const MOST_OVERTAKEN: usize = 16;
@@ -110,7 +111,8 @@ impl Records {
                     );
                 }
                 let over = state.record(&ek).and_then(|before| before.ticket.clone());
-                Ok((Some(record), over.filter(|ticket| !ticket.reported)))
+                // Also if it was reported before: who wrote that may have ended before the token did.
+                Ok((Some(record), over.filter(|ticket| ticket.ends_at > now.unix)))
             },
             |state, written, over, _| {
                 if let Some(recorded) = written {
@@ -191,8 +193,4 @@ fn came_second(refusal: PutRefusal) -> Refusal {
         PutRefusal::DiskTaken => Refusal::DiskTaken,
         PutRefusal::LeaseHeld => Refusal::LeaseHeld,
     }
-}
-
-fn unix() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -264,6 +264,19 @@ fn what_a_crash_or_an_api_server_that_was_away_left_is_answered_once() {
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"approved\"}"), 1);
 }
 
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
+fn a_report_that_is_repeated_because_its_answer_was_lost_ends_the_token() {
+    let machine = Machine::new();
+    let site = Site::new(&[&machine]);
+    let service = site.rig.start();
+    let holder = site.holder(&ticket(&service, &machine, 1, "edge-1"));
+    site.by_hand(&machine, |record| record["ticket"]["reported"] = true.into());
+    assert_eq!(holder.get("/version").status(), 200);
+    report(&service, &machine.locked(&site.rig), 1, &[ADDRESS]).unwrap();
+    until("the token to be nobody's", || (holder.get("/version").status() == 401).then_some(()));
+}
+
 /// More than are looked at of one requester at a time.
 const FLOOD: usize = 40;
 
