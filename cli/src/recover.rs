@@ -1,15 +1,17 @@
 //! `latchkey recover`: the key of a disk whose node reaches no join service.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use latchkey_api::v1::RecoverRequest;
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::LockExpectation;
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{ClusterFile, DiskRelease};
+use latchkey_cluster_store::{ClusterFile, DiskRelease, ReleaseCode};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::Serialize;
 
+use crate::api_server::StoreNote;
 use crate::arguments::Arguments;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
@@ -29,13 +31,16 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
     let address = arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?;
-    let (cluster, store) = (directory.required_cluster()?, store(arguments, directory)?);
+    let cluster = directory.required_cluster()?;
+    let by_word = Word::from_arguments(arguments, &cluster)?;
+    let store = store(arguments, directory)?;
     let recovery = Recovery {
         address,
         cluster,
         trust: Trust::from_files_or_store(arguments, Some(&*store))?,
         master: files::read_master_secret(arguments.required_path("master-secret")?)?,
         moved_to: which_machine::digest(arguments, "moved-to")?,
+        by_word,
         machines: store,
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
@@ -57,6 +62,44 @@ fn store(arguments: &Arguments, directory: ClusterDir) -> Result<Box<dyn Store>,
         let remedy = failure.remedy().to_owned();
         failure.fix(format!("{remedy}; if it cannot run before this machine does, say --by-directory"))
     })
+}
+
+/// What counts where the directory of a cluster that is kept in its API server has no record: of every machine but the first.
+enum Word {
+    /// There it has all records, or none are looked for there.
+    NotNeeded,
+    /// Nobody named the machine.
+    NotGiven,
+    /// The operator answers for this machine.
+    Given {
+        ek: EkDigest,
+        /// Which version of the master secret its disk was made with.
+        version: KeyVersion,
+    },
+}
+
+impl Word {
+    fn from_arguments(arguments: &Arguments, cluster: &ClusterFile) -> Result<Self, CommandError> {
+        let is_elsewhere = StoreNote::kubeconfig(arguments.required_path("cluster")?)?.is_some();
+        let needed = arguments.has("by-directory") && is_elsewhere;
+        match which_machine::digest(arguments, "ek")? {
+            None if needed => Ok(Self::NotGiven),
+            None => Ok(Self::NotNeeded),
+            Some(ek) if needed => {
+                let version = match arguments.value::<NonZeroU32>("key-version")? {
+                    Some(said) => KeyVersion::new(said.get()),
+                    None => Some(key_version(cluster)?),
+                };
+                let version = version.ok_or_else(|| CommandError::usage("--key-version: no master secret has it"))?;
+                Ok(Self::Given { ek, version })
+            }
+            Some(_) => {
+                let what =
+                    "--ek answers for a machine that has no record, and this command looks where all records are";
+                Err(CommandError::usage(what).fix("leave it out: the record says which machine the disk is of"))
+            }
+        }
+    }
 }
 
 /// A node has the key of its disk.
@@ -89,6 +132,7 @@ struct Recovery {
     master: MasterSecret,
     /// The machine that the disk was moved to, by the operator's word.
     moved_to: Option<EkDigest>,
+    by_word: Word,
 }
 
 impl Recovery {
@@ -124,7 +168,7 @@ impl Recovery {
     /// That a machine is admitted says what it runs, not which one it is: whoever clones a disk into another admitted machine and
     /// diverts the connection has one, too. So the record decides, or the operator's word about this one machine.
     fn release(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, CommandError> {
-        let Some(expected) = self.moved_to else { return self.machines.release(ek, disk) };
+        let Some(expected) = self.moved_to else { return self.by_record_or_word(ek, disk, output) };
         which_machine::expect("--moved-to", expected, ek)?;
         let (release, from) = self.machines.move_disk(disk, ek)?;
         if let Some(from) = from {
@@ -135,6 +179,30 @@ impl Recovery {
             output.say(Tone::Warning, "moved", &text);
         }
         Ok(release)
+    }
+
+    /// By the record; where there is none, by the operator's word that this machine is the one.
+    fn by_record_or_word(&self, ek: EkDigest, disk: Uuid, output: &Output) -> Result<DiskRelease, CommandError> {
+        let refused = match self.machines.release(ek, disk) {
+            Err(refused) if refused.code == ReleaseCode::MachineNotOnRecord.into() => refused,
+            decided => return decided,
+        };
+        match self.by_word {
+            Word::NotNeeded => Err(refused),
+            Word::NotGiven => {
+                let fix = "the directory knows the cluster's first machine: say with --ek that this one is yours, too";
+                Err(refused.fix(format!("{fix}; its console shows the digest")))
+            }
+            Word::Given { ek: named, version } => {
+                which_machine::expect("--ek", named, ek)?;
+                output.say(
+                    Tone::Warning,
+                    "no record",
+                    "the key of this disk goes to this machine because you named it",
+                );
+                Ok(DiskRelease::on_operators_word(disk, version))
+            }
+        }
     }
 
     fn keys(&self, release: &DiskRelease) -> Result<NodeKeys, CommandError> {

@@ -68,6 +68,33 @@ fn a_disk_that_was_moved_is_recovered_by_the_operators_word_and_recorded() {
 }
 
 #[test]
+fn a_machine_that_joined_later_is_recovered_by_the_directory_if_the_operator_names_it() {
+    let (operator, node, other) = cluster_and_other_machine();
+    let (first, ek) = (node.ek().to_string(), other.ek().to_string());
+    let recover =
+        |machine, more: &[&str]| operator.recover(machine, "master.json", &[more, &["--output", "json"]].concat());
+    // Where the directory has all records, nobody's word takes the place of one.
+    other.take_disk_of(&node);
+    let ran = recover(&other, &["--by-directory", "--ek", &ek]).failed(2);
+    assert_eq!(error_code(&ran), "usage");
+    // From here on records are in the API server, but the first machine's; this one made its disk with the same master secret.
+    let note = r#"{"version": 1, "kubernetes": {"kubeconfig": "admin.conf"}}"#;
+    std::fs::write(operator.path("plant/store.json"), note).unwrap();
+    assert_eq!(error_code(&recover(&other, &["--by-directory", "--ek", &ek]).failed(3)), "disk-of-another-machine");
+    std::fs::remove_file(operator.path(&format!("plant/nodes/{first}.json"))).unwrap();
+    let ran = recover(&other, &["--by-directory"]).failed(3);
+    let error = &ran.json()["error"];
+    assert_eq!(error["code"], "machine-not-on-record");
+    assert!(error["fix"].as_str().unwrap().contains("--ek"), "{error}");
+    assert_eq!(error_code(&recover(&other, &["--by-directory", "--ek", &first]).failed(3)), "another-machine");
+    assert_eq!(other.state().recoveries, 0, "no key was sent");
+    let wrong = recover(&other, &["--by-directory", "--ek", &ek, "--key-version", "7"]);
+    assert_eq!(other.state().recoveries, 0, "{}", wrong.err);
+    recover(&other, &["--by-directory", "--ek", &ek]).succeeded();
+    assert_eq!(other.state().recoveries, 1);
+}
+
+#[test]
 fn a_move_that_was_cut_in_the_middle_is_ended_by_the_same_command() {
     let (operator, node, other) = cluster_and_other_machine();
     other.take_disk_of(&node);

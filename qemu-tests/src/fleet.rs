@@ -82,6 +82,8 @@ pub struct Fleet {
     pub(crate) path: Option<OsString>,
     pub(crate) pki: pki::Pki,
     init_hash: String,
+    /// More places where machines find the join service, as their metadata names them.
+    pub(crate) peers: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,8 @@ pub struct Plan<'a> {
     pub machines: Vec<String>,
     /// Whether images are signed for Secure Boot, and the manifest is for machines with their keys enrolled, only.
     pub secure_boot: bool,
+    /// Whether control planes carry join and key service.
+    pub services_inside: bool,
     /// Whether the commands that build the first image are shown, with their progress.
     pub show: bool,
 }
@@ -175,6 +179,10 @@ impl Fleet {
         if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
             works.kubernetes = crate::kubernetes::provide()?.configuration(network);
             path = Some(crate::kubernetes::path_with_programs()?);
+            if plan.services_inside {
+                works.kubernetes["join_service"] = json!(build::for_nodes("latchkey-join-service")?);
+                works.kubernetes["key_service"] = json!(build::for_nodes("latchkey-key-service")?);
+            }
         }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
@@ -194,6 +202,7 @@ impl Fleet {
             path,
             pki,
             init_hash,
+            peers: Vec::new(),
         };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;
@@ -290,10 +299,9 @@ impl Fleet {
     }
 
     fn bare_machine(&self, name: &str, boot: Boot, tpm: &TpmState) -> Result<Machine, HarnessError> {
-        Machine::booting(&self.run, name, boot)
-            .tpm(tpm)
-            .forward(Port::choose()?, AGENT_PORT)
-            .metadata(&json!({"version": 1, "node_name": name, "init_secret_hash": self.init_hash}))
+        Machine::booting(&self.run, name, boot).tpm(tpm).forward(Port::choose()?, AGENT_PORT).metadata(
+            &json!({"version": 1, "node_name": name, "init_secret_hash": self.init_hash, "peers": self.peers}),
+        )
     }
 
     /// A new TPM with a certificate.

@@ -121,11 +121,20 @@ impl Fleet {
 
     /// Pushes the key of a node's disk.
     pub fn recover(&self, node: &Vm, master: &str) -> Result<Outcome, HarnessError> {
-        let (address, cluster, policy) = (address(node), self.path("cluster"), self.path("policy.json"));
+        self.recover_with(node, master, &[])
+    }
+
+    /// The same for a cluster that is kept in its API server, which does not run: the operator says which machine this is.
+    pub fn recover_by_directory(&self, node: &Vm, master: &str) -> Result<Outcome, HarnessError> {
+        self.recover_with(node, master, &["--by-directory", "--ek", &ek(node)])
+    }
+
+    fn recover_with(&self, node: &Vm, master: &str, more: &[&str]) -> Result<Outcome, HarnessError> {
+        let (address, cluster, policy) = (address(node), self.path(CLUSTER), self.path("policy.json"));
         let reference = self.path("reference.json");
         let node = ["recover", &address, "--cluster", &cluster, "--master-secret", master];
         let trust = ["--policy", &policy, "--reference", &reference, "--timeout", "10m", "--output", "json"];
-        self.cli(&[&node[..], &trust].concat())
+        self.cli(&[&node[..], &trust, more].concat())
     }
 }
 

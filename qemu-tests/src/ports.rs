@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener};
+use std::sync::Arc;
 
 use crate::error::HarnessError;
 
@@ -11,11 +12,11 @@ const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
 /// A free port on 127.0.0.1. As long as the value lives, no other run of the harness chooses it:
-/// an abstract socket of its name is held, which the kernel gives back however the tests end.
-#[derive(Debug)]
+/// an abstract socket of its name is held, which the kernel gives back however the tests end. Clones are the same port.
+#[derive(Debug, Clone)]
 pub struct Port {
     number: u16,
-    _claim: UnixListener,
+    _claim: Arc<UnixListener>,
 }
 
 impl Port {
@@ -47,7 +48,7 @@ impl Port {
         let claim = UnixListener::bind_addr(&name).ok()?;
         // Others do not know of our claims, so see that the port is free in fact.
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self { number, _claim: claim })
+        Some(Self { number, _claim: Arc::new(claim) })
     }
 }
 

@@ -387,11 +387,16 @@ pub(super) const COMMANDS: &[Command] = &[
                 "the disk was moved on purpose to the machine with this endorsement key\n(SHA-256 digest, or a file that holds it)",
             ),
             switch("by-directory", "go by the directory, though the cluster is kept in its API server"),
+            Flag {
+                text: "with --by-directory: this machine, of which the directory has no record, is\nyours; the SHA-256 digest that its console shows, or a file that holds it",
+                ..EK
+            },
+            flag("key-version", "NUMBER", "with --ek: of the master secret, for its disk [the cluster's first]"),
             super::node::KUBECTL,
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
         summary: "gives a node without a join service the key of its disk",
-        about: "The node proves itself first, and must be the machine on whose record its disk is:\nthat it runs the right image does not make it this machine. A wrong master secret\nchanges nothing: the node keeps waiting for the right one, or for its join service.\n\nWhere the cluster is kept in its API server, records, denials, policy and manifests are\nread there. If that cannot run before this machine does, --by-directory goes by the\ndirectory: it knows the first machine, and nothing that was changed since.\n\n--moved-to says that you moved the disk yourself, after a repair for example. The\nrecord with its name, role and disks is the new machine's from then on, and the old\nmachine gets no key any more. Whoever can be in the new machine's place can read the\ndisk: take the digest from the machine, not from who asks you to move it.",
+        about: "The node proves itself first, and must be the machine on whose record its disk is:\nthat it runs the right image does not make it this machine. A wrong master secret\nchanges nothing: the node keeps waiting for the right one, or for its join service.\n\nWhere the cluster is kept in its API server, records, denials, policy and manifests are\nread there. If that cannot run before this machine does, --by-directory goes by the\ndirectory: it knows the first machine, and nothing that was changed since. Of other\nmachines --ek says which one the key is for. When so many control planes run that\netcd has its quorum, the others and the workers rejoin by themselves.\n\n--moved-to says that you moved the disk yourself, after a repair for example. The\nrecord with its name, role and disks is the new machine's from then on, and the old\nmachine gets no key any more. Whoever can be in the new machine's place can read the\ndisk: take the digest from the machine, not from who asks you to move it.",
         examples: &["latchkey recover 10.0.0.7 --cluster ./plant --master-secret master-secret.json"],
         run: recover::run,
     },

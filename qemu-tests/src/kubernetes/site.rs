@@ -13,7 +13,7 @@ use crate::error::{HarnessError, io_error};
 use crate::fleet::{Fleet, Plan, STEP};
 use crate::hardware::{Boot, Disk};
 use crate::lan::{self, Lan};
-use crate::machine::Machine;
+use crate::machine::{HOST, Machine};
 use crate::operator::words;
 use crate::ports::Port;
 use crate::process::output;
@@ -23,6 +23,8 @@ use crate::vm::Vm;
 
 /// Where an API server listens.
 pub const API_SERVER: u16 = 6443;
+/// Where a control plane's join service listens, if it runs one.
+const JOIN_SERVICE: u16 = 9010;
 /// What a control plane says once its API server answers.
 pub const API_IS_READY: &str = "OS api server is ready";
 /// Translated, on a machine that has other things to do, `latchkey init` takes minutes.
@@ -77,25 +79,43 @@ pub struct Site {
     lan: Lan,
     /// Whether nodes find the API servers by the balancer of their image.
     with_balancer: bool,
+    /// Where machines find the join services of the first control planes, if these run them.
+    inside: Vec<Port>,
 }
 
 impl Site {
     /// Builds an image that carries Kubernetes, and what a site needs besides.
     pub fn new(name: &str, network: PodNetwork, show: bool) -> Result<Self, HarnessError> {
-        Self::with(name, Step::Kubeadm(network), show)
+        Self::with(name, Step::Kubeadm(network), false, show)
     }
 
     /// The same, where kubeadm is called as people type it: to measure beside.
     pub fn typed(name: &str) -> Result<Self, HarnessError> {
-        Self::with(name, Step::ByHand(TYPED), false)
+        Self::with(name, Step::ByHand(TYPED), false, false)
     }
 
-    fn with(name: &str, step: Step, show: bool) -> Result<Self, HarnessError> {
+    /// The same for a cluster whose control planes run its services; machines find those of the first two.
+    pub fn with_services_inside(name: &str) -> Result<Self, HarnessError> {
+        let mut site = Self::with(name, Step::Kubeadm(PodNetwork::Bridge), true, false)?;
+        let second = Port::choose()?;
+        site.fleet.peers = vec![format!("{HOST}:{}", second.number())];
+        Ok(Self { with_balancer: true, inside: vec![site.fleet.join_port.clone(), second], ..site })
+    }
+
+    fn with(name: &str, step: Step, services_inside: bool, show: bool) -> Result<Self, HarnessError> {
         // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
         let words = format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS);
-        let plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), show, ..Plan::default() };
-        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()?, with_balancer: false })
+        let plan = Plan {
+            words: &words,
+            then: SHOW,
+            debian,
+            state_disk: Some(STATE_DISK),
+            services_inside,
+            show,
+            ..Plan::default()
+        };
+        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()?, with_balancer: false, inside: Vec::new() })
     }
 
     /// The same for a cluster whose nodes find the API servers by the balancer of their image.
@@ -106,7 +126,9 @@ impl Site {
     /// A machine that becomes a control plane: `node-NUMBER`.
     pub fn control_plane(&self, number: u8) -> Result<Machine, HarnessError> {
         let machine = self.node(number, CONTROL_PLANE)?;
-        Ok(machine.forward(Port::choose()?, API_SERVER))
+        let machine = machine.forward(Port::choose()?, API_SERVER);
+        let inside = self.inside.get(usize::from(number).wrapping_sub(1)).cloned();
+        Ok(inside.into_iter().fold(machine, |machine, port| machine.forward(port, JOIN_SERVICE)))
     }
 
     /// A machine that becomes a worker.
@@ -143,6 +165,10 @@ impl Site {
         let mut arguments = self.fleet.init_arguments(first);
         arguments.extend(more.into_iter().map(str::to_owned));
         arguments.extend(self.with_balancer.then(|| "--api-balancer".to_owned()));
+        if !self.inside.is_empty() {
+            let key = self.fleet.path("join-service.key");
+            arguments.extend(["--services", "inside", "--join-service-key", &key].map(str::to_owned));
+        }
         let init = self.fleet.cli_in_background("init", &words(&arguments))?;
         let console = init.console().clone();
         if init.wait(INIT)?.success() {
