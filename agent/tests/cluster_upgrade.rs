@@ -29,6 +29,9 @@ const RUNS: [&str; 5] = [
     "kubectl get configmap kubeadm-config --namespace=kube-system --output=jsonpath={.data.ClusterConfiguration} \
      --kubeconfig=etc/admin.conf",
 ];
+/// What `latchkey upgrade execute` waits for.
+const DONE: &str = "kubectl annotate --overwrite node/edge-1.plant-7.example latchkey.dev/kubernetes=v1.35.1 \
+                    --kubeconfig=etc/admin.conf";
 const PODS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
 
 /// A static pod as kubeadm writes it, in what counts.
@@ -114,7 +117,7 @@ fn the_first_control_plane_takes_the_images_of_the_root_then_kubeadm_changes_the
     assert!(starts(&fake, NodeRole::ControlPlane).unwrap().news);
     assert_eq!(
         fake.calls(),
-        [&[VERSION, IMAGES, START], &RUNS[..], &["kubeadm upgrade apply --yes", RESTART]].concat()
+        [&[VERSION, IMAGES, START], &RUNS[..], &["kubeadm upgrade apply --yes", RESTART, DONE]].concat()
     );
     is_done(&fake);
     for name in PODS {
@@ -138,7 +141,7 @@ fn the_next_control_planes_and_workers_take_what_the_cluster_has() {
     carries(&fake, "v1.35.1");
     cluster_is(&fake, "v1.35.1");
     starts(&fake, NodeRole::ControlPlane).unwrap();
-    assert_eq!(fake.calls(), [&[VERSION, IMAGES, START], &RUNS[..], &["kubeadm upgrade node", RESTART]].concat());
+    assert_eq!(fake.calls(), [&[VERSION, IMAGES, START], &RUNS[..], &["kubeadm upgrade node", RESTART, DONE]].concat());
     is_done(&fake);
     for release in ["v1.35.1", "v1.36.0"] {
         let fake = worker();
@@ -214,7 +217,7 @@ fn a_kubeadm_that_fails_leaves_a_node_that_runs_and_the_next_start_tries_again()
         fs::remove_file(fake.path(&format!("kubeadm.upgrade.{nth}.does"))).unwrap();
     }
     assert!(starts(&fake, NodeRole::ControlPlane).unwrap().news);
-    assert_eq!(fake.calls(), [&[VERSION, START], &RUNS[..], &["kubeadm upgrade apply --yes", RESTART]].concat());
+    assert_eq!(fake.calls(), [&[VERSION, START], &RUNS[..], &["kubeadm upgrade apply --yes", RESTART, DONE]].concat());
     is_done(&fake);
 }
 
@@ -275,7 +278,7 @@ fn a_start_that_is_cut_anywhere_is_gone_on_with() {
             cut(&fake, program, verb, NodeRole::ControlPlane);
             assert!(starts(&fake, NodeRole::ControlPlane).unwrap().news, "{program} {verb}");
             let last = fake.calls();
-            assert_eq!(last[last.len() - 2..], ["kubeadm upgrade apply --yes", RESTART], "{program} {verb}");
+            assert_eq!(last[last.len() - 3..], ["kubeadm upgrade apply --yes", RESTART, DONE], "{program} {verb}");
             is_done(&fake);
         }
     }

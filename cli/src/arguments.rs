@@ -80,9 +80,14 @@ impl Arguments {
 
     /// `--timeout`: seconds, or with a unit `90s`, `5m`, `1h`.
     pub(crate) fn timeout(&self, default: Duration) -> Result<Duration, CommandError> {
-        let Some(text) = self.text("timeout")? else { return Ok(default) };
+        self.duration("timeout", default)
+    }
+
+    /// The same under another name.
+    pub(crate) fn duration(&self, flag: &str, default: Duration) -> Result<Duration, CommandError> {
+        let Some(text) = self.text(flag)? else { return Ok(default) };
         duration(text).ok_or_else(|| {
-            CommandError::usage(format!("--timeout {text}: expected 1 second to 24 hours, such as 90, 90s, 5m or 1h"))
+            CommandError::usage(format!("--{flag} {text}: expected 1 second to 24 hours, such as 90, 90s, 5m or 1h"))
         })
     }
 }

@@ -134,6 +134,20 @@ reason_codes! {
         ChartsBusy = "charts-busy": "wait until the one who is named is done";
         /// The lock on the cluster's charts was lost while a command worked.
         LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
+        /// Another operator upgrades the cluster's Kubernetes.
+        UpgradeBusy = "upgrade-busy": "wait until the one who is named is done; if nobody works on it any more, say --take-over";
+        /// The lock on the upgrade was lost while it went on.
+        UpgradeLockLost = "upgrade-lock-lost": "see that the API server is reached, and run `latchkey upgrade resume`: it goes on where it stopped";
+        /// An upgrade to another version is not done yet.
+        UpgradeUnderWay = "upgrade-under-way": "go on with it with `latchkey upgrade resume`; the next version comes after it";
+        /// There is no upgrade to go on with.
+        NoUpgradeUnderWay = "no-upgrade-under-way": "begin one with `latchkey upgrade execute --kubernetes`";
+        /// Something has to be done before the cluster can be upgraded.
+        UpgradeNotReady = "upgrade-not-ready": "do first what is named; `latchkey upgrade check` shows more";
+        /// The operator's program did not restart a machine.
+        RestartFailed = "restart-failed": "mend what the program says, and run `latchkey upgrade resume`";
+        /// A node did not come back, or not with the new version.
+        NodeNotUpgraded = "node-not-upgraded": "look at the node's console; once it is mended, run `latchkey upgrade resume`";
         /// A release was removed by hand, and its history kept.
         ReleaseRemoved = "release-removed": "forget the release's history, too, with `helm uninstall`";
         /// No revision of a release that worked is known, and helm forgot its first ones.

@@ -82,6 +82,13 @@ pub(crate) fn table(arguments: &Arguments) -> Result<VersionTable, CommandError>
     .map_err(unusable)
 }
 
+/// The one exact version behind a minor one.
+pub(crate) fn exact_version(arguments: &Arguments, minor: &str) -> Result<String, CommandError> {
+    let minor: Minor = minor.parse().map_err(|refusal| refused(&refusal))?;
+    let table = table(arguments)?;
+    Ok(table.release(minor).map_err(|refusal| refused(&refusal))?.version().to_string())
+}
+
 fn roles(arguments: &Arguments) -> Result<Roles, CommandError> {
     let names = arguments.texts("role")?;
     if names.is_empty() {

@@ -27,6 +27,7 @@ mod image;
 mod init;
 mod init_secret;
 mod kubernetes;
+mod lock;
 mod machines;
 mod measure;
 mod node;

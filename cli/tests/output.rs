@@ -126,6 +126,7 @@ impl Bench {
             | "charts list"
             | "charts check"
             | "upgrade execute"
+            | "upgrade resume"
             | "upgrade check"
             | "policy install"
             | "backup create"

@@ -32,6 +32,8 @@ use crate::platform::clock;
 /// How long a new API server and kubelet may take until the cluster knows them.
 const APPEARS: Duration = Duration::from_mins(10);
 const MAX_NOTE: usize = 4096;
+/// The annotation of a control plane's Node that says up to which release kubeadm is done.
+const DONE: &str = "latchkey.dev/kubernetes";
 /// kubeadm's `ClusterConfiguration` names its release so.
 const CLUSTER_RELEASE: &str = "kubernetesVersion:";
 
@@ -158,7 +160,7 @@ impl Kubeadm {
             let cluster = self.release_of_cluster(progress).await?;
             if carried.is_older_than(&cluster) {
                 progress(&format!("the cluster is at {cluster}, which it stays at"));
-                return Ok(());
+                return self.say_done(member, carried, progress).await;
             }
             apply = cluster != *carried;
         }
@@ -175,7 +177,14 @@ impl Kubeadm {
             if apply { &["upgrade", "apply", &file, "--yes"] } else { &["upgrade", "node", &file] };
         self.call(arguments, Stdout::Progress, self.limit, "", progress).await?;
         // It reads its configuration when it starts.
-        self.service_manager("restart", "kubelet.service", progress).await
+        self.service_manager("restart", "kubelet.service", progress).await?;
+        if pods.is_some() { self.say_done(member, carried, progress).await } else { Ok(()) }
+    }
+
+    /// Lets whoever upgrades the cluster know that the next control plane may go.
+    async fn say_done(&self, member: &Member, carried: &Release, progress: Progress<'_>) -> Result<(), StepError> {
+        let (node, done) = (format!("node/{}", member.node_name), format!("{DONE}={carried}"));
+        self.kubectl(&["annotate", "--overwrite", &node, &done], Stdout::Progress, progress).await.map(drop)
     }
 
     /// The images of a release, a line each. With the version named, kubeadm asks nobody.

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use latchkey_cluster_store::objects::{NAMESPACE, NODE};
+use latchkey_cluster_store::KubernetesFile;
+use latchkey_cluster_store::Reported;
+use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE, NODE};
 use serde::{Deserialize, Serialize};
 
-use super::ApiServer;
 use super::machines::resource;
+use super::{ApiServer, malformed};
 use crate::error::CommandError;
 use crate::stock::{Conditions, Scope};
 
+/// kubeadm's label for control planes.
+const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
+/// What nodes that join hear of the cluster, in its document.
+const DESCRIPTION: &str = "kubernetes.json";
 /// The `Lease` of the control plane that joins.
 const JOINING: &str = "latchkey";
 
@@ -25,9 +31,29 @@ pub(crate) struct Seen {
 /// Kubernetes' own object of a node.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct KubernetesNode {
-    metadata: Named,
+    metadata: NodeMetadata,
+    #[serde(default)]
+    spec: NodeSpec,
     #[serde(default)]
     status: NodeStatus,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeMetadata {
+    name: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+    #[serde(default)]
+    resource_version: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeSpec {
+    unschedulable: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -46,6 +72,8 @@ struct NodeStatus {
 #[serde(rename_all = "camelCase", default)]
 struct NodeInfo {
     kubelet_version: String,
+    #[serde(rename = "bootID")]
+    boot_id: String,
 }
 
 impl KubernetesNode {
@@ -60,6 +88,29 @@ impl KubernetesNode {
 
     pub(crate) fn kubelet(&self) -> &str {
         &self.status.node_info.kubelet_version
+    }
+
+    /// Another one after each boot; empty where the kubelet did not say.
+    pub(crate) fn boot_id(&self) -> &str {
+        &self.status.node_info.boot_id
+    }
+
+    pub(crate) fn is_control_plane(&self) -> bool {
+        self.metadata.labels.contains_key(CONTROL_PLANE)
+    }
+
+    /// Whether no pods come to it any more.
+    pub(crate) fn is_cordoned(&self) -> bool {
+        self.spec.unschedulable
+    }
+
+    pub(crate) fn annotation(&self, name: &str) -> Option<&str> {
+        self.metadata.annotations.get(name).map(String::as_str)
+    }
+
+    /// Which state of the object this is.
+    pub(crate) fn revision(&self) -> &str {
+        &self.metadata.resource_version
     }
 }
 
@@ -100,6 +151,36 @@ impl ApiServer {
 
     pub(crate) async fn kubernetes_nodes(&self) -> Result<Vec<KubernetesNode>, CommandError> {
         Ok(self.kubectl().list("nodes", Scope::Cluster).await?)
+    }
+
+    /// What the machine of this name reported last; nothing where the cluster's records are not in its API server.
+    pub(crate) async fn last_report(&self, node: &str) -> Option<Reported> {
+        let (records, _) = self.records().await.ok()?;
+        records.into_iter().find(|record| record.name.as_str() == node)?.reported
+    }
+
+    /// What the cluster says of itself to nodes that join; nothing where its documents are elsewhere.
+    pub(crate) async fn described(&self) -> Result<Option<KubernetesFile>, CommandError> {
+        let Some(text) = self.data(CLUSTER_MAP).await?.remove(DESCRIPTION) else { return Ok(None) };
+        KubernetesFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
+    }
+
+    /// Lets nodes that join hear of another minor version from now on.
+    pub(crate) async fn goes_to(&self, minor: &str) -> Result<bool, CommandError> {
+        if self.described().await?.is_none() {
+            return Ok(false);
+        }
+        let changed = |data: &mut super::Data| {
+            let text = data.get(DESCRIPTION).map(String::as_bytes).unwrap_or_default();
+            let mut file = KubernetesFile::parse(text).map_err(|error| malformed(CLUSTER_MAP, &error))?;
+            if file.kubernetes_version == minor {
+                return Ok(false);
+            }
+            minor.clone_into(&mut file.kubernetes_version);
+            data.insert(DESCRIPTION.to_owned(), file.to_json());
+            Ok(true)
+        };
+        self.change(CLUSTER_MAP, changed).await
     }
 
     /// The TPM of the control plane that joins, if one does.

@@ -1,12 +1,11 @@
 //! `latchkey charts`: the charts of a cluster, named in one file, installed with stock helm.
 //!
-//! [`file`] reads the charts file; [`situation`] decides what state a release is in; [`lock`] lets one operator at a time work,
-//! by a [`lease`] in the cluster; [`work`] mends what was begun and not ended, and installs. Whatever was done here, helm by hand sees plain releases.
+//! [`file`] reads the charts file; [`situation`] decides what state a release is in; [`lock`] lets one operator at a time work;
+//! [`work`] mends what was begun and not ended, and installs. Whatever was done here, helm by hand sees plain releases.
 
 mod check;
 mod file;
 mod install;
-mod lease;
 mod list;
 mod lock;
 mod situation;

@@ -10,10 +10,11 @@ use latchkey_test_support::block_on;
 use tempfile::TempDir;
 
 use super::file::Chart;
-use super::lock::{Lock, Times};
+use super::lock::Lock;
 use super::situation::{Situation, Standing};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
+use crate::lock::Times;
 use crate::output::{Format, Output};
 use crate::stock::{Kubectl, Stock};
 

@@ -1,38 +1,38 @@
-//! `latchkey charts`, `latchkey backup` and `latchkey upgrade`, in the table.
+//! `latchkey charts` and `latchkey backup`, in the table.
 
 use super::Need::{AtMostOnce, Once};
 use super::{Command, Flag, Operand};
-use crate::{backup, charts, upgrade};
+use crate::{backup, charts};
 
-const KUBECONFIG: Flag = Flag {
+pub(super) const KUBECONFIG: Flag = Flag {
     long: "kubeconfig",
     value: Some("FILE"),
     need: Once,
     text: "the cluster, and who asks: as `latchkey init` wrote it, for example",
 };
-const CHARTS: Flag =
+pub(super) const CHARTS: Flag =
     Flag { long: "charts", value: Some("FILE"), need: Once, text: "the charts file: see `latchkey charts install`" };
-const KUBECTL: Flag = Flag {
+pub(super) const KUBECTL: Flag = Flag {
     long: "kubectl-program",
     value: Some("FILE"),
     need: AtMostOnce,
     text: "stock kubectl, at most one minor version from the cluster's [in PATH]",
 };
-const HELM: Flag =
+pub(super) const HELM: Flag =
     Flag { long: "helm-program", value: Some("FILE"), need: AtMostOnce, text: "stock helm, 3.18 or newer [in PATH]" };
-const DEBUG: Flag = Flag {
+pub(super) const DEBUG: Flag = Flag {
     long: "debug",
     value: None,
     need: AtMostOnce,
     text: "print every line of helm's own debug output, with the chart that it is about",
 };
-const TAKE_OVER: Flag = Flag {
+pub(super) const TAKE_OVER: Flag = Flag {
     long: "take-over",
     value: None,
     need: AtMostOnce,
     text: "a release that a helm run by hand left half done is nobody's: mend it",
 };
-const BACKUPS: Flag = Flag {
+pub(super) const BACKUPS: Flag = Flag {
     long: "backups",
     value: Some("DIR"),
     need: AtMostOnce,
@@ -94,69 +94,6 @@ pub(super) const CHECK: Command = Command {
     about: "Reads all that the file names, and lets helm render each chart with its values. No\ncluster is asked.",
     examples: &["latchkey charts check --charts charts.json"],
     run: charts::check,
-};
-
-pub(super) const UPGRADE: Command = Command {
-    path: &["upgrade", "execute"],
-    operands: &[],
-    flags: &[
-        Flag { long: "helm", value: None, need: AtMostOnce, text: "upgrade the charts, and nothing else" },
-        CHARTS,
-        KUBECONFIG,
-        Flag {
-            long: "dry-run",
-            value: None,
-            need: AtMostOnce,
-            text: "show what would change, line by line; of Secrets only that they change",
-        },
-        BACKUPS,
-        KUBECTL,
-        HELM,
-        DEBUG,
-        TAKE_OVER,
-    ],
-    summary: "upgrades a cluster's charts to what a file says",
-    about: "
-A chart is upgraded if its version, its values or what it renders to differ from the
-release. Before that all custom resource definitions and all their objects are written
-to this machine's disk: without a complete backup nothing is upgraded. A chart that
-fails is rolled back by helm, the run ends, and those before it stay upgraded.
-
-A run that was interrupted is run again: it waits until the lock of the one before has
-ended (a minute), rolls back what was half done, and goes on. A chart of the file that
-is not installed stays so, one that never worked is refused; a release that the file
-does not name is not touched.
-",
-    examples: &[
-        "latchkey upgrade execute --helm --charts charts.json --kubeconfig admin.conf --dry-run",
-        "latchkey upgrade execute --helm --charts charts.json --kubeconfig admin.conf",
-    ],
-    run: upgrade::execute,
-};
-
-pub(super) const UPGRADE_CHECK: Command = Command {
-    path: &["upgrade", "check"],
-    operands: &[],
-    flags: &[
-        KUBECONFIG,
-        Flag {
-            long: "table",
-            value: Some("FILE"),
-            need: AtMostOnce,
-            text: "a version table of your own [the one in this program]",
-        },
-        KUBECTL,
-    ],
-    summary: "says to which version Kubernetes can go",
-    about: "
-Kubernetes goes up one minor version at a time, to one that the version table has. The
-kubelets must be at most three minor versions behind it, and never newer than the API
-server. An API that was asked for since the API server started, and that is gone in the
-next version, stands in the way, too: the API server that answers counts its own. Exits
-with 1 if something has to be done first. Nothing is changed.
-",
-    examples: &["latchkey upgrade check --kubeconfig plant/admin.conf"],
-    run: upgrade::check,
 };
 
 pub(super) const BACKUP_CREATE: Command = Command {

@@ -11,6 +11,7 @@ mod node;
 mod parse;
 mod reference;
 mod table;
+mod upgrade;
 
 use crate::arguments::Arguments;
 pub(crate) use parse::{Parsed, parse};

@@ -45,7 +45,9 @@ impl StockError {
         match self {
             Self::Missing { program: Program::Kubectl } => StockCode::KubectlMissing,
             Self::Missing { program: Program::Helm } => StockCode::HelmMissing,
-            Self::NotExecutable { .. } | Self::Start { .. } => StockCode::Unusable,
+            Self::Missing { program: Program::Restart } | Self::NotExecutable { .. } | Self::Start { .. } => {
+                StockCode::Unusable
+            }
             Self::TooOld { .. } => StockCode::TooOld,
             Self::TooNew { .. } => StockCode::TooNew,
             Self::Driver { .. } => StockCode::HelmDriver,

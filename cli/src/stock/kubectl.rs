@@ -18,13 +18,13 @@ use super::{Program, StockCode, StockError, Version};
 const FIELD_MANAGER: &str = "latchkey";
 /// How long one request may take, on the API server's side and in all.
 const REQUEST: Duration = Duration::from_mins(1);
-const ALLOWED: Duration = Duration::from_secs(90);
+pub(super) const ALLOWED: Duration = Duration::from_secs(90);
 /// A version, and what else is one object: etcd takes 1.5 MiB, and JSON may be longer than what lies there.
 const ONE_OBJECT: usize = 8 << 20;
 /// A kubeconfig of very many clusters.
 const KUBECONFIG: usize = 4 << 20;
 /// Several objects at once.
-const MANY_OBJECTS: usize = 64 << 20;
+pub(super) const MANY_OBJECTS: usize = 64 << 20;
 
 /// Stock kubectl, for one cluster.
 #[derive(Clone, Debug)]
@@ -120,7 +120,11 @@ impl Kubectl {
         if matches!(scope, Scope::Cluster) {
             arguments.insert(1, "--all-namespaces".into());
         }
-        let List { items } = self.typed(self.call(arguments, &[], MANY_OBJECTS)).await?;
+        self.listed(self.call(arguments, &[], MANY_OBJECTS)).await
+    }
+
+    pub(super) async fn listed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<Vec<T>, StockError> {
+        let List { items } = self.typed(call).await?;
         Ok(items)
     }
 
@@ -190,18 +194,6 @@ impl Kubectl {
     pub(crate) async fn delete(&self, resource: &str, scope: Scope<'_>, name: &str) -> Result<(), StockError> {
         let arguments = words(["delete", "--ignore-not-found", "--wait=true"], scope, [resource, name]);
         self.run(self.call(arguments, &[], ONE_OBJECT)).await.map(drop)
-    }
-
-    /// Has the pods of a node go elsewhere, and none come; those of daemons stay, and what pods keep on the node alone is lost.
-    /// Where nobody is there who could end them, those whose time is over are not waited for.
-    pub(crate) async fn drain(&self, node: &str, is_there: bool, allowed: Duration) -> Result<(), StockError> {
-        let timeout = format!("--timeout={}s", allowed.as_secs());
-        let mut flags = vec!["drain", "--ignore-daemonsets", "--delete-emptydir-data", "--force", &timeout];
-        if !is_there {
-            flags.push("--skip-wait-for-delete-timeout=1");
-        }
-        let call = self.call(words(flags, Scope::Cluster, [node]), &[], MANY_OBJECTS);
-        self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
     }
 
     /// Runs a program in the container `etcd` of a pod of that name, and reads the JSON that it prints.
@@ -285,7 +277,12 @@ impl Kubectl {
         self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
     }
 
-    fn call<'a>(&'a self, arguments: impl IntoIterator<Item = OsString>, input: &'a [u8], limit: usize) -> Call<'a> {
+    pub(super) fn call<'a>(
+        &'a self,
+        arguments: impl IntoIterator<Item = OsString>,
+        input: &'a [u8],
+        limit: usize,
+    ) -> Call<'a> {
         let mut all = vec!["--kubeconfig".into(), self.kubeconfig.clone().into_os_string()];
         all.push(format!("--request-timeout={}s", REQUEST.as_secs()).into());
         let mut arguments = arguments.into_iter();
@@ -301,7 +298,7 @@ impl Kubectl {
         Call { program: Program::Kubectl, file: &self.file, arguments: all, input, limit, allowed: ALLOWED }
     }
 
-    async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, StockError> {
+    pub(super) async fn run(&self, call: Call<'_>) -> Result<Vec<u8>, StockError> {
         let shown = call.shown();
         let Ended { status, stdout, said } = call.run(self.interrupt.as_deref(), None).await?;
         if status.success() {
@@ -347,7 +344,7 @@ impl Kubectl {
 }
 
 /// A command's arguments: flags, where, and behind `--` what no longer can be a flag.
-fn words<'a>(
+pub(super) fn words<'a>(
     flags: impl IntoIterator<Item = &'a str>,
     scope: Scope<'_>,
     operands: impl IntoIterator<Item = &'a str>,

@@ -18,7 +18,9 @@ mod error;
 mod helm;
 mod interrupt;
 mod kubectl;
+mod nodes;
 mod program;
+mod restart;
 #[cfg(test)]
 mod tests;
 mod tie;
@@ -36,6 +38,7 @@ pub(crate) use error::StockError;
 pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Revision, Upgrade};
 pub(crate) use kubectl::{Kubectl, Scope};
 pub(crate) use program::Program;
+pub(crate) use restart::RestartProgram;
 pub(crate) use version::Version;
 
 use interrupt::Interrupt;

@@ -13,6 +13,8 @@ use super::StockError;
 pub(crate) enum Program {
     Kubectl,
     Helm,
+    /// The operator's own, which restarts machines.
+    Restart,
 }
 
 impl Program {
@@ -20,6 +22,7 @@ impl Program {
         match self {
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
+            Self::Restart => "the program of --restart",
         }
     }
 

@@ -18,11 +18,9 @@ use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table, Tone, printable};
 use crate::stock::{Stock, StockCode};
 
-pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    if !arguments.has("helm") {
-        let error = CommandError::usage("what is to be upgraded is not said");
-        return Err(error.fix("say --helm: charts are what this release upgrades"));
-    }
+pub(super) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    // The table lets it be left out, since Kubernetes is upgraded without it.
+    arguments.required_path("charts")?;
     let charts = charts_file(arguments)?;
     let kubeconfig = arguments.required_path("kubeconfig")?;
     let stock = Stock::from_arguments(arguments);

@@ -1,9 +1,10 @@
 //! `latchkey upgrade check`: what can go where, and what stands in the way.
 
 use latchkey_kubernetes::Minor;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::deprecated::{DeprecatedApi, deprecated_apis};
+use crate::api_server::KubernetesNode;
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -21,7 +22,7 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let stock = Stock::from_arguments(arguments);
     let (server, nodes, metrics) = smol::block_on(async {
         let kubectl: Kubectl = stock.kubectl(kubeconfig).await?;
-        let nodes: Vec<Node> = kubectl.list("nodes", Scope::Cluster).await?;
+        let nodes: Vec<KubernetesNode> = kubectl.list("nodes", Scope::Cluster).await?;
         Ok::<_, StockError>((kubectl.server(), nodes, kubectl.raw_text("/metrics").await?))
     })?;
     let next = format!("{}.{}", server.major, server.minor.saturating_add(1));
@@ -30,32 +31,9 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     output.report(&CheckReport::of(server, next, exact, &nodes, deprecated_apis(&metrics)))
 }
 
-#[derive(Deserialize)]
-struct Node {
-    metadata: NodeMetadata,
-    status: NodeStatus,
-}
-
-#[derive(Deserialize)]
-struct NodeMetadata {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct NodeStatus {
-    #[serde(rename = "nodeInfo")]
-    info: NodeInfo,
-}
-
-#[derive(Deserialize)]
-struct NodeInfo {
-    #[serde(rename = "kubeletVersion")]
-    kubelet: String,
-}
-
 /// What can be upgraded to what.
 #[derive(Debug, Serialize)]
-struct CheckReport {
+pub(super) struct CheckReport {
     api_server: String,
     /// The one minor version that the API server can go to.
     next: String,
@@ -64,7 +42,7 @@ struct CheckReport {
     nodes: Vec<NodeRow>,
     deprecated_apis: Vec<DeprecatedApi>,
     /// What has to be done first; nothing stands in the way if there is none.
-    first: Vec<String>,
+    pub(super) first: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,24 +75,24 @@ impl KubeletState {
 }
 
 impl CheckReport {
-    fn of(
+    pub(super) fn of(
         server: Version,
         next: String,
         exact: Option<String>,
-        nodes: &[Node],
+        nodes: &[KubernetesNode],
         deprecated: Vec<DeprecatedApi>,
     ) -> Self {
         let oldest = server.minor.saturating_add(1).saturating_sub(KUBELET_BEHIND);
         let nodes: Vec<NodeRow> = nodes
             .iter()
             .map(|node| {
-                let state = match node.status.info.kubelet.parse::<Version>() {
+                let state = match node.kubelet().parse::<Version>() {
                     Ok(kubelet) if kubelet.minor > server.minor => KubeletState::TooNew,
                     Ok(kubelet) if kubelet.minor < oldest => KubeletState::Behind,
                     Ok(_) => KubeletState::Ok,
                     Err(_) => KubeletState::Unreadable,
                 };
-                NodeRow { name: node.metadata.name.clone(), kubelet: node.status.info.kubelet.clone(), state }
+                NodeRow { name: node.name().to_owned(), kubelet: node.kubelet().to_owned(), state }
             })
             .collect();
         let mut first = Vec::new();
@@ -173,11 +151,11 @@ mod tests {
     use super::*;
 
     fn report(kubelets: &[&str], metrics: &str) -> CheckReport {
-        let node = |kubelet: &&str| Node {
-            metadata: NodeMetadata { name: "n".into() },
-            status: NodeStatus { info: NodeInfo { kubelet: (*kubelet).into() } },
+        let node = |kubelet: &&str| -> KubernetesNode {
+            let text = r#"{"metadata": {"name": "n"}, "status": {"nodeInfo": {"kubeletVersion": "KUBELET"}}}"#;
+            serde_json::from_str(&text.replace("KUBELET", kubelet)).unwrap()
         };
-        let nodes: Vec<Node> = kubelets.iter().map(node).collect();
+        let nodes: Vec<KubernetesNode> = kubelets.iter().map(node).collect();
         let server = Version { major: 1, minor: 34, patch: 4 };
         CheckReport::of(server, "1.35".into(), Some("1.35.1".into()), &nodes, deprecated_apis(metrics))
     }

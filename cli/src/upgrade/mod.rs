@@ -1,9 +1,33 @@
-//! `latchkey upgrade`: what a cluster runs becomes what its files say.
+//! `latchkey upgrade`: what a cluster runs becomes what its files say, or the next version.
+//!
+//! [`charts`] upgrades charts. [`kubernetes`] upgrades Kubernetes, node by node: [`cluster`] says how each stands, [`before`] whether
+//! one may begin, and [`roll`] takes one after the other.
 
+mod before;
 mod changes;
 mod charts;
 mod check;
+mod cluster;
 mod deprecated;
+mod kubernetes;
+mod roll;
 
-pub(crate) use charts::execute;
+use crate::arguments::Arguments;
+use crate::error::CommandError;
+use crate::exit::Exit;
+use crate::output::Output;
+
 pub(crate) use check::check;
+pub(crate) use kubernetes::resume;
+
+/// `latchkey upgrade execute`: charts, or Kubernetes.
+pub(crate) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    match (arguments.has("helm"), arguments.has("kubernetes")) {
+        (true, false) => charts::execute(arguments, output),
+        (false, true) => kubernetes::execute(arguments, output),
+        _ => {
+            let error = CommandError::usage("what is to be upgraded is not said");
+            Err(error.fix("say --helm for the charts, or --kubernetes VERSION; one after the other"))
+        }
+    }
+}

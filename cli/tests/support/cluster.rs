@@ -38,7 +38,7 @@ impl Cluster {
         if command[0] == "upgrade" || !["list", "check"].contains(&command[1]) {
             arguments.extend(["--kubectl-program", &self.kubectl]);
         }
-        if command[0] != "backup" && command[..2] != ["upgrade", "check"] {
+        if command[0] != "backup" && !(command[0] == "upgrade" && command[1] != "execute") {
             arguments.extend(["--helm-program", &self.helm]);
         }
         arguments

@@ -1,21 +1,19 @@
-//! The `Lease` that says who works on a cluster's charts, and which releases are in work.
+//! A `Lease` that says who works on something of a cluster, and how far that is.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use latchkey_attestation::reference::format_rfc3339;
 use serde::{Deserialize, Serialize};
 
+use super::About;
 use crate::error::CommandError;
 use crate::stock::{Kubectl, Scope, StockCode, StockError};
 use crate::trust::now;
 
 const NAMESPACE: &str = "kube-system";
-const NAME: &str = "latchkey-charts";
-/// Where the releases stand that are in work: JSON, from `namespace/name` to the revision before.
-const IN_WORK: &str = "latchkey.dev/in-work";
-
-/// Releases in work: `namespace/name` to the newest revision before the work was begun.
-pub(super) type InWork = BTreeMap<String, u64>;
+/// No work is waited for any longer.
+const LONGEST: Duration = Duration::from_hours(24);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -51,24 +49,25 @@ struct Spec {
 
 impl Lease {
     /// The lease as it is in the cluster.
-    pub(super) async fn read(kubectl: &Kubectl) -> Result<Option<Self>, StockError> {
-        kubectl.get("leases.coordination.k8s.io", Scope::Namespace(NAMESPACE), NAME).await
+    pub(super) async fn read(kubectl: &Kubectl, about: &About) -> Result<Option<Self>, StockError> {
+        kubectl.get("leases.coordination.k8s.io", Scope::Namespace(NAMESPACE), about.lease).await
     }
 
-    /// One that this run holds for so many seconds, or nobody's. Without a version it is one that is made.
-    pub(super) fn new(holder: Option<(&str, u64)>, in_work: &InWork, version: Option<String>) -> Self {
-        let spec = holder.map_or_else(Spec::default, |(holder, seconds)| Spec {
+    /// One that this run holds for so long, or nobody's. Without a version it is one that is made.
+    pub(super) fn new(
+        about: &About,
+        holder: Option<(&str, Duration)>,
+        note: Option<String>,
+        version: Option<String>,
+    ) -> Self {
+        let spec = holder.map_or_else(Spec::default, |(holder, held)| Spec {
             holder_identity: Some(holder.to_owned()),
-            lease_duration_seconds: Some(seconds),
+            lease_duration_seconds: Some(held.as_secs()),
             renew_time: Some(format_rfc3339(now()).replace('Z', ".000000Z")),
         });
-        let mut annotations = BTreeMap::new();
-        if !in_work.is_empty() {
-            // Names and numbers are always JSON.
-            annotations.insert(IN_WORK.to_owned(), serde_json::to_string(in_work).unwrap_or_default());
-        }
-        let metadata =
-            Metadata { name: NAME.into(), namespace: NAMESPACE.into(), resource_version: version, annotations };
+        let annotations = note.map(|note| (about.note.to_owned(), note)).into_iter().collect();
+        let (name, namespace) = (about.lease.to_owned(), NAMESPACE.to_owned());
+        let metadata = Metadata { name, namespace, resource_version: version, annotations };
         Self { api_version: "coordination.k8s.io/v1".into(), kind: "Lease".into(), metadata, spec }
     }
 
@@ -98,10 +97,14 @@ impl Lease {
         self.metadata.resource_version.clone().unwrap_or_default()
     }
 
-    /// What is in work; nothing where it cannot be read, so that nothing is decided by it.
-    pub(super) fn in_work(&self) -> InWork {
-        let text = self.metadata.annotations.get(IN_WORK);
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    /// For how long it is held once it was written; `None` where it does not say.
+    pub(super) fn held(&self) -> Option<Duration> {
+        self.spec.lease_duration_seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST))
+    }
+
+    /// How far the work is, as its holder wrote it.
+    pub(super) fn note(&self, about: &About) -> Option<&str> {
+        self.metadata.annotations.get(about.note).map(String::as_str)
     }
 }
 

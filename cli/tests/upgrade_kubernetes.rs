@@ -1,0 +1,272 @@
+//! `latchkey upgrade execute --kubernetes` and `latchkey upgrade resume`, with stock kubectl and a real API server. The machines are
+//! objects, and the operator's program writes what they would say of themselves (`support/reimage.sh`).
+
+#![allow(clippy::unwrap_used, reason = "what fails in a test fails the test")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Child, Command};
+
+use latchkey_test_support::until;
+use serde_json::{Value, json};
+use support::cluster::Cluster;
+use support::command::{Ran, finish, start};
+
+const EXECUTE: [&str; 4] = ["upgrade", "execute", "--kubernetes", "1.35"];
+const RESUME: [&str; 2] = ["upgrade", "resume"];
+const COMPONENTS: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+
+struct Plant(Cluster);
+
+impl Plant {
+    /// Two control planes and two workers of 1.34, all well.
+    fn new() -> Self {
+        let cluster = Cluster::start();
+        let kubectl = format!("#!/bin/sh\nexec {} --kubeconfig {} \"$@\"\n", cluster.kubectl, cluster.kubeconfig);
+        fs::write(cluster.path("kubectl"), kubectl).unwrap();
+        fs::set_permissions(cluster.path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/reimage.sh");
+        symlink(program, cluster.path("reimage")).unwrap();
+        let plant = Self(cluster);
+        for name in ["cp-1", "cp-2"] {
+            plant.node(name, &json!({"node-role.kubernetes.io/control-plane": ""}));
+            for component in COMPONENTS {
+                plant.pod(component, name);
+            }
+        }
+        for name in ["w-1", "w-2"] {
+            plant.node(name, &json!({}));
+        }
+        plant
+    }
+
+    fn node(&self, name: &str, labels: &Value) {
+        self.0.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}));
+        self.status("node", name, &json!({"nodeInfo": {"kubeletVersion": "v1.34.4", "bootID": "first"}}));
+        self.is_ready("node", name, "True");
+    }
+
+    fn pod(&self, component: &str, node: &str) {
+        let tag = if component == "etcd" { "3.6.5-0" } else { "v1.34.4" };
+        let name = format!("{component}-{node}");
+        self.0.apply(&json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": "kube-system", "labels": {"tier": "control-plane", "component": component},
+                // As the kubelet shows a static pod.
+                "annotations": {"kubernetes.io/config.mirror": "x"},
+            },
+            "spec": {
+                "nodeName": node, "automountServiceAccountToken": false,
+                "containers": [{"name": component, "image": format!("registry.k8s.io/{component}:{tag}")}],
+            },
+        }));
+        self.is_ready("pod", &name, "True");
+    }
+
+    fn is_ready(&self, kind: &str, name: &str, status: &str) {
+        self.status(kind, name, &json!({"conditions": [{"type": "Ready", "status": status}]}));
+    }
+
+    fn status(&self, kind: &str, name: &str, status: &Value) {
+        let patch = format!("--patch={}", json!({ "status": status }));
+        let words = ["patch", kind, name, "--namespace=kube-system", "--subresource=status", "--type=merge", &patch];
+        self.0.kubectl(&words);
+    }
+
+    fn of_node(&self, name: &str, path: &str) -> String {
+        self.0.kubectl(&["get", "node", name, &format!("--output=jsonpath={path}")])
+    }
+
+    fn is_cordoned(&self, name: &str) -> bool {
+        self.of_node(name, "{.spec.unschedulable}") == "true"
+    }
+
+    fn mark(&self, name: &str) -> String {
+        self.of_node(name, r"{.metadata.annotations.latchkey\.dev/upgrade}")
+    }
+
+    /// What the operator's program does with a machine.
+    fn does(&self, node: &str, what: &str) {
+        fs::write(self.0.path(&format!("{node}.does")), what).unwrap();
+    }
+
+    fn boots(&self, node: &str, role: &str) {
+        let mut program = Command::new(self.0.path("reimage"));
+        let ran = latchkey_test_support::output(program.args([node, role, "1.35"])).unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    }
+
+    fn lines(&self, file: &str) -> Vec<String> {
+        fs::read_to_string(self.0.path(file)).unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    fn run(&self, command: &[&str], more: &[&str]) -> Ran {
+        finish(self.start(command, more))
+    }
+
+    fn start(&self, command: &[&str], more: &[&str]) -> Child {
+        let more = [&["--output", "json"], more].concat();
+        start(self.0.directory.path(), &self.0.arguments(command, &more))
+    }
+
+    fn is_unchanged(&self) {
+        for name in ["cp-1", "cp-2", "w-1", "w-2"] {
+            assert!(!self.is_cordoned(name) && self.mark(name).is_empty(), "{name}");
+        }
+        assert_eq!((self.lines("restarted"), self.0.backups()), (Vec::<String>::new(), 0));
+    }
+}
+
+fn code(ran: &Ran) -> String {
+    ran.json()["error"]["code"].as_str().unwrap().to_owned()
+}
+
+fn because(ran: &Ran) -> String {
+    ran.json()["error"]["because"].to_string()
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn control_planes_go_first_one_after_the_other_and_a_node_that_others_cordoned_stays_so() {
+    let plant = Plant::new();
+    plant.0.kubectl(&["cordon", "w-2"]);
+    let shown = plant.run(&EXECUTE, &["--dry-run"]).succeeded().json();
+    let names: Vec<_> = shown["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
+    assert_eq!(names, ["cp-1", "cp-2", "w-1", "w-2"]);
+    assert_eq!(plant.0.backups(), 0);
+
+    let ran = plant.run(&EXECUTE, &["--restart", "reimage"]).succeeded();
+    let expected = ["cp-1 control-plane 1.35", "cp-2 control-plane 1.35", "w-1 worker 1.35", "w-2 worker 1.35"];
+    assert_eq!(plant.lines("restarted"), expected);
+    assert_eq!(plant.lines("seen"), ["cp-1 true 1.35", "cp-2 true 1.35", "w-1 true 1.35", "w-2 true "]);
+    let report = ran.json();
+    assert_eq!((&report["nodes"][0]["from"], &report["nodes"][0]["to"]), (&json!("v1.34.4"), &json!("v1.35.0")));
+    for name in ["cp-1", "cp-2", "w-1"] {
+        assert!(!plant.is_cordoned(name) && plant.mark(name).is_empty(), "{name}");
+    }
+    assert!(plant.is_cordoned("w-2"), "its operator cordoned it");
+    assert_eq!((report["nodes"][3]["uncordoned"].clone(), plant.0.backups()), (json!(false), 1));
+
+    // Nothing is left.
+    let again = plant.run(&EXECUTE, &["--restart", "reimage"]).succeeded().json();
+    assert_eq!((again["nodes"].clone(), plant.lines("restarted").len()), (json!([]), 4));
+    assert_eq!(code(&plant.run(&RESUME, &[]).failed(2)), "no-upgrade-under-way");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn a_node_that_does_not_come_back_stops_the_roll_and_resume_goes_on_there() {
+    let plant = Plant::new();
+    plant.does("cp-2", "fails");
+    let ran = plant.run(&EXECUTE, &["--restart", "reimage"]).failed(1);
+    assert_eq!(code(&ran), "restart-failed");
+    let error = ran.json()["error"].clone();
+    assert!(error["message"].as_str().unwrap().starts_with("cp-2: "), "{error}");
+    assert!(because(&ran).contains("no such machine: cp-2"), "{error}");
+    assert!(plant.is_cordoned("cp-2") && plant.mark("cp-2") == "1.35");
+    assert_eq!(code(&plant.run(&["upgrade", "execute", "--kubernetes", "1.34"], &[]).failed(2)), "upgrade-under-way");
+
+    plant.does("cp-2", "never");
+    let ran = plant.run(&RESUME, &["--restart", "reimage", "--wait", "2s"]).failed(1);
+    assert_eq!(code(&ran), "node-not-upgraded");
+    assert!(because(&ran).contains("its kubelet is v1.34.4") && because(&ran).contains("for 2 s"), "{}", because(&ran));
+
+    plant.does("cp-2", "old");
+    let ran = plant.run(&RESUME, &["--restart", "reimage"]).failed(1);
+    assert_eq!(code(&ran), "node-not-upgraded");
+    assert!(because(&ran).contains("it was restarted, and its kubelet is v1.34.4 again"), "{}", because(&ran));
+
+    // Its operator mended it, and booted it; a worker fell ill meanwhile.
+    plant.does("cp-2", "");
+    plant.boots("cp-2", "control-plane");
+    plant.is_ready("node", "w-2", "False");
+    let ran = plant.run(&RESUME, &["--restart", "reimage"]).failed(1);
+    assert_eq!(code(&ran), "upgrade-not-ready");
+    assert!(because(&ran).contains("node w-2: it is not ready"), "{}", because(&ran));
+    plant.is_ready("node", "w-2", "True");
+    let before = plant.lines("restarted").len();
+    plant.run(&RESUME, &["--restart", "reimage"]).succeeded();
+    assert_eq!(plant.lines("restarted")[before..], ["w-1 worker 1.35", "w-2 worker 1.35"]);
+    for name in ["cp-1", "cp-2", "w-1", "w-2"] {
+        assert!(!plant.is_cordoned(name) && plant.mark(name).is_empty(), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn two_operators_are_one_and_a_run_that_was_killed_is_gone_on_with() {
+    let plant = Plant::new();
+    plant.does("cp-1", "hangs");
+    let mut first = plant.start(&EXECUTE, &["--restart", "reimage"]);
+    until("the program to be at it", || (!plant.lines("seen").is_empty()).then_some(()));
+    let ran = plant.run(&RESUME, &["--restart", "reimage"]).failed(1);
+    assert_eq!(code(&ran), "upgrade-busy");
+    let said = ran.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(said.contains(&format!("(process {})", first.id())), "{said}");
+
+    // As a power failure would.
+    first.kill().unwrap();
+    finish(first);
+    assert!(plant.is_cordoned("cp-1") && plant.mark("cp-1") == "1.35");
+    plant.does("cp-1", "");
+    plant.run(&RESUME, &["--restart", "reimage", "--take-over"]).succeeded();
+    let restarted = plant.lines("restarted");
+    assert_eq!(restarted[..2], ["cp-1 control-plane 1.35", "cp-1 control-plane 1.35"]);
+    assert_eq!((restarted.len(), plant.0.backups()), (5, 2), "one backup of each run");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn without_a_program_the_operator_is_told_and_waited_for() {
+    let plant = Plant::new();
+    let running = plant.start(&EXECUTE, &[]);
+    for (name, role) in [("cp-1", "control-plane"), ("cp-2", "control-plane"), ("w-1", "worker"), ("w-2", "worker")] {
+        until("the next node to be cordoned", || (plant.mark(name) == "1.35").then_some(()));
+        plant.boots(name, role);
+    }
+    let ran = finish(running).succeeded();
+    assert!(ran.err.contains("boot w-2 (worker) from the image with Kubernetes 1.35"), "{}", ran.err);
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn what_has_to_be_done_first_is_named_and_nothing_is_changed() {
+    let plant = Plant::new();
+    let refused = |why: &str| {
+        let ran = plant.run(&EXECUTE, &["--restart", "reimage"]).failed(1);
+        assert_eq!(code(&ran), "upgrade-not-ready", "{why}");
+        assert!(because(&ran).contains(why), "{why}: {}", because(&ran));
+        plant.is_unchanged();
+        assert_eq!(code(&plant.run(&RESUME, &[]).failed(2)), "no-upgrade-under-way", "{why}");
+    };
+    plant.is_ready("node", "w-1", "Unknown");
+    refused("node w-1: it is not ready");
+    plant.is_ready("node", "w-1", "True");
+    plant.is_ready("pod", "etcd-cp-2", "False");
+    refused("node cp-2: its etcd is not ready");
+    plant.is_ready("pod", "etcd-cp-2", "True");
+    plant.status("node", "w-2", &json!({"nodeInfo": {"kubeletVersion": "v1.31.2"}}));
+    refused("node w-2: its kubelet v1.31.2 must be 1.32 or newer");
+    plant.status("node", "w-2", &json!({"nodeInfo": {"kubeletVersion": "v1.34.4"}}));
+    let ran = plant.run(&["upgrade", "execute", "--kubernetes", "1.33"], &[]).failed(1);
+    assert!(because(&ran).contains("which can go to 1.35, and not to 1.33"), "{}", because(&ran));
+    let ran = plant.run(&["upgrade", "execute", "--kubernetes", "1.35.1"], &[]).failed(2);
+    assert_eq!(code(&ran), "kubernetes-version-malformed");
+    plant.0.kubectl(&[
+        "delete",
+        "pod",
+        "kube-apiserver-cp-1",
+        "--namespace=kube-system",
+        "--force",
+        "--grace-period=0",
+    ]);
+    refused("node cp-1: its API server cannot be seen");
+    // Whoever says neither, or both, is not guessed at.
+    for both in [&["upgrade", "execute"][..], &["upgrade", "execute", "--helm", "--kubernetes", "1.35"]] {
+        assert_eq!(code(&plant.run(both, &[]).failed(2)), "usage");
+    }
+}
