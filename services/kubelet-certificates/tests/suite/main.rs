@@ -2,8 +2,10 @@
 //! (`issued`) with the rights that our chart gives (`chart`).
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod asker;
 mod attacks;
 mod chart;
 mod cluster;
 mod csr;
 mod issued;
+mod nodes;

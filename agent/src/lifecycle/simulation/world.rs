@@ -1,62 +1,17 @@
-//! A simulation of nodes for the property tests: TPMs, disks, a join service, an operator and a network that loses, repeats and
-//! reorders messages and cuts the power between any two effects. Every effect may fail, somebody with keys of another cluster
-//! offers them, and an operator may stay away. The nodes are the real machine; all else is a model.
+//! All machines, the network between them, the join service and the operator.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
-use latchkey_api::OfferRefusal;
 use proptest::prelude::*;
 
-use super::*;
+use super::Action;
+use super::machine::{Disk, Evidence, Machine, Offer, extended};
+use crate::lifecycle::*;
 
-const NODES: usize = 3;
-const CLUSTER: Digest = Digest([7; 32]);
+pub(super) const NODES: usize = 3;
+pub(super) const CLUSTER: Digest = Digest([7; 32]);
 /// Another cluster, whose tickets and secrets go astray.
 const OTHER: Digest = Digest([8; 32]);
-
-/// What a power cut leaves behind.
-#[derive(Clone, Debug, PartialEq)]
-enum Disk {
-    Blank {
-        attempts: u8,
-    },
-    /// Formatted under the key of its uuid; `data` is what the OS wrote once it was a member.
-    Formatted {
-        uuid: u64,
-        phase: DiskPhase,
-        role: NodeRole,
-        epoch: u64,
-        attempts: u8,
-        data: Option<u64>,
-    },
-}
-
-#[derive(Debug)]
-struct Machine {
-    boot: u64,
-    node: Node,
-    todo: VecDeque<Effect>,
-    pcr15: Option<Digest>,
-    disk: Disk,
-    proposed: u64,
-    offers: BTreeMap<u32, Offer>,
-    next_offer: u32,
-    flows: Vec<Source>,
-    genuine: bool,
-    /// The effect that fails, as [`Effect::name`] begins.
-    broken: Option<&'static str>,
-    ended: Option<&'static str>,
-    stage2: Option<bootstrap::Bootstrap>,
-    stage2_todo: VecDeque<bootstrap::Effect>,
-}
-
-/// The driver's side of an offer: what the machine must not see.
-#[derive(Clone, Debug)]
-struct Offer {
-    key_of: u64,
-    role: NodeRole,
-    epoch: u64,
-}
 
 #[derive(Clone, Debug)]
 enum Message {
@@ -65,125 +20,22 @@ enum Message {
     Ticket { node: usize, boot: u64, source: Source, offer: Offer },
 }
 
-#[derive(Clone, Debug)]
-struct Evidence {
-    genuine: bool,
-    pcr15: Option<Digest>,
-}
-
 #[derive(Debug)]
-struct Simulation {
-    machines: Vec<Machine>,
+pub(super) struct Simulation {
+    pub(super) machines: Vec<Machine>,
     network: Vec<Message>,
     /// The join service's records: node → its disks as (uuid, epoch), several until a report confirms one. Exists once the
     /// cluster does.
-    records: Option<BTreeMap<usize, Vec<(u64, u64)>>>,
-    uuids: u64,
-    writes: u64,
-    broken_steps: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Action {
-    Work(usize),
-    Deliver(usize),
-    Repeat(usize),
-    Lose(usize),
-    Ask(usize),
-    Cut(usize),
-    Init(usize),
-    Recover(usize, bool),
-    BreakSteps(bool),
-    /// One effect of this machine fails from now on, or none.
-    Break(usize, Option<&'static str>),
-    /// Somebody offers a key of another cluster, or the right key with another cluster's secret.
-    Stray(usize, bool),
-}
-
-/// What may fail; `start-` is a port that does not open.
-const EFFECTS: [&str; 7] =
-    ["start-init", "start-recovery", "check-key", "lock", "format-disk", "open-disk", "hand-over"];
-
-fn any_action() -> impl Strategy<Value = Action> {
-    prop_oneof![
-        12 => (0..NODES).prop_map(Action::Work),
-        6 => (0..16_usize).prop_map(Action::Deliver),
-        1 => (0..16_usize).prop_map(Action::Repeat),
-        1 => (0..16_usize).prop_map(Action::Lose),
-        4 => (0..NODES).prop_map(Action::Ask),
-        2 => (0..NODES).prop_map(Action::Cut),
-        2 => (0..NODES).prop_map(Action::Init),
-        1 => (0..NODES, any::<bool>()).prop_map(|(node, right)| Action::Recover(node, right)),
-        1 => prop::bool::weighted(0.2).prop_map(Action::BreakSteps),
-        2 => (0..NODES, prop::option::of(prop::sample::select(&EFFECTS[..])))
-            .prop_map(|(node, effect)| Action::Break(node, effect)),
-        2 => (0..NODES, any::<bool>()).prop_map(|(node, right)| Action::Stray(node, right)),
-    ]
-}
-
-impl Machine {
-    fn boot(&mut self, uuid: u64) {
-        self.boot += 1;
-        self.node = Node::new();
-        self.todo.clear();
-        self.stage2 = None;
-        self.stage2_todo.clear();
-        self.pcr15 = None;
-        self.offers.clear();
-        self.flows.clear();
-        self.ended = None;
-        self.proposed = uuid;
-        let seen = match &self.disk {
-            Disk::Blank { attempts } => Event::DiskFresh { attempts: *attempts },
-            Disk::Formatted { phase: DiskPhase::Formatted, role: NodeRole::First, attempts, .. } => {
-                Event::DiskAbandoned { attempts: *attempts }
-            }
-            Disk::Formatted { .. } => Event::DiskExisting,
-        };
-        self.saw(seen);
-    }
-
-    fn saw(&mut self, event: Event) {
-        self.todo.extend(self.node.handle(event));
-    }
-
-    fn saw2(&mut self, event: bootstrap::Event) {
-        let effects = self.stage2.as_mut().expect("stage 2 runs").handle(event);
-        self.stage2_todo.extend(effects);
-    }
-
-    fn offer(&mut self, source: Source, cluster_id: Option<Digest>, epoch: Option<u64>, offer: Offer) {
-        let id = self.next_offer;
-        self.next_offer += 1;
-        self.offers.insert(id, offer);
-        self.saw(Event::Offered(Grant { id: OfferId(id), source, cluster_id, epoch }));
-    }
-
-    fn evidence(&self) -> Evidence {
-        Evidence { genuine: self.genuine, pcr15: self.pcr15 }
-    }
+    pub(super) records: Option<BTreeMap<usize, Vec<(u64, u64)>>>,
+    pub(super) uuids: u64,
+    pub(super) writes: u64,
+    pub(super) broken_steps: bool,
 }
 
 impl Simulation {
-    fn new(impostor: bool) -> Self {
-        let machine = |at: usize| Machine {
-            boot: 0,
-            node: Node::new(),
-            todo: VecDeque::new(),
-            pcr15: None,
-            disk: Disk::Blank { attempts: 0 },
-            proposed: 0,
-            offers: BTreeMap::new(),
-            next_offer: 0,
-            flows: Vec::new(),
-            genuine: !(impostor && at == NODES - 1),
-            broken: None,
-            ended: None,
-            stage2: None,
-            stage2_todo: VecDeque::new(),
-        };
+    pub(super) fn new(impostor: bool) -> Self {
         let mut simulation = Self {
-            machines: (0..NODES).map(machine).collect(),
+            machines: (0..NODES).map(|at| Machine::new(!(impostor && at == NODES - 1))).collect(),
             network: Vec::new(),
             records: None,
             uuids: 0,
@@ -200,7 +52,7 @@ impl Simulation {
         self.machines[at].boot(uuid);
     }
 
-    fn act(&mut self, action: Action) {
+    pub(super) fn act(&mut self, action: Action) {
         match action {
             Action::Work(at) => self.work(at),
             Action::Deliver(at) if !self.network.is_empty() => {
@@ -243,13 +95,13 @@ impl Simulation {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::JoinRequest { node, boot, uuid, evidence } => {
-                let Some(records) = self.records.as_mut().filter(|_| admitted(&evidence)) else { return };
+                let Some(records) = self.records.as_mut().filter(|_| evidence.admits()) else { return };
                 let epoch = epoch_of(records.entry(node).or_default(), uuid);
                 let offer = Offer { key_of: uuid, role: NodeRole::Worker, epoch };
                 self.network.push(Message::Ticket { node, boot, source: Source::Join, offer });
             }
             Message::RejoinRequest { node, boot, uuid, evidence } => {
-                let Some(records) = self.records.as_ref().filter(|_| admitted(&evidence)) else { return };
+                let Some(records) = self.records.as_ref().filter(|_| evidence.admits()) else { return };
                 let Some(disks) = records.get(&node) else { return };
                 let Some((_, epoch)) = disks.iter().find(|(known, _)| *known == uuid) else { return };
                 let offer = Offer { key_of: uuid, role: NodeRole::Worker, epoch: *epoch };
@@ -270,7 +122,7 @@ impl Simulation {
     fn init(&mut self, at: usize) {
         let first_is_other = self.records.as_ref().is_some_and(|records| !records.contains_key(&at));
         let machine = &mut self.machines[at];
-        if first_is_other || !machine.flows.contains(&Source::Init) || !admitted(&machine.evidence()) {
+        if first_is_other || !machine.flows.contains(&Source::Init) || !machine.evidence().admits() {
             return;
         }
         let uuid = machine.proposed;
@@ -307,13 +159,13 @@ impl Simulation {
         let Some(effect) = self.machines[at].todo.pop_front() else { return };
         let machine = &mut self.machines[at];
         if machine.broken.is_some_and(|broken| effect.name().starts_with(broken)) {
-            return fail(machine, &effect);
+            return machine.fail(&effect);
         }
         match effect {
             Effect::Start(source) => machine.flows.push(source),
             Effect::ResumeJoin => machine.flows.push(Source::Join),
             Effect::Stop(source) => machine.flows.retain(|flow| *flow != source),
-            Effect::CheckKey(id) => check_key(machine, id),
+            Effect::CheckKey(id) => machine.check_key(id),
             Effect::Answer(..) => {}
             Effect::Lock(order) => {
                 let zero = machine.pcr15.map_or([0; 32], |value| value.0);
@@ -321,7 +173,7 @@ impl Simulation {
                 machine.pcr15 = Some(value);
                 machine.saw(Event::Extended { pcr15: value });
             }
-            Effect::OpenDisk(permit) => open(machine, &permit),
+            Effect::OpenDisk(permit) => machine.open(&permit),
             Effect::HandOver(_) => machine.saw(Event::HandedOver),
             Effect::Leave => {
                 let Disk::Formatted { phase, attempts, .. } = machine.disk else { panic!("left without a disk") };
@@ -330,7 +182,7 @@ impl Simulation {
             }
             Effect::End(Stop::Refused { .. }) => machine.ended = Some("refused"),
             Effect::End(Stop::Reset { attempts, .. }) => {
-                reset(machine, attempts);
+                machine.reset(attempts);
                 machine.ended = Some("reset");
             }
         }
@@ -367,7 +219,7 @@ impl Simulation {
                 machine.saw2(Event::Reported);
             }
             Some(Effect::ResetDisk { attempts }) => {
-                reset(machine, attempts);
+                machine.reset(attempts);
                 machine.saw2(Event::DiskReset);
             }
             Some(Effect::Wipe) => machine.saw2(Event::Wiped),
@@ -378,7 +230,7 @@ impl Simulation {
     }
 
     /// What must hold after every action.
-    fn check(&self) -> Result<(), TestCaseError> {
+    pub(super) fn check(&self) -> Result<(), TestCaseError> {
         for machine in &self.machines {
             prop_assert!(machine.genuine || matches!(machine.disk, Disk::Blank { .. }), "a key without evidence");
             let opened = machine.stage2.is_some() || matches!(machine.todo.front(), Some(Effect::HandOver(_)));
@@ -390,7 +242,7 @@ impl Simulation {
     }
 
     /// A quiet network and an operator who does what is asked: every boot must come to an end.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.broken_steps = false;
         self.machines.iter_mut().for_each(|machine| machine.broken = None);
         for round in 0..400 {
@@ -432,112 +284,4 @@ fn epoch_of(disks: &mut Vec<(u64, u64)>, uuid: u64) -> u64 {
     let epoch = disks.iter().map(|(_, epoch)| epoch + 1).max().unwrap_or(1);
     disks.push((uuid, epoch));
     epoch
-}
-
-fn admitted(evidence: &Evidence) -> bool {
-    evidence.genuine && evidence.pcr15.is_none()
-}
-
-/// What the driver does when an effect fails. A format may fail before and after it wrote the header; here before.
-fn fail(machine: &mut Machine, effect: &Effect) {
-    let (code, message) = (NodeCode::LockNotClean.into(), String::new());
-    machine.saw(match effect {
-        Effect::Start(source) => Event::FlowFailed { source: *source, code, message },
-        Effect::CheckKey(id) => Event::KeyWrong { id: *id, code: OfferRefusal::DiskTokenForged },
-        _ => Event::Failed { code, message },
-    });
-}
-
-/// PCR 15 once it was extended with the cluster, from zero.
-fn extended(cluster: Digest) -> [u8; 32] {
-    let mut node = Node::new();
-    node.handle(Event::DiskFresh { attempts: 0 });
-    let grant = Grant { id: OfferId(0), source: Source::Init, cluster_id: Some(cluster), epoch: None };
-    let effects = node.handle(Event::Offered(grant));
-    let order = effects.into_iter().find_map(|effect| match effect {
-        Effect::Lock(order) => Some(order),
-        _ => None,
-    });
-    order.unwrap().expected().0
-}
-
-fn check_key(machine: &mut Machine, id: OfferId) {
-    let Disk::Formatted { uuid, phase, role, epoch, attempts, .. } = machine.disk.clone() else { panic!("no header") };
-    let event = if machine.offers[&id.0].key_of == uuid {
-        Event::KeyFits { id, phase, role, cluster_id: CLUSTER, epoch, attempts }
-    } else {
-        Event::KeyWrong { id, code: OfferRefusal::DiskWrongKey }
-    };
-    machine.saw(event);
-}
-
-fn open(machine: &mut Machine, permit: &OpenPermit) {
-    assert!(machine.pcr15.is_some(), "a permit without a lock");
-    let offer = machine.offers[&permit.offer().0].clone();
-    match (&machine.disk, permit.format()) {
-        (Disk::Blank { .. }, Some(attempts)) => {
-            let phase = DiskPhase::Formatted;
-            let Offer { key_of: uuid, role, epoch } = offer;
-            machine.disk = Disk::Formatted { uuid, phase, role, epoch, attempts, data: None };
-        }
-        (Disk::Formatted { uuid, .. }, None) => assert_eq!(*uuid, offer.key_of, "opened with another disk's key"),
-        (disk, format) => panic!("formatted a disk that was not blank, or opened a blank one: {disk:?}, {format:?}"),
-    }
-    machine.saw(Event::DiskOpened);
-}
-
-fn reset(machine: &mut Machine, attempts: u8) {
-    if let Disk::Formatted { data: Some(data), .. } = machine.disk {
-        panic!("data {data} of a member was lost");
-    }
-    machine.disk = Disk::Blank { attempts };
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
-
-    #[test]
-    fn nothing_is_lost_or_opened_early_and_every_run_ends(
-        impostor in any::<bool>(),
-        actions in prop::collection::vec(any_action(), 0..250),
-    ) {
-        let mut simulation = Simulation::new(impostor);
-        for action in actions {
-            simulation.act(action);
-            simulation.check()?;
-        }
-        simulation.settle();
-        simulation.check()?;
-        for machine in &simulation.machines {
-            let exhausted = matches!(machine.disk, Disk::Blank { attempts } if attempts >= MAX_ATTEMPTS);
-            let end = machine.ended;
-            if !machine.genuine {
-                prop_assert!(end.is_none(), "an impostor waits for a ticket that never comes: {end:?}");
-            } else if exhausted {
-                prop_assert_eq!(end, Some("refused"));
-            } else if simulation.records.is_some() {
-                prop_assert_eq!(end, Some("left"), "{:#?}", machine);
-            }
-        }
-    }
-
-    #[test]
-    fn of_all_offers_to_a_fresh_node_exactly_one_wins(sources in prop::collection::vec(any::<bool>(), 1..8)) {
-        let mut node = Node::new();
-        node.handle(Event::DiskFresh { attempts: 0 });
-        let (mut locks, mut stopped) = (0, vec![]);
-        for (id, init) in sources.iter().enumerate() {
-            let source = if *init { Source::Init } else { Source::Join };
-            let id = OfferId(u32::try_from(id).unwrap());
-            let grant = Grant { id, source, cluster_id: Some(CLUSTER), epoch: None };
-            let effects = node.handle(Event::Offered(grant));
-            locks += effects.iter().filter(|effect| matches!(effect, Effect::Lock(_))).count();
-            stopped.extend(effects.iter().filter_map(|effect| match effect {
-                Effect::Stop(source) => Some(*source),
-                _ => None,
-            }));
-        }
-        prop_assert_eq!(locks, 1);
-        prop_assert_eq!(stopped, [if sources[0] { Source::Join } else { Source::Init }]);
-    }
 }

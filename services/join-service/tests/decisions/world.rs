@@ -1,27 +1,22 @@
-//! The decision core under random requests, restarts, failures and rules: what holds whatever happens.
-#![expect(clippy::unwrap_used, reason = "constants of the test are well-formed")]
+//! Random requests, restarts, failures and rules: what holds whatever happens.
 
+use crate::{boot, disk_of, ek, given, name_of};
 use latchkey_attestation::{EkDigest, FirmwareChange, MeasuredFirmware, PcrValues, Policy};
 use latchkey_cluster_store::{
     BootSeen, DefaultRule, DiskState, Enrolment, NameRule, NewDisk, NodeRecord, Outcome, PinnedRule, Recorded, Role,
-    RoleRule, TicketRecord, TpmBoot,
+    RoleRule, TpmBoot,
 };
-use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, Refusal, ReportAsk, Rules, State};
+use latchkey_join_service::decision::{Admitted, Ask, Damage, JoinAsk, LEASE, Now, ReportAsk, State};
 use latchkey_keys::Uuid;
 use latchkey_kubelet_certificates::Reserved;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 const TPMS: u8 = 4;
 const DISKS: u8 = 12;
-
-fn given(rules: &Enrolment) -> Rules {
-    rules.clone().into()
-}
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -108,22 +103,6 @@ fn seen((firmware, resets): (u8, u32)) -> BootSeen {
     });
     let pcrs = PcrValues::new([(2, [firmware; 32])].into()).unwrap();
     BootSeen { firmware: MeasuredFirmware::new(&pcrs, &[]), boot: boot(resets), rule: *RULE }
-}
-
-fn boot(reset_count: u32) -> TpmBoot {
-    TpmBoot { reset_count, restart_count: 0 }
-}
-
-fn ek(tpm: u8) -> EkDigest {
-    EkDigest::from_hex(&format!("{tpm:02x}").repeat(32)).unwrap()
-}
-
-fn disk_of(disk: u8) -> Uuid {
-    format!("0a0a0a0a-0000-4000-8000-{disk:012}").parse().unwrap()
-}
-
-fn name_of(name: u8) -> String {
-    format!("node-{name}")
 }
 
 struct World {
@@ -294,219 +273,4 @@ proptest! {
             world.act(action);
         }
     }
-}
-
-fn now(seconds: u64) -> Now {
-    Now { unix: 1_800_000_000 + seconds, uptime: Duration::from_secs(seconds) }
-}
-
-fn join(tpm: u8) -> Ask {
-    Ask::Join(JoinAsk { disk: disk_of(tpm), name: name_of(tpm), role: None })
-}
-
-#[test]
-fn a_lease_ends_by_itself_after_ten_minutes() {
-    let rules = Enrolment::workers_and([ek(0), ek(1)]);
-    let mut state = State::default();
-    let first = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &first, 1, None, now(0)).unwrap();
-    assert!(state.commit(&first, plan.record.map(Recorded::fake), now(0)).is_some());
-    assert_eq!(
-        state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(599)).unwrap_err(),
-        Refusal::LeaseHeld
-    );
-    let _second = state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(600)).unwrap();
-    assert_eq!(
-        state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(601)).unwrap_err(),
-        Refusal::LeaseHeld
-    );
-}
-
-#[test]
-fn a_worker_and_a_control_plane_that_comes_back_with_its_disk_have_no_turn() {
-    let rules = Enrolment::workers_and([ek(0)]);
-    let mut state = State::default();
-    for (tpm, has_turn) in [(0, true), (1, false)] {
-        let admitted = state.admit(&given(&rules), ek(tpm), join(tpm), BootSeen::default(), now(0)).unwrap();
-        let plan = state.conclude(&given(&rules), &admitted, 1, None, now(0)).unwrap();
-        let turn = state.commit(&admitted, plan.record.map(Recorded::fake), now(0));
-        assert_eq!(turn.is_some(), has_turn, "TPM {tpm}");
-    }
-    let back = state.admit(&given(&rules), ek(0), Ask::Rejoin(disk_of(0)), BootSeen::default(), now(1)).unwrap();
-    assert!(state.commit(&back, None, now(1)).is_none());
-}
-
-/// One that died without a word. Whether it is dead, only the operator knows.
-#[test]
-fn removing_a_dead_control_plane_lets_the_next_one_join_at_once() {
-    let rules = Enrolment::workers_and([ek(0), ek(1)]);
-    let mut state = State::default();
-    let first = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &first, 1, None, now(0)).unwrap();
-    let record = plan.record.map(Recorded::fake).unwrap();
-    state.commit(&first, Some(record.clone()), now(0));
-    state.reload([record], Damage::new(), now(1));
-    assert_eq!(
-        state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(2)).unwrap_err(),
-        Refusal::LeaseHeld
-    );
-    state.reload([], Damage::new(), now(3));
-    let _second = state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(3)).unwrap();
-}
-
-/// The first one's keys come late, when the second has the lease: it gets nothing.
-#[test]
-fn a_request_that_lost_its_lease_while_waiting_for_keys_gets_no_ticket() {
-    let rules = Enrolment::workers_and([ek(0), ek(1)]);
-    let mut state = State::default();
-    let late = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let _second = state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(600)).unwrap();
-    assert_eq!(state.conclude(&given(&rules), &late, 1, None, now(601)).unwrap_err(), Refusal::LeaseHeld);
-    state.abandon(late);
-    assert!(state.is_leased(now(601)), "the second one's lease is its own");
-}
-
-#[test]
-fn who_does_not_hold_the_lease_is_not_admitted_to_the_keys() {
-    let rules = Enrolment::workers_and([ek(0), ek(1)]);
-    let mut state = State::default();
-    let _first = state.admit(&given(&rules), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    assert_eq!(
-        state.admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(1)).unwrap_err(),
-        Refusal::LeaseHeld
-    );
-}
-
-/// The rules change while the keys are on their way.
-#[test]
-fn who_became_a_control_plane_without_the_lease_asks_again() {
-    let mut state = State::default();
-    let admitted =
-        state.admit(&given(&Enrolment::workers_and([])), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
-    let refusal = state.conclude(&given(&Enrolment::workers_and([ek(0)])), &admitted, 1, None, now(1)).unwrap_err();
-    assert_eq!(refusal, Refusal::RoleDenied);
-}
-
-#[test]
-fn a_name_that_is_kept_for_a_tpm_is_nobody_elses_even_before_it_comes() {
-    let mut rules = Enrolment::workers_and([ek(0)]);
-    rules.pinned[0].name = Some(name_of(1).parse().unwrap());
-    assert_eq!(
-        State::default().admit(&given(&rules), ek(1), join(1), BootSeen::default(), now(0)).unwrap_err(),
-        Refusal::NameTaken
-    );
-}
-
-#[test]
-fn names_from_the_tpm_are_names() {
-    let mut rules = Enrolment::workers_and([]);
-    rules.default.name = NameRule::FromEk;
-    let mut state = State::default();
-    let ask = Ask::Join(JoinAsk { disk: disk_of(0), name: "not a name".into(), role: None });
-    let admitted = state.admit(&given(&rules), ek(0x5a), ask, BootSeen::default(), now(0)).unwrap();
-    let plan = state.conclude(&given(&rules), &admitted, 1, None, now(0)).unwrap();
-    assert_eq!(plan.grant.name.as_str(), "node-5a5a5a5a5a5a");
-}
-
-/// A worker that joined with a ticket, as it is on record.
-fn joined(state: &mut State, number: u8, token: &str, at: u64) {
-    let rules = Enrolment::workers_and([]);
-    // Each join is of a boot of its own.
-    let seen = BootSeen { boot: boot(u32::try_from(at).unwrap()), ..BootSeen::default() };
-    let admitted = state.admit(&given(&rules), ek(number), join(number), seen, now(at)).unwrap();
-    let ticket = TicketRecord::new(token, now(at).unix + 900);
-    let plan = state.conclude(&given(&rules), &admitted, 1, Some(&ticket), now(at)).unwrap();
-    state.commit(&admitted, plan.record.map(Recorded::fake), now(at));
-}
-
-fn reserved() -> Reserved {
-    Reserved::new(["10.96.0.0/12".parse().unwrap()], ["api.plant.example", "192.0.2.10"])
-}
-
-fn reported(state: &mut State, number: u8, address: [u8; 4]) -> Vec<IpAddr> {
-    reported_at(state, number, address, 1)
-}
-
-fn reported_at(state: &mut State, number: u8, address: [u8; 4], at: u64) -> Vec<IpAddr> {
-    let report = ReportAsk { disk: disk_of(number), outcome: Outcome::Succeeded, addresses: vec![address.into()] };
-    let record = state.report(&reserved(), ek(number), &report, TpmBoot::default(), now(at)).unwrap();
-    state.commit_report(Recorded::fake(record.clone()));
-    record.addresses
-}
-
-#[test]
-fn an_address_is_the_machines_that_said_it_first_and_is_said_once_for_each_ticket() {
-    let mut state = State::default();
-    joined(&mut state, 0, "aaaaaa", 0);
-    joined(&mut state, 1, "bbbbbb", 0);
-    let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
-    assert_eq!(reported(&mut state, 0, one), [IpAddr::from(one)]);
-    assert!(reported(&mut state, 1, one).is_empty(), "it is another machine's");
-    assert!(reported(&mut state, 1, other).is_empty(), "its ticket is over");
-    joined(&mut state, 1, "cccccc", 1);
-    assert_eq!(reported(&mut state, 1, other), [IpAddr::from(other)]);
-    assert_eq!(reported(&mut state, 0, other), [IpAddr::from(one)], "what it said stays");
-}
-
-#[test]
-fn a_token_is_of_the_last_ticket_and_of_one_machine() {
-    let mut state = State::default();
-    joined(&mut state, 0, "aaaaaa", 0);
-    assert_eq!(state.ticket_holder("aaaaaa", now(0)), Some(ek(0)));
-    joined(&mut state, 0, "bbbbbb", 0);
-    assert_eq!(state.ticket_holder("aaaaaa", now(0)), None, "a later ticket took its place");
-    // By chance, or by hand: nobody's while both count, and the other's once one is over.
-    joined(&mut state, 1, "bbbbbb", 600);
-    assert_eq!(state.ticket_holder("bbbbbb", now(600)), None);
-    assert_eq!(state.ticket_holder("bbbbbb", now(900 + 300)), Some(ek(1)));
-}
-
-#[test]
-fn a_node_says_where_it_serves_soon_after_its_ticket_and_never_later() {
-    let mut state = State::default();
-    let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
-    joined(&mut state, 0, "aaaaaa", 0);
-    // Its report was lost. Whoever has taken the machine over by then says nothing that counts.
-    assert!(reported_at(&mut state, 0, one, 900 + 900).is_empty());
-    joined(&mut state, 0, "bbbbbb", 2000);
-    assert_eq!(reported_at(&mut state, 0, one, 2000 + 900 + 899), [IpAddr::from(one)]);
-    // A new ticket leaves it its address until its report says another.
-    joined(&mut state, 0, "cccccc", 5000);
-    joined(&mut state, 1, "dddddd", 5000);
-    assert!(reported_at(&mut state, 1, one, 5001).is_empty(), "it is still the other machine's");
-    assert_eq!(reported_at(&mut state, 0, other, 5001), [IpAddr::from(other)]);
-    joined(&mut state, 1, "eeeeee", 6000);
-    assert_eq!(reported_at(&mut state, 1, one, 6001), [IpAddr::from(one)]);
-}
-
-#[test]
-fn a_worker_is_never_called_like_the_api_server_nor_serves_at_its_address() {
-    let rules = |enrolment: Enrolment| Rules { reserved: reserved(), ..enrolment.into() };
-    let ask = |name: &str| Ask::Join(JoinAsk { disk: disk_of(0), name: name.to_owned(), role: None });
-    let admit = |rules: &Rules, name: &str| {
-        State::default().admit(rules, ek(0), ask(name), BootSeen::default(), now(0)).map(drop)
-    };
-    let workers = rules(Enrolment::workers_and([]));
-    for name in [
-        "api.plant.example",
-        "192.0.2.10",
-        "10.96.0.1",
-        "127.0.0.1",
-        "kubernetes",
-        "kubernetes.default.svc",
-        "localhost",
-    ] {
-        assert_eq!(admit(&workers, name), Err(Refusal::NameReserved), "{name}");
-    }
-    assert_eq!(admit(&workers, "edge-1"), Ok(()));
-    // A control plane may be where the API server is found, and no service.
-    let controls = rules(Enrolment::workers_and([ek(0)]));
-    assert_eq!(admit(&controls, "api.plant.example"), Ok(()));
-    assert_eq!(admit(&controls, "kubernetes"), Err(Refusal::NameReserved));
-
-    let mut state = State::default();
-    joined(&mut state, 0, "aaaaaa", 0);
-    joined(&mut state, 1, "bbbbbb", 0);
-    assert!(reported(&mut state, 0, [192, 0, 2, 10]).is_empty());
-    assert!(reported(&mut state, 1, [10, 96, 0, 1]).is_empty());
 }
