@@ -338,6 +338,35 @@ fn an_api_server_that_goes_away_in_the_middle_is_named_and_the_next_run_goes_on(
 }
 
 #[test]
+#[ignore = "needs etcd, kube-apiserver, kubectl and helm: ./dev e2e api-server"]
+fn what_is_installed_of_an_archive_is_what_was_hashed_though_the_file_changes_meanwhile() {
+    let mut cluster = Cluster::start();
+    cluster.chart("sample", "1.0.0");
+    cluster.helm(&[
+        "package",
+        &cluster.path("sample").display().to_string(),
+        "--destination",
+        cluster.path("").to_str().unwrap(),
+    ]);
+    let archive = cluster.path("sample-1.0.0.tgz");
+    let sha256 = latchkey_kubernetes::Sha256::of(&fs::read(&archive).unwrap()).to_string();
+    let chart = json!({"archive": {"file": "sample-1.0.0.tgz", "sha256": sha256}});
+    let chart = json!({"name": "one", "namespace": "apps", "chart": chart, "values": {"inline": {"key": "hashed"}}});
+    fs::write(cluster.path("charts.json"), json!({"schema": 1, "charts": [chart]}).to_string()).unwrap();
+    // Another archive lies there as soon as helm is called.
+    let script = format!("#!/bin/sh\necho other > {}\nexec {} \"$@\"\n", archive.display(), cluster.helm);
+    fs::write(cluster.path("late"), script).unwrap();
+    fs::set_permissions(cluster.path("late"), fs::Permissions::from_mode(0o755)).unwrap();
+    let late = cluster.path("late").display().to_string();
+    let real = std::mem::replace(&mut cluster.helm, late);
+    cluster.install(&[]).succeeded();
+    cluster.helm = real;
+    assert_eq!((fs::read(&archive).unwrap().as_slice(), cluster.value("one").as_str()), (&b"other\n"[..], "hashed"));
+    assert!(cluster.helm(&["list", "--namespace=apps"]).contains("sample-1.0.0"));
+    assert_eq!(cluster.install(&["--output", "json"]).failed(2).json()["error"]["code"], "chart-altered");
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_said_before_anything_is_done() {
     let directory = TempDir::new().unwrap();
     let run = |arguments: &[&str]| {

@@ -8,6 +8,7 @@ use latchkey_kubernetes::Sha256;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::archive::Archive;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -18,8 +19,6 @@ use crate::stock::{ChartSource, Upgrade};
 const SCHEMA: u32 = 1;
 /// How long the file, and a file of values, may be.
 const MAX_FILE: usize = 1 << 20;
-/// An archive of a chart: helm takes 20 MiB, unpacked.
-const MAX_ARCHIVE: usize = 32 << 20;
 const MAX_CHARTS: usize = 100;
 /// The longest name of a release that helm takes, and of a namespace.
 const MAX_NAME: usize = 53;
@@ -40,6 +39,8 @@ pub(crate) struct Chart {
     pub(crate) name: String,
     pub(crate) namespace: String,
     pub(crate) source: ChartSource,
+    /// What `source` names, if that is an archive.
+    _archive: Option<Archive>,
     values: Vec<u8>,
     pub(crate) wait: Option<Duration>,
     pub(crate) crds: Crds,
@@ -62,12 +63,12 @@ impl Chart {
     /// One of no file, with its own values; it is not waited for.
     pub(crate) fn plain(name: &str, namespace: &str, directory: PathBuf) -> Self {
         let (name, namespace, source) = (name.to_owned(), namespace.to_owned(), ChartSource::File(directory));
-        Self { name, namespace, source, values: Vec::new(), wait: None, crds: Crds::Once }
+        Self { name, namespace, source, _archive: None, values: Vec::new(), wait: None, crds: Crds::Once }
     }
 
     /// What helm is asked for.
     pub(crate) fn upgrade(&self) -> Upgrade<'_> {
-        let Self { name, namespace, source, values, wait, crds } = self;
+        let Self { name, namespace, source, values, wait, crds, .. } = self;
         Upgrade { name, namespace, chart: source, values, wait: *wait, crds: *crds != Crds::Never }
     }
 }
@@ -161,6 +162,7 @@ impl ChartForm {
         if wait > MAX_WAIT {
             return Err(about(&format!("wait: {wait} seconds are more than {MAX_WAIT}")));
         }
+        let mut archive = None;
         let source = match self.chart {
             SourceForm::Directory(path) => {
                 let path = beside.join(path);
@@ -171,13 +173,13 @@ impl ChartForm {
             }
             SourceForm::Archive(ArchiveForm { file, sha256 }) => {
                 let path = beside.join(file);
-                let found = Sha256::of(&files::read(&path, MAX_ARCHIVE)?);
+                let (found, copy) = Archive::read(&path)?;
                 if found != sha256 {
                     let what = format!("{}: {} is not the archive that is meant", self.name, path.display());
                     let error = CommandError::new(Exit::Usage, CommandCode::ChartAltered, what);
                     return Err(error.because(format!("expected {sha256}")).because(format!("     got {found}")));
                 }
-                ChartSource::File(path)
+                ChartSource::File(archive.insert(copy).path())
             }
             SourceForm::Registry(RegistryForm { repository, digest }) => {
                 let digits = digest.strip_prefix("sha256:").unwrap_or_default();
@@ -198,7 +200,8 @@ impl ChartForm {
             Some(ValuesForm::Inline(_)) => return Err(about("values are no object")),
         };
         let wait = (wait != 0).then(|| Duration::from_secs(wait));
-        Ok(Chart { name: self.name, namespace: self.namespace, source, values, wait, crds: self.crds })
+        let (name, namespace, crds) = (self.name, self.namespace, self.crds);
+        Ok(Chart { name, namespace, source, _archive: archive, values, wait, crds })
     }
 }
 
@@ -222,6 +225,7 @@ fn malformed(path: &Path, reason: impl AsRef<str>) -> CommandError {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write as _;
     use tempfile::TempDir;
 
     fn read(text: &str) -> Result<ChartsFile, CommandError> {
@@ -252,6 +256,11 @@ mod tests {
         let [a, b, c] = &file.charts[..] else { panic!("{file:?}") };
         assert_eq!((&*a.values, a.wait, a.crds), (&b"a: 1\n"[..], Some(Duration::from_mins(10)), Crds::Once));
         assert_eq!((&*b.values, b.wait, b.upgrade().crds), (&br#"{"a": [1, 2]}"#[..], None, false));
+        // The directory is gone; what was hashed is there, and stays as it is.
+        let ChartSource::File(archive) = &b.source else { panic!("{b:?}") };
+        assert_eq!(fs::read(archive).unwrap(), b"archive");
+        let changed = fs::OpenOptions::new().write(true).open(archive).and_then(|mut file| file.write_all(b"other"));
+        assert!(changed.is_err() && fs::read(archive).unwrap() == b"archive");
         assert_eq!(c.source, ChartSource::Registry(format!("oci://r.example/c@sha256:{digest}")));
     }
 

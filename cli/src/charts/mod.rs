@@ -3,6 +3,7 @@
 //! [`file`] reads the charts file; [`situation`] decides what state a release is in; [`lock`] lets one operator at a time work;
 //! [`work`] mends what was begun and not ended, and installs. Whatever was done here, helm by hand sees plain releases.
 
+mod archive;
 mod check;
 mod file;
 mod install;

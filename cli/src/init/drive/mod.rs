@@ -9,33 +9,28 @@
 //!
 //! Which of these it is, is tried in the order of likelihood; [`Drive::look`] asks where that fails.
 
+mod outcome;
+mod request;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
-use latchkey_api::v1::{
-    AttachRequest, AuthorizeRequest, ClusterSettings, ControlPlaneFiles, Failed, InitRequest, NodeStage, SecretsKey,
-    Succeeded,
-};
-use latchkey_api::{OfferRefusal, SentCode};
+use latchkey_api::OfferRefusal;
+use latchkey_api::v1::{AttachRequest, AuthorizeRequest, NodeStage};
 use latchkey_attestation::{EkDigest, LockExpectation, Policy, ReasonCode};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{BootSeen, ClusterFile, DiskRelease, Outcome, ReleaseCode, TpmBoot, parse_addresses};
+use latchkey_cluster_store::{BootSeen, Outcome, TpmBoot};
 use latchkey_keys::{ClusterId, Uuid};
 
-use super::authorities;
 use super::follow::{End, Follower};
-use super::job::{Job, Store};
+use super::job::Job;
 use super::journal::{Journal, Stage};
-use crate::cluster_dir::FirstNode;
-use crate::codes::{CommandCode, ErrorCode};
+use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files::{self, Readers};
-use crate::firmware;
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
-use crate::output::{Output, Tone, printable};
-use crate::recover::{self, NodeKeys};
-use crate::trust::now;
+use crate::output::{Output, Tone};
+use crate::recover;
 use crate::verify::proven_in_words;
 use crate::which_machine::{Meant, MeantMachine};
 
@@ -342,150 +337,5 @@ impl<'a> Drive<'a> {
         Err(ConnectError::Fatal(
             failure.because(format!("it says {}", hex::encode(cluster_id.get(..32).unwrap_or(cluster_id)))),
         ))
-    }
-
-    /// The keys of the machine and disk that the journal names, written there before: it is the record of a cluster that has
-    /// none yet.
-    fn keys(&self, ek: EkDigest, disk: Uuid) -> Result<NodeKeys, CommandError> {
-        if self.journal.stage.machine() != Some((ek, disk)) {
-            let what = format!("the disk {disk} is not the one that this init made");
-            let failure = CommandError::new(Exit::Attestation, ReleaseCode::DiskNotOnRecord, what);
-            return Err(failure.fix(ReleaseCode::DiskNotOnRecord.remedy()));
-        }
-        let version = self.journal.key_version;
-        NodeKeys::derive(&self.job.master, &DiskRelease::on_operators_word(disk, version), version)
-    }
-
-    fn request(&self, ek: EkDigest, disk: Uuid) -> Result<InitRequest, CommandError> {
-        let keys = self.keys(ek, disk)?;
-        let version = self.journal.key_version;
-        let mut secrets_key = SecretsKey::default();
-        secrets_key.key = self.job.master.secrets_at_rest(version)?.expose().to_vec();
-        secrets_key.version = version.number();
-        let shared = match self.job.store {
-            Store::Kubernetes => Some(authorities::of(&self.job.directory)?),
-            Store::Directory => None,
-        };
-        let service_files = match (&self.job.inside, &shared) {
-            (Some(inside), Some(shared)) => inside.files(shared)?.to_messages(),
-            _ => Vec::new(),
-        };
-        Ok(InitRequest {
-            cluster_name: self.job.name.clone(),
-            disk_uuid: disk.to_string(),
-            state_disk_key: keys.state_disk.expose().to_vec(),
-            measurement_secret: keys.measurement.expose().to_vec(),
-            measurement_salt: self.journal.salt()?.to_vec(),
-            settings: Some(ClusterSettings {
-                secrets_key: Some(secrets_key),
-                service_files,
-                ..self.job.settings.clone()
-            }),
-            control_plane_files: shared.map(|files| ControlPlaneFiles { files: files.to_messages() }),
-        })
-    }
-
-    /// The cluster exists from here on: its id is in a TPM and on a disk.
-    fn locked(&mut self, ek: EkDigest, disk: Uuid) -> Attempt<()> {
-        let (name, version) = (&self.job.name, self.journal.key_version.number());
-        let salt = self.journal.salt().map_err(ConnectError::Fatal)?;
-        let cluster = ClusterFile::new(name, self.journal.cluster_id, salt, version, now());
-        let first = self.first(ek, disk);
-        self.job.directory.initialise(&cluster, &first).map_err(ConnectError::Fatal)?;
-        self.enter(Stage::Locked { ek, disk })?;
-        self.goal = Goal::Attach;
-        self.output.say(Tone::Good, "locked", &format!("on cluster {}", self.journal.cluster_id));
-        self.output.waiting("the node changes to its operating system");
-        Ok(())
-    }
-
-    fn succeeded(&mut self, mut succeeded: Succeeded) -> Attempt<AdminConfig> {
-        self.ours(&succeeded.cluster_id)?;
-        let config = succeeded.take_admin_config();
-        self.addresses = parse_addresses(&succeeded.addresses).unwrap_or_else(|| {
-            let what = "the node does not say where its kubelet serves; nobody approves its serving certificate";
-            self.output.say(Tone::Warning, "warning", what);
-            Vec::new()
-        });
-        let written = if config.is_empty() {
-            AdminConfig::None
-        } else {
-            AdminConfig::Written(self.keep_admin_config(&config).map_err(ConnectError::Fatal)?)
-        };
-        self.note(Outcome::Succeeded)?;
-        if let Some((ek, disk)) = self.journal.stage.machine() {
-            self.enter(Stage::Done { ek, disk })?;
-        }
-        Ok(written)
-    }
-
-    /// The node gives them once. If the file cannot be made, another place is better than none.
-    fn keep_admin_config(&self, config: &[u8]) -> Result<std::path::PathBuf, CommandError> {
-        let wanted = self.job.admin_config.clone();
-        match files::write_new(&wanted, config, Readers::OwnerOnly) {
-            Ok(()) => Ok(wanted),
-            Err(failure) => {
-                let other = self.job.directory.path(&format!("admin-{}.conf", now()));
-                self.output.say(Tone::Warning, "warning", &format!("{}; using {}", failure.what, other.display()));
-                files::write_new(&other, config, Readers::OwnerOnly).map(|()| other)
-            }
-        }
-    }
-
-    fn bootstrap_failed(&mut self, failed: &Failed) -> ConnectError {
-        let error = self.failed("the cluster's bootstrap failed", failed);
-        let outcome = Outcome::Failed { code: printable(&failed.code), message: printable(&failed.message) };
-        let noted = self.note(outcome);
-        // The node starts anew: this init may, too, with the same salt.
-        let noted = if failed.disk_reset { noted.and_then(|()| self.enter(Stage::Prepared)) } else { noted };
-        noted.err().unwrap_or(error)
-    }
-
-    fn first(&self, ek: EkDigest, disk: Uuid) -> FirstNode {
-        let (name, seen, locked) = (self.node_name.clone(), self.seen.clone(), self.locked_boot);
-        FirstNode { ek, name, disk, seen, locked, addresses: self.addresses.clone() }
-    }
-
-    /// The machine may be on record, by an earlier run of this init.
-    fn hold_against_record(&mut self, node: &Node) -> Attempt<()> {
-        let seen = node.seen(&self.job.trust.policy);
-        let checked = firmware::check_boot(&self.job.directory, node.admission.ek_digest(), &seen, self.output);
-        checked.map_err(ConnectError::Fatal)?;
-        self.seen = Some(seen);
-        Ok(())
-    }
-
-    /// Keeps with the node's record how its bootstrap ended.
-    fn note(&self, outcome: Outcome) -> Attempt<()> {
-        let Some((ek, disk)) = self.journal.stage.machine() else { return Ok(()) };
-        let first = self.first(ek, disk);
-        self.job.directory.report(&first, outcome).map_err(ConnectError::Fatal)
-    }
-
-    fn failed(&self, what: &str, failed: &Failed) -> ConnectError {
-        self.follower.show_log(&failed.log_tail);
-        let code = SentCode::parse(&failed.code).map_or(CommandCode::CallFailed.into(), ErrorCode::from_node);
-        let failure =
-            CommandError::new(Exit::Node, code.clone(), format!("{what}: {}", code.as_str())).because(&failed.message);
-        ConnectError::Fatal(failure.fix(if failed.disk_reset {
-            "fix the cause; the node resets its disk and restarts, and the same command begins anew"
-        } else {
-            "fix the cause, restart the node, and run the same command again"
-        }))
-    }
-
-    fn silent(&self) -> ConnectError {
-        ConnectError::lost(&self.job.address, CommandCode::ConnectionLost, "the node ended the call without a result")
-    }
-
-    fn out_of_turn(&self, got: &str) -> ConnectError {
-        let what = format!("the node at {} says what it must not say here: {got}", self.job.address);
-        ConnectError::Fatal(
-            CommandError::new(Exit::Node, CommandCode::OutOfTurn, what).fix("run the same release on both sides"),
-        )
-    }
-
-    fn enter(&mut self, stage: Stage) -> Attempt<()> {
-        self.journal.enter(&self.job.directory, stage).map_err(ConnectError::Fatal)
     }
 }
