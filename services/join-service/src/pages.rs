@@ -71,9 +71,8 @@ impl Admin for Pages {
         if let Some(problem) = self.store.problem() {
             return Err(format!("records-unavailable: {problem}"));
         }
-        let stopped = self.approvals.as_ref().and_then(|(_, pulse)| pulse.stopped_for(Instant::now()));
-        if let Some(since) = stopped {
-            return Err(format!("approvals-stopped: no certificate request was looked at for {} s", since.as_secs()));
+        if let Some(stopped) = self.approvals.as_ref().and_then(|(_, pulse)| pulse.problem(Instant::now())) {
+            return Err(stopped);
         }
         let behind = self.current.behind();
         if let Some(behind) = behind.iter().find(|behind| behind.age >= self.stale) {

@@ -1,7 +1,7 @@
 //! Connections: rates, then the attested handshake within its deadline, then gRPC.
 
 use crate::api_certificate;
-use crate::approver::{Approver, Pulse};
+use crate::approver::{self, Pulse};
 use crate::back_end::BackEnd;
 use crate::config::{Config, Limits};
 use crate::credentials::{Credentials, Secrets};
@@ -101,9 +101,9 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         Arc::clone(&last_key_error),
     );
     let approvals = back_end.api_server().map(|api| (Arc::clone(api), Arc::new(Pulse::new())));
-    let approver = approvals
+    let approving = approvals
         .clone()
-        .map(|(api, pulse)| Approver::new(api, Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics), pulse));
+        .map(|(api, pulse)| approver::run(api, Arc::clone(&store), Arc::clone(&current), Arc::clone(&metrics), pulse));
     let table = ConnectionTable::new(limits.of_connections());
     let reloads = Reloads::of(Arc::clone(&credentials) as _);
     let shared = Arc::new(Shared {
@@ -133,7 +133,7 @@ pub(crate) fn serve(file: &Path, config: Config, opened: Opened) -> Result<(), P
         let _following = smol::spawn(watch::follow_configuration(current, back_end.clone(), looks.clone()));
         let _telling = back_end.api_server().cloned().map(|api| smol::spawn(api_certificate::tell(api)));
         let _watching = smol::spawn(watch::follow_records(store, back_end, looks));
-        let _approving = approver.map(|approver| smol::spawn(approver.run()));
+        let _approving = approving.map(smol::spawn);
         bound.say_ready()?;
         bound.serve(shared, pages, carrier).await.map_err(ProgramError::running)
     })

@@ -1,12 +1,17 @@
 //! One request: decided, answered, and its line written.
 
-use super::{Approver, Later, MAX_NAME};
+use super::rounds::Desk;
+use super::{Later, MAX_NAME};
 use crate::decision::Refusal;
-use crate::store::{Certified, Outcome};
+use crate::metrics::Metrics;
+use crate::snapshot::Current;
+use crate::store::{Certified, Outcome, Store};
 use latchkey_attestation::EkDigest;
 use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, Reading};
-use latchkey_kubernetes_store::{Answered, Standing, WaitingRequest};
-use std::sync::Arc;
+use latchkey_kubernetes_store::{Answered, KubernetesStore, Standing, WaitingRequest};
+use smol::lock::Mutex as AsyncMutex;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// All records are not listed more often than this, however many requests name none of them.
@@ -14,9 +19,29 @@ const BETWEEN_LISTINGS: Duration = Duration::from_secs(5);
 /// Answers that are remembered until it is known whether they stand.
 const MOST_UNSURE: usize = 256;
 
-/// An answer that was sent, and of which nothing came back.
+/// What answers are made with.
 #[derive(Debug)]
-pub(super) struct Unsure {
+pub(super) struct Approvals {
+    api: Arc<KubernetesStore>,
+    store: Arc<Store>,
+    current: Arc<Current>,
+    metrics: Arc<Metrics>,
+    /// Held while all records are listed.
+    listings: AsyncMutex<Listings>,
+    /// Answers of which it is not known whether they stand, by the request's uid.
+    unsure: Mutex<HashMap<String, Unsure>>,
+}
+
+/// When the last listing of all records began, and when one was begun at all.
+#[derive(Debug, Default)]
+struct Listings {
+    listed: Option<Instant>,
+    tried: Option<Instant>,
+}
+
+/// An answer that was sent, and of which nothing came back.
+#[derive(Clone, Debug)]
+struct Unsure {
     request: Arc<WaitingRequest>,
     ek: Option<EkDigest>,
     refusal: Option<CertificateRefusal>,
@@ -24,8 +49,32 @@ pub(super) struct Unsure {
 
 type Decided = (Result<Approval, CertificateRefusal>, Option<EkDigest>);
 
-impl Approver {
-    pub(super) async fn answer(&mut self, request: &Arc<WaitingRequest>) -> Result<(), Later> {
+impl Desk for Approvals {
+    type Request = WaitingRequest;
+
+    /// Those whose answer got lost come first: such a request may wait no more.
+    fn waiting(&self) -> Vec<Arc<WaitingRequest>> {
+        let unsure = self.unsure();
+        let waiting = self.api.waiting_requests();
+        let others = waiting.into_iter().filter(|request| !unsure.contains_key(request.uid()));
+        unsure.values().map(|unsure| Arc::clone(&unsure.request)).chain(others).collect()
+    }
+
+    fn uid(request: &WaitingRequest) -> &str {
+        request.uid()
+    }
+
+    fn name(request: &WaitingRequest) -> &str {
+        request.name()
+    }
+
+    async fn answer(&self, request: &Arc<WaitingRequest>) -> Result<(), Later> {
+        let unsure = self.unsure().get(request.uid()).cloned();
+        if let Some(unsure) = unsure
+            && self.settle(unsure).await? != Standing::Waits
+        {
+            return Ok(());
+        }
         let (decided, ek) = match request.read() {
             Reading::Leave(_) => {
                 self.api.leave(request);
@@ -33,13 +82,11 @@ impl Approver {
             }
             Reading::Deny(refusal) => (Err(*refusal), None),
             Reading::Client(ask) => self.client(request, ask).await?,
-            Reading::Renewal(ask) => {
-                self.as_node(request, |approver| approver.store.certify_renewal(ask, approver.denied())).await?
-            }
+            Reading::Renewal(ask) => self.as_node(request, || self.store.certify_renewal(ask, self.denied())).await?,
             Reading::Serving(ask) => {
-                let certify = |approver: &Self| {
-                    let reserved = approver.current.snapshot().reserved();
-                    approver.store.certify_serving(&reserved, ask, approver.denied())
+                let certify = || {
+                    let reserved = self.current.snapshot().reserved();
+                    self.store.certify_serving(&reserved, ask, self.denied())
                 };
                 self.as_node(request, certify).await?
             }
@@ -55,26 +102,42 @@ impl Approver {
             Ok(Answered::Overtaken) => {}
             Err(error) => {
                 // It may stand all the same, and then the watch takes the request away.
-                if self.unsure.len() < MOST_UNSURE {
-                    self.unsure.push(Unsure { request: Arc::clone(request), ek, refusal });
+                let mut unsure = self.unsure();
+                if unsure.len() < MOST_UNSURE {
+                    let request = Arc::clone(request);
+                    unsure.insert(request.uid().to_owned(), Unsure { request, ek, refusal });
                 }
                 return Err(error.into());
             }
         }
         Ok(())
     }
+}
 
-    /// Looks whether answers stand whose own answer got lost: each that does has its line.
-    pub(super) async fn make_sure(&mut self) {
-        for unsure in std::mem::take(&mut self.unsure) {
-            let (api, about) = (Arc::clone(&self.api), Arc::clone(&unsure.request));
-            match smol::unblock(move || api.standing(&about, unsure.refusal)).await {
-                Ok(Standing::Ours) => self.written(&unsure.request, unsure.ek, unsure.refusal),
-                // It is answered anew, or was by somebody else, who says so.
-                Ok(Standing::Waits | Standing::Others) => {}
-                Err(_) => self.unsure.push(unsure),
-            }
+impl Approvals {
+    pub(super) fn new(
+        api: Arc<KubernetesStore>,
+        store: Arc<Store>,
+        current: Arc<Current>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        Self { api, store, current, metrics, listings: AsyncMutex::default(), unsure: Mutex::default() }
+    }
+
+    /// Looks whether an answer stands whose own answer got lost: then it has its line. Otherwise the request waits still, or was
+    /// answered by somebody else, who says so.
+    async fn settle(&self, unsure: Unsure) -> Result<Standing, Later> {
+        let (api, about) = (Arc::clone(&self.api), Arc::clone(&unsure.request));
+        let standing = smol::unblock(move || api.standing(&about, unsure.refusal)).await?;
+        self.unsure().remove(unsure.request.uid());
+        if standing == Standing::Ours {
+            self.written(&unsure.request, unsure.ek, unsure.refusal);
         }
+        Ok(standing)
+    }
+
+    fn unsure(&self) -> MutexGuard<'_, HashMap<String, Unsure>> {
+        self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn written(&self, request: &WaitingRequest, ek: Option<EkDigest>, refusal: Option<CertificateRefusal>) {
@@ -82,7 +145,7 @@ impl Approver {
         write_line(request, ek, refusal);
     }
 
-    async fn client(&mut self, request: &WaitingRequest, ask: &ClientAsk) -> Result<Decided, Later> {
+    async fn client(&self, request: &WaitingRequest, ask: &ClientAsk) -> Result<Decided, Later> {
         let certified = self.store.certify_client(ask.clone(), self.denied()).await?;
         if !self.is_to_be_read_first(request, &certified).await? {
             return decided(certified);
@@ -92,11 +155,11 @@ impl Approver {
 
     /// Nothing is written before what a node asks for is approved, so what it is decided on is read for an approval, too.
     async fn as_node(
-        &mut self,
+        &self,
         request: &WaitingRequest,
-        certify: impl Fn(&Self) -> Result<Certified, Refusal>,
+        certify: impl Fn() -> Result<Certified, Refusal>,
     ) -> Result<Decided, Later> {
-        let certified = certify(self)?;
+        let certified = certify()?;
         match (&certified.outcome, certified.ek) {
             (Outcome::NotReported, _) => return Err(Later::Waits),
             (Outcome::Decided(_), Some(ek)) => drop(self.store.catch_up(ek).await?),
@@ -106,11 +169,11 @@ impl Approver {
                 }
             }
         }
-        decided(certify(self)?)
+        decided(certify()?)
     }
 
     /// Before a denial: reads what it would be decided on, so that it is to be decided anew. What cannot be read denies nobody.
-    async fn is_to_be_read_first(&mut self, request: &WaitingRequest, certified: &Certified) -> Result<bool, Later> {
+    async fn is_to_be_read_first(&self, request: &WaitingRequest, certified: &Certified) -> Result<bool, Later> {
         match (&certified.outcome, certified.ek) {
             (Outcome::Decided(Err(_)), Some(ek)) => {
                 self.store.catch_up(ek).await?;
@@ -122,19 +185,21 @@ impl Approver {
     }
 
     /// Whether all records were listed anew: a listing that began before the request came cannot tell that nobody has its ticket.
-    async fn list_records_for(&mut self, request: &WaitingRequest) -> Result<bool, Later> {
-        if self.listed.is_some_and(|listed| listed > request.seen()) {
+    async fn list_records_for(&self, request: &WaitingRequest) -> Result<bool, Later> {
+        // Somebody else lists them: this one comes after that.
+        let Some(mut listings) = self.listings.try_lock() else { return Err(Later::Waits) };
+        if listings.listed.is_some_and(|listed| listed > request.seen()) {
             return Ok(false);
         }
         // Those that failed count as well.
-        if self.tried_to_list.is_some_and(|tried| tried.elapsed() < BETWEEN_LISTINGS) {
+        if listings.tried.is_some_and(|tried| tried.elapsed() < BETWEEN_LISTINGS) {
             return Err(Later::Waits);
         }
         let (api, begun) = (Arc::clone(&self.api), Instant::now());
-        self.tried_to_list = Some(begun);
+        listings.tried = Some(begun);
         smol::unblock(move || api.list_records()).await?;
         self.store.follow().await;
-        self.listed = Some(begun);
+        listings.listed = Some(begun);
         Ok(true)
     }
 

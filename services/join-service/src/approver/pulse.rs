@@ -20,10 +20,11 @@ impl Pulse {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// How long nothing was looked at, if that is too long.
-    pub(crate) fn stopped_for(&self, now: Instant) -> Option<Duration> {
+    /// What is to be said if nothing was looked at for too long.
+    pub(crate) fn problem(&self, now: Instant) -> Option<String> {
         let last = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(now.saturating_duration_since(last)).filter(|since| *since >= DEAD)
+        let since = Some(now.saturating_duration_since(last)).filter(|since| *since >= DEAD)?;
+        Some(format!("approvals-stopped: no certificate request was looked at for {} s", since.as_secs()))
     }
 }
 
@@ -35,9 +36,10 @@ mod tests {
     fn a_loop_that_stands_still_is_noticed() {
         let pulse = Pulse::new();
         let now = Instant::now();
-        assert_eq!(pulse.stopped_for(now + Duration::from_mins(1)), None);
-        assert!(pulse.stopped_for(now + Duration::from_secs(91)).is_some());
+        assert_eq!(pulse.problem(now + Duration::from_mins(1)), None);
+        let said = pulse.problem(Instant::now() + Duration::from_mins(2)).unwrap();
+        assert!(said.starts_with("approvals-stopped: no certificate request was looked at for 12"), "{said}");
         pulse.beat();
-        assert_eq!(pulse.stopped_for(Instant::now()), None);
+        assert_eq!(pulse.problem(Instant::now()), None);
     }
 }
