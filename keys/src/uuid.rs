@@ -3,6 +3,7 @@
 use crate::{IdError, KeyError};
 use core::fmt;
 use core::str::FromStr;
+use latchkey_boot_formats::Guid;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
@@ -46,13 +47,7 @@ impl Uuid {
 
 impl fmt::Display for Uuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, byte) in self.0.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                f.write_str("-")?;
-            }
-            write!(f, "{byte:02x}")?;
-        }
-        Ok(())
+        Guid::from_text_order(self.0).fmt(f)
     }
 }
 
@@ -60,21 +55,10 @@ impl FromStr for Uuid {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        if text.len() != Self::TEXT_LENGTH {
-            return Err(IdError::UuidSyntax);
-        }
-        let mut digits = [0; 32];
-        let mut filled = digits.iter_mut();
-        for (index, byte) in text.bytes().enumerate() {
-            match (index, byte) {
-                (8 | 13 | 18 | 23, b'-') => {}
-                (8 | 13 | 18 | 23, _) | (_, b'-') => return Err(IdError::UuidSyntax),
-                (_, digit) => *filled.next().ok_or(IdError::UuidSyntax)? = digit,
-            }
-        }
-        let mut bytes = [0; 16];
-        hex::decode_to_slice(digits, &mut bytes).map_err(|_| IdError::UuidSyntax)?;
-        Self::from_bytes(bytes)
+        // Before anything is made of it: it may be as long as somebody likes.
+        let text = Some(text).filter(|text| text.len() == Self::TEXT_LENGTH);
+        let guid = text.and_then(Guid::parse).ok_or(IdError::UuidSyntax)?;
+        Self::from_bytes(guid.text_order())
     }
 }
 

@@ -1,12 +1,9 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
-use latchkey_service_runtime::config::{self, ConfigFileError, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-
-/// The schema this program knows.
-const SCHEMA: u32 = 1;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `api-balancer.example.json` shows every field.
@@ -26,35 +23,23 @@ pub struct Config {
     pub client: PathBuf,
 }
 
-/// Why a configuration is refused. The operator's fault, all of them.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read, or is no closed JSON of the schema.
-    #[error("{0}")]
-    File(#[from] ConfigFileError),
-    /// Other machines could come in.
-    #[error("`listen` is {got}; it must be an address of loopback, as 127.0.0.1:7445")]
-    NotLoopback {
-        /// What it is.
-        got: SocketAddr,
-    },
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
 }
 
 impl Config {
     /// Reads, parses and checks the file at `path`.
     ///
     /// # Errors
-    /// [`ConfigError`].
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+    /// It cannot be read, is no closed JSON of the schema, or would let other machines in: the operator's fault, all of them.
+    pub fn load(path: &Path) -> Result<Self, ConfigFileError> {
         let mut config: Self = config::read(path)?;
-        check_schema(SCHEMA, config.schema)?;
-        if !config.listen.ip().is_loopback() {
-            return Err(ConfigError::NotLoopback { got: config.listen });
-        }
-        let directory = path.parent().unwrap_or(Path::new(""));
-        for path in [&mut config.api_servers, &mut config.authority, &mut config.client] {
-            *path = directory.join(&*path);
-        }
+        check_loopback("listen", config.listen)?;
+        config::resolve(path, [&mut config.api_servers, &mut config.authority, &mut config.client]);
         Ok(config)
     }
 }

@@ -17,5 +17,5 @@ mod run;
 pub mod serve;
 pub mod targets;
 
-pub use config::{Config, ConfigError};
+pub use config::Config;
 pub use run::run;

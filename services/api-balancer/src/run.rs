@@ -3,7 +3,6 @@
 use crate::config::Config;
 use crate::serve::{Balancer, Pace};
 use crate::targets::Targets;
-use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use latchkey_service_runtime::signals::{Asked, SignalStream};
 use smol::future::FutureExt as _;
@@ -39,7 +38,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match program::parse(arguments.into_iter().skip(1), &["check"], &[]) {
         Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!("latchkey-api-balancer ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Serve(file, format)) => serve(&file, format),
+        Ok(Command::Serve(file, format)) => program::serve(format, || serve(&file)),
         Ok(Command::With(file, _) | Command::Do(_, file)) => check(&file),
         Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
@@ -57,9 +56,7 @@ fn check(file: &Path) -> Result<(), ProgramError> {
     ))
 }
 
-fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
-    program::forbid_dumps()?;
-    log::to_stderr(format);
+fn serve(file: &Path) -> Result<(), ProgramError> {
     let config = Config::load(file).map_err(ProgramError::unusable)?;
     let mut signals = SignalStream::catch()?;
     smol::block_on(async {
@@ -67,7 +64,6 @@ fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
         print(&format!("READY listen={}\n", balancer.address()?))?;
         let stopped = async { while signals.next().await != Asked::Stop {} };
         balancer.serve().or(stopped).await;
-        tracing::info!("Stopped");
         Ok(())
     })
 }

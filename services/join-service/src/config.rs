@@ -1,15 +1,12 @@
 //! The configuration file: closed JSON, checked as a whole before anything is opened.
 
 use latchkey_connection_limits::Rate;
-use latchkey_service_runtime::config::{self, ConfigFileError, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// The schema this program knows.
-const SCHEMA: u32 = 1;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `join-service.example.json` and `join-service.embedded.example.json` together show every field.
@@ -191,6 +188,14 @@ pub enum ConfigError {
     },
 }
 
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
+}
+
 impl Config {
     /// Reads, parses and checks the file at `path`.
     ///
@@ -198,15 +203,14 @@ impl Config {
     /// [`ConfigError`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = config::read(path)?;
-        check_schema(SCHEMA, config.schema)?;
-        check_loopback(config.admin_listen)?;
+        check_loopback("admin_listen", config.admin_listen)?;
         config.limits.check()?;
         let got = usize::from(config.key_service.is_some()) + usize::from(config.master_secret_file.is_some());
         if got != 1 {
             return Err(ConfigError::KeySources { got });
         }
         config.place()?;
-        config.resolve_paths(path.parent().unwrap_or(Path::new("")));
+        config.resolve_paths(path);
         Ok(config)
     }
 
@@ -223,7 +227,7 @@ impl Config {
         }
     }
 
-    fn resolve_paths(&mut self, directory: &Path) {
+    fn resolve_paths(&mut self, file: &Path) {
         let mut paths = vec![&mut self.identity_key];
         paths.extend(&mut self.cluster_directory);
         if let Some(StoreConfig::Kubernetes(KubernetesConfig { kubeconfig })) = &mut self.store {
@@ -235,9 +239,7 @@ impl Config {
         paths.extend(&mut self.master_secret_file);
         paths.extend(&mut self.control_plane_files);
         paths.extend(&mut self.service_files);
-        for path in paths {
-            *path = directory.join(&*path);
-        }
+        config::resolve(file, paths);
     }
 }
 

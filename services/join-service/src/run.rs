@@ -7,7 +7,6 @@ use crate::identity;
 use crate::server::{self, Prepared};
 use crate::snapshot::Current;
 use latchkey_cluster_store::RoleRule;
-use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -58,7 +57,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(Command::Do(_, file)) => identity::create(&file)
             .map_err(ProgramError::unusable)
             .and_then(|key| print(&format!("{}\n", identity::command_line(&key)))),
-        Ok(Command::Serve(file, format)) => serve(&file, format),
+        Ok(Command::Serve(file, format)) => program::serve(format, || serve(&file)),
         Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
     program::exit(NAME, outcome)
@@ -78,14 +77,9 @@ fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     Ok((config, Prepared { secrets, back_end, current }))
 }
 
-fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
-    program::forbid_dumps()?;
-    log::to_stderr(format);
+fn serve(file: &Path) -> Result<(), ProgramError> {
     let (config, prepared) = load(file)?;
-    let opened = prepared.open()?;
-    server::serve(file, config, opened)?;
-    tracing::info!("Stopped");
-    Ok(())
+    server::serve(file, config, prepared.open()?)
 }
 
 /// What the service would do, for `--check`.

@@ -2,7 +2,7 @@
 
 use latchkey_connection_limits::Rate;
 use latchkey_keys::KeyClass;
-use latchkey_service_runtime::config::{self, ConfigFileError, check_loopback, check_range, check_schema};
+use latchkey_service_runtime::config::{self, ConfigFileError, Schema, check_loopback, check_range};
 use latchkey_service_runtime::connections::ConnectionLimits;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::callers::CallerName;
-
-/// The schema this program knows.
-const SCHEMA: u32 = 1;
 
 /// The whole file. Unknown fields are refused; relative paths are relative to the file's directory.
 /// `key-service.example.json` shows every field.
@@ -150,6 +147,14 @@ pub enum ConfigError {
     },
 }
 
+impl Schema for Config {
+    const KNOWN: u32 = 1;
+
+    fn schema(&self) -> u32 {
+        self.schema
+    }
+}
+
 impl Config {
     /// Reads, parses and checks the file at `path`.
     ///
@@ -158,13 +163,12 @@ impl Config {
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = config::read(path)?;
         config.check()?;
-        config.resolve_paths(path.parent().unwrap_or(Path::new("")));
+        config.resolve_paths(path);
         Ok(config)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        check_schema(SCHEMA, self.schema)?;
-        check_loopback(self.admin_listen)?;
+        check_loopback("admin_listen", self.admin_listen)?;
         self.limits.check()?;
         let mut names = BTreeSet::new();
         for rule in &self.callers {
@@ -177,11 +181,9 @@ impl Config {
         Ok(())
     }
 
-    fn resolve_paths(&mut self, directory: &Path) {
+    fn resolve_paths(&mut self, file: &Path) {
         let TlsFiles { certificate, private_key, client_ca } = &mut self.tls;
-        for path in [&mut self.master_secret, certificate, private_key, client_ca] {
-            *path = directory.join(&*path);
-        }
+        config::resolve(file, [&mut self.master_secret, certificate, private_key, client_ca]);
     }
 }
 

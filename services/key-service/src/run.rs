@@ -3,10 +3,8 @@
 use crate::config::CallerRule;
 use crate::current::Prepared;
 use crate::server;
-use latchkey_service_runtime::log::{self, LogFormat};
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
 const NAME: &str = "latchkey-key-service";
@@ -40,21 +38,13 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let outcome = match program::parse(arguments.into_iter().skip(1), &["check"], &[]) {
         Ok(Command::Help) => print(HELP),
         Ok(Command::Version) => print(concat!("latchkey-key-service ", env!("CARGO_PKG_VERSION"), "\n")),
-        Ok(Command::Serve(file, format)) => serve(&file, format),
+        Ok(Command::Serve(file, format)) => program::serve(format, || server::serve(&file, Prepared::load(&file)?)),
         Ok(Command::With(file, _) | Command::Do(_, file)) => {
             Prepared::load(&file).and_then(|prepared| print(&describe(&prepared)))
         }
         Err(sentence) => Err(ProgramError::unusable(sentence)),
     };
     program::exit(NAME, outcome)
-}
-
-fn serve(file: &Path, format: LogFormat) -> Result<(), ProgramError> {
-    program::forbid_dumps()?;
-    log::to_stderr(format);
-    server::serve(file, Prepared::load(file)?)?;
-    tracing::info!("Stopped");
-    Ok(())
 }
 
 /// What the service would do, for `--check`.

@@ -42,9 +42,11 @@ pub enum ConfigFileError {
         /// What the file says.
         got: u32,
     },
-    /// Metrics would be open to the network.
-    #[error("`admin_listen` is {got}, which is not a loopback address; use 127.0.0.1 or [::1]")]
-    AdminNotLoopback {
+    /// What is for this machine alone would be open to the network.
+    #[error("`{field}` is {got}, which is not a loopback address; use 127.0.0.1 or [::1]")]
+    NotLoopback {
+        /// The field.
+        field: &'static str,
         /// What the file says.
         got: SocketAddr,
     },
@@ -60,34 +62,46 @@ pub enum ConfigFileError {
     },
 }
 
-/// Reads and parses the file at `path`. The type says what is closed: use `deny_unknown_fields`.
+/// A configuration with its schema.
+pub trait Schema {
+    /// The schema this program knows.
+    const KNOWN: u32;
+
+    /// The one that the file says.
+    fn schema(&self) -> u32;
+}
+
+/// Reads and parses the file at `path`, and checks its schema. The type says what is closed: use `deny_unknown_fields`.
 ///
 /// # Errors
-/// [`ConfigFileError::Read`], [`ConfigFileError::TooLarge`], [`ConfigFileError::Syntax`].
-pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigFileError> {
+/// [`ConfigFileError::Read`], [`ConfigFileError::TooLarge`], [`ConfigFileError::Syntax`], [`ConfigFileError::Schema`].
+pub fn read<T: DeserializeOwned + Schema>(path: &Path) -> Result<T, ConfigFileError> {
     let failed = |source| ConfigFileError::Read { path: path.to_owned(), source };
     let mut text = Vec::new();
     File::open(path).map_err(failed)?.take(MAX_FILE_SIZE + 1).read_to_end(&mut text).map_err(failed)?;
     if text.len() as u64 > MAX_FILE_SIZE {
         return Err(ConfigFileError::TooLarge { path: path.to_owned() });
     }
-    serde_json::from_slice(&text).map_err(|source| ConfigFileError::Syntax { path: path.to_owned(), source })
+    let config: T =
+        serde_json::from_slice(&text).map_err(|source| ConfigFileError::Syntax { path: path.to_owned(), source })?;
+    let (known, got) = (T::KNOWN, config.schema());
+    if got == known { Ok(config) } else { Err(ConfigFileError::Schema { known, got }) }
 }
 
-/// Checks `schema`.
-///
-/// # Errors
-/// [`ConfigFileError::Schema`].
-pub fn check_schema(known: u32, got: u32) -> Result<(), ConfigFileError> {
-    if got == known { Ok(()) } else { Err(ConfigFileError::Schema { known, got }) }
+/// Makes paths that the file at `path` names relative to its directory.
+pub fn resolve<'a>(path: &Path, named: impl IntoIterator<Item = &'a mut PathBuf>) {
+    let directory = path.parent().unwrap_or(Path::new(""));
+    for named in named {
+        *named = directory.join(&*named);
+    }
 }
 
-/// Checks `admin_listen`.
+/// Checks an address on which only this machine is served.
 ///
 /// # Errors
-/// [`ConfigFileError::AdminNotLoopback`].
-pub fn check_loopback(got: SocketAddr) -> Result<(), ConfigFileError> {
-    if got.ip().is_loopback() { Ok(()) } else { Err(ConfigFileError::AdminNotLoopback { got }) }
+/// [`ConfigFileError::NotLoopback`].
+pub fn check_loopback(field: &'static str, got: SocketAddr) -> Result<(), ConfigFileError> {
+    if got.ip().is_loopback() { Ok(()) } else { Err(ConfigFileError::NotLoopback { field, got }) }
 }
 
 /// Checks a number; both ends of `range` are allowed.

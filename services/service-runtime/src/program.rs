@@ -1,6 +1,6 @@
 //! A service as a program: arguments, exit codes, open files.
 
-use crate::log::LogFormat;
+use crate::log::{self, LogFormat};
 use std::error::Error;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -136,9 +136,21 @@ pub fn print(text: &str) -> Result<(), ProgramError> {
 ///
 /// # Errors
 /// When the kernel refuses.
-pub fn forbid_dumps() -> Result<(), ProgramError> {
+fn forbid_dumps() -> Result<(), ProgramError> {
     let behavior = rustix::process::DumpableBehavior::NotDumpable;
     rustix::process::set_dumpable_behavior(behavior).map_err(ProgramError::running)
+}
+
+/// Serves with a log, until asked to stop: what `work` does, which says itself when it is ready.
+///
+/// # Errors
+/// Those of `work`, or dumps cannot be forbidden.
+pub fn serve(format: LogFormat, work: impl FnOnce() -> Result<(), ProgramError>) -> Result<(), ProgramError> {
+    forbid_dumps()?;
+    log::to_stderr(format);
+    work()?;
+    tracing::info!("Stopped");
+    Ok(())
 }
 
 /// Lets the process have `connections` open and what it needs besides: a login shell and systemd allow 1024 files.
