@@ -39,13 +39,16 @@ impl Records {
         let _one_after_the_other = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         match turn.news()? {
             News::None => return Ok(false),
-            News::All(listing) => self.reload(listing),
+            News::All(listing) => {
+                let known = self.state().damage().clone();
+                self.reload(listing, &known);
+            }
             News::Changes(changes) => {
-                if let Err(_contradiction) = self.take_over(changes) {
+                if let Err(Contradicted { known }) = self.take_over(changes) {
                     // What contradicts what is known only by all of it.
                     self.store.doubt();
                     if let News::All(listing) = turn.news()? {
-                        self.reload(listing);
+                        self.reload(listing, &known);
                     }
                 }
             }
@@ -53,14 +56,15 @@ impl Records {
         Ok(true)
     }
 
-    fn reload(&self, listing: Listing) {
+    /// `known` is what was told already.
+    fn reload(&self, listing: Listing, known: &Damage) {
         let (read, damage) = usable(listing);
         let now = self.now();
         let mut state = self.state();
-        let (before, known) = (state.len(), state.damage().clone());
+        let before = state.len();
         let accepted: Vec<_> = state.firmware_accepted().map(|(record, at)| (record.ek_sha256, at)).collect();
         state.reload(read, damage, now);
-        log_damage(state.damage(), &known);
+        log_damage(state.damage(), known);
         log_accepted(&state, &accepted);
         if state.len() != before {
             tracing::info!(nodes = state.len(), before, "Records read anew");
@@ -76,9 +80,8 @@ impl Records {
         });
         let accepted_at = |state: &State, ek: &EkDigest| state.record(ek)?.firmware.as_ref()?.accepted_at;
         let accepted: Vec<_> = eks.map(|ek| (ek, accepted_at(&state, &ek))).collect();
-        if !state.follow(changes, now) {
-            return Err(Contradicted);
-        }
+        let known = state.damage().clone();
+        let followed = state.follow(changes, now);
         for (ek, before) in accepted {
             if accepted_at(&state, &ek) != before
                 && let Some(record) = state.record(&ek)
@@ -86,7 +89,7 @@ impl Records {
                 log_acceptance(record);
             }
         }
-        Ok(())
+        if followed { Ok(()) } else { Err(Contradicted { known }) }
     }
 
     /// Remembers whether the records could be read, and says so when that is news.
@@ -112,7 +115,10 @@ pub(super) fn usable(listing: Listing) -> (Vec<Recorded>, Damage) {
 
 /// Changes cannot be taken over one by one where records cannot be used or contradict each other.
 #[derive(Debug)]
-struct Contradicted;
+struct Contradicted {
+    /// What could not be used before.
+    known: Damage,
+}
 
 /// One line for each file that is found so for the first time.
 pub(super) fn log_damage(damage: &Damage, before: &Damage) {
