@@ -14,7 +14,7 @@ const SECRET_BYTES: &[u8] = b"this is not for etcd to see!";
 const OPEN: &str = "this is for everybody to see";
 
 /// The API server as the cluster step wants it, and the node whose files it reads.
-fn as_the_step_wants_it() -> (ApiServer, FakeKubeadm) {
+pub(crate) fn as_the_step_wants_it() -> (ApiServer, FakeKubeadm) {
     let node = FakeKubeadm::new();
     let ran = node.run(&member(NodeRole::First), &Work::Init(settings(), None));
     assert!(ran.result.is_ok(), "{:?}", ran.result);

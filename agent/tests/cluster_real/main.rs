@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod api_server;
+mod balancer;
 #[path = "../cluster_fake/mod.rs"]
 mod cluster_fake;
 mod kubeadm;

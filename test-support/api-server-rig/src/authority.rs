@@ -49,7 +49,11 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    pub(crate) fn new() -> Self {
+    /// A new one.
+    ///
+    /// # Panics
+    /// If there is no randomness.
+    pub fn make() -> Self {
         let mut params = params("kubernetes", None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -68,7 +72,10 @@ impl Authority {
     }
 
     /// A client's: its common name is the user, its organisation is the group.
-    pub(crate) fn client(&self, user: &str, group: Option<&str>) -> Credentials {
+    ///
+    /// # Panics
+    /// As [`Self::make`].
+    pub fn client(&self, user: &str, group: Option<&str>) -> Credentials {
         let mut params = params(user, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(&params)

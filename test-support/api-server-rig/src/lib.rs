@@ -17,9 +17,10 @@ mod authority;
 mod client;
 mod kubeconfig;
 mod programs;
+pub mod proxy;
 mod server;
 
 pub use authority::{Authority, Credentials};
 pub use client::{Answer, Client, Watch};
 pub use programs::{VERSION, program};
-pub use server::{ApiServer, Setup};
+pub use server::{ApiServer, Peer, Setup};

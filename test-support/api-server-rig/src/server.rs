@@ -8,6 +8,7 @@ use latchkey_test_support::{Port, Process, spawn, until};
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,9 +38,24 @@ pub struct ApiServer {
     api: Option<Process>,
     etcd: Option<Process>,
     arguments: Vec<(String, String)>,
-    authority: Authority,
+    pub(crate) authority: Authority,
     ports: Ports,
     directory: TempDir,
+}
+
+/// See [`ApiServer::beside`].
+#[derive(Debug)]
+pub struct Peer {
+    // It ends before its port is somebody else's.
+    _api: Process,
+    port: Port,
+}
+
+impl Peer {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.port.address()
+    }
 }
 
 #[derive(Debug)]
@@ -68,7 +84,7 @@ impl ApiServer {
             api: None,
             etcd: None,
             arguments: setup.arguments,
-            authority: Authority::new(),
+            authority: Authority::make(),
             ports: Ports { api: Port::reserve(), etcd: Port::reserve(), peers: Port::reserve() },
             directory: TempDir::with_prefix("latchkey-api-server-").expect("a temporary directory"),
         };
@@ -82,8 +98,13 @@ impl ApiServer {
     }
 
     /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.ports.api.address()
+    }
+
+    /// The same as an address of the web.
     pub fn url(&self) -> String {
-        format!("https://{}", self.ports.api.address())
+        format!("https://{}", self.address())
     }
 
     /// The certificate of the authority that everybody here trusts (PEM).
@@ -148,14 +169,31 @@ impl ApiServer {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_api(&mut self) {
-        let mut command = self.command("kube-apiserver");
-        command.args(self.api_arguments());
-        self.api = Some(self.run("kube-apiserver", command));
-        let admin = self.client(&self.admin());
+        self.api = Some(self.api_server("kube-apiserver", &self.ports.api));
+    }
+
+    /// Another API server over the same etcd, with the same authority and the same arguments: that of a second control plane. It is
+    /// ready, and ends before this one is dropped.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn beside(&self) -> Peer {
+        let port = Port::reserve();
+        Peer { _api: self.api_server("kube-apiserver-beside", &port), port }
+    }
+
+    /// A ready one, whose words go to the file of this name.
+    fn api_server(&self, name: &str, port: &Port) -> Process {
+        let mut command = self.command("kube-apiserver", name);
+        command.args(self.api_arguments(port));
+        let process = self.run("kube-apiserver", command);
+        let url = format!("https://{}", port.address());
+        let admin = Client::new(&url, self.authority(), Some(&self.admin()), None);
         until("the API server to be ready", || {
-            self.check("kube-apiserver", self.api.as_ref());
+            self.check(name, &process);
             admin.send("GET", "/readyz", "application/json", Vec::new()).ok().filter(|answer| answer.status() == 200)
         });
+        process
     }
 
     /// Ends etcd as a power failure would: the API server listens, and answers nothing that needs its data.
@@ -169,7 +207,7 @@ impl ApiServer {
     /// If it cannot be started.
     pub fn start_etcd(&mut self) {
         let (client, peers) = (self.ports.etcd.address(), self.ports.peers.address());
-        let mut command = self.command("etcd");
+        let mut command = self.command("etcd", "etcd");
         command.args(["--name", "rig", "--data-dir"]).arg(self.path("etcd"));
         for (option, address) in [
             ("listen-client-urls", client),
@@ -212,7 +250,7 @@ impl ApiServer {
     pub fn start_controllers(&mut self) {
         let manager = self.user("system:kube-controller-manager", None);
         let kubeconfig = self.kubeconfig("kube-controller-manager", &manager);
-        let mut command = self.command("kube-controller-manager");
+        let mut command = self.command("kube-controller-manager", "kube-controller-manager");
         for (option, path) in [
             ("kubeconfig", kubeconfig),
             ("cluster-signing-cert-file", self.path("ca.pem")),
@@ -230,7 +268,7 @@ impl ApiServer {
     }
 
     fn write_certificates(&self) {
-        let server = self.authority.server(&["127.0.0.1", "localhost", "kubernetes.default.svc"]);
+        let server = self.authority.server(&["127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc"]);
         self.write("ca.pem", self.authority.certificate());
         self.write("ca.key", &self.authority.key());
         self.write("server.pem", &server.certificate);
@@ -240,7 +278,7 @@ impl ApiServer {
         self.write("service-account.pub", &accounts.public_key_pem());
     }
 
-    fn api_arguments(&self) -> Vec<String> {
+    fn api_arguments(&self, port: &Port) -> Vec<String> {
         let mut arguments: Vec<String> = [
             "--advertise-address=127.0.0.1",
             "--bind-address=127.0.0.1",
@@ -264,7 +302,7 @@ impl ApiServer {
         ] {
             arguments.push(format!("--{option}={}", self.path(name).display()));
         }
-        arguments.push(format!("--secure-port={}", self.ports.api.number()));
+        arguments.push(format!("--secure-port={}", port.number()));
         arguments.push(format!("--etcd-servers=http://{}", self.ports.etcd.address()));
         let names = |argument: &str, name: &str| argument[2..].split('=').next() == Some(name);
         let asked = |argument: &str| {
@@ -278,9 +316,9 @@ impl ApiServer {
         arguments
     }
 
-    /// A program whose words go to a file.
-    fn command(&self, name: &str) -> Command {
-        let log = File::options().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log");
+    /// A program whose words go to a file of that name.
+    fn command(&self, name: &str, log: &str) -> Command {
+        let log = File::options().create(true).append(true).open(self.path(&format!("{log}.log"))).expect("a log");
         let mut command = Command::new(program(name));
         // A proxy of whoever runs the tests is none for loopback, and settings of etcd come as variables, too.
         command.env_clear().env("HOME", self.directory.path()).current_dir(self.directory.path());
@@ -296,9 +334,8 @@ impl ApiServer {
     }
 
     /// That it has not given up.
-    fn check(&self, name: &str, process: Option<&Process>) {
-        let etcd = self.etcd.as_ref();
-        for (name, process) in [(name, process), ("etcd", etcd)] {
+    fn check(&self, name: &str, process: &Process) {
+        for (name, process) in [(name, Some(process)), ("etcd", self.etcd.as_ref())] {
             assert!(process.is_none_or(Process::is_running), "{name} has ended:\n{}", self.said(name));
         }
     }
@@ -324,7 +361,7 @@ impl ApiServer {
         self.directory.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) -> PathBuf {
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         let file = File::options().create(true).truncate(true).write(true).mode(0o600).open(&path);
         file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes())).expect("a file");

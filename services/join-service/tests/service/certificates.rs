@@ -80,7 +80,7 @@ impl Site {
     }
 
     /// Changes a record past all services.
-    fn by_hand(&self, machine: &Machine, change: impl FnOnce(&mut Value)) {
+    pub(crate) fn by_hand(&self, machine: &Machine, change: impl FnOnce(&mut Value)) {
         let path = format!("{NODES}/{}", machine.ek());
         let mut object = self.admin.get(&path).granted();
         change(&mut object["spec"]);

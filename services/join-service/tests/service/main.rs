@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
 
 mod api_server;
+mod approvals;
 mod certificates;
 mod clocks;
 mod control_planes;

@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 use crate::cluster::{ek, put, record, resource, told};
-use crate::proxy::{Fault, Proxy};
+use latchkey_api_server_rig::proxy::Fault;
 use latchkey_cluster_store::{PutError, PutRefusal, RecordStore as _};
 use latchkey_kubernetes_store::{KubernetesStore, Timing};
 use latchkey_test_support::until;
@@ -112,8 +112,8 @@ fn a_machine_that_comes_again_makes_its_own_claims_new_ones() {
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_name_that_its_machine_takes_back_stays_claimed_whoever_gives_it_up_meanwhile() {
     let cluster = Cluster::start();
-    let proxy = Proxy::before(&cluster.server);
-    let (slow, quick) = (KubernetesStore::open(&proxy.kubeconfig).unwrap(), cluster.store());
+    let proxy = cluster.proxy();
+    let (slow, quick) = (KubernetesStore::open(proxy.kubeconfig()).unwrap(), cluster.store());
     put(&quick, &record(1, "a", 1), None).unwrap();
     let before = until("the record to be heard of", || told(&slow, &ek(1)));
     let node = resource("attestednodes", &ek(1).to_string());

@@ -1,5 +1,6 @@
 //! An API server with our resources in it, and records to put there.
 
+use latchkey_api_server_rig::proxy::Proxy;
 use latchkey_api_server_rig::{ApiServer, Client, program};
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::{News, NodeRecord, PutError, RecordStore as _, Recorded, Role};
@@ -45,6 +46,11 @@ impl Cluster {
             let (nodes, map) = (resource("attestednodes", ""), map("latchkey-pending"));
             (service.get(&nodes).status() == 200 && service.get(&map).status() == 200).then_some(())
         });
+    }
+
+    /// A network that does harm, on the service's way to the API server.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::before(&self.server, &self.server.user(SERVICE, None))
     }
 
     /// Whoever has the join service's credentials.

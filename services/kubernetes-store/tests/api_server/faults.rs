@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 use crate::cluster::{ek, put, record, told};
-use crate::proxy::{Fault, Proxy, answer, status};
+use latchkey_api_server_rig::proxy::{Fault, answer, status};
 use latchkey_cluster_store::{PutError, PutRefusal, StoreError};
 use latchkey_kubernetes_store::{ApiCode, KubernetesStore};
 use latchkey_test_support::until;
@@ -18,8 +18,8 @@ fn code(error: &StoreError) -> &'static str {
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn each_bad_answer_has_its_reason_code_and_the_next_try_succeeds() {
     let cluster = Cluster::start();
-    let proxy = Proxy::before(&cluster.server);
-    let store = KubernetesStore::open(&proxy.kubeconfig).unwrap();
+    let proxy = cluster.proxy();
+    let store = KubernetesStore::open(proxy.kubeconfig()).unwrap();
     let half = b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\ncontent-length: 4096\r\n\r\n{\"kind\":\"Att"
         .to_vec();
     let faults = [
@@ -55,8 +55,8 @@ fn each_bad_answer_has_its_reason_code_and_the_next_try_succeeds() {
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_write_whose_answer_got_lost_is_found_and_not_made_twice() {
     let cluster = Cluster::start();
-    let proxy = Proxy::before(&cluster.server);
-    let store = KubernetesStore::open(&proxy.kubeconfig).unwrap();
+    let proxy = cluster.proxy();
+    let store = KubernetesStore::open(proxy.kubeconfig()).unwrap();
     let wanted = record(1, "edge", 1);
     for resource in ["nodeclaims", "attestednodes"] {
         proxy.arm(["POST", resource], Fault::LoseAnswer, 1);
@@ -72,8 +72,8 @@ fn a_write_whose_answer_got_lost_is_found_and_not_made_twice() {
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_watch_that_the_server_has_forgotten_begins_anew_and_misses_nothing() {
     let cluster = Cluster::start();
-    let proxy = Proxy::before(&cluster.server);
-    let (store, other) = (KubernetesStore::open(&proxy.kubeconfig).unwrap(), cluster.store());
+    let proxy = cluster.proxy();
+    let (store, other) = (KubernetesStore::open(proxy.kubeconfig()).unwrap(), cluster.store());
     put(&other, &record(1, "n-1", 1), None).unwrap();
     until("the first to be heard of", || told(&store, &ek(1)));
     // Both ways of saying it: as the answer, and as an event.

@@ -8,7 +8,6 @@ mod documents;
 mod faults;
 mod people;
 mod pods;
-mod proxy;
 mod races;
 mod records;
 mod rights;

@@ -1,25 +1,23 @@
-//! A network that does harm: stands between a store and the real API server, passes on what is said, and does to chosen requests
+//! A network that does harm: stands between a program and the real API server, passes on what is said, and does to chosen requests
 //! what a test tells it.
 
+use crate::{ApiServer, Credentials, kubeconfig};
 use futures_rustls::rustls::pki_types::pem::PemObject as _;
 use futures_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use futures_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig, crypto::ring::default_provider};
 use futures_rustls::{TlsAcceptor, TlsConnector};
-use latchkey_api_server_rig::{ApiServer, Credentials};
 use serde_json::json;
 use smol::channel::{Receiver, Sender, unbounded};
 use smol::future::FutureExt as _;
 use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use smol::net::{TcpListener, TcpStream};
-use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is done to a request.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// This is answered, and the API server never hears of the request.
     Answer(Vec<u8>),
     /// A body that does not end, of a length that no answer has.
@@ -40,10 +38,11 @@ struct Armed {
     times: usize,
 }
 
-pub(crate) struct Proxy {
+/// The network. Dropping it ends every connection.
+#[derive(Debug)]
+pub struct Proxy {
     state: Arc<State>,
-    pub(crate) kubeconfig: PathBuf,
-    _files: tempfile::TempDir,
+    kubeconfig: PathBuf,
     _serving: smol::Task<()>,
 }
 
@@ -55,40 +54,40 @@ struct State {
     connector: TlsConnector,
 }
 
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").field("upstream", &self.upstream).finish_non_exhaustive()
+    }
+}
+
 /// An answer of the API server with this status.
-pub(crate) fn status(code: u16) -> Vec<u8> {
+pub fn status(code: u16) -> Vec<u8> {
     let body = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": "as told", "reason": "" });
     answer(code, &body.to_string())
 }
 
-pub(crate) fn answer(code: u16, body: &str) -> Vec<u8> {
+/// An answer with this body.
+pub fn answer(code: u16, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
         .into_bytes()
 }
 
 impl Proxy {
-    pub(crate) fn before(server: &ApiServer) -> Self {
-        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
-        let serving = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![own.cert.der().clone()], key)
-            .unwrap();
+    /// For who asks this API server with these credentials.
+    ///
+    /// # Panics
+    /// If it cannot listen.
+    pub fn before(server: &ApiServer, credentials: &Credentials) -> Self {
         let state = Arc::new(State {
             armed: Mutex::default(),
             cut: Mutex::new(unbounded()),
-            upstream: server.url().strip_prefix("https://").unwrap().parse().unwrap(),
-            acceptor: TlsAcceptor::from(Arc::new(serving)),
-            connector: TlsConnector::from(Arc::new(asking(
-                server.authority(),
-                &server.user(crate::cluster::SERVICE, None),
-            ))),
+            upstream: server.address(),
+            acceptor: TlsAcceptor::from(Arc::new(serving(&server.authority.server(&["127.0.0.1"])))),
+            connector: TlsConnector::from(Arc::new(asking(server.authority(), credentials))),
         });
-        let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
+        let listener = smol::block_on(TcpListener::bind("127.0.0.1:0")).expect("a port");
+        let address = listener.local_addr().expect("a port");
         let shared = Arc::clone(&state);
         let serving = smol::spawn(async move {
             loop {
@@ -96,63 +95,68 @@ impl Proxy {
                 smol::spawn(serve(Arc::clone(&shared), stream)).detach();
             }
         });
-        let files = tempfile::tempdir().unwrap();
-        let kubeconfig = files.path().join("kubeconfig");
-        let base64 = |text: &str| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, text);
-        let user = server.user(crate::cluster::SERVICE, None);
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "clusters": [{ "name": "c", "cluster": {
-                "server": format!("https://{address}"), "certificate-authority-data": base64(&own.cert.pem()),
-            }}],
-            "users": [{ "name": "u", "user": {
-                "client-certificate-data": base64(user.certificate()), "client-key-data": base64(user.key()),
-            }}],
-            "contexts": [{ "name": "c", "context": { "cluster": "c", "user": "u" } }],
-        });
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&kubeconfig).unwrap();
-        file.write_all(config.to_string().as_bytes()).unwrap();
-        Self { state, kubeconfig, _files: files, _serving: serving }
+        let text = kubeconfig::with_certificate(&format!("https://{address}"), server.authority(), credentials);
+        let kubeconfig = server.write(&format!("proxy-{}.kubeconfig", address.port()), &text);
+        Self { state, kubeconfig, _serving: serving }
+    }
+
+    /// The path of a kubeconfig that leads here, in the directory that goes with the API server.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// Does this to the next requests whose first line has both words, so often.
-    pub(crate) fn arm(&self, words: [&'static str; 2], fault: Fault, times: usize) {
-        *self.state.armed.lock().unwrap() = Some(Armed { words, fault, times });
+    pub fn arm(&self, words: [&'static str; 2], fault: Fault, times: usize) {
+        *self.state.armed() = Some(Armed { words, fault, times });
     }
 
     /// Whether what was armed has not happened as often as it was to.
-    pub(crate) fn is_armed(&self) -> bool {
-        self.state.armed.lock().unwrap().is_some()
+    pub fn is_armed(&self) -> bool {
+        self.state.armed().is_some()
     }
 
-    pub(crate) fn disarm(&self) {
-        *self.state.armed.lock().unwrap() = None;
+    /// Does nothing any more.
+    pub fn disarm(&self) {
+        *self.state.armed() = None;
     }
 
     /// Breaks every connection there is.
-    pub(crate) fn cut(&self) {
-        let (before, _) = std::mem::replace(&mut *self.state.cut.lock().unwrap(), unbounded());
+    pub fn cut(&self) {
+        let (before, _) = std::mem::replace(&mut *self.state.cut(), unbounded());
         before.close();
     }
 }
 
+fn serving(own: &Credentials) -> ServerConfig {
+    let (certificate, key) = identity(own);
+    ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("versions of TLS")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("a certificate and its key")
+}
+
 fn asking(authority: &str, credentials: &Credentials) -> ClientConfig {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
-    let certificate = CertificateDer::from_pem_slice(credentials.certificate().as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(credentials.key().as_bytes()).unwrap();
+    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).expect("PEM")).expect("an authority");
+    let (certificate, key) = identity(credentials);
     ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
-        .unwrap()
+        .expect("versions of TLS")
         .with_root_certificates(roots)
         .with_client_auth_cert(vec![certificate], key)
-        .unwrap()
+        .expect("a certificate and its key")
+}
+
+fn identity(credentials: &Credentials) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let certificate = CertificateDer::from_pem_slice(credentials.certificate().as_bytes()).expect("PEM");
+    (certificate, PrivateKeyDer::from_pem_slice(credentials.key().as_bytes()).expect("PEM"))
 }
 
 /// One connection, until one side ends it or it is cut.
 async fn serve(state: Arc<State>, stream: TcpStream) {
-    let cut = state.cut.lock().unwrap().1.clone();
+    let cut = state.cut().1.clone();
     let cutting = async {
         let _ = cut.recv().await;
     };
@@ -166,7 +170,7 @@ async fn serve(state: Arc<State>, stream: TcpStream) {
 async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
     let asking = state.acceptor.accept(stream).await?;
     let (mut from_client, mut to_client) = smol::io::split(asking);
-    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let name = ServerName::try_from("127.0.0.1").map_err(std::io::Error::other)?;
     let upstream = state.connector.connect(name, TcpStream::connect(state.upstream).await?).await?;
     let (mut from_server, mut to_server) = smol::io::split(upstream);
     let mut lose = false;
@@ -208,10 +212,18 @@ async fn pass(state: &State, stream: TcpStream) -> std::io::Result<()> {
 }
 
 impl State {
+    fn armed(&self) -> MutexGuard<'_, Option<Armed>> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cut(&self) -> MutexGuard<'_, (Sender<()>, Receiver<()>)> {
+        self.cut.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn fault_for(&self, bytes: &[u8]) -> Option<Fault> {
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);
-        let mut armed = self.armed.lock().unwrap();
+        let mut armed = self.armed();
         let found = armed.as_mut().filter(|armed| armed.words.iter().all(|word| line.contains(word)))?;
         let fault = found.fault.clone();
         found.times -= 1;
