@@ -1,22 +1,30 @@
 //! The way to the API server: a kubeconfig, and a runtime for the client on a thread of its own.
+//!
+//! kube's own way from a kubeconfig to a client brings what no service may do: programs that give tokens, identity providers, proxies,
+//! other trust than the cluster's authority. So the parts are put together here.
 
+use crate::authorization::Authorization;
 use crate::bounded::BoundAnswers;
-use crate::error::{ApiCode, elsewhere, failed};
+use crate::error::{ApiCode, elsewhere, one_line};
+use crate::kubeconfig::{Certificate, Way};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnectorBuilder};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
 use kube::Client;
-use kube::client::ClientBuilder;
-use kube::config::{AuthInfo, Cluster, Config, KubeConfigOptions, Kubeconfig};
+use kube::client::middleware::BaseUriLayer;
+use kube::client::{Body, ClientBuilder};
 use latchkey_cluster_store::StoreError;
-use latchkey_cluster_store::certificate::end_of_data;
-use latchkey_keys::read_private_file;
+use latchkey_cluster_store::certificate::end_of_pem;
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-
-/// Largest kubeconfig, and largest certificate, key or token that one names, bytes.
-pub const MAX_KUBECONFIG: usize = 256 * 1024;
 
 /// How long one request may take. A write takes milliseconds; a node waits some seconds for its ticket.
 const REQUEST: Duration = Duration::from_secs(3);
@@ -41,21 +49,13 @@ impl fmt::Debug for Connection {
 impl Connection {
     /// Reads a kubeconfig; nobody is asked yet.
     ///
-    /// It holds a key or a token, so the file is held to what every file with a secret is. What it may say is closed: one https
-    /// server, its authority, a client certificate or a token. What would run a program, send requests elsewhere or switch a check
-    /// off is refused.
-    ///
     /// # Errors
     /// [`ApiCode::KubeconfigUnusable`].
     pub fn open(kubeconfig: &Path) -> Result<Self, StoreError> {
-        let unusable = |detail: String| elsewhere(&kubeconfig.to_string_lossy(), ApiCode::KubeconfigUnusable, detail);
-        let text = private_text(kubeconfig).map_err(unusable)?;
-        let parsed =
-            Kubeconfig::from_yaml(&text).map_err(|error| unusable(crate::error::one_line(&error.to_string())))?;
-        let checked = checked(parsed, kubeconfig.parent().unwrap_or(Path::new(""))).map_err(unusable)?;
-        let user = checked.auth_infos.first().and_then(|named| named.auth_info.as_ref());
-        let certificate = user.and_then(|user| user.client_certificate_data.as_deref());
-        let certificate_ends = certificate.and_then(end_of_data);
+        let unusable =
+            |detail: String| elsewhere(&kubeconfig.to_string_lossy(), ApiCode::KubeconfigUnusable, one_line(&detail));
+        let way = Way::read(kubeconfig).map_err(unusable)?;
+        let certificate_ends = way.certificate.as_ref().and_then(|certificate| end_of_pem(&certificate.pem));
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|error| unusable(format!("no runtime for the client: {error}")))?;
@@ -65,16 +65,8 @@ impl Connection {
             drop(runtime.block_on(stopped));
         });
         let thread = thread.map_err(|error| unusable(format!("no thread for the client: {error}")))?;
-        let client = handle.block_on(async {
-            let config = Config::from_custom_kubeconfig(checked, &KubeConfigOptions::default()).await;
-            let mut config = config.map_err(|error| unusable(crate::error::one_line(&error.to_string())))?;
-            config.connect_timeout = Some(CONNECT);
-            // Whoever asks decides whether to ask again.
-            config.default_retry = false;
-            let builder =
-                ClientBuilder::try_from(config).map_err(|error| failed(&kubeconfig.to_string_lossy(), &error))?;
-            Ok(builder.with_layer(&BoundAnswers).build())
-        })?;
+        // What the client spawns, it spawns there.
+        let client = handle.block_on(async { client(way) }).map_err(unusable)?;
         Ok(Self { client, certificate_ends, handle, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -123,124 +115,34 @@ impl Drop for Connection {
     }
 }
 
-fn private_text(path: &Path) -> Result<String, String> {
-    let bytes =
-        read_private_file(path, MAX_KUBECONFIG).map_err(|error| format!("{error}; {}", error.code().remedy()))?;
-    String::from_utf8(bytes.expose().to_vec()).map_err(|_| "not UTF-8".to_owned())
-}
-
-/// The one cluster and the one user of the current context, with files read, and nothing else.
-fn checked(config: Kubeconfig, directory: &Path) -> Result<Kubeconfig, String> {
-    let name = config.current_context.clone().ok_or("`current-context` is missing")?;
-    let context = config.contexts.iter().find(|context| context.name == name).and_then(|named| named.context.clone());
-    let context = context.ok_or_else(|| format!("`current-context` names {name:?}, which is not among `contexts`"))?;
-    let cluster = config.clusters.iter().find(|named| named.name == context.cluster);
-    let cluster = cluster.and_then(|named| named.cluster.clone());
-    let cluster = cluster.ok_or_else(|| format!("the cluster {:?} is not among `clusters`", context.cluster))?;
-    let user_name = context.user.clone().ok_or("the current context names no user")?;
-    let user = config.auth_infos.iter().find(|named| named.name == user_name).and_then(|named| named.auth_info.clone());
-    let user = user.ok_or_else(|| format!("the user {user_name:?} is not among `users`"))?;
-    let (cluster, user) = (checked_cluster(cluster, directory)?, checked_user(user, directory)?);
-    let mut config = config;
-    config.contexts.retain(|context| context.name == name);
-    config.clusters.retain(|named| named.name == context.cluster);
-    config.auth_infos.retain(|named| named.name == user_name);
-    for named in &mut config.clusters {
-        named.cluster = Some(cluster.clone());
+/// One that asks one server, once for each question: whoever asks decides whether to ask again.
+fn client(way: Way) -> Result<Client, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in way.authorities {
+        roots.add(authority).map_err(|error| format!("`certificate-authority`: {error}"))?;
     }
-    for named in &mut config.auth_infos {
-        named.auth_info = Some(user.clone());
+    let tls = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let tls = match way.certificate {
+        Some(Certificate { chain, key, .. }) => tls
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| format!("`client-certificate` and `client-key` cannot be used: {error}"))?,
+        None => tls.with_no_client_auth(),
+    };
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let mut connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
+    if let Some(name) = way.name {
+        connector = connector.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(config)
-}
-
-fn checked_cluster(cluster: Cluster, directory: &Path) -> Result<Cluster, String> {
-    let server = cluster.server.as_deref().unwrap_or_default();
-    if !server.starts_with("https://") {
-        return Err(format!("`server` must be an https address, and is {server:?}"));
-    }
-    if cluster.insecure_skip_tls_verify.is_some_and(|skip| skip) {
-        return Err("`insecure-skip-tls-verify` would let anybody answer".to_owned());
-    }
-    if cluster.proxy_url.is_some() {
-        return Err("`proxy-url` is not supported".to_owned());
-    }
-    let data =
-        data_of("certificate-authority", cluster.certificate_authority_data, cluster.certificate_authority, |path| {
-            std::fs::read(directory.join(path)).map_err(|error| format!("{path}: {error}"))
-        })?;
-    let data = data.ok_or(
-        "`certificate-authority` or `certificate-authority-data` must be given: other authorities are not asked",
-    )?;
-    Ok(Cluster {
-        server: cluster.server,
-        certificate_authority_data: Some(data),
-        tls_server_name: cluster.tls_server_name,
-        ..Cluster::default()
-    })
-}
-
-fn checked_user(user: AuthInfo, directory: &Path) -> Result<AuthInfo, String> {
-    let refused = [
-        ("exec", user.exec.is_some()),
-        ("auth-provider", user.auth_provider.is_some()),
-        ("username", user.username.is_some()),
-        ("as", user.impersonate.is_some() || user.impersonate_uid.is_some() || user.impersonate_groups.is_some()),
-    ];
-    if let Some((field, _)) = refused.into_iter().find(|(_, there)| *there) {
-        return Err(format!("`{field}` is not supported: give a client certificate or a token"));
-    }
-    let read = |path: &str| private_text(&directory.join(path)).map(String::into_bytes);
-    let certificate = data_of("client-certificate", user.client_certificate_data, user.client_certificate, |path| {
-        std::fs::read(directory.join(path)).map_err(|error| format!("{path}: {error}"))
-    })?;
-    let key = user.client_key_data.as_ref().map(kube_secret);
-    let key = data_of("client-key", key, user.client_key, read)?;
-    let token_file: Option<PathBuf> = user.token_file.map(|path| directory.join(path));
-    if let Some(path) = &token_file {
-        // Read again by the client when it changes; now, to say what is wrong with it.
-        private_text(path)?;
-    }
-    match (&certificate, &key, user.token.is_some() || token_file.is_some()) {
-        (Some(_), Some(_), _) | (None, None, true) => {}
-        (None, None, false) => return Err("the user has neither a client certificate nor a token".to_owned()),
-        _ => return Err("a client certificate needs its key, and the other way round".to_owned()),
-    }
-    Ok(AuthInfo {
-        client_certificate_data: certificate,
-        client_key_data: key.map(Into::into),
-        token: user.token,
-        token_file: token_file.map(|path| path.to_string_lossy().into_owned()),
-        ..AuthInfo::default()
-    })
-}
-
-/// What stands in the file itself, or what the file that is named holds, in base64. Not both.
-fn data_of(
-    field: &str,
-    data: Option<String>,
-    path: Option<String>,
-    read: impl Fn(&str) -> Result<Vec<u8>, String>,
-) -> Result<Option<String>, String> {
-    match (data, path) {
-        (Some(_), Some(_)) => Err(format!("give `{field}` or `{field}-data`, not both")),
-        (Some(data), None) => Ok(Some(data)),
-        (None, Some(path)) => {
-            let bytes = read(&path)?;
-            if bytes.len() > MAX_KUBECONFIG {
-                return Err(format!("{path} is larger than {MAX_KUBECONFIG} bytes"));
-            }
-            Ok(Some(base64(&bytes)))
-        }
-        (None, None) => Ok(None),
-    }
-}
-
-fn base64(bytes: &[u8]) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bytes)
-}
-
-fn kube_secret(secret: &impl secrecy::ExposeSecret<str>) -> String {
-    secret.expose_secret().to_owned()
+    let mut connector = TimeoutConnector::new(connector.enable_http1().wrap_connector(tcp));
+    connector.set_connect_timeout(Some(CONNECT));
+    let http: legacy::Client<_, Body> = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let authorized = Authorization::of(way.token)?.before(http);
+    Ok(ClientBuilder::new(authorized, "default")
+        .with_layer(&BaseUriLayer::new(way.server))
+        .with_layer(&BoundAnswers)
+        .build())
 }

@@ -36,6 +36,7 @@
 //! What is read is bounded and closed all the same: an object that is not what this release would have written costs what it names,
 //! and no more.
 
+mod authorization;
 mod beside;
 mod bounded;
 mod cache;
@@ -44,6 +45,7 @@ mod connection;
 mod documents;
 mod error;
 mod events;
+mod kubeconfig;
 mod lease;
 mod objects;
 mod records;
@@ -52,9 +54,11 @@ mod status;
 mod store;
 pub mod tokens;
 mod watch;
+mod yaml;
 
-pub use connection::{Connection, MAX_KUBECONFIG};
+pub use connection::Connection;
 pub use error::{ApiCode, is_overload};
+pub use kubeconfig::MAX_KUBECONFIG;
 pub use latchkey_cluster_store::objects::{GROUP, NAMESPACE, VERSION};
 pub use objects::{chart_definitions, custom_resource_definitions};
 pub use requests::{Answered, Standing, WaitingRequest};
