@@ -152,6 +152,25 @@ fn the_next_control_planes_and_workers_take_what_the_cluster_has() {
     }
 }
 
+/// A kubelet of 1.35 does not start with what kubeadm 1.34 wrote for one of its own.
+#[test]
+fn the_kubelet_starts_without_arguments_that_it_does_not_know_any_more() {
+    for role in [NodeRole::ControlPlane, NodeRole::Worker] {
+        let fake = if role == NodeRole::Worker { worker() } else { control_plane() };
+        fs::create_dir(fake.path("kubelet")).unwrap();
+        let flags = |pause: &str| format!("KUBELET_KUBEADM_ARGS=\"--node-ip=10.1.0.1{pause}\"\n");
+        let path = fake.path("kubelet/kubeadm-flags.env");
+        let written = flags(" --pod-infra-container-image=registry.k8s.io/pause:3.10.1");
+        fs::write(&path, &written).unwrap();
+        starts(&fake, role).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), written, "kubeadm's file is changed by a start like any other");
+        carries(&fake, "v1.35.1");
+        fake.on("systemctl", "start", 2, "cp $here/kubelet/kubeadm-flags.env $here/flags");
+        starts(&fake, role).unwrap();
+        assert_eq!(fs::read_to_string(fake.path("flags")).unwrap(), flags(""), "the kubelet ends at once");
+    }
+}
+
 #[test]
 fn two_minor_versions_at_once_and_a_way_back_start_nothing() {
     for (release, code) in

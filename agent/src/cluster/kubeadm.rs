@@ -65,6 +65,8 @@ pub struct Kubeadm {
     pub logs: PathBuf,
     /// Where kubeadm has etcd keep its data, e.g. `/var/lib/etcd`.
     pub etcd: PathBuf,
+    /// Where the kubelet keeps its files, e.g. `/var/lib/kubelet`.
+    pub kubelet: PathBuf,
     /// Where the services of a control plane find what they read, e.g. `/etc/latchkey`.
     pub services: PathBuf,
     /// Whether a directory is kept on the state disk, whose mapping is the second argument.
@@ -87,6 +89,7 @@ impl Default for Kubeadm {
             directory: "/etc/kubernetes".into(),
             logs: "/var/log/kubernetes".into(),
             etcd: "/var/lib/etcd".into(),
+            kubelet: "/var/lib/kubelet".into(),
             services: "/etc/latchkey".into(),
             is_kept_on: services::is_kept_on,
             run: "/run/latchkey".into(),

@@ -14,6 +14,7 @@ mod family;
 mod files;
 mod hook;
 mod kubeadm;
+mod kubelet_flags;
 mod lines;
 mod manifests;
 mod record;

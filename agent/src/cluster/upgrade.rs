@@ -4,7 +4,7 @@
 //! release before: a control plane's static pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
 //!
 //! ```text
-//! may it? ─ static pods name the images that the root has ─ the kubelet starts
+//! may it? ─ static pods name the images that the root has ─ arguments that are gone go ─ the kubelet starts
 //!                           ─ it and the API server are the new ones ─ kubeadm upgrade ─ the kubelet starts anew ─ noted
 //! ```
 //!
@@ -24,7 +24,7 @@ use super::files::{self, Scratch};
 use super::kubeadm::{BRIEF, TRIES};
 use super::manifests::StaticPods;
 use super::release::Release;
-use super::{Kubeadm, Member, Progress, StepCode, StepError, config};
+use super::{Kubeadm, Member, Progress, StepCode, StepError, config, kubelet_flags};
 use crate::lifecycle::NodeRole;
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
@@ -129,8 +129,12 @@ impl Kubeadm {
             progress(&format!("the control plane goes to {carried}"));
             pods.take_tags_of(&self.images(carried, progress).await?)?;
         }
+        let is_new = before.as_ref() != Some(carried);
+        if is_new {
+            kubelet_flags::drop_gone(&self.kubelet)?;
+        }
         self.start_kubelet(progress).await?;
-        if before.as_ref() == Some(carried) {
+        if !is_new {
             return Ok(Some(false));
         }
         let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());

@@ -56,6 +56,7 @@ impl FakeKubeadm {
             directory: self.path("etc"),
             logs: self.path("logs"),
             etcd: self.path("etcd"),
+            kubelet: self.path("kubelet"),
             services: self.path("services"),
             is_kept_on: |directory, disk| {
                 assert_eq!(disk, "/dev/mapper/state");
