@@ -12,7 +12,7 @@ use latchkey_qemu_tests::{HarnessError, build, process};
 const AGENT_BYTES: usize = 2_500_000;
 const AGENT_CRATES: usize = 110;
 const INITRAMFS_BYTES: usize = 6_000_000;
-const JOIN_SERVICE_BYTES: usize = 5_000_000;
+const JOIN_SERVICE_BYTES: usize = 8_000_000;
 
 fn main() -> ExitCode {
     match report() {
