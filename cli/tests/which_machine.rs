@@ -78,8 +78,8 @@ fn a_machine_that_joined_later_is_recovered_by_the_directory_if_the_operator_nam
     let ran = recover(&other, &["--by-directory", "--ek", &ek]).failed(2);
     assert_eq!(error_code(&ran), "usage");
     // From here on records are in the API server, but the first machine's; this one made its disk with the same master secret.
-    let note = r#"{"version": 1, "kubernetes": {"kubeconfig": "admin.conf"}}"#;
-    std::fs::write(operator.path("plant/store.json"), note).unwrap();
+    let elsewhere = r#"{"version": 1, "kubernetes": {"kubeconfig": "admin.conf"}}"#;
+    std::fs::write(operator.path("plant/store.json"), elsewhere).unwrap();
     assert_eq!(error_code(&recover(&other, &["--by-directory", "--ek", &ek]).failed(3)), "disk-of-another-machine");
     std::fs::remove_file(operator.path(&format!("plant/nodes/{first}.json"))).unwrap();
     let ran = recover(&other, &["--by-directory"]).failed(3);

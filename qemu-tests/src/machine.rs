@@ -164,8 +164,8 @@ impl Machine {
     pub(crate) fn command(&self, tpm: Option<&Swtpm>) -> Result<Command, HarnessError> {
         let mut command = Command::new(crate::doctor::need("qemu-system-x86_64")?);
         let accelerator = Accelerator::detect();
-        // A machine with several processors runs more than a boot.
-        let large = self.processors > 1;
+        // A machine that was given more memory runs more than a boot.
+        let large = self.memory > DEFAULT_MEMORY;
         command.args(if large { accelerator.arguments_for_much_code() } else { accelerator.arguments() });
         command.args(["-smp", &self.processors.to_string(), "-m", &self.memory.to_string()]);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
