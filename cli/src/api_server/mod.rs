@@ -73,6 +73,13 @@ impl ApiServer {
         Ok(map.map(|map| map.data).unwrap_or_default())
     }
 
+    /// Writes documents as a whole, whatever an earlier call of this left: all in one call, since each asks the API server for more
+    /// than it writes.
+    pub(crate) async fn put<const N: usize>(&self, documents: [(&str, Data); N]) -> Result<(), CommandError> {
+        let maps = documents.map(|(name, data)| ConfigMap::with(name, data));
+        Ok(self.kubectl.apply(&objects::list(&maps), true).await?)
+    }
+
     /// Changes a document, and makes it if it is not there; `change` says whether something is to be written, and is asked anew
     /// where others came first. Whether something was written.
     pub(crate) async fn change(

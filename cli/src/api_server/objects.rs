@@ -55,10 +55,15 @@ struct Owner {
 }
 
 impl ConfigMap {
+    /// Without anything in it.
     pub(super) fn new(name: &str) -> Self {
+        Self::with(name, Data::new())
+    }
+
+    pub(super) fn with(name: &str, data: Data) -> Self {
         let (name, namespace) = (name.to_owned(), Some(NAMESPACE.to_owned()));
         let metadata = Metadata { name, namespace, ..Metadata::default() };
-        Self { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), metadata, data: Data::new() }
+        Self { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), metadata, data }
     }
 
     /// Whether it is in no API server yet.
@@ -69,6 +74,18 @@ impl ConfigMap {
     pub(super) fn to_document(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
+}
+
+/// Several documents as one.
+pub(super) fn list(documents: &[ConfigMap]) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct List<'a> {
+        api_version: &'a str,
+        kind: &'a str,
+        items: &'a [ConfigMap],
+    }
+    serde_json::to_vec(&List { api_version: "v1", kind: "List", items: documents }).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -154,15 +154,14 @@ impl Founding<'_> {
             let path = self.directory.path(name);
             Ok(if path.exists() { [(name.to_owned(), text_of(&path)?)].into() } else { Data::new() })
         };
-        for (map, data) in [
+        let documents = [
             (POLICY_MAP, one("policy.json")?),
             (REFERENCES_MAP, self.manifests()?),
             (ENROLMENT_MAP, one("enrolment.json")?),
             (REVISIONS_MAP, one("revisions.json")?),
             (DENIED_MAP, self.denials()?),
-        ] {
-            put(api, map, &data).await?;
-        }
+        ];
+        api.put(documents).await?;
         // The first machine's, and what a join service may have written here meanwhile.
         let (nodes, wrong) = self.directory.nodes()?;
         for sentence in &wrong {
@@ -173,7 +172,7 @@ impl Founding<'_> {
         }
         let mut file = one("cluster.json")?;
         file.insert("kubernetes.json".to_owned(), described.to_json());
-        put(api, CLUSTER_MAP, &file).await?;
+        api.put([(CLUSTER_MAP, file)]).await?;
         let names: Vec<&str> = nodes.iter().map(|record| record.name.as_str()).collect();
         self.say("documents", &format!("of the cluster {}, and the record of {}", cluster.name, names.join(", ")));
         Ok(())
@@ -239,15 +238,6 @@ async fn is_ours(api: &ApiServer, cluster: &ClusterFile) -> Result<bool, Command
             Err(failure.because(ids).fix(CommandCode::ForeignCluster.remedy()))
         }
     }
-}
-
-/// The document is this, whatever an earlier run left.
-async fn put(api: &ApiServer, map: &str, data: &Data) -> Result<(), CommandError> {
-    let whole = |known: &mut Data| {
-        known.clone_from(data);
-        Ok(true)
-    };
-    api.change(map, whole).await.map(drop)
 }
 
 fn text_of(path: &Path) -> Result<String, CommandError> {
