@@ -63,7 +63,8 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
     let kept = latchkey_cluster_store::control_plane::read(&plant.operator.path("plant/control-plane.json")).unwrap();
     let sent = plant.node.state().control_plane_files.take().unwrap();
     assert!(ControlPlaneFiles::new(sent.files).unwrap() == kept);
-    assert!(!plant.data("latchkey-cluster").to_string().contains("control-plane"));
+    let document = plant.data("latchkey-cluster").to_string();
+    assert!(!document.contains("control-plane.json") && !document.contains("PRIVATE KEY"), "{document}");
     let described = plant.data("latchkey-cluster")["kubernetes.json"].clone();
     let described = latchkey_cluster_store::KubernetesFile::parse(described.as_str().unwrap().as_bytes()).unwrap();
     assert_eq!((&*described.api_server, &*described.kubernetes_version), ("api.plant.example:6443", "1.34"));
@@ -293,13 +294,12 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
     let mut plant = Plant::new();
     let (kubectl, helm) = (plant.kubectl.clone(), plant.helm.clone());
     let real = |program: &PathBuf| program.to_str().unwrap().to_owned();
-    // Each of these words ends the run, whichever program it is for: before the chart, after it, within the documents, before
+    // Each of these words ends the run, whichever program it is for: before the chart, after it, before the documents, before
     // the record, before the cluster is named, before the certificate and after its request.
     let cuts = [
         ("helm", "install"),
         ("kubectl", "established"),
         ("kubectl-input", "latchkey-policy"),
-        ("kubectl-input", "latchkey-denied"),
         ("kubectl-input", "NodeClaim"),
         ("kubectl-input", "AttestedNode"),
         ("kubectl-input", "latchkey-cluster"),
@@ -308,9 +308,9 @@ fn an_init_that_is_cut_at_any_step_goes_on_and_founds_one_cluster() {
     for (number, (of, word)) in cuts.into_iter().enumerate() {
         let program = if of == "helm" { real(&helm) } else { real(&kubectl) };
         let script = if of == "kubectl-input" {
-            // What is created or replaced comes by standard input.
+            // What is written comes by standard input.
             format!(
-                "case \"$1\" in create|replace) input=$(cat); case \"$input\" in *'\"name\":\"{word}'*|*'\"kind\":\"{word}'*) \
+                "case \"$1\" in create|replace|apply) input=$(cat); case \"$input\" in *'\"name\":\"{word}'*|*'\"kind\":\"{word}'*) \
                  exit 7;; esac; printf %s \"$input\" | {program} \"$@\"; exit;; esac; exec {program} \"$@\""
             )
         } else {

@@ -31,6 +31,7 @@ pub struct Machine {
     port: TpmPort,
     memory: u32,
     processors: u32,
+    yields: bool,
     disks: Vec<Disk>,
     forwards: Vec<(Port, u16)>,
     lan: Option<Socket>,
@@ -57,6 +58,7 @@ impl Machine {
             port: TpmPort::default(),
             memory: DEFAULT_MEMORY,
             processors: 1,
+            yields: false,
             disks: Vec::new(),
             forwards: Vec::new(),
             lan: None,
@@ -70,6 +72,13 @@ impl Machine {
     #[must_use]
     pub fn memory(mut self, megabytes: u32) -> Self {
         self.memory = megabytes;
+        self
+    }
+
+    /// Lets other machines go first, where there are too few processors for all.
+    #[must_use]
+    pub fn yields(mut self) -> Self {
+        self.yields = true;
         self
     }
 
@@ -162,7 +171,11 @@ impl Machine {
     }
 
     pub(crate) fn command(&self, tpm: Option<&Swtpm>) -> Result<Command, HarnessError> {
-        let mut command = Command::new(crate::doctor::need("qemu-system-x86_64")?);
+        let qemu = crate::doctor::need("qemu-system-x86_64")?;
+        let mut command = if self.yields { Command::new("nice") } else { Command::new(&qemu) };
+        if self.yields {
+            command.args(["-n", "5"]).arg(&qemu);
+        }
         let accelerator = Accelerator::detect();
         // A machine that was given more memory runs more than a boot.
         let large = self.memory > DEFAULT_MEMORY;
