@@ -16,7 +16,7 @@ fn kubeconfig(cluster: &str, user: &str) -> String {
 }
 
 fn indented(fields: &str) -> String {
-    fields.lines().map(|line| format!("    {line}\n")).collect()
+    fields.lines().fold(String::new(), |text, line| text + "    " + line + "\n")
 }
 
 struct Files {
