@@ -19,7 +19,7 @@ use crate::process::output;
 use crate::run::Run;
 
 pub use control_planes::EtcdMember;
-pub use programs::program;
+pub use programs::{not_to_be_had, program};
 pub(crate) use site::path_with_programs;
 pub use site::{API_IS_READY, API_SERVER, PodNetwork, Site};
 
