@@ -202,8 +202,8 @@ pub(super) fn init(
         encryption_algorithm: KEYS,
         control_plane_endpoint: if with_balancer { balancer::ADDRESS } else { endpoint },
         api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory, logs) },
-        controller_manager: Component::without_profiles(),
-        scheduler: Component::without_profiles(),
+        controller_manager: Component::ours(),
+        scheduler: Component::ours(),
         networking: Networking { pod_subnet: &settings.pod_cidr, service_subnet: &settings.service_cidr },
     };
     let documents = [
@@ -412,6 +412,22 @@ mod tests {
         for component in ["apiServer", "controllerManager", "scheduler"] {
             let arguments = documents[1][component]["extraArgs"].as_array().unwrap();
             assert!(arguments.contains(&serde_json::json!({"name": "profiling", "value": "false"})), "{component}");
+        }
+    }
+
+    #[test]
+    fn who_leads_outlives_a_slow_api_server() {
+        let documents = initialised(&ClusterSettings::default());
+        for component in ["controllerManager", "scheduler"] {
+            let arguments = documents[1][component]["extraArgs"].as_array().unwrap();
+            let seconds = |name: &str| {
+                let argument = arguments.iter().find(|argument| argument["name"] == name).unwrap();
+                argument["value"].as_str().unwrap().strip_suffix('s').unwrap().parse::<u32>().unwrap()
+            };
+            // "The lease duration must be greater than the renew deadline", and that than the retry period with its jitter of 1.2.
+            let [lease, renew, retry] = ["lease-duration", "renew-deadline", "retry-period"]
+                .map(|name| seconds(&format!("leader-elect-{name}")));
+            assert!(lease > renew && renew * 10 > retry * 12, "{component}");
         }
     }
 
