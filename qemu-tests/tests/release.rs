@@ -33,7 +33,7 @@ const PACKAGES: [&str; 4] = ["latchkey-agent", "latchkey-cli", "latchkey-join-se
 const READ_THE_ENVIRONMENT: [&str; 8] = [
     "agent/src/stage2/ended.rs",
     // Who holds a lock, for people; what is taken away from stock programs, or refused; where those are.
-    "cli/src/charts/lock.rs",
+    "cli/src/lock/mod.rs",
     "cli/src/output/mod.rs",
     "cli/src/stock/call.rs",
     "cli/src/stock/helm.rs",
