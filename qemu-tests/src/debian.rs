@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::{HarnessError, io_error};
 use crate::kernel::cache;
-use crate::kubernetes::PodNetwork;
+use crate::kubernetes::{PodNetwork, Which};
 use crate::process::{output, output_within};
 use crate::run::Run;
 
@@ -102,7 +102,7 @@ impl DebianRoot {
     ) -> Result<(), HarnessError> {
         let base = match self.step.pods() {
             None => made(&Base { name: &PACKAGES.join("_"), packages: PACKAGES, hook: None })?,
-            Some(_) => crate::kubernetes::provide()?.root,
+            Some(_) => crate::kubernetes::provide(Which::This)?.root,
         };
         let archive = run.file(name);
         std::fs::copy(&base, &archive).map_err(io_error("copy", &base))?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
 use crate::hardware::{Boot, Disk};
+use crate::kubernetes::Which;
 use crate::machine::{HOST, Machine};
 use crate::osimage::{ImageWorks, OsImage};
 use crate::ports::Port;
@@ -177,7 +178,7 @@ impl Fleet {
         let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
         let mut path = None;
         if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
-            works.kubernetes = crate::kubernetes::provide()?.configuration(network);
+            works.kubernetes = crate::kubernetes::provide(Which::This)?.configuration(network);
             path = Some(crate::kubernetes::path_with_programs()?);
             if plan.services_inside {
                 works.kubernetes["join_service"] = json!(build::for_nodes("latchkey-join-service")?);
@@ -226,6 +227,17 @@ impl Fleet {
     ) -> Result<OsImage, HarnessError> {
         let root = operating_system(then, &[])?.write(&self.run, form)?;
         self.works.build(name, version, &format!("{} {words}", self.site_words), &root)
+    }
+
+    /// The same as the first image with another Kubernetes in it, as an image's configuration names it.
+    pub(crate) fn build_image_with(
+        &self,
+        kubernetes: &Value,
+        name: &str,
+        version: &str,
+        words: &str,
+    ) -> Result<OsImage, HarnessError> {
+        self.works.build_with(kubernetes, name, version, &format!("{} {words}", self.site_words), &self.root)
     }
 
     /// Signs a manifest as the one that the operator, and with `latchkey init` the cluster, goes by.

@@ -1,13 +1,15 @@
 //! What the operator of a site does, with the real command line.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::error::HarnessError;
+use crate::error::{HarnessError, io_error};
 use crate::fleet::{AGENT_PORT, Fleet, MANIFEST};
 use crate::process::run;
+use crate::publisher::signature;
 use crate::service::Service;
 use crate::vm::Vm;
 
@@ -54,6 +56,20 @@ impl Fleet {
         let signer = self.publisher().public();
         let manifest = ["--manifest", MANIFEST, "--signer", &signer, "--out", &out];
         self.cli(&[&arguments[..], &manifest].concat())?.success("policy new")?;
+        Ok(())
+    }
+
+    /// Has the site's manifest admit another image besides, for two weeks: the one that is in the directory of this name.
+    pub fn admit_image_of(&self, directory: &str) -> Result<(), HarnessError> {
+        let (base, next) = (self.path("reference.json"), self.path(&format!("{directory}/reference.json")));
+        let (key, both) = (self.path("release.key"), self.path("both.json"));
+        let add =
+            ["reference", "add", &base, &next, "--serial", "2", "--old-until", "14d", "--key", &key, "--out", &both];
+        self.cli(&add)?.success("reference add")?;
+        let (both, base) = (PathBuf::from(both), PathBuf::from(base));
+        for (from, to) in [(signature(&both), signature(&base)), (both, base)] {
+            std::fs::rename(&from, &to).map_err(io_error("move", &from))?;
+        }
         Ok(())
     }
 

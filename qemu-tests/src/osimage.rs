@@ -87,6 +87,18 @@ impl ImageWorks {
 
     /// Builds an image of this root, with these words on its command line, into the directory `name` of the run.
     pub(crate) fn build(&self, name: &str, version: &str, words: &str, root: &Root) -> Result<OsImage, HarnessError> {
+        self.build_with(&self.kubernetes, name, version, words, root)
+    }
+
+    /// The same with another `kubernetes` in its configuration.
+    pub(crate) fn build_with(
+        &self,
+        kubernetes: &Value,
+        name: &str,
+        version: &str,
+        words: &str,
+        root: &Root,
+    ) -> Result<OsImage, HarnessError> {
         let directory = self.run.subdirectory(name)?;
         let kernel = Kernel::provision()?;
         let os_release = self.run.write("os-release", OS_RELEASE)?;
@@ -101,7 +113,7 @@ impl ImageWorks {
             "root": root.path,
             "root_format": root.format,
             "systemd": self.systemd,
-            "kubernetes": self.kubernetes,
+            "kubernetes": kubernetes,
             "os_release": os_release,
             "command_line": format!("{HARDWARE} quiet panic=-1 {words}"),
             "machines": self.machines,

@@ -5,6 +5,7 @@ mod parts;
 mod pods;
 mod programs;
 mod site;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,9 +20,11 @@ use crate::process::output;
 use crate::run::Run;
 
 pub use control_planes::EtcdMember;
+pub(crate) use programs::Which;
 pub use programs::{not_to_be_had, program};
 pub(crate) use site::path_with_programs;
 pub use site::{API_IS_READY, API_SERVER, PodNetwork, Site};
+pub use upgrade::RestartProgram;
 
 /// The image of the daemon that makes the network of pods.
 const FLANNEL: &str = "latchkey.invalid/flannel:v0.26.7";
@@ -65,10 +68,10 @@ impl Kubernetes {
 }
 
 /// All of it, made once and kept by what it is made of.
-pub(crate) fn provide() -> Result<Kubernetes, HarnessError> {
+pub(crate) fn provide(which: Which) -> Result<Kubernetes, HarnessError> {
     let (root, layer) = base()?;
     let balancer = crate::build::for_nodes("latchkey-api-balancer")?;
-    Ok(Kubernetes { root, configuration: parts::provide(&layer)?, balancer })
+    Ok(Kubernetes { root, configuration: parts::provide(which, &layer)?, balancer })
 }
 
 /// The archive of such a Debian, and that of netfilter's commands in it.

@@ -8,7 +8,7 @@ use std::process::Command;
 use latchkey_boot_formats::sha256;
 use serde_json::{Value, json};
 
-use super::programs::Release;
+use super::programs::{Release, Which};
 use super::{BUSYBOX, FLANNEL};
 use crate::error::{HarnessError, io_error};
 use crate::kernel::cache;
@@ -29,8 +29,8 @@ const MAX_BYTES: u64 = 1 << 30;
 const FORM: &str = "2";
 
 /// The configuration's `kubernetes`.
-pub(super) fn provide(netfilter: &Path) -> Result<Value, HarnessError> {
-    let release = Release::build()?;
+pub(super) fn provide(which: Which, netfilter: &Path) -> Result<Value, HarnessError> {
+    let release = Release::build(which)?;
     let identity = [FORM, &release.identity()?, &netfilter.display().to_string()].concat();
     let digest: String = hex::encode(sha256(&[identity.as_bytes()])).chars().take(16).collect();
     let place = cache("kubernetes").join(format!("parts-{}-{digest}", release.version));

@@ -12,12 +12,23 @@ const ANSWER: &str = "the answer of node-2";
 impl Site {
     /// Puts a pod on the second node that answers requests, and its service.
     pub fn deploy_web(&self) -> Result<(), HarnessError> {
-        let serve = format!("echo '{ANSWER}' > /tmp/index.html; echo serving; exec busybox httpd -f -p 80 -h /tmp");
-        let service = json!({
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
-            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        self.apply("web.json", &[pod("web", "node-2", &serve()), service()])
+    }
+
+    /// The same, and another such pod comes there when this one is gone, unless the node is cordoned.
+    pub fn keep_web(&self) -> Result<(), HarnessError> {
+        let mut template = pod("web", "node-2", &serve());
+        template["spec"]["tolerations"] = json!([]);
+        let labels = json!({"app": "web"});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+            },
         });
-        self.apply("web.json", &[pod("web", "node-2", &serve), service])
+        self.apply("web.json", &[deployment, service()])?;
+        self.ask(&["rollout", "status", "deployment/web", "--timeout=15m"]).map(drop)
     }
 
     /// Has a pod of this name on the first node ask it, by the service's name, until it has the answer: a new service reaches the
@@ -30,6 +41,17 @@ impl Site {
         let log = self.follow(&format!("{asker}-log"), &["logs", "--follow", asker])?;
         Ok(log.console().expect(ANSWER, STEP)?.text)
     }
+}
+
+fn serve() -> String {
+    format!("echo '{ANSWER}' > /tmp/index.html; echo serving; exec busybox httpd -f -p 80 -h /tmp")
+}
+
+fn service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+    })
 }
 
 /// A pod on the node of this name that runs a shell script, wherever pods may run or not.

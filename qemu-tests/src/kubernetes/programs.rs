@@ -25,6 +25,15 @@ const CONTROL_PLANE: [&str; 11] = [
     "kubectl",
 ];
 
+/// Which release of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The one that clusters are founded with.
+    This,
+    /// The one after it, for upgrades.
+    Next,
+}
+
 /// Where the build script is.
 pub(super) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes")
@@ -32,7 +41,9 @@ pub(super) fn directory() -> PathBuf {
 
 /// A program of the release that tests build, such as `kubectl`.
 pub fn program(name: &str) -> Result<PathBuf, HarnessError> {
-    build(&[name])?.pop().ok_or_else(|| HarnessError::Unusable(format!("kubernetes/build says nothing of {name}")))
+    build(Which::This, &[name])?
+        .pop()
+        .ok_or_else(|| HarnessError::Unusable(format!("kubernetes/build says nothing of {name}")))
 }
 
 /// Why the programs are not there and cannot be built here, if that is so.
@@ -50,8 +61,8 @@ pub(super) struct Release {
 
 impl Release {
     /// Builds what is not there yet.
-    pub(super) fn build() -> Result<Self, HarnessError> {
-        let programs = build(&CONTROL_PLANE)?;
+    pub(super) fn build(which: Which) -> Result<Self, HarnessError> {
+        let programs = build(which, &CONTROL_PLANE)?;
         let directory = programs.first().and_then(|path| path.parent()).and_then(Path::file_name);
         let version = directory.map(|name| name.to_string_lossy().into_owned());
         let version = version.ok_or_else(|| HarnessError::Unusable("kubernetes/build names no release".into()))?;
@@ -73,8 +84,9 @@ impl Release {
     }
 }
 
-fn build(programs: &[&str]) -> Result<Vec<PathBuf>, HarnessError> {
+fn build(which: Which, programs: &[&str]) -> Result<Vec<PathBuf>, HarnessError> {
     let mut command = Command::new(directory().join("build"));
+    command.args((which == Which::Next).then_some("--next"));
     let built = run_shown(command.args(programs), BUILDING)?;
     if !built.status.success() {
         let output = String::from_utf8_lossy(&built.out).into_owned();

@@ -105,7 +105,7 @@ impl Site {
     fn with(name: &str, step: Step, services_inside: bool, show: bool) -> Result<Self, HarnessError> {
         // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
-        let words = format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS);
+        let words = site_words();
         let plan = Plan {
             words: &words,
             then: SHOW,
@@ -284,6 +284,11 @@ impl Site {
             line.contains(&granted).then_some(())
         })
     }
+}
+
+/// Words on the command line of its images, beside those of each site.
+pub(super) fn site_words() -> String {
+    format!("latchkey.init=/lib/systemd/systemd {}", lan::WORDS)
 }
 
 /// PATH with stock kubectl and helm first, as an operator has it.
