@@ -165,6 +165,34 @@ fn a_control_plane_that_etcd_counts_is_not_reset_and_goes_on() {
     assert!(fake.records("files")[1].contains("600 bootstrap-kubelet.conf\n"), "its kubelet could ask for nothing");
 }
 
+/// What is left of a join that ended when it looked for etcd.
+const ETCD_IS_SLOW: &str =
+    "mkdir -p $here/kubelet; echo {} >$here/kubelet/config.yaml; echo kubelet >$etc/kubelet.conf; exit 1";
+
+#[test]
+fn a_control_plane_that_found_no_etcd_tries_again_with_the_kubelet_that_it_has() {
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, ETCD_IS_SLOW);
+    fake.on("kubeadm", "join", 2, "exit 1");
+    let (member, work) = (member(NodeRole::ControlPlane), Work::Join(control_plane_ticket()));
+    fake.run(&member, &work).result.unwrap();
+    // The ticket's certificate is asked for once.
+    assert_eq!(fake.calls(), ["kubeadm join", START, "kubeadm join", START, "kubeadm join", VERSION]);
+    for config in &fake.records("config")[1..3] {
+        let config: serde_json::Value = serde_json::from_str(config).unwrap();
+        assert!(config["skipPhases"].as_array().unwrap().contains(&"kubelet-start".into()), "{config}");
+    }
+
+    let fake = FakeKubeadm::new();
+    fake.on("kubeadm", "join", 1, ETCD_IS_SLOW);
+    for nth in [2, 3] {
+        fake.on("kubeadm", "join", nth, "exit 1");
+    }
+    let error = fake.run(&member, &work).result.unwrap_err();
+    assert!(!error.disk_stays, "{error}");
+    assert_eq!(fake.calls(), ["kubeadm join", START, "kubeadm join", START, "kubeadm join"]);
+}
+
 #[test]
 fn a_kubelet_that_has_its_certificate_is_given_no_token() {
     let fake = FakeKubeadm::new();

@@ -37,7 +37,8 @@ use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
 /// How often `kubeadm init` is tried, each time but the first after `kubeadm reset`. `kubeadm join` is tried once: a ticket is good
-/// for one certificate, and another try would ask with another key. The next boot has another ticket.
+/// for one certificate, and another try would ask with another key. The next boot has another ticket. What a control plane has to do
+/// after its kubelet has asked is tried as often as `init`.
 pub(super) const TRIES: u32 = 3;
 /// The largest kubeconfig: three base64 certificates and some lines.
 const MAX_ADMIN_CONFIG: usize = 256 * 1024;
@@ -263,11 +264,15 @@ impl Kubeadm {
             return self.start_kubelet(progress).await;
         }
         let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
-        let (mut tries, most) = (1, if job.token.is_empty() { TRIES } else { 1 });
-        while let Err(error) = self.attempt(job, found, progress).await {
+        let (mut tries, mut goes_on) = (1, found == Found::Unfinished && self.is_etcd_member());
+        while let Err(error) = self.attempt(job, found, goes_on, progress).await {
+            // A ticket is good for one certificate. What comes after the kubelet has asked for it is tried again: kubeadm waits 2 s for
+            // an etcd that has a kubelet starting beside it.
+            goes_on = job.rest.is_some() && self.kubelet_is_set_up();
+            let most = if goes_on || job.token.is_empty() { TRIES } else { 1 };
             // A program that is missing, or that hangs, will not do better; a disk reset may.
             let hopeless = matches!(error.code, StepCode::NotStarted | StepCode::Timeout);
-            if tries == most || hopeless {
+            if tries >= most || hopeless {
                 return Err(error);
             }
             progress(&format!("try {tries} of {most} failed: {error}"));
@@ -279,13 +284,19 @@ impl Kubeadm {
         job.record.finish()
     }
 
-    async fn attempt(&self, job: &Job<'_>, found: Found, progress: Progress<'_>) -> Result<(), StepError> {
+    async fn attempt(
+        &self,
+        job: &Job<'_>,
+        found: Found,
+        goes_on: bool,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
         job.record.begin()?;
         if let Some(api_servers) = job.api_servers {
             api_servers.write(&self.directory)?;
             self.service_manager("restart", balancer::UNIT, progress).await?;
         }
-        if let Some(rest) = job.rest.as_ref().filter(|_| found == Found::Unfinished && self.is_etcd_member()) {
+        if let Some(rest) = job.rest.as_ref().filter(|_| goes_on) {
             return self.go_on(job, rest, progress).await;
         }
         if found == Found::Unfinished {
@@ -316,10 +327,18 @@ impl Kubeadm {
         self.etcd.join("member").try_exists().unwrap_or(true)
     }
 
-    /// The end of a join that was interrupted when etcd counted this node already. The kubelet comes first: it starts etcd, without
-    /// which the others may have no quorum, and so no API server.
+    /// Whether kubeadm has come so far that the kubelet asks for its certificate.
+    fn kubelet_is_set_up(&self) -> bool {
+        let kubeconfigs = ["kubelet.conf", "bootstrap-kubelet.conf"];
+        kubeconfigs.iter().any(|name| self.directory.join(name).exists()) && self.kubelet.join("config.yaml").exists()
+    }
+
+    /// The end of a join that was interrupted, or failed, when etcd counted this node already, or was about to. The kubelet comes
+    /// first: it starts etcd, without which the others may have no quorum, and so no API server.
     async fn go_on(&self, job: &Job<'_>, rest: &Rest, progress: Progress<'_>) -> Result<(), StepError> {
-        progress("going on with the join: etcd counts this node already, so it is not reset");
+        let why =
+            if self.is_etcd_member() { "etcd counts this node already" } else { "etcd does not know this node yet" };
+        progress(&format!("going on with the join, nothing is reset: {why}"));
         if !self.directory.join("kubelet.conf").exists() {
             files::write(&self.directory.join("bootstrap-kubelet.conf"), &rest.bootstrap)?;
         }
