@@ -7,7 +7,7 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 
 use latchkey_kubernetes::ComponentList;
-use latchkey_test_support::wait;
+use latchkey_test_support::{until, wait};
 use serde_json::Value;
 use support::command::{finish, latchkey_fed};
 use support::node::{ADMIN_CONFIG, Behaviour, FakeNode, Happened, Stage};
@@ -205,6 +205,62 @@ fn a_command_that_was_stopped_is_resumed_for_the_same_cluster() {
     let ran = operator.init(&node, &["--resume"]).succeeded();
     assert!(ran.err.contains("resuming"), "{}", ran.err);
     assert_eq!(cluster(&operator, "plant")["cluster_id"], before.to_string());
+}
+
+#[test]
+fn a_result_that_was_not_written_down_is_told_again() {
+    let (operator, node) = Operator::with_node();
+    let (records, elsewhere) = (operator.path("plant/nodes"), operator.path("elsewhere"));
+    let harm = {
+        let (records, elsewhere) = (records.clone(), elsewhere.clone());
+        move || {
+            std::fs::rename(&records, &elsewhere).unwrap();
+            std::fs::write(&records, "").unwrap();
+        }
+    };
+    node.behave(Behaviour { before_the_end: Some(Box::new(harm)), ..Behaviour::default() });
+    operator.init(&node, &[]).failed(1);
+    assert!(!node.state().heard, "the node takes it that its result was heard");
+    std::fs::remove_file(&records).unwrap();
+    std::fs::rename(&elsewhere, &records).unwrap();
+    // The credentials of the first run are in their place.
+    operator.init(&node, &[]).succeeded();
+    until("the node to know that its result was heard", || node.state().heard.then_some(()));
+    assert_eq!(std::fs::read(operator.path("plant/admin.conf")).unwrap(), ADMIN_CONFIG);
+    let status = operator.run(&["status", "--cluster", "plant", "--output", "json"]).succeeded().json();
+    assert_eq!(status["nodes"][0]["reported"]["outcome"]["kind"], "succeeded");
+}
+
+#[test]
+fn a_later_run_asks_for_the_same_and_what_it_asks_otherwise_is_refused() {
+    let (operator, node) = Operator::with_node();
+    node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
+    let flags = ["--kubernetes", "1.35", "--cert-san", "api.plant.example", "--service-cidr", "10.32.0.0/16"];
+    let mut first = operator.init_started(&node, &flags);
+    node.wait_for(Happened::KeysTaken);
+    first.kill().unwrap();
+    wait("an init that was killed", &mut first);
+    for (flag, value) in [("--kubernetes", "1.34"), ("--cert-san", "other.example"), ("--service-cidr", "10.40.0.0/16")]
+    {
+        let ran = operator.init(&node, &["--resume", flag, value, "--output", "json"]).failed(2);
+        assert!(ran.json()["error"]["message"].as_str().unwrap().starts_with(flag), "{ran:?}");
+    }
+    operator.init(&node, &["--resume"]).succeeded();
+    let journal: Value = serde_json::from_slice(&std::fs::read(operator.path("plant/init.json")).unwrap()).unwrap();
+    assert_eq!(journal["asked"]["service_cidr"], "10.32.0.0/16");
+    assert_eq!(journal["asked"]["cert_sans"][0], "api.plant.example");
+}
+
+#[test]
+fn what_nodes_could_not_be_told_is_refused_before_there_is_a_cluster() {
+    let (operator, node) = Operator::with_node();
+    for (flag, value) in [("--cert-san", "*.plant.example"), ("--control-plane-endpoint", "localhost:6443")] {
+        let flags = ["--kubernetes", "1.35", "--store", "kubernetes", flag, value, "--output", "json"];
+        let ran = operator.init(&node, &flags).failed(2);
+        assert!(ran.json()["error"]["message"].as_str().unwrap().contains("nodes cannot be told"), "{ran:?}");
+    }
+    assert_eq!(node.state().secrets, 0);
+    assert!(!operator.path("plant").exists());
 }
 
 #[test]

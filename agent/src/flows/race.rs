@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchkey_channel::{HANDSHAKE_TIME, Proven, Purpose, Terms};
+use latchkey_channel::{ChannelCode, HANDSHAKE_TIME, Proven, Purpose, Terms};
 use latchkey_reason::{Reason, reason_codes};
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
@@ -56,6 +56,14 @@ where
 pub(crate) struct DialError {
     pub(crate) code: Reason,
     pub(crate) message: String,
+}
+
+impl DialError {
+    /// Whether another try may find it there.
+    pub(crate) fn may_pass(&self) -> bool {
+        let broken = [ChannelCode::Transport, ChannelCode::Deadline, ChannelCode::FrameTruncated].map(Reason::from);
+        self.code == Reason::from(DialCode::Unreachable) || broken.contains(&self.code)
+    }
 }
 
 /// Connects to `host:port` and proves both sides.

@@ -1,7 +1,7 @@
 //! Tells the join service how the bootstrap ended, over a channel whose evidence shows the lock on this cluster.
 //!
 //! With the report a ticket ends: its token goes, and the service learns for which addresses the node may have certificates. So it is
-//! repeated for a while where the service could not take it, as after a bootstrap that the API server was slow under.
+//! repeated for a while where the service could not take it, as after a bootstrap that the API server was slow under, or was not there.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,13 +29,14 @@ const MESSAGE: usize = 4096;
 /// Why a service was not told.
 struct Untold {
     message: String,
-    /// Whether to leave it at that: it was not there, or would say the same again.
+    /// Whether to leave it at that: it would say the same again.
     is_final: bool,
 }
 
-impl From<String> for Untold {
-    fn from(message: String) -> Self {
-        Self { message, is_final: true }
+impl Untold {
+    /// It may be there in a moment: a service that is started anew, a connection that broke.
+    fn for_now(message: String) -> Self {
+        Self { message, is_final: false }
     }
 }
 
@@ -102,8 +103,10 @@ async fn tell_in_time(service: &str, terms: impl Fn() -> Terms, request: &Report
 }
 
 async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<(), Untold> {
-    let proven = Box::pin(race::dial(service, Purpose::Report, terms)).await.map_err(|failed| failed.message)?;
-    let (channel, driver) = Channel::open(proven, Limits::default()).await.map_err(|error| error.to_string())?;
+    let proven = Box::pin(race::dial(service, Purpose::Report, terms)).await;
+    let proven = proven.map_err(|failed| Untold { is_final: !failed.may_pass(), message: failed.message })?;
+    let opened = Channel::open(proven, Limits::default()).await;
+    let (channel, driver) = opened.map_err(|error| Untold::for_now(error.to_string()))?;
     let call = async {
         JoinClient::new(channel).report(request, CALL).await.map(drop).map_err(|status| Untold {
             is_final: !matches!(status.code(), Code::Internal | Code::Unavailable | Code::DeadlineExceeded),
@@ -113,7 +116,7 @@ async fn tell(service: &str, terms: Terms, request: &ReportRequest) -> Result<()
     let dead = async {
         match driver.await {
             Ok(()) => std::future::pending().await,
-            Err(error) => Err(error.to_string().into()),
+            Err(error) => Err(Untold::for_now(error.to_string())),
         }
     };
     call.or(dead).await

@@ -475,6 +475,27 @@ fn a_report_that_could_not_be_written_is_repeated_and_a_refused_one_is_not() {
 }
 
 #[test]
+fn a_service_that_is_started_anew_meanwhile_is_told_all_the_same() {
+    let asked = latchkey_test_support::block_on(async {
+        let tpm = Tpm2::start()?;
+        let (key, listener) = (key(), listen().await);
+        let (address, pin) = (listener.local_addr().unwrap().to_string(), key.hash());
+        let mut node =
+            boot(Task::Join { cluster: SecretText::new(&[]) }, DiskPhase::Formatted, |handover, config, _| {
+                handover.join_services = vec![address];
+                config.join_service_key = Some(config::SpkiHash(pin.0));
+            })?;
+        let stage = node.run();
+        node.succeed().await;
+        drop(listener.accept().await.unwrap());
+        let service = serve(&tpm, listener, &key, [].into_iter());
+        assert!(stage.await);
+        Some(service.asked.len())
+    });
+    assert!(asked.is_none_or(|asked| asked == 1));
+}
+
+#[test]
 fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
     let directory = tempfile::tempdir().unwrap();

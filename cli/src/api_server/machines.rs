@@ -149,6 +149,7 @@ impl ApiServer {
             }
             self.kubectl().delete("node", Scope::Cluster, name).await?;
         }
+        self.end_turn(ek).await?;
         // The record last: by it the machine is found when this is done again.
         self.release_claims(ek).await?;
         self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;

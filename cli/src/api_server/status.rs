@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::KubernetesFile;
 use latchkey_cluster_store::Reported;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE, NODE};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::machines::resource;
 use super::{ApiServer, malformed};
 use crate::error::CommandError;
-use crate::stock::{Conditions, Scope};
+use crate::stock::{Conditions, Scope, StockCode};
 
 /// kubeadm's label for control planes.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
@@ -18,6 +19,7 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const DESCRIPTION: &str = "kubernetes.json";
 /// The `Lease` of the control plane that joins.
 const JOINING: &str = "latchkey";
+const LEASES: &str = "leases.coordination.k8s.io";
 
 /// What was last seen of a machine. For people: nothing is decided by it, and it may be some minutes old.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -121,13 +123,21 @@ struct SeenObject {
     status: Option<Seen>,
 }
 
-#[derive(Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Lease {
+    metadata: Revision,
     #[serde(default)]
     spec: LeaseSpec,
 }
 
-#[derive(Default, Deserialize)]
+/// A change of an object that somebody else changed is refused.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Revision {
+    resource_version: String,
+}
+
+#[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct LeaseSpec {
     holder_identity: Option<String>,
@@ -183,10 +193,23 @@ impl ApiServer {
         self.change(CLUSTER_MAP, changed).await
     }
 
+    /// Gives back the turn of a control plane that joins, if this machine has it.
+    pub(crate) async fn end_turn(&self, ek: EkDigest) -> Result<(), CommandError> {
+        let known: Option<Lease> = self.kubectl().get(LEASES, Scope::Namespace(NAMESPACE), JOINING).await?;
+        let Some(lease) = known.filter(|lease| lease.spec.holder_identity == Some(ek.to_string())) else {
+            return Ok(());
+        };
+        let spec = LeaseSpec { holder_identity: Some(String::new()) };
+        match self.kubectl().change(LEASES, Scope::Namespace(NAMESPACE), JOINING, &Lease { spec, ..lease }).await {
+            // Somebody else has it by now.
+            Err(error) if error.is(StockCode::Conflict) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
     /// The TPM of the control plane that joins, if one does.
     pub(crate) async fn joining(&self) -> Result<Option<String>, CommandError> {
-        let lease: Option<Lease> =
-            self.kubectl().get("leases.coordination.k8s.io", Scope::Namespace(NAMESPACE), JOINING).await?;
+        let lease: Option<Lease> = self.kubectl().get(LEASES, Scope::Namespace(NAMESPACE), JOINING).await?;
         Ok(lease.and_then(|lease| lease.spec.holder_identity).filter(|holder| !holder.is_empty()))
     }
 }

@@ -4,6 +4,7 @@
 //! that was cut anywhere goes on when it is run again. The document that names the cluster is the mark: where one stands, nothing
 //! is written over what the operator may have changed since, and one of another cluster is refused before anything is written.
 
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -83,31 +84,12 @@ impl Founding<'_> {
 
     /// What nodes are told of the API server in their tickets.
     async fn describe(&self, api: &ApiServer) -> Result<KubernetesFile, CommandError> {
-        let address = match &*self.settings.control_plane_endpoint {
-            "" => reached_at(api).await?,
-            said => with_port(said, KUBEADM_PORT),
+        let address = match said_endpoint(self.settings) {
+            Some(said) => said,
+            None => reached_at(api).await?,
         };
         let version = api.kubectl().server();
-        let mut described = KubernetesFile::new(&address, format!("{}.{}", version.major, version.minor));
-        described.api_balancer = self.settings.api_balancer;
-        let list = std::str::from_utf8(&self.settings.component_list).unwrap_or_default();
-        described.component_list = Some(list.to_owned()).filter(|list| !list.is_empty());
-        // No machine gets a certificate for an address of a service, nor for one of the API server.
-        if !self.settings.service_cidr.is_empty() {
-            let networks = self.settings.service_cidr.split(',').map(|network| network.trim().to_owned());
-            described.service_networks = networks.collect();
-        }
-        described.api_server_hosts.clone_from(&self.settings.apiserver_cert_sans);
-        match described.check() {
-            Ok(()) => Ok(described),
-            Err(error) => {
-                let failure = CommandError::usage(format!("nodes cannot be told of the API server at {address}"));
-                Err(failure.because(error.to_string()).fix(
-                    "say where they find it, with --control-plane-endpoint HOST:PORT; and what is no node's, with \
-                     --service-cidr and --cert-san",
-                ))
-            }
-        }
+        described(self.settings, &address, format!("{}.{}", version.major, version.minor))
     }
 
     /// A release that an earlier run left half done is brought to its end first.
@@ -196,6 +178,43 @@ impl Founding<'_> {
     }
 }
 
+/// Sees that nodes can be told what the operator says, before there is a cluster that says otherwise.
+pub(super) fn check(settings: &ClusterSettings) -> Result<(), CommandError> {
+    // What is not said yet is found out later, and is well-formed.
+    let address = said_endpoint(settings).unwrap_or_else(|| "192.0.2.1:6443".to_owned());
+    let version = &settings.kubernetes_version;
+    let version = if version.is_empty() { "1.0" } else { version };
+    described(settings, &address, version.to_owned()).map(drop)
+}
+
+fn said_endpoint(settings: &ClusterSettings) -> Option<String> {
+    let said = &settings.control_plane_endpoint;
+    (!said.is_empty()).then(|| with_port(said, KUBEADM_PORT))
+}
+
+fn described(settings: &ClusterSettings, address: &str, version: String) -> Result<KubernetesFile, CommandError> {
+    let mut described = KubernetesFile::new(address, version);
+    described.api_balancer = settings.api_balancer;
+    let list = std::str::from_utf8(&settings.component_list).unwrap_or_default();
+    described.component_list = Some(list.to_owned()).filter(|list| !list.is_empty());
+    // No machine gets a certificate for an address of a service, nor for one of the API server.
+    if !settings.service_cidr.is_empty() {
+        described.service_networks =
+            settings.service_cidr.split(',').map(|network| network.trim().to_owned()).collect();
+    }
+    described.api_server_hosts.clone_from(&settings.apiserver_cert_sans);
+    match described.check() {
+        Ok(()) => Ok(described),
+        Err(error) => {
+            let failure = CommandError::usage(format!("nodes cannot be told of the API server at {address}"));
+            Err(failure.because(error.to_string()).fix(
+                "say where they find it, with --control-plane-endpoint HOST:PORT; and what is no node's, with \
+                 --service-cidr and --cert-san",
+            ))
+        }
+    }
+}
+
 /// The API server of a control plane that has just begun: it may not answer yet.
 pub(super) async fn connect(
     stock: &Stock,
@@ -222,6 +241,9 @@ pub(super) async fn connect(
 
 /// `HOST:PORT` of what has a port, or of what has none.
 fn with_port(host: &str, port: u16) -> String {
+    if host.parse::<Ipv6Addr>().is_ok() {
+        return format!("[{host}]:{port}");
+    }
     let has = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
     if has { host.to_owned() } else { format!("{host}:{port}") }
 }
@@ -262,6 +284,7 @@ mod tests {
             ("10.0.0.5", "10.0.0.5:6443"),
             ("[fd00::1]", "[fd00::1]:6443"),
             ("[fd00::1]:443", "[fd00::1]:443"),
+            ("fd00::1", "[fd00::1]:6443"),
         ] {
             assert_eq!(with_port(said, KUBEADM_PORT), means);
         }

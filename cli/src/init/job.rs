@@ -6,7 +6,9 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 use latchkey_kubernetes::{ComponentList, ListError, Minor};
 
-use super::journal::Journal;
+use super::asked::Asked;
+use super::found;
+use super::journal::{Journal, Stage};
 use super::services::Inside;
 use crate::api_server::KUBEADM_PORT;
 use crate::arguments::Arguments;
@@ -54,40 +56,54 @@ impl Job {
         let directory = arguments.required_path("cluster")?;
         let trust = Trust::from_arguments(arguments)?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
+        let store = store(arguments.text("store")?)?;
+        let settings = ClusterSettings {
+            kubernetes_version: kubernetes(arguments.text("kubernetes")?)?,
+            control_plane_endpoint: text("control-plane-endpoint")?,
+            apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
+            pod_cidr: text("pod-cidr")?,
+            service_cidr: text("service-cidr")?,
+            // Of the version that the journal says.
+            secrets_key: None,
+            service_files: Vec::new(),
+            api_balancer: balancer(arguments)?,
+            component_list: component_list(arguments)?,
+        };
+        if store == Store::Kubernetes {
+            found::check(&settings)?;
+        }
         Ok(Self {
             address: arguments.operand_text(0)?.parse().map_err(|error: String| CommandError::usage(error))?,
             name: cluster_name(arguments.required_text("name")?)?,
-            settings: ClusterSettings {
-                kubernetes_version: kubernetes(arguments.text("kubernetes")?)?,
-                control_plane_endpoint: text("control-plane-endpoint")?,
-                apiserver_cert_sans: arguments.texts("cert-san")?.into_iter().map(str::to_owned).collect(),
-                pod_cidr: text("pod-cidr")?,
-                service_cidr: text("service-cidr")?,
-                // Of the version that the journal says.
-                secrets_key: None,
-                service_files: Vec::new(),
-                api_balancer: balancer(arguments)?,
-                component_list: component_list(arguments)?,
-            },
+            settings,
             meant: Meant::from_arguments(arguments, &trust.policy)?,
             trust,
             master: files::read_master_secret(arguments.required_path("master-secret")?)?,
             init_secret: init_secret(arguments)?,
             api_server: api_server(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
-            store: store(arguments.text("store")?)?,
-            inside: Inside::from_arguments(arguments, store(arguments.text("store")?)? == Store::Kubernetes)?,
+            store,
+            inside: Inside::from_arguments(arguments, store == Store::Kubernetes)?,
             // Last: a command that is wrong makes no directory.
             directory: ClusterDir::make(directory)?,
         })
     }
 
     /// Holds the directory, and finds or begins the journal in it.
-    pub(super) fn begin(&self, resume: bool, output: &Output) -> Result<(Held, Journal), CommandError> {
+    pub(super) fn begin(&mut self, resume: bool, output: &Output) -> Result<(Held, Journal), CommandError> {
         let held = self.directory.hold()?;
+        let inside = self.inside.is_some();
         let journal = match Journal::load(&self.directory)? {
-            Some(journal) => {
+            Some(mut journal) => {
                 journal.check(&self.directory, &self.name, &self.master)?;
+                match &journal.asked {
+                    Some(asked) if journal.stage.machine().is_some() => asked.complete(&mut self.settings, inside)?,
+                    // What is asked for may still change, or was not noted by an earlier release.
+                    _ if journal.stage.machine().is_none() => {
+                        journal.asks(&self.directory, Asked::of(&self.settings, inside))?;
+                    }
+                    _ => {}
+                }
                 output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
                 journal
             }
@@ -101,15 +117,19 @@ impl Job {
                 let what = format!("{} holds a cluster already", self.directory.shown());
                 return Err(CommandError::usage(what).fix("use another directory for another cluster"));
             }
-            None => Journal::begin(&self.directory, &self.name, &self.master)?,
+            None => {
+                let asked = Asked::of(&self.settings, inside);
+                Journal::begin(&self.directory, &self.name, &self.master, asked)?
+            }
         };
         Ok((held, journal))
     }
 
     /// Said before the node is touched: afterwards there would be credentials and nowhere to put them.
-    pub(super) fn check_admin_config(&self) -> Result<(), CommandError> {
+    pub(super) fn check_admin_config(&self, stage: Stage) -> Result<(), CommandError> {
         let path = &self.admin_config;
-        if path.exists() {
+        // Once the cluster is begun, an earlier run of this init may have written them.
+        if path.exists() && stage.machine().is_none() {
             let what = format!("{} exists already", path.display());
             return Err(CommandError::usage(what).fix("move it away, or name another file with --admin-config"));
         }

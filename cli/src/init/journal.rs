@@ -5,6 +5,7 @@ use latchkey_attestation::EkDigest;
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
+use super::asked::Asked;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -14,7 +15,7 @@ use crate::trust::now;
 const NAME: &str = "init.json";
 const VERSION: u32 = 1;
 /// Far more than it has.
-const MAX_JOURNAL: usize = 16 * 1024;
+const MAX_JOURNAL: usize = 256 * 1024;
 
 /// `init.json`. Holds no secret: the salt is public once the first node is locked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub(super) struct Journal {
     pub(super) key_version: KeyVersion,
     pub(super) began_at: u64,
     pub(super) stage: Stage,
+    /// Journals of 0.1.0 do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<Asked>,
 }
 
 /// What has happened for certain.
@@ -90,7 +94,12 @@ impl Journal {
     }
 
     /// A new cluster: a new salt, written down before anything is sent.
-    pub(super) fn begin(directory: &ClusterDir, name: &str, master: &MasterSecret) -> Result<Self, CommandError> {
+    pub(super) fn begin(
+        directory: &ClusterDir,
+        name: &str,
+        master: &MasterSecret,
+        asked: Asked,
+    ) -> Result<Self, CommandError> {
         let salt = Secret::<32>::random()?;
         let key_version = master.current();
         let journal = Self {
@@ -101,6 +110,7 @@ impl Journal {
             key_version,
             began_at: now(),
             stage: Stage::Prepared,
+            asked: Some(asked),
         };
         journal.write(directory)?;
         Ok(journal)
@@ -143,6 +153,12 @@ impl Journal {
             return Ok(());
         }
         self.stage = stage;
+        self.write(directory)
+    }
+
+    /// Writes down what is asked for now, while no machine was told.
+    pub(super) fn asks(&mut self, directory: &ClusterDir, asked: Asked) -> Result<(), CommandError> {
+        self.asked = Some(asked);
         self.write(directory)
     }
 

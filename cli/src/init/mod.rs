@@ -2,10 +2,11 @@
 //!
 //! [`job`] reads the arguments and holds the directory; [`authorities`] makes those of a Kubernetes cluster; [`drive`] connects,
 //! again and again, until it is done; [`services`] is what join and key service read where they run on control planes; [`follow`]
-//! shows what the node reports; [`journal`] is what makes that safe; [`reach`] has the operator's machine find the API server,
+//! shows what the node reports; [`journal`] is what makes that safe, with what was [`asked`] for; [`reach`] has the operator's machine find the API server,
 //! [`merge`] by the kubeconfig that is used every day; [`found`] moves the cluster into it, if it is to be kept there; [`report`]
 //! prints the end.
 
+mod asked;
 mod authorities;
 mod chart;
 mod drive;
@@ -42,7 +43,7 @@ const TIMEOUT: Duration = Duration::from_mins(30);
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     // Before the node is touched: what cannot be installed is said at once.
     let charts = arguments.path("charts").map(|_| charts_file(arguments)).transpose()?;
-    let job = Job::from_arguments(arguments)?;
+    let mut job = Job::from_arguments(arguments)?;
     let timeout = arguments.timeout(TIMEOUT)?;
     let patience = Patience::new(timeout);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         }
         return report::done_before(&job, &journal, arguments.has("resume"), output);
     }
-    job.check_admin_config()?;
+    job.check_admin_config(journal.stage)?;
     if let Some(into) = arguments.path("merge-kubeconfig") {
         node::block_on(merge::check(&Stock::from_arguments(arguments), into, &job.name))?;
     }

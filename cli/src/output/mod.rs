@@ -68,7 +68,8 @@ impl Output {
             _ if self.quiet => {}
             Format::Json => event(&Progress::said(word, text)),
             Format::Human => {
-                let mut lines = text.lines();
+                // What it tells may be a machine's word.
+                let mut lines = text.lines().map(printable);
                 let first = lines.next().unwrap_or_default();
                 let mut printed = format!("{}  {first}\n", self.style.paint(tone, &format!("{word:<WORD$}")));
                 for line in lines {
@@ -98,6 +99,7 @@ impl Output {
 
     /// What is being waited for. On a terminal it moves until something else is said; elsewhere it is a line, once.
     pub(crate) fn waiting(&self, text: &str) {
+        let text = &printable(text);
         match self.format {
             _ if self.quiet => {}
             Format::Json => {

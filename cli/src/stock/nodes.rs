@@ -24,14 +24,20 @@ impl Kubectl {
         self.run(Call { allowed: allowed + ALLOWED, ..call }).await.map(drop)
     }
 
-    /// Changes fields of a node at once (a JSON merge patch); one that names a `resourceVersion` changes that one alone.
-    pub(crate) async fn change_node(&self, node: &str, patch: &impl Serialize) -> Result<(), StockError> {
+    /// Changes fields of an object at once (a JSON merge patch); one that names a `resourceVersion` changes that one alone.
+    pub(crate) async fn change(
+        &self,
+        resource: &str,
+        scope: Scope<'_>,
+        name: &str,
+        patch: &impl Serialize,
+    ) -> Result<(), StockError> {
         let patch = serde_json::to_string(patch).map_err(|error| StockError::Malformed {
-            call: format!("kubectl patch node {node}"),
+            call: format!("kubectl patch {resource} {name}"),
             reason: error.to_string(),
         })?;
         let patch = format!("--patch={patch}");
-        let words = words(["patch", "--type=merge", "--output=name", &patch], Scope::Cluster, ["node", node]);
+        let words = words(["patch", "--type=merge", "--output=name", &patch], scope, [resource, name]);
         self.run(self.call(words, &[], NAME)).await.map(drop)
     }
 

@@ -152,9 +152,10 @@ impl Machine {
         self.pods.iter().find(|pod| pod.component == "kube-apiserver")?.version
     }
 
-    /// Whether this command cordoned it.
-    pub(super) fn is_marked(&self) -> bool {
-        self.node.annotation(MARK).is_some()
+    /// Whether this command cordoned it for this upgrade. A node can write its own annotations, so a mark changes nothing of whose turn
+    /// it is beyond the nodes of its role.
+    pub(super) fn is_marked(&self, target: &Target) -> bool {
+        self.node.annotation(MARK) == Some(&*target.minor)
     }
 
     /// Whether the machine was restarted into the version.

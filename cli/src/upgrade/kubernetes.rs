@@ -64,7 +64,7 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
             let cluster = Cluster::look(&kubectl).await?;
             let mut backup = BackupOnce::new(&kubectl, &backups, output);
             let is_new = lock.left().to.is_none();
-            if next(&cluster, &target).is_none() {
+            if next(&cluster, &target, &[]).is_none() {
                 finish(&api_server, &lock, &target).await?;
                 return Ok(RollReport::done(&target, Vec::new(), None));
             }
@@ -145,7 +145,8 @@ struct Row {
 
 impl RollReport {
     fn planned(cluster: &Cluster, target: &Target) -> Self {
-        let left = cluster.machines.iter().filter(|machine| machine.is_marked() || machine.lacks(target).is_some());
+        let left =
+            cluster.machines.iter().filter(|machine| machine.is_marked(target) || machine.lacks(target).is_some());
         let row = |machine: &super::cluster::Machine| Row {
             name: machine.name().to_owned(),
             role: machine.role,

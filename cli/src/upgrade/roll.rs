@@ -13,7 +13,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::lock::{Lock, Times};
 use crate::output::{Output, Tone};
-use crate::stock::{RestartProgram, StockCode};
+use crate::stock::{RestartProgram, Scope, StockCode};
 
 /// How long a node's pods may take to go.
 const DRAIN: Duration = Duration::from_mins(5);
@@ -82,10 +82,13 @@ struct PatchSpec {
     unschedulable: Option<bool>,
 }
 
-/// The next one: first the one that is in work, then control planes, then workers.
-pub(super) fn next<'a>(cluster: &'a Cluster, target: &Target) -> Option<&'a Machine> {
-    let begun = cluster.machines.iter().find(|machine| machine.is_marked());
-    begun.or_else(|| cluster.machines.iter().find(|machine| machine.lacks(target).is_some()))
+/// The next one: control planes, then workers; of each the one that is in work first. Nobody goes twice.
+pub(super) fn next<'a>(cluster: &'a Cluster, target: &Target, done: &[Upgraded]) -> Option<&'a Machine> {
+    [Role::ControlPlane, Role::Worker].into_iter().find_map(|role| {
+        let goes = |machine: &&Machine| machine.role == role && done.iter().all(|one| one.name != machine.name());
+        let begun = cluster.machines.iter().filter(goes).find(|machine| machine.is_marked(target));
+        begun.or_else(|| cluster.machines.iter().filter(goes).find(|machine| machine.lacks(target).is_some()))
+    })
 }
 
 impl Roll<'_> {
@@ -94,7 +97,7 @@ impl Roll<'_> {
         let mut done = Vec::new();
         loop {
             let cluster = Cluster::look(self.api_server.kubectl()).await?;
-            let Some(machine) = next(&cluster, self.target) else { return Ok(done) };
+            let Some(machine) = next(&cluster, self.target, &done) else { return Ok(done) };
             before::may_go_on(&cluster, machine.name())?;
             let name = machine.name().to_owned();
             done.push(self.one(machine).await.map_err(|error| error.about(&name))?);
@@ -105,8 +108,9 @@ impl Roll<'_> {
         let begun = Instant::now();
         let (name, role) = (machine.name().to_owned(), machine.role);
         let (kubectl, to) = (self.api_server.kubectl(), &*self.target.minor);
-        let ours = machine.is_marked() || !machine.node.is_cordoned();
-        if ours && !machine.is_marked() {
+        let is_marked = machine.is_marked(self.target);
+        let ours = is_marked || !machine.node.is_cordoned();
+        if ours && !is_marked {
             self.mark(machine, Some(to)).await?;
         }
         if !machine.has(self.target) {
@@ -123,7 +127,7 @@ impl Roll<'_> {
             self.restart(&name, role).await?;
         }
         let now = self.is_back(machine, reported.as_ref()).await?;
-        if now.is_marked() {
+        if now.is_marked(self.target) {
             self.mark(&now, None).await?;
         }
         if role == Role::ControlPlane {
@@ -147,12 +151,13 @@ impl Roll<'_> {
         let unschedulable = to.map(|_| true);
         let metadata = PatchMetadata { resource_version: machine.node.revision(), annotations: Mark { to } };
         let patch = Patch { metadata, spec: PatchSpec { unschedulable } };
-        match self.api_server.kubectl().change_node(machine.name(), &patch).await {
+        match self.api_server.kubectl().change("node", Scope::Cluster, machine.name(), &patch).await {
             // The kubelet writes the object's status all the time.
             Err(error) if error.is(StockCode::Conflict) => {
                 let cluster = Cluster::look(self.api_server.kubectl()).await?;
                 let again = cluster.find(machine.name()).filter(|again| {
-                    again.is_marked() == machine.is_marked() && again.node.is_cordoned() == machine.node.is_cordoned()
+                    again.is_marked(self.target) == machine.is_marked(self.target)
+                        && again.node.is_cordoned() == machine.node.is_cordoned()
                 });
                 let Some(again) = again else { return Err(error.into()) };
                 Box::pin(self.mark(again, to)).await

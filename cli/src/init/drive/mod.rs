@@ -246,15 +246,16 @@ impl<'a> Drive<'a> {
             Ok(mut events) => self.follower.follow(&mut events).await,
             Err(status) => Err(status),
         };
-        // The node waits until it knows that its result was heard.
-        node.goodbye().await;
-        match ended {
-            Ok(End::Succeeded(succeeded)) => self.succeeded(succeeded),
+        let done = match ended {
+            // Written down before the node knows that it was heard: then it tells nobody any more.
+            Ok(End::Succeeded(succeeded)) => Ok(self.succeeded(succeeded)?),
             Ok(End::Failed(failed)) => Err(self.bootstrap_failed(&failed)),
             Ok(End::Locked(_)) => Err(self.out_of_turn("`locked` in stage 2")),
             Ok(End::Silent) => Err(self.silent()),
             Err(status) => Err(refused_call(&self.job.address, &status).into_connect_error()),
-        }
+        };
+        node.goodbye().await;
+        done
     }
 
     /// The disk that this init made waits for its key: the node was restarted.

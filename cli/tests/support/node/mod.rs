@@ -4,9 +4,12 @@
 mod services;
 mod tpm;
 
+use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 
 use latchkey_api::grpc::{Limits, Server};
 use latchkey_api::v1::{InitServer, RecoveryServer};
@@ -17,6 +20,7 @@ use latchkey_keys::{ClusterId, Secret, Uuid};
 use services::{Services, Visit};
 use smol::channel::{Receiver, Sender, unbounded};
 use smol::future::FutureExt as _;
+use smol::io::{AsyncRead, AsyncWrite};
 use smol::net::TcpListener;
 pub use tpm::Tpm;
 
@@ -68,6 +72,8 @@ pub struct Behaviour {
     pub another_cluster: bool,
     /// Wrong secrets that are tolerated.
     pub tries: Option<usize>,
+    /// Done before the end of the bootstrap is told.
+    pub before_the_end: Option<Box<dyn FnOnce() + Send>>,
 }
 
 pub struct Inner {
@@ -100,6 +106,8 @@ pub struct State {
     /// How often keys for an existing disk were offered.
     pub recoveries: usize,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
+    /// Whether a connection of somebody who follows the bootstrap ended in order: then a node takes it that all was heard.
+    pub heard: bool,
     pub control_plane_files: Option<latchkey_api::v1::ControlPlaneFiles>,
 }
 
@@ -124,6 +132,7 @@ impl FakeNode {
             inits: 0,
             secrets: 0,
             recoveries: 0,
+            heard: false,
             settings: None,
             control_plane_files: None,
         };
@@ -212,10 +221,11 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
         let inner = Arc::clone(&inner);
         guests.push(smol::spawn(async move {
             let terms = Terms { attester: Arc::new(inner.tpm.clone()), verifier: Arc::new(NoProof) };
-            let serves = Arc::clone(&inner);
+            let (serves, told) = (Arc::clone(&inner), Arc::clone(&inner));
             let reception = move |role: Purpose| serves.serves(role).then(|| terms.clone());
             let Ok(proven) = accept(stream, &reception, HANDSHAKE_TIME).await else { return };
             let (cut, cutting) = unbounded();
+            let follows = proven.purpose() == Purpose::Attach;
             let visit = Visit { role: proven.purpose(), authorized: AtomicBool::new(false), cut };
             let bare = Server::new(Limits::default());
             let existing = inner.state.lock().unwrap().stage == Stage::Existing;
@@ -226,9 +236,45 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
             };
             let cut = async {
                 let _ = cutting.recv().await;
-                Ok(())
+                false
             };
-            let _ = services.serve(proven, visit).or(cut).await;
+            let broken = Arc::new(AtomicBool::new(false));
+            let stream = Noticed { stream: proven, broken: Arc::clone(&broken) };
+            let served = async { services.serve(stream, visit).await.is_ok() };
+            let served = served.or(cut).await;
+            if follows && served && !broken.load(Ordering::Relaxed) {
+                told.state.lock().unwrap().heard = true;
+            }
         }));
+    }
+}
+
+/// A stream that notices when its peer leaves without a word, as the agent's does.
+struct Noticed<S> {
+    stream: S,
+    broken: Arc<AtomicBool>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if let Poll::Ready(Err(_)) = &polled {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buffer)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(cx)
     }
 }

@@ -194,6 +194,8 @@ impl Init<Visit> for Services {
             return replies.send(&failed(code, message, true)).await;
         }
         tell(&mut replies, 25_000, "cluster-step", "control plane is up\x1b[2J").await?;
+        let before = self.0.state.lock().unwrap().behaviour.before_the_end.take();
+        before.into_iter().for_each(|before| before());
         let config = self.0.state.lock().unwrap().behaviour.admin_config.clone();
         let succeeded = Succeeded {
             cluster_id: request.message.cluster_id.clone(),

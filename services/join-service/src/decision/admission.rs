@@ -108,8 +108,8 @@ impl State {
         now: Now,
     ) -> Result<Plan, Refusal> {
         let drafted = self.draft(rules, admitted.ek, &admitted.ask, &admitted.seen, (key_version, ticket), now)?;
-        // The lease was taken for the role at admission. A promotion in between has none.
-        if drafted.grant.role == Role::ControlPlane && admitted.role != Role::ControlPlane {
+        // The lease was taken for the role at admission: a promotion in between has none, and a worker gets nothing of a turn.
+        if drafted.grant.role != admitted.role {
             return Err(Refusal::RoleDenied);
         }
         Ok(Plan { record: drafted.record, grant: drafted.grant })

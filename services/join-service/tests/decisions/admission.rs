@@ -88,6 +88,15 @@ fn who_became_a_control_plane_without_the_lease_asks_again() {
 }
 
 #[test]
+fn who_became_a_worker_meanwhile_gets_nothing_of_a_control_plane_s_turn() {
+    let mut state = State::default();
+    let admitted =
+        state.admit(&given(&Enrolment::workers_and([ek(0)])), ek(0), join(0), BootSeen::default(), now(0)).unwrap();
+    let refusal = state.conclude(&given(&Enrolment::workers_and([])), &admitted, 1, None, now(1)).unwrap_err();
+    assert_eq!(refusal, Refusal::RoleDenied);
+}
+
+#[test]
 fn a_name_that_is_kept_for_a_tpm_is_nobody_elses_even_before_it_comes() {
     let mut rules = Enrolment::workers_and([ek(0)]);
     rules.pinned[0].name = Some(name_of(1).parse().unwrap());
