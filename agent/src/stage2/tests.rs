@@ -488,7 +488,7 @@ fn a_service_that_is_started_anew_meanwhile_is_told_all_the_same() {
         let stage = node.run();
         node.succeed().await;
         drop(listener.accept().await.unwrap());
-        let service = serve(&tpm, listener, &key, [].into_iter());
+        let service = serve(&tpm, listener, &key, []);
         assert!(stage.await);
         Some(service.asked.len())
     });

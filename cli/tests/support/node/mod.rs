@@ -240,9 +240,9 @@ async fn serve(listener: TcpListener, inner: Arc<Inner>) {
             };
             let broken = Arc::new(AtomicBool::new(false));
             let stream = Noticed { stream: proven, broken: Arc::clone(&broken) };
-            let served = async { services.serve(stream, visit).await.is_ok() };
-            let served = served.or(cut).await;
-            if follows && served && !broken.load(Ordering::Relaxed) {
+            let visited = async { services.serve(stream, visit).await.is_ok() };
+            let left = visited.or(cut).await;
+            if follows && left && !broken.load(Ordering::Relaxed) {
                 told.state.lock().unwrap().heard = true;
             }
         }));

@@ -195,7 +195,9 @@ impl Init<Visit> for Services {
         }
         tell(&mut replies, 25_000, "cluster-step", "control plane is up\x1b[2J").await?;
         let before = self.0.state.lock().unwrap().behaviour.before_the_end.take();
-        before.into_iter().for_each(|before| before());
+        if let Some(before) = before {
+            before();
+        }
         let config = self.0.state.lock().unwrap().behaviour.admin_config.clone();
         let succeeded = Succeeded {
             cluster_id: request.message.cluster_id.clone(),
