@@ -15,7 +15,7 @@ use latchkey_agent::lifecycle::NodeRole;
 use latchkey_api::v1::ClusterSettings;
 
 const LIST: &[u8] = b"{\"schema\":1}";
-const RUNTIME: &str = "systemctl start containerd.service";
+const RUNTIME: &str = "systemctl start latchkey-component-images.service";
 const VERSION: &str = "kubeadm version --output=short";
 const KUBELET: &str = "systemctl start kubelet.service";
 const RECORD: &str = "etc/latchkey/components.json";

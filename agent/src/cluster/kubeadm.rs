@@ -237,7 +237,8 @@ impl Kubeadm {
     ) -> Result<(), StepError> {
         let Some(components) = Components::of(self) else { return Ok(()) };
         components.fetch(member, list, minor, progress).await?;
-        self.service_manager("start", "containerd.service", progress).await
+        // And the container runtime before it.
+        self.start_within("latchkey-component-images.service", self.limit, progress).await
     }
 
     /// One of the components: in the image, or where they are found once they are verified.
@@ -428,14 +429,21 @@ impl Kubeadm {
         unit: &str,
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
-        let call = Call {
-            program: &self.systemctl,
-            arguments: &[verb, unit],
-            stdin: b"",
-            stdout: Stdout::Progress,
-            limit: BRIEF.min(self.limit),
-            hidden: &[],
-        };
+        self.ask_service_manager(&[verb, unit], BRIEF.min(self.limit), progress).await
+    }
+
+    async fn start_within(&self, unit: &str, limit: Duration, progress: Progress<'_>) -> Result<(), StepError> {
+        self.ask_service_manager(&["start", unit], limit, progress).await
+    }
+
+    async fn ask_service_manager(
+        &self,
+        arguments: &[&str],
+        limit: Duration,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        let (program, stdout) = (&self.systemctl, Stdout::Progress);
+        let call = Call { program, arguments, stdin: b"", stdout, limit, hidden: &[] };
         child::run(call, progress).await.map(drop)
     }
 }

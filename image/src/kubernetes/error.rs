@@ -17,6 +17,12 @@ pub enum KubernetesError {
     /// The version table cannot be used.
     #[error("table: {0}")]
     Table(#[from] TableError),
+    /// Neither which version is in the image nor what gets one.
+    #[error("it has neither \"version\", for an image with Kubernetes in it, nor \"fetched_by\", for one without")]
+    NoVersion,
+    /// What is about components in the image, for an image without them.
+    #[error("it has \"fetched_by\", for an image without Kubernetes in it, and also {0:?}")]
+    NotInIt(&'static str),
     /// A component is not there.
     #[error("components: {0}")]
     Fetch(#[from] FetchError),
@@ -87,6 +93,7 @@ impl KubernetesError {
             Self::Table(error) => error.code().remedy(),
             Self::Fetch(error) => return Some(fetch_remedy(error.code())),
             Self::Containers(error) => return error.remedy(),
+            Self::NoVersion | Self::NotInIt(_) => "say which of the two it is",
             Self::NoArchive(_) => "name a folder with its archive as \"images\", or give a version table with its hash",
             Self::NotForWorkers(_) => "leave it out, or add control-plane to \"roles\"",
             Self::Service(..) => "give the service of a release, or one built for musl",

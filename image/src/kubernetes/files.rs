@@ -1,8 +1,8 @@
 //! Units and configuration of a node of Kubernetes.
 
-use latchkey_kubernetes::Release;
 use serde::Deserialize;
 
+use super::fetched;
 use super::programs::Programs;
 use crate::systemd::{Addition, AdditionKind};
 use crate::tree::Tree;
@@ -43,14 +43,13 @@ pub enum PodNetwork {
 }
 
 /// What is added to a root besides the components.
-pub(super) fn files(release: &Release, programs: &Programs, root: &Tree, network: PodNetwork) -> Vec<Addition> {
-    let pause = release.pause().map(latchkey_kubernetes::Image::reference).unwrap_or_default();
+pub(super) fn files(pause: &str, programs: &Programs, root: &Tree, network: PodNetwork) -> Vec<Addition> {
     let filled = |text: &str| {
         text.replace("@CONTAINERD@", &programs.containerd)
             .replace("@KUBELET@", &programs.kubelet)
             .replace("@RUNC@", &programs.runc)
             .replace("@CNI@", &programs.cni)
-            .replace("@PAUSE@", &pause)
+            .replace("@PAUSE@", pause)
     };
     let file = |path: &str, text: &str| Addition {
         path: path.to_owned(),
@@ -70,12 +69,15 @@ pub(super) fn files(release: &Release, programs: &Programs, root: &Tree, network
             path: "usr/lib/latchkey/container-images".to_owned(),
             what: AdditionKind::File(0o755, STORE_SCRIPT.as_bytes().to_vec()),
         },
-        Addition {
-            path: format!("{SYSTEM}/multi-user.target.wants/containerd.service"),
-            what: AdditionKind::Link("../containerd.service".to_owned()),
-        },
         Addition { path: "etc/kubernetes/manifests".to_owned(), what: AdditionKind::Directory },
     ];
+    // One that is a component comes up with the kubelet, when it is verified.
+    if !programs.containerd.starts_with(fetched::PLACE) {
+        files.push(Addition {
+            path: format!("{SYSTEM}/multi-user.target.wants/containerd.service"),
+            what: AdditionKind::Link("../containerd.service".to_owned()),
+        });
+    }
     if programs.containerd_of_root {
         files.push(unit("containerd.service.d/50-latchkey.conf", CONTAINERD_DROP_IN));
     } else {

@@ -1,9 +1,11 @@
-//! What of Kubernetes an image carries: the components of one release, the units that run them, and what they need of a root.
+//! What of Kubernetes an image carries: the components of one release, or the program by which nodes get them; the units that run
+//! them, and what they need of a root.
 //!
 //! The components come from a folder, a mirror or their official addresses, each held against the version table
 //! (`latchkey-kubernetes`), and lie in the verified root. What must last from boot to boot lies on the state disk.
 
 mod error;
+mod fetched;
 mod files;
 mod programs;
 mod services;
@@ -11,11 +13,12 @@ mod services;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use latchkey_kubernetes::fetch::{Fetcher, Limits, Origin, unpack};
-use latchkey_kubernetes::{Component, Minor, Release, Roles, Sha256, Table};
+use latchkey_kubernetes::fetch::{Fetcher as Downloads, Limits, Origin, unpack};
+use latchkey_kubernetes::{Component, Image, Minor, Release, Roles, Sha256, Table};
 use serde::Deserialize;
 
 pub use error::KubernetesError;
+use fetched::Fetcher;
 pub use files::PodNetwork;
 pub(crate) use programs::Programs;
 pub use services::Service;
@@ -36,21 +39,36 @@ const AUDIT_LOG: [&str; 1] = ["/var/log/kubernetes"];
 #[derive(Debug, Clone)]
 pub struct Kubernetes {
     table: Sha256,
-    release: Release,
+    parts: Parts,
+    /// The image that holds pods' name spaces; empty if the table has none.
+    pause: String,
     roles: Roles,
-    origin: Origin,
-    /// Where archives of container images come from, if the image carries them.
-    images: Option<Origin>,
     services: Vec<Service>,
     pod_network: PodNetwork,
+}
+
+/// Where the components are.
+#[derive(Debug, Clone)]
+enum Parts {
+    /// In the image.
+    Carried {
+        release: Release,
+        origin: Origin,
+        /// Where archives of container images come from, if the image carries them.
+        images: Option<Origin>,
+    },
+    /// On the state disk, where this program puts them.
+    Fetched(Fetcher),
 }
 
 /// As a configuration has it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KubernetesConfig {
-    /// The minor version.
-    version: Minor,
+    /// The minor version in the image [none: `fetched_by`].
+    version: Option<Minor>,
+    /// The program `latchkey-components`, by which nodes get the version that `latchkey init` names [none: `version`].
+    fetched_by: Option<PathBuf>,
     /// What machines of this image may be [control-plane, worker].
     #[serde(default)]
     roles: Roles,
@@ -85,12 +103,20 @@ impl KubernetesConfig {
             Some(path) => Table::read(&directory.join(path)),
             None => Table::built_in(),
         }?;
-        let kubernetes = Kubernetes::new(&table, self.version, self.roles, components.unwrap_or(Origin::Official))?;
-        let kubernetes = match images {
-            Some(images) => kubernetes.with_images(images),
-            None => kubernetes,
-        };
         let program = |path: PathBuf| Source::File(directory.join(path));
+        let not_in_it = [("version", self.version.is_some()), ("components", components.is_some())];
+        let not_in_it = not_in_it.into_iter().chain([("images", images.is_some())]).find(|(_, given)| *given);
+        let kubernetes = match (self.version, self.fetched_by) {
+            (None, None) => return Err(KubernetesError::NoVersion),
+            (_, Some(fetcher)) => match not_in_it {
+                Some((word, _)) => return Err(KubernetesError::NotInIt(word)),
+                None => Kubernetes::fetched(&table, self.roles, program(fetcher)),
+            },
+            (Some(version), None) => {
+                let carried = Kubernetes::new(&table, version, self.roles, components.unwrap_or(Origin::Official))?;
+                images.into_iter().fold(carried, Kubernetes::with_images)
+            }
+        };
         let join = self.join_service.map(|path| Service::join(program(path)));
         let key = self.key_service.map(|path| Service::key(program(path)));
         let balancer = self.api_balancer.map(|path| Service::balancer(program(path)));
@@ -103,21 +129,29 @@ impl Kubernetes {
     /// The release that a table has for a minor version, for machines of these roles.
     pub fn new(table: &Table, version: Minor, roles: Roles, origin: Origin) -> Result<Self, KubernetesError> {
         let release = table.release(version)?.clone();
-        Ok(Self {
-            table: table.sha256(),
-            release,
-            roles,
-            origin,
-            images: None,
-            services: Vec::new(),
-            pod_network: PodNetwork::default(),
-        })
+        let pause = pause(&release);
+        Ok(Self::of(table, Parts::Carried { release, origin, images: None }, pause, roles))
     }
 
-    /// With the container images that the table names, too, which come from there.
+    /// None: this program (`latchkey-components`) gets the release that `latchkey init` names. Of the table the image has the name of
+    /// the newest release's image for pods' name spaces, by which nodes know that of theirs.
+    pub fn fetched(table: &Table, roles: Roles, program: Source) -> Self {
+        let newest = table.minors().last().and_then(|minor| table.release(minor).ok());
+        Self::of(table, Parts::Fetched(Fetcher(program)), newest.map(pause).unwrap_or_default(), roles)
+    }
+
+    fn of(table: &Table, parts: Parts, pause: String, roles: Roles) -> Self {
+        let (services, pod_network) = (Vec::new(), PodNetwork::default());
+        Self { table: table.sha256(), parts, pause, roles, services, pod_network }
+    }
+
+    /// With the container images that the table names, too, which come from there. One without Kubernetes gets them with the components.
     #[must_use]
-    pub fn with_images(self, images: Origin) -> Self {
-        Self { images: Some(images), ..self }
+    pub fn with_images(mut self, from: Origin) -> Self {
+        if let Parts::Carried { images, .. } = &mut self.parts {
+            *images = Some(from);
+        }
+        self
     }
 
     /// With this as what makes the network of pods.
@@ -141,6 +175,9 @@ impl Kubernetes {
             return Err(KubernetesError::InRoot);
         }
         state.persist = state.persist.and(&LASTING)?;
+        if let Parts::Fetched(_) = self.parts {
+            state.persist = state.persist.and(&[fetched::STORE])?;
+        }
         if self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane) {
             state.persist = state.persist.and(&AUDIT_LOG)?;
         }
@@ -151,41 +188,78 @@ impl Kubernetes {
     }
 
     fn components(&self) -> impl Iterator<Item = &Component> {
-        self.release.components(&self.roles)
+        let carried = match &self.parts {
+            Parts::Carried { release, .. } => Some(release),
+            Parts::Fetched(_) => None,
+        };
+        carried.into_iter().flat_map(|release| release.components(&self.roles))
+    }
+
+    /// The container images in it, and where they come from.
+    fn images(&self) -> Option<(&Origin, impl Iterator<Item = &Image>)> {
+        match &self.parts {
+            Parts::Carried { release, images: Some(origin), .. } => Some((origin, release.images(&self.roles))),
+            _ => None,
+        }
+    }
+
+    fn programs(&self, root: &Tree) -> Result<Programs, KubernetesError> {
+        let place = match self.parts {
+            Parts::Carried { .. } => None,
+            Parts::Fetched(_) => Some(fetched::PLACE),
+        };
+        Programs::find(self.components(), place, root, &self.roles)
+    }
+
+    /// Units and configuration.
+    fn files(&self, programs: &Programs, root: &Tree) -> Result<Vec<Addition>, KubernetesError> {
+        let mut files = files::files(&self.pause, programs, root, self.pod_network);
+        if let Parts::Fetched(fetcher) = &self.parts {
+            files.extend(fetcher.additions(&self.pause)?);
+        }
+        Ok(files)
     }
 
     /// In one line: the exact version and the roles.
     pub(crate) fn in_words(&self) -> String {
         let roles: Vec<&str> = self.roles.iter().map(latchkey_kubernetes::Role::name).collect();
         let network = if self.pod_network == PodNetwork::Flannel { " flannel" } else { "" };
-        format!("{} {}{network}", self.release.version(), roles.join(","))
+        let version = match &self.parts {
+            Parts::Carried { release, .. } => release.version().to_string(),
+            Parts::Fetched(_) => "fetched".to_owned(),
+        };
+        format!("{version} {}{network}", roles.join(","))
     }
 
     /// What the image is made of by it, with hashes.
     pub(crate) fn sources(&self) -> Result<Vec<(String, Sha256)>, KubernetesError> {
         let component =
             |one: &Component| (format!("kubernetes {} {}", one.name(), one.version()), one.download().sha256);
-        let image =
-            |one: &latchkey_kubernetes::Image| Some((format!("kubernetes image {}", one.reference()), one.pin()?));
-        let images = self.images.iter().flat_map(|_| self.release.images(&self.roles)).filter_map(image);
+        let image = |one: &Image| Some((format!("kubernetes image {}", one.reference()), one.pin()?));
+        let images = self.images().into_iter().flat_map(|(_, images)| images).filter_map(image);
         let table = std::iter::once(("kubernetes-table".to_owned(), self.table));
-        let services = self.services.iter().map(Service::source).collect::<Result<Vec<_>, _>>()?;
+        let mut services = self.services.iter().map(Service::source).collect::<Result<Vec<_>, _>>()?;
+        if let Parts::Fetched(fetcher) = &self.parts {
+            services.push(fetcher.source()?);
+        }
         Ok(table.chain(self.components().map(component)).chain(images).chain(services).collect())
     }
 
     /// Whether a root has what is needed, and nothing that is in the way.
     pub(crate) fn check(&self, root: &Tree, kernel: &str, modules: &Path) -> Result<(), KubernetesError> {
-        let programs = Programs::find(self.components(), root, &self.roles)?;
+        let programs = self.programs(root)?;
         programs.check(root)?;
-        programs::modules(root, kernel, modules, self.images.is_some())?;
+        programs::modules(root, kernel, modules, self.images().is_some())?;
+        if let Parts::Fetched(fetcher) = &self.parts {
+            fetcher.check()?;
+        }
         let mut services = Vec::new();
         for service in &self.services {
             service.check(&self.roles)?;
             services.extend(service.additions()?);
         }
-        let store = self.images.iter().flat_map(|_| files::container_store());
-        let ours =
-            files::files(&self.release, &programs, root, self.pod_network).into_iter().chain(store).chain(services);
+        let store = self.images().into_iter().flat_map(|_| files::container_store());
+        let ours = self.files(&programs, root)?.into_iter().chain(store).chain(services);
         let ours = ours.filter(|one| one.what != AdditionKind::Directory);
         let brought = self.components().flat_map(Component::paths).map(|path| path.as_str().to_owned());
         let mut paths = ours.map(|one| format!("/{}", one.path)).chain(brought);
@@ -202,45 +276,55 @@ impl Kubernetes {
         local(shed, fs::create_dir(shed))?;
         let taken = shed.join("unpacked");
         local(&taken, fs::create_dir(&taken))?;
-        let mut additions =
-            files::files(&self.release, &Programs::find(self.components(), root, &self.roles)?, root, self.pod_network);
-        let fetcher = Fetcher::new(self.origin.clone(), Limits::default())?;
-        for component in self.components() {
-            let file = fetcher.fetch(&component.download(), shed, &mut |_| ())?;
-            for one in unpack(component, &file.path, &taken)? {
-                let size = fs::metadata(&one.path).map_err(at(&one.path)).map_err(Box::new)?.len();
-                let path = one.to.as_str().trim_start_matches('/').to_owned();
-                additions.push(Addition { path, what: AdditionKind::Copy(0o755, one.path, size) });
+        let mut additions = self.files(&self.programs(root)?, root)?;
+        if let Parts::Carried { origin, .. } = &self.parts {
+            let downloads = Downloads::new(origin.clone(), Limits::default())?;
+            for component in self.components() {
+                let file = downloads.fetch(&component.download(), shed, &mut |_| ())?;
+                for one in unpack(component, &file.path, &taken)? {
+                    let size = fs::metadata(&one.path).map_err(at(&one.path)).map_err(Box::new)?.len();
+                    let path = one.to.as_str().trim_start_matches('/').to_owned();
+                    additions.push(Addition { path, what: AdditionKind::Copy(0o755, one.path, size) });
+                }
             }
         }
         for service in &self.services {
             additions.extend(service.additions()?);
         }
-        if let Some(origin) = &self.images {
-            additions.extend(self.container_store(origin, shed, made)?);
+        if let Some((origin, images)) = self.images() {
+            additions.extend(container_images(origin, images, shed, made)?);
         }
         Ok(additions)
     }
+}
 
-    /// The container images, in a file system of their own.
-    fn container_store(&self, origin: &Origin, shed: &Path, made: u32) -> Result<Vec<Addition>, KubernetesError> {
-        let fetcher = Fetcher::new(origin.clone(), Limits::default())?;
-        let mut images = Vec::new();
-        for image in self.release.images(&self.roles) {
-            let archive = match (image.download(), origin) {
-                (Some(download), _) => fetcher.fetch(&download, shed, &mut |_| ())?.path,
-                // Its digest is held against what is in the archive.
-                (None, Origin::Folder(folder)) => folder.join(image.file()),
-                (None, _) => return Err(KubernetesError::NoArchive(image.reference())),
-            };
-            images.push((image.clone(), archive));
-        }
-        let store = container_store::make(&images, shed, made)?;
-        let file = |path: &str, what| Addition { path: path.to_owned(), what };
-        let content = [
-            file(files::STORE, AdditionKind::Copy(0o644, store.file, store.size)),
-            file(files::STORE_ID, AdditionKind::File(0o644, format!("{}\n", store.id).into_bytes())),
-        ];
-        Ok(files::container_store().into_iter().chain(content).collect())
+/// The container images, in a file system of their own.
+fn container_images<'a>(
+    origin: &Origin,
+    wanted: impl Iterator<Item = &'a Image>,
+    shed: &Path,
+    made: u32,
+) -> Result<Vec<Addition>, KubernetesError> {
+    let downloads = Downloads::new(origin.clone(), Limits::default())?;
+    let mut images = Vec::new();
+    for image in wanted {
+        let archive = match (image.download(), origin) {
+            (Some(download), _) => downloads.fetch(&download, shed, &mut |_| ())?.path,
+            // Its digest is held against what is in the archive.
+            (None, Origin::Folder(folder)) => folder.join(image.file()),
+            (None, _) => return Err(KubernetesError::NoArchive(image.reference())),
+        };
+        images.push((image.clone(), archive));
     }
+    let store = container_store::make(&images, shed, made)?;
+    let file = |path: &str, what| Addition { path: path.to_owned(), what };
+    let content = [
+        file(files::STORE, AdditionKind::Copy(0o644, store.file, store.size)),
+        file(files::STORE_ID, AdditionKind::File(0o644, format!("{}\n", store.id).into_bytes())),
+    ];
+    Ok(files::container_store().into_iter().chain(content).collect())
+}
+
+fn pause(release: &Release) -> String {
+    release.pause().map(Image::reference).unwrap_or_default()
 }

@@ -14,6 +14,8 @@ const PATH: [&str; 4] = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local
 const IN_PATH: &str = "/usr/sbin, /usr/bin or /usr/local";
 /// Where network plugins are: as Debian packages them, and as they come themselves.
 const CNI: [&str; 2] = ["/usr/lib/cni", "/opt/cni/bin"];
+/// Programs of a release of Kubernetes, which a root has none of that gets one.
+const OF_A_RELEASE: [&str; 2] = ["kubelet", "kubectl"];
 /// What makes the network of pods until an add-on does.
 const PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
 /// Programs that only a root brings: who needs them, and what to do for them in Debian.
@@ -47,9 +49,11 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// In the table's components, or else in the root.
+    /// In the table's components, or else in the root, or else in the directory `fetched`, where nodes get what the image lacks. There
+    /// the kubelet and kubectl are in any case.
     pub(super) fn find<'a>(
         components: impl Iterator<Item = &'a Component>,
+        fetched: Option<&str>,
         root: &Tree,
         roles: &Roles,
     ) -> Result<Self, KubernetesError> {
@@ -59,8 +63,10 @@ impl Programs {
             found.map(|path| (*path).to_owned())
         };
         let program = |what: &'static str, user, package| {
+            let of_root = || in_root(root, &PATH, what).map(|directory| format!("{directory}/{what}"));
             of_table(what)
-                .or_else(|| in_root(root, &PATH, what).map(|directory| format!("{directory}/{what}")))
+                .or_else(|| of_root().filter(|_| fetched.is_none() || !OF_A_RELEASE.contains(&what)))
+                .or_else(|| fetched.map(|place| format!("{place}/{what}")))
                 .ok_or(KubernetesError::NoProgram { what, places: IN_PATH, user, package })
         };
         let runtime = "add a package that has it (Debian: containerd), or name it in the version table";
@@ -75,7 +81,7 @@ impl Programs {
             };
             PLUGINS.iter().all(|name| has(&name))
         };
-        let cni = CNI.iter().find(whole).ok_or(KubernetesError::NoProgram {
+        let cni = CNI.iter().find(whole).copied().or(fetched).ok_or(KubernetesError::NoProgram {
             what: "bridge, host-local, loopback and portmap together",
             places: "/usr/lib/cni or /opt/cni/bin",
             user: "the network of pods",
@@ -84,13 +90,13 @@ impl Programs {
         Ok(Self {
             kubelet: program("kubelet", "a node", "name it in the version table")?,
             containerd: program("containerd", "the kubelet", runtime)?,
-            containerd_of_root: of_table("containerd").is_none(),
+            containerd_of_root: of_table("containerd").is_none() && in_root(root, &PATH, "containerd").is_some(),
             runc: program(
                 "runc",
                 "containerd",
                 "add a package that has it (Debian: runc), or name it in the version table",
             )?,
-            cni: (*cni).to_owned(),
+            cni: cni.to_owned(),
         })
     }
 

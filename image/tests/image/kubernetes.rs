@@ -24,7 +24,7 @@ const TOOLS: [&str; 8] = ["mount", "umount", "losetup", "cp", "ip", "iptables", 
 const PLUGINS: [&str; 4] = ["bridge", "host-local", "loopback", "portmap"];
 
 /// Adds a program to the root.
-fn program(root: &Path, path: &str) {
+pub(crate) fn program(root: &Path, path: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(&path, "#!/bin/sh\n").unwrap();
@@ -87,7 +87,7 @@ pub(crate) fn all(sample: &Sample) -> Vec<Value> {
     ]
 }
 
-fn table(components: &[Value]) -> String {
+pub(crate) fn table(components: &[Value]) -> String {
     let digest = format!("sha256:{}", Sha256::of(b""));
     let pause = json!({"name": "registry.k8s.io/pause", "tag": "3.10.1", "digest": digest});
     let release = json!({"version": "1.34.4", "components": components, "images": [pause]});

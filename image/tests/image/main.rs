@@ -8,6 +8,7 @@ mod container_boot;
 mod container_image;
 mod container_store;
 mod disk;
+mod fetched;
 mod in_toto;
 mod kubernetes;
 mod manifest;

@@ -5,6 +5,7 @@
 //!     lock
 //!     HASH/                              of the list
 //!         list.json
+//!         images                         which of the downloads are container images: FILE and REFERENCE in each line
 //!         downloads/kubelet-1.34.4 …     as the list names them, each with its hash
 //!         programs/kubelet …             links to them, and what comes out of archives
 //! /run/latchkey-components ─▶ HASH/programs    in memory: made in each boot, when all is right
@@ -29,6 +30,7 @@ use crate::error::{ComponentsError, at};
 /// More than any list has.
 const MAX_LIST: u64 = 1 << 20;
 const LIST: &str = "list.json";
+const IMAGES: &str = "images";
 
 /// A store of components, and where programs are found once they are verified.
 #[derive(Debug)]
@@ -97,9 +99,18 @@ impl Store {
                 }
             }
         }
+        // Whoever runs them is given them by name (an image's `component-images`); those without an archive come from registries.
+        let mut images = Vec::new();
+        for image in list.release().images(&roles) {
+            if let Some(download) = image.download() {
+                files.extend(source.get(&download, &downloads, say)?.file_name().map(ToOwned::to_owned));
+                images.push(format!("{} {}\n", download.file, image.reference()));
+            }
+        }
         remove_others(&programs, &names)?;
         remove_others(&downloads, &files)?;
         sync(&programs)?;
+        write(&home, IMAGES, images.concat().as_bytes())?;
         write(&home, LIST, text)?;
         sync(&self.directory)?;
         self.publish(&programs)?;

@@ -138,7 +138,7 @@ fn nothing_that_a_hostile_mirror_gives_can_be_executed() {
 #[test]
 fn a_run_that_was_cut_is_continued_where_it_was() {
     let node = Node::new();
-    let mirror = Mirror::new(good(1).into_iter().chain([stalls_after(30_000, KUBELET)]).chain(good(2)).collect());
+    let mirror = Mirror::new(good(1).into_iter().chain([stalls_after(30_000, KUBELET)]).chain(good(3)).collect());
     let list = list(&mirror.address);
     let mut child = node.command(&["fetch", "--role", "worker"]).spawn().unwrap();
     child.stdin.take().unwrap().write_all(list.as_bytes()).unwrap();
@@ -192,7 +192,7 @@ fn a_list_of_another_version_and_what_is_no_list_are_refused_before_anything_is_
 #[test]
 fn the_components_of_an_earlier_list_go_when_those_of_the_next_are_there() {
     let (node, _) = Node::member("worker");
-    let mirror = Mirror::new(good(3));
+    let mirror = Mirror::new(good(4));
     let next = list(&mirror.address);
     succeeded(&node.fetch(&next, "worker"));
     node.holds("worker");

@@ -19,6 +19,7 @@ pub(crate) const KUBEADM: &[u8] = &[b'a'; 90_000];
 pub(crate) const KUBELET: &[u8] = &[b'k'; 100_000];
 pub(crate) const KUBECTL: &[u8] = b"a kubectl";
 pub(crate) const BRIDGE: &[u8] = &[b'b'; 70_000];
+pub(crate) const COREDNS: &[u8] = &[b'c'; 80_000];
 
 pub(crate) fn archive() -> &'static [u8] {
     let mut builder = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
@@ -31,8 +32,14 @@ pub(crate) fn archive() -> &'static [u8] {
     Box::leak(builder.into_inner().unwrap().finish().unwrap().into_boxed_slice())
 }
 
-pub(crate) fn files() -> [(&'static str, &'static [u8]); 4] {
-    [("kubeadm-1.34.4", KUBEADM), ("kubelet-1.34.4", KUBELET), ("kubectl-1.34.4", KUBECTL), ("cni-1.8.0", archive())]
+pub(crate) fn files() -> [(&'static str, &'static [u8]); 5] {
+    [
+        ("kubeadm-1.34.4", KUBEADM),
+        ("kubelet-1.34.4", KUBELET),
+        ("kubectl-1.34.4", KUBECTL),
+        ("cni-1.8.0", archive()),
+        ("coredns-v1.12.1.tar", COREDNS),
+    ]
 }
 
 pub(crate) fn list(mirror: &str) -> String {
@@ -53,7 +60,11 @@ pub(crate) fn list(mirror: &str) -> String {
             component("kubectl", file("kubectl"), json!(["control-plane"])),
             component("cni", json!({"tar_gz": members}), every),
         ],
-        "images": [{"name": "registry.k8s.io/pause", "tag": "3.10", "digest": pause}],
+        "images": [
+            {"name": "registry.k8s.io/pause", "tag": "3.10", "digest": pause},
+            {"name": "registry.k8s.io/coredns/coredns", "tag": "v1.12.1",
+                "archive": {"sha256": Sha256::of(COREDNS).to_string(), "max_bytes": 200_000}},
+        ],
     }]}})
     .to_string()
 }
@@ -88,7 +99,7 @@ impl Node {
 
     /// One whose components are all there, and their list.
     pub(crate) fn member(role: &str) -> (Self, String) {
-        let (node, mirror) = (Self::new(), Mirror::new(good(if role == "worker" { 3 } else { 4 })));
+        let (node, mirror) = (Self::new(), Mirror::new(good(if role == "worker" { 4 } else { 5 })));
         let list = list(&mirror.address);
         succeeded(&node.fetch(&list, role));
         (node, list)
@@ -156,6 +167,10 @@ impl Node {
             assert!(found.is_file() && found.permissions().mode() & 0o7777 == 0o755, "{name}: {found:?}");
             assert!(fs::read(&path).unwrap() == content, "{name} is another file");
         }
+        let home = self.link().canonicalize().unwrap().parent().unwrap().to_owned();
+        let images = fs::read_to_string(home.join("images")).unwrap();
+        assert_eq!(images, "coredns-v1.12.1.tar registry.k8s.io/coredns/coredns:v1.12.1\n");
+        assert!(fs::read(home.join("downloads/coredns-v1.12.1.tar")).unwrap() == COREDNS, "another image");
     }
 }
 
