@@ -121,6 +121,7 @@ fn operating_system(then: &str, programs: &[(&str, Vec<u8>)]) -> Result<RootFs, 
 
 /// What is particular about a site.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "a list of what a site may have")]
 pub struct Plan<'a> {
     /// More words on the measured command line.
     pub words: &'a str,
@@ -140,6 +141,8 @@ pub struct Plan<'a> {
     pub secure_boot: bool,
     /// Whether control planes carry join and key service.
     pub services_inside: bool,
+    /// Whether machines get Kubernetes themselves, and their image has none in it.
+    pub components_fetched: bool,
     /// Whether the commands that build the first image are shown, with their progress.
     pub show: bool,
 }
@@ -179,6 +182,9 @@ impl Fleet {
         let mut path = None;
         if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
             works.kubernetes = crate::kubernetes::provide(Which::This)?.configuration(network);
+            if plan.components_fetched {
+                works.kubernetes = crate::kubernetes::fetched(&works.kubernetes)?;
+            }
             path = Some(crate::kubernetes::path_with_programs()?);
             if plan.services_inside {
                 works.kubernetes["join_service"] = json!(build::for_nodes("latchkey-join-service")?);

@@ -144,7 +144,10 @@ fn containerd_is_given_each_image_of_a_list_once_and_knows_the_pause_image_by_it
     fs::write(script.0.path().join("broken"), "").unwrap();
     let (done, _) = script.run();
     let said = String::from_utf8(done.stdout).unwrap();
-    assert!(!done.status.success() && said.contains("does not take coredns-1.tar as registry.k8s.io/coredns:1"), "{said}");
+    assert!(
+        !done.status.success() && said.contains("does not take coredns-1.tar as registry.k8s.io/coredns:1"),
+        "{said}"
+    );
     fs::remove_file(script.0.path().join("broken")).unwrap();
     // What was not done is done by the next boot, and what is done is not done again.
     let (done, calls) = script.run();

@@ -1,6 +1,7 @@
 //! A Debian that can carry Kubernetes, and what images carry of it: programs built from Go modules, and container images of them.
 
 mod control_planes;
+mod mirror;
 mod parts;
 mod pods;
 mod programs;
@@ -65,6 +66,22 @@ impl Kubernetes {
         }
         configuration
     }
+}
+
+/// The same configuration for an image without Kubernetes in it.
+pub(crate) fn fetched(carried: &Value) -> Result<Value, HarnessError> {
+    let mut configuration = carried.clone();
+    for of_the_image in ["version", "components", "images"] {
+        configuration[of_the_image] = Value::Null;
+    }
+    configuration["fetched_by"] = json!(crate::build::for_nodes("latchkey-components")?);
+    Ok(configuration)
+}
+
+/// Where the components of a release, their container images and the table of them are.
+fn folder(which: Which) -> Result<PathBuf, HarnessError> {
+    let configuration = provide(which)?.configuration;
+    Ok(PathBuf::from(configuration["components"].as_str().unwrap_or_default()))
 }
 
 /// All of it, made once and kept by what it is made of.

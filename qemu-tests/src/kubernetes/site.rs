@@ -1,13 +1,15 @@
 //! A site whose machines carry Kubernetes, and stock kubectl with the kubeconfig that `latchkey init` brought.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use latchkey_attestation::reference::parse_rfc3339;
 use serde_json::{Value, json};
 
-use super::program;
+use super::mirror::Mirror;
+use super::{Which, program};
 use crate::debian::{DebianRoot, Step};
 use crate::error::{HarnessError, io_error};
 use crate::fleet::{Fleet, Plan, STEP};
@@ -81,41 +83,44 @@ pub struct Site {
     with_balancer: bool,
     /// Where machines find the join services of the first control planes, if these run them.
     inside: Vec<Port>,
+    /// Where machines get the components that their image lacks, and what these are.
+    mirror: Option<(Mirror, PathBuf)>,
 }
 
 impl Site {
     /// Builds an image that carries Kubernetes, and what a site needs besides.
     pub fn new(name: &str, network: PodNetwork, show: bool) -> Result<Self, HarnessError> {
-        Self::with(name, Step::Kubeadm(network), false, show)
+        Self::planned(name, Step::Kubeadm(network), |plan| plan.show = show)
     }
 
     /// The same, where kubeadm is called as people type it: to measure beside.
     pub fn typed(name: &str) -> Result<Self, HarnessError> {
-        Self::with(name, Step::ByHand(TYPED), false, false)
+        Self::planned(name, Step::ByHand(TYPED), |_| ())
     }
 
     /// The same for a cluster whose control planes run its services; machines find those of the first two.
     pub fn with_services_inside(name: &str) -> Result<Self, HarnessError> {
-        let mut site = Self::with(name, Step::Kubeadm(PodNetwork::Bridge), true, false)?;
+        let mut site = Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), |plan| plan.services_inside = true)?;
         let second = Port::choose()?;
         site.fleet.peers = vec![format!("{HOST}:{}", second.number())];
         Ok(Self { with_balancer: true, inside: vec![site.fleet.join_port.clone(), second], ..site })
     }
 
-    fn with(name: &str, step: Step, services_inside: bool, show: bool) -> Result<Self, HarnessError> {
+    /// The same for machines whose image has no Kubernetes in it: they get it from a mirror.
+    pub fn with_components_fetched(name: &str) -> Result<Self, HarnessError> {
+        let site = Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), |plan| plan.components_fetched = true)?;
+        let folder = super::folder(Which::This)?;
+        Ok(Self { mirror: Some((Mirror::start(&folder)?, folder)), ..site })
+    }
+
+    fn planned(name: &str, step: Step, change: impl FnOnce(&mut Plan<'_>)) -> Result<Self, HarnessError> {
         // The directories that last are those of kubeadm, kubelet, etcd and containerd unless the configuration says.
         let debian = Some(DebianRoot { systemd: json!({"state": {}}), step });
         let words = site_words();
-        let plan = Plan {
-            words: &words,
-            then: SHOW,
-            debian,
-            state_disk: Some(STATE_DISK),
-            services_inside,
-            show,
-            ..Plan::default()
-        };
-        Ok(Self { fleet: Fleet::planned(name, plan)?, lan: Lan::new()?, with_balancer: false, inside: Vec::new() })
+        let mut plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), ..Plan::default() };
+        change(&mut plan);
+        let fleet = Fleet::planned(name, plan)?;
+        Ok(Self { fleet, lan: Lan::new()?, with_balancer: false, inside: Vec::new(), mirror: None })
     }
 
     /// The same for a cluster whose nodes find the API servers by the balancer of their image.
@@ -169,6 +174,10 @@ impl Site {
         if !self.inside.is_empty() {
             let key = self.fleet.path("join-service.key");
             arguments.extend(["--services", "inside", "--join-service-key", &key].map(str::to_owned));
+        }
+        if let Some((mirror, folder)) = &self.mirror {
+            let (address, table) = (format!("http://{HOST}:{}", mirror.port()), folder.join("table.json"));
+            arguments.extend(["--components", &address, "--table", &table.display().to_string()].map(str::to_owned));
         }
         let init = self.fleet.cli_in_background("init", &words(&arguments))?;
         let console = init.console().clone();
