@@ -59,7 +59,8 @@ pub(crate) fn restore(arguments: &Arguments, output: &Output) -> Result<Exit, Co
     output.say(Tone::Good, "checked", &format!("{} is complete", backup.directory().display()));
     let report = smol::block_on(async {
         let kubectl = stock.kubectl(kubeconfig).await?;
-        restore::restore(&kubectl, &backup, arguments.has("any-cluster"), output).await
+        let wanted = restore::Wanted { any_cluster: arguments.has("any-cluster"), machines: arguments.has("machines") };
+        restore::restore(&kubectl, &backup, wanted, output).await
     })?;
     output.report(&report)
 }

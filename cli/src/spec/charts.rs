@@ -142,6 +142,12 @@ pub(super) const BACKUP_RESTORE: Command = Command {
             need: AtMostOnce,
             text: "restore into this cluster, though the backup is of another",
         },
+        Flag {
+            long: "machines",
+            value: None,
+            need: AtMostOnce,
+            text: "restore records of machines, too, that this cluster has not any more",
+        },
         KUBECTL,
     ],
     summary: "brings back what a cluster lost",
@@ -152,6 +158,10 @@ have now; one that is gone is left out and named, since the cluster would remove
 object at once. What is there is never overwritten: if it differs from the backup, or
 is being removed, it is named, and the command fails. So is what the API server refuses;
 all else is restored. Objects that were being removed are not made again.
+
+Records of machines and what they claim go with their definitions: where those are
+there, a record that is missing was removed since by `latchkey node remove`, and comes
+back with --machines only.
 ",
     examples: &["latchkey backup restore backups/2026-11-22T18-00-00Z_1.34.4 --kubeconfig admin.conf"],
     run: backup::restore,

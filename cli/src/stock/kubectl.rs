@@ -186,7 +186,10 @@ impl Kubectl {
     ) -> Result<Vec<T>, StockError> {
         let manager = format!("--field-manager={FIELD_MANAGER}");
         let subresource = format!("--subresource={subresource}");
-        let arguments = ["replace", "--output=json", &manager, &subresource, "--filename=-"].map(OsString::from);
+        // The rest of the object stays as it is, and the server knows that: kubectl would miss what must be in it.
+        let unjudged = "--validate=false";
+        let arguments =
+            ["replace", "--output=json", unjudged, &manager, &subresource, "--filename=-"].map(OsString::from);
         self.stream(self.call(arguments, documents, MANY_OBJECTS)).await
     }
 

@@ -67,6 +67,13 @@ impl Plant {
         self.operator.run(&[arguments, &more].concat())
     }
 
+    /// A command by the kubeconfig alone.
+    pub fn by_kubeconfig(&self, arguments: &[&str]) -> Ran {
+        let kubectl = self.kubectl.to_str().unwrap();
+        let more = ["--kubeconfig", "plant/admin.conf", "--kubectl-program", kubectl, "--output", "json"];
+        self.operator.run(&[arguments, &more].concat())
+    }
+
     pub fn items(&self, path: &str) -> Vec<Value> {
         self.admin.get(path).granted()["items"].as_array().unwrap().clone()
     }

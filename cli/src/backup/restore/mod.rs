@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use latchkey_cluster_store::objects::GROUP;
 use serde::Serialize;
 
 use super::create::{DefinitionObject, cluster, page};
@@ -31,6 +32,14 @@ const BATCH: usize = 100;
 const ESTABLISHED: Duration = Duration::from_mins(2);
 const RESOURCE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
+/// What the user said that is to be restored.
+pub(super) struct Wanted {
+    /// Another cluster's backup, too.
+    pub(super) any_cluster: bool,
+    /// Records of machines, too, that were removed since.
+    pub(super) machines: bool,
+}
+
 /// What a restore did.
 #[derive(Debug, Serialize)]
 pub(super) struct RestoreReport {
@@ -41,6 +50,8 @@ pub(super) struct RestoreReport {
     differing: Vec<String>,
     /// Objects that are there, and are being removed.
     being_removed: Vec<String>,
+    /// Latchkey's own objects that are missing, and were not made: machines that were removed since.
+    removed_since: Vec<String>,
     /// What the API server did not take.
     refused: Vec<Refused>,
 }
@@ -57,14 +68,14 @@ struct RestoreRow {
     status_written: u64,
 }
 
-/// Restores a backup into its cluster, or into another if `any_cluster`.
+/// Restores a backup into its cluster.
 pub(super) async fn restore(
     kubectl: &Kubectl,
     backup: &Backup,
-    any_cluster: bool,
+    wanted: Wanted,
     output: &Output,
 ) -> Result<RestoreReport, CommandError> {
-    if !any_cluster && cluster(kubectl).await? != backup.manifest.cluster {
+    if !wanted.any_cluster && cluster(kubectl).await? != backup.manifest.cluster {
         let what = format!("{} is of another cluster", backup.directory().display());
         return Err(CommandError::new(Exit::Usage, CommandCode::BackupOfAnotherCluster, what));
     }
@@ -74,6 +85,7 @@ pub(super) async fn restore(
         owners_gone: Vec::new(),
         differing: Vec::new(),
         being_removed: Vec::new(),
+        removed_since: Vec::new(),
         refused: Vec::new(),
     };
     let Definitions { made, refused } = definitions(kubectl, backup, &mut report.refused, output).await?;
@@ -89,7 +101,8 @@ pub(super) async fn restore(
             status_written: 0,
         };
         if let Some(version) = definition.restored().filter(|_| !refused.contains(&definition.name)) {
-            let job = Job { kubectl, backup, definition, version, output };
+            let makes = made || wanted.machines || !is_ours(definition);
+            let job = Job { kubectl, backup, definition, version, makes, output };
             job.run(&mut row, &mut owners, &mut report).await?;
         }
         report.definitions.push(row);
@@ -137,6 +150,11 @@ async fn definitions(
         kubectl.wait("Established", Scope::Cluster, some, ESTABLISHED).await?;
     }
     Ok(Definitions { made, refused })
+}
+
+/// Whether its objects are Latchkey's own.
+fn is_ours(definition: &Definition) -> bool {
+    definition.name.split_once('.').is_some_and(|(_, group)| group == GROUP)
 }
 
 /// Whether a definition that is there takes the objects of the backup.
@@ -203,6 +221,9 @@ impl Report for RestoreReport {
         for name in &self.being_removed {
             let _ =
                 writeln!(text, "there, and being removed: run the command again once it is gone: {}", printable(name));
+        }
+        for name in &self.removed_since {
+            let _ = writeln!(text, "removed since, and left out (--machines restores it): {}", printable(name));
         }
         for Refused { what, because } in &self.refused {
             let _ = writeln!(text, "refused: {}: {}", printable(what), printable(because));

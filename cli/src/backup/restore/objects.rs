@@ -27,12 +27,17 @@ struct There {
     leaving: bool,
 }
 
+/// Statuses that are still to be written, and whose they are.
+type Statuses = Vec<(String, Object)>;
+
 /// The objects of one definition.
 pub(super) struct Job<'a> {
     pub(super) kubectl: &'a Kubectl,
     pub(super) backup: &'a Backup,
     pub(super) definition: &'a Definition,
     pub(super) version: &'a Version,
+    /// Whether objects are made that are missing.
+    pub(super) makes: bool,
     pub(super) output: &'a Output,
 }
 
@@ -45,7 +50,7 @@ impl Job<'_> {
     ) -> Result<(), CommandError> {
         let there = self.there().await?;
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        let mut statuses = Vec::new();
+        let mut statuses = Statuses::new();
         for line in self.backup.objects(self.definition, self.version)? {
             let line = line?;
             let (head, object) = (Object::head(&line)?, Object::parse(&line)?);
@@ -66,11 +71,15 @@ impl Job<'_> {
                 }
                 // What an interrupted restore had not written yet.
                 if self.version.status && !there.status {
-                    statuses.extend(object.only_status()?);
+                    statuses.extend(object.only_status()?.map(|status| (self.shown(&head), status)));
                 }
                 if !there.owners && !head.metadata.owner_references.is_empty() {
                     owners.waiting.push((object.only_name()?, head));
                 }
+                continue;
+            }
+            if !self.makes {
+                report.removed_since.push(self.shown(&head));
                 continue;
             }
             bytes += line.len();
@@ -93,7 +102,7 @@ impl Job<'_> {
         batch: &mut Vec<(Head, Object)>,
         row: &mut RestoreRow,
         owners: &mut Owners,
-        statuses: &mut Vec<Object>,
+        statuses: &mut Statuses,
         refused: &mut Vec<Refused>,
     ) -> Result<(), CommandError> {
         if batch.is_empty() {
@@ -121,7 +130,7 @@ impl Job<'_> {
             row.objects_made += 1;
             owners.now.insert(head.metadata.uid.clone(), uid.clone());
             if self.version.status {
-                statuses.extend(object.only_status()?);
+                statuses.extend(object.only_status()?.map(|status| (what, status)));
             }
             if !head.metadata.owner_references.is_empty() {
                 owners.waiting.push((object.only_name()?, head));
@@ -153,22 +162,20 @@ impl Job<'_> {
 
     async fn write_statuses(
         &self,
-        statuses: &mut Vec<Object>,
+        statuses: &mut Statuses,
         row: &mut RestoreRow,
         refused: &mut Vec<Refused>,
     ) -> Result<(), CommandError> {
         for some in statuses.chunks(BATCH) {
-            match self.kubectl.replace_all::<IgnoredAny>(&list(some)?, "status").await {
+            let objects: Vec<Object> = some.iter().map(|(_, status)| status.clone()).collect();
+            match self.kubectl.replace_all::<IgnoredAny>(&list(&objects)?, "status").await {
                 Ok(written) => row.status_written += written.len() as u64,
                 Err(error) if is_refusal(&error) => {
-                    for one in some {
+                    for (of, one) in some {
                         let document = list(std::slice::from_ref(one))?;
                         match self.kubectl.replace_all::<IgnoredAny>(&document, "status").await {
                             Ok(_) => row.status_written += 1,
-                            Err(error) => {
-                                let what = format!("status of {}", self.shown(&Object::head(&one.text()?)?));
-                                refused.push(refusal(what, error)?);
-                            }
+                            Err(error) => refused.push(refusal(format!("status of {of}"), error)?),
                         }
                     }
                 }
