@@ -38,7 +38,7 @@ impl ApiServer {
     /// The witness for a disk in this machine: nobody shut it out, its record names the disk, and no other record does.
     pub(crate) async fn release_of(&self, ek: EkDigest, disk: Uuid) -> Result<DiskRelease, CommandError> {
         check_not_denied(&self.denied().await?, &ek).map_err(|refusal| refused(&refusal))?;
-        // One that cannot be read may name the disk, too: the join service refuses then as well.
+        // Others that cannot be read are passed over, as in a directory: this machine's own has to name the disk.
         let (records, _) = self.records().await?;
         let names = |record: &&NodeRecord| record.ek_sha256 != ek && record.uuids().any(|uuid| uuid == disk);
         if let Some(other) = records.iter().find(names) {
