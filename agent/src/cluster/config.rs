@@ -35,10 +35,13 @@ const TIMEOUTS: Timeouts = Timeouts {
     etcd_api_call: "5m0s",
     upgrade_manifests: "10m0s",
 };
+/// For what ends within seconds, or not at all.
+const ETCD_BRIEFLY: Timeouts = Timeouts { etcd_api_call: "30s", ..TIMEOUTS };
 /// The files came with the ticket, over the attested channel.
 const FILES_ARE_THERE: [&str; 1] = ["control-plane-prepare/download-certs"];
-/// What is done once etcd counts this node: the phases of `kubeadm join` before `etcd-join`.
+/// What is done once etcd knows this node: the phases of `kubeadm join` before `etcd-join`, and that one.
 const BEFORE_ETCD: [&str; 4] = ["preflight", "control-plane-prepare", "check-etcd", "kubelet-start"];
+const WITH_ETCD: [&str; 5] = ["preflight", "control-plane-prepare", "check-etcd", "kubelet-start", "etcd-join"];
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -218,8 +221,12 @@ pub(super) fn init(
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phases {
     All,
-    /// What follows when etcd counts this node.
-    FromEtcd,
+    /// What follows when the kubelet has asked for its certificate. If etcd has given this node its vote already, `briefly` says so.
+    FromEtcd {
+        briefly: bool,
+    },
+    /// What follows when etcd has given this node its vote.
+    AfterEtcd,
 }
 
 /// `JoinConfiguration`, of a checked ticket; `discovery` is the file that [`discovery`](super::discovery) makes of it.
@@ -239,11 +246,12 @@ pub(super) fn join(
             discovery: Discovery { file: DiscoveryFile { path: discovery } },
             control_plane: control_plane.then(|| ControlPlane { local_api_endpoint: local_endpoint(endpoint) }),
             skip_phases: match phases {
-                Phases::FromEtcd => &BEFORE_ETCD,
+                Phases::FromEtcd { .. } => &BEFORE_ETCD,
+                Phases::AfterEtcd => &WITH_ETCD,
                 Phases::All if control_plane => &FILES_ARE_THERE,
                 Phases::All => &[],
             },
-            timeouts: TIMEOUTS,
+            timeouts: if matches!(phases, Phases::FromEtcd { briefly: true }) { ETCD_BRIEFLY } else { TIMEOUTS },
         },
     )
 }
@@ -372,9 +380,16 @@ mod tests {
         .unwrap();
         assert_eq!(control["skipPhases"][0], "control-plane-prepare/download-certs");
         assert!(control["controlPlane"].is_object());
-        let rest = join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d"), Phases::FromEtcd).unwrap();
-        let rest: serde_json::Value = serde_json::from_slice(&rest).unwrap();
-        assert_eq!(rest["skipPhases"], serde_json::json!(BEFORE_ETCD));
+        for (phases, skipped, patience) in [
+            (Phases::FromEtcd { briefly: true }, &BEFORE_ETCD[..], "30s"),
+            (Phases::FromEtcd { briefly: false }, &BEFORE_ETCD, "5m0s"),
+            (Phases::AfterEtcd, &WITH_ETCD, "5m0s"),
+        ] {
+            let rest = join(&member(NodeRole::ControlPlane), &ticket(), Path::new("/run/d"), phases).unwrap();
+            let rest: serde_json::Value = serde_json::from_slice(&rest).unwrap();
+            assert_eq!(rest["skipPhases"], serde_json::json!(skipped));
+            assert_eq!(rest["timeouts"]["etcdAPICall"], patience);
+        }
         assert_eq!(control["discovery"], serde_json::json!({"file": {"kubeConfigPath": "/run/d"}}));
     }
 

@@ -135,6 +135,18 @@ impl ClusterStep for Kubeadm {
     }
 }
 
+/// How kubeadm names the phase in which a node becomes a member of etcd, where it fails.
+const ETCD_PHASE: &str = "error execution phase etcd-join";
+/// etcd's `ErrMemberNotLearner`, and what follows it in `ErrLearnerNotReady`, which is said of a voter, too, while it is away.
+const HAS_ITS_VOTE: &str = "etcdserver: can only promote a learner member";
+const NOT_IN_SYNC: &str = " which is in sync with leader";
+
+/// Whether etcd told kubeadm, in any of its tries, that the node is no learner any more. A vote is never taken back to that.
+fn has_its_vote(error: &StepError) -> bool {
+    let mut told = error.log_tail.split(HAS_ITS_VOTE).skip(1);
+    told.any(|rest| !rest.starts_with(NOT_IN_SYNC))
+}
+
 /// One verb of kubeadm and what it works on.
 struct Job<'a> {
     verb: &'a str,
@@ -154,7 +166,10 @@ struct Job<'a> {
 }
 
 struct Rest {
-    configuration: Zeroizing<Vec<u8>>,
+    /// From the announcement to etcd on: with little patience, and with all that kubeadm is given.
+    briefly: Zeroizing<Vec<u8>>,
+    patiently: Zeroizing<Vec<u8>>,
+    after_etcd: Zeroizing<Vec<u8>>,
     /// The kubeconfig by which its kubelet asks for a certificate.
     bootstrap: Zeroizing<Vec<u8>>,
 }
@@ -207,8 +222,11 @@ impl Kubeadm {
         let rest = || {
             // kubeadm's kubelets of control planes go to the API server beside them, too.
             let local = config::local_api_server(endpoint).map_or_else(|| endpoint.clone(), |local| local.to_string());
+            let configuration = |phases| config::join(member, ticket, &self.discovery(), phases);
             Ok(Rest {
-                configuration: config::join(member, ticket, &self.discovery(), Phases::FromEtcd)?,
+                briefly: configuration(Phases::FromEtcd { briefly: true })?,
+                patiently: configuration(Phases::FromEtcd { briefly: false })?,
+                after_etcd: configuration(Phases::AfterEtcd)?,
                 bootstrap: discovery::kubeconfig(ticket, &local)?,
             })
         };
@@ -337,15 +355,27 @@ impl Kubeadm {
     /// The end of a join that was interrupted, or failed, when etcd counted this node already, or was about to. The kubelet comes
     /// first: it starts etcd, without which the others may have no quorum, and so no API server.
     async fn go_on(&self, job: &Job<'_>, rest: &Rest, progress: Progress<'_>) -> Result<(), StepError> {
-        let why =
-            if self.is_etcd_member() { "etcd counts this node already" } else { "etcd does not know this node yet" };
+        let is_member = self.is_etcd_member();
+        let why = if is_member { "etcd counts this node already" } else { "etcd does not know this node yet" };
         progress(&format!("going on with the join, nothing is reset: {why}"));
         if !self.directory.join("kubelet.conf").exists() {
             files::write(&self.directory.join("bootstrap-kubelet.conf"), &rest.bootstrap)?;
         }
         self.start_kubelet(progress).await?;
         let _discovery = Scratch::write(self.discovery(), job.discovery)?;
-        self.with_file(job.verb, &rest.configuration, job.token, progress).await
+        if is_member {
+            // kubeadm asks for a vote that the member may have, and would ask again until its patience ends. Its static pod is written
+            // first, so this is not left out: what kubeadm wrote before the cut need not have come to the disk.
+            match self.with_file(job.verb, &rest.briefly, job.token, progress).await {
+                Err(error) if has_its_vote(&error) => {
+                    progress("etcd has given this node its vote already");
+                    return self.with_file(job.verb, &rest.after_etcd, job.token, progress).await;
+                }
+                Err(error) if error.message.contains(ETCD_PHASE) => progress(&format!("with more patience: {error}")),
+                done => return done,
+            }
+        }
+        self.with_file(job.verb, &rest.patiently, job.token, progress).await
     }
 
     /// Deletes what kubeadm made for nodes that join without us. It has just found the API server healthy.
