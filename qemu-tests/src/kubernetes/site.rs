@@ -41,6 +41,7 @@ const CONTROL_PLANE: (u32, u32) = (2, 3072);
 const WORKER: (u32, u32) = (1, 1024);
 /// What the system says of itself: what failed, and when its own API server answers.
 const SHOW: &str = "
+PATH=$PATH:/run/latchkey-components
 for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d ' ' -f 1); do echo OS failed unit $unit; done
 [ ! -e /etc/kubernetes/latchkey/api-servers.json ] || echo OS balances $(tr -d ' \\n' < /etc/kubernetes/latchkey/api-servers.json)
 [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] || exit 0
