@@ -13,6 +13,7 @@
 //! * [`swtpm::Authority`] and [`swtpm::TpmState`]: TPMs that outlive power cycles
 //! * [`machine::Machine`] and its [`hardware`]: what stays without power
 //! * [`vm::Vm`]: machines with power, their consoles, [`monitor`]s, crashes and restarts
+//! * [`namespaces`]: machines that share this machine's kernel, where emulation is too slow
 //! * [`service::Service`]: services as processes
 //! * [`fleet::Fleet`]: a whole site; its [`cluster`], what its [`operator`] does, its [`osimage`]s and their [`publisher`]
 //! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
@@ -34,6 +35,7 @@ pub mod kubernetes;
 pub mod lan;
 pub mod machine;
 pub mod monitor;
+pub mod namespaces;
 pub mod operator;
 pub mod osimage;
 pub mod pki;

@@ -34,27 +34,35 @@ impl Site {
         self.ask(&[&by[..], arguments].concat())
     }
 
-    /// The members of etcd, by etcd's own client in the pod of this node, in order of their names.
+    /// The members of etcd, by etcd's own client in the pod of this node.
     pub fn etcd_members(&self, node: &str) -> Result<Vec<EtcdMember>, HarnessError> {
-        let pod = format!("etcd-{node}");
-        let flags = [
-            "--write-out=json".to_owned(),
-            "--endpoints=https://127.0.0.1:2379".to_owned(),
-            format!("--cacert={CERTIFICATES}/ca.crt"),
-            format!("--cert={CERTIFICATES}/healthcheck-client.crt"),
-            format!("--key={CERTIFICATES}/healthcheck-client.key"),
-        ];
-        let called = ["--namespace", "kube-system", "exec", &pod, "--", "etcdctl"];
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let printed = self.ask(&[&called[..], &flags, &["member", "list"]].concat())?;
-        let listed: Value = serde_json::from_str(&printed)
-            .map_err(|error| HarnessError::Unusable(format!("etcdctl prints {printed:?}: {error}")))?;
-        let member = |member: &Value| EtcdMember {
-            name: member["name"].as_str().unwrap_or_default().to_owned(),
-            is_learner: member["isLearner"].as_bool().unwrap_or_default(),
-        };
-        let mut members: Vec<EtcdMember> = listed["members"].as_array().into_iter().flatten().map(member).collect();
-        members.sort();
-        Ok(members)
+        etcd_members(node, &mut |arguments| self.ask(arguments))
     }
+}
+
+/// The members of etcd, by etcd's own client in the pod of this node, in order of their names; `kubectl` calls it.
+pub fn etcd_members(
+    node: &str,
+    kubectl: &mut dyn FnMut(&[&str]) -> Result<String, HarnessError>,
+) -> Result<Vec<EtcdMember>, HarnessError> {
+    let pod = format!("etcd-{node}");
+    let flags = [
+        "--write-out=json".to_owned(),
+        "--endpoints=https://127.0.0.1:2379".to_owned(),
+        format!("--cacert={CERTIFICATES}/ca.crt"),
+        format!("--cert={CERTIFICATES}/healthcheck-client.crt"),
+        format!("--key={CERTIFICATES}/healthcheck-client.key"),
+    ];
+    let called = ["--namespace", "kube-system", "exec", &pod, "--", "etcdctl"];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let printed = kubectl(&[&called[..], &flags, &["member", "list"]].concat())?;
+    let listed: Value = serde_json::from_str(&printed)
+        .map_err(|error| HarnessError::Unusable(format!("etcdctl prints {printed:?}: {error}")))?;
+    let member = |member: &Value| EtcdMember {
+        name: member["name"].as_str().unwrap_or_default().to_owned(),
+        is_learner: member["isLearner"].as_bool().unwrap_or_default(),
+    };
+    let mut members: Vec<EtcdMember> = listed["members"].as_array().into_iter().flatten().map(member).collect();
+    members.sort();
+    Ok(members)
 }

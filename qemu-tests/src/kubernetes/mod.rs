@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, cache};
 use crate::process::output;
 use crate::run::Run;
 
-pub use control_planes::EtcdMember;
+pub use control_planes::{EtcdMember, etcd_members};
 pub(crate) use programs::Which;
 pub use programs::{not_to_be_had, program};
 pub(crate) use site::path_with_programs;
@@ -82,6 +82,12 @@ pub(crate) fn fetched(carried: &Value) -> Result<Value, HarnessError> {
 fn folder(which: Which) -> Result<PathBuf, HarnessError> {
     let configuration = provide(which)?.configuration;
     Ok(PathBuf::from(configuration["components"].as_str().unwrap_or_default()))
+}
+
+/// The archive of the Debian, and the folder of what control planes carry.
+pub(crate) fn root_and_parts() -> Result<(PathBuf, PathBuf), HarnessError> {
+    let (root, _) = base()?;
+    Ok((root, folder(Which::This)?))
 }
 
 /// All of it, made once and kept by what it is made of.
