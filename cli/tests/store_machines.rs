@@ -17,6 +17,9 @@ use support::plant::{CLAIMS, NODES, Plant, error_code};
 fn machines_are_shown_denied_and_removed_in_the_api_server() {
     let plant = Plant::new();
     plant.init(&[]).succeeded();
+    // Of the first machine, too, it is shown what it proved.
+    let shown = plant.items(NODES)[0]["status"].clone();
+    assert_eq!((&shown["version"], &shown["epoch"]), (&json!("1.0.0"), &json!(1)), "{shown}");
     let worker = "ab".repeat(32);
     let disk = "0a0a0a0a-0000-4000-8000-0000000000ab";
     let spec = json!({

@@ -3,6 +3,9 @@
 
 use crate::name::NodeName;
 use crate::record::NodeRecord;
+use crate::record_store::NodeStatus;
+use latchkey_attestation::EkDigest;
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_keys::Uuid;
 use serde_json::{Value, json};
 
@@ -90,6 +93,26 @@ pub fn node_object(record: &NodeRecord) -> Value {
     })
 }
 
+/// The object of a record with its status alone; what is not known is left out.
+pub fn status_object(ek: &EkDigest, status: &NodeStatus) -> Value {
+    let (image, version) = (&status.image, &status.version);
+    let mut shown =
+        json!({ "image": image, "version": version, "lastAttestation": format_rfc3339(status.last_attestation) });
+    for (key, known) in [
+        ("epoch", status.epoch.map(Value::from)),
+        ("lastReport", status.last_report.map(|seconds| format_rfc3339(seconds).into())),
+    ] {
+        if let Some(value) = known {
+            shown[key] = value;
+        }
+    }
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"), "kind": NODE.0,
+        "metadata": { "name": ek.to_string() },
+        "status": shown,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,5 +128,21 @@ mod tests {
             Claimed::Name(uuid.parse().unwrap()).object_name(),
             Claimed::Disk(uuid.parse().unwrap()).object_name()
         );
+    }
+
+    #[test]
+    fn a_status_is_written_in_the_words_of_its_schema() {
+        let ek = EkDigest::from_hex(&"11".repeat(32)).unwrap();
+        let (image, version) = ("plant".to_owned(), "1.2.3".to_owned());
+        let status = NodeStatus { image, version, epoch: Some(1), last_attestation: 0, last_report: Some(60) };
+        let object = status_object(&ek, &status);
+        assert_eq!(object["metadata"]["name"], ek.to_string());
+        assert_eq!(
+            object["status"],
+            json!({"image": "plant", "version": "1.2.3", "epoch": 1,
+                   "lastAttestation": "1970-01-01T00:00:00Z", "lastReport": "1970-01-01T00:01:00Z"})
+        );
+        let object = status_object(&ek, &NodeStatus { epoch: None, last_report: None, ..status });
+        assert!(object["status"].get("epoch").is_none() && object["status"].get("lastReport").is_none());
     }
 }

@@ -27,8 +27,8 @@ const PART: &str = "LATCHKEY_TEST_CLUSTER_STEP";
 const STEP: Duration = Duration::from_mins(10);
 const PAUSE: Duration = Duration::from_secs(1);
 const TEST: &str = "control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three";
-/// What a join says on its way; it may be a little further when it is cut: before kubeadm, while nothing of it is in the cluster, when its kubelet asks for a certificate, when
-/// etcd is told of its member, when the member's data come, and when etcd counts it.
+/// What a join says on its way, and may be a little further when it is cut: before kubeadm, while nothing of it is in the cluster, when
+/// its kubelet asks for a certificate, when etcd is told of its member, when the member's data come, and when etcd counts it.
 const CUTS: [&str; 6] = [
     "[preflight] Running pre-flight checks",
     "[control-plane] Creating static Pod manifest",

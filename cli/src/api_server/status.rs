@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use latchkey_attestation::EkDigest;
-use latchkey_cluster_store::KubernetesFile;
-use latchkey_cluster_store::Reported;
-use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE, NODE};
+use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE, NODE, status_object};
+use latchkey_cluster_store::{KubernetesFile, Reported};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::machines::resource;
@@ -157,6 +157,16 @@ impl ApiServer {
     pub(crate) async fn seen(&self) -> Result<BTreeMap<String, Seen>, CommandError> {
         let objects: Vec<SeenObject> = self.kubectl().list(&resource(NODE), Scope::Cluster).await?;
         Ok(objects.into_iter().filter_map(|object| Some((object.metadata.name, object.status?))).collect())
+    }
+
+    /// Writes what was seen of a machine on record.
+    pub(crate) async fn show_status(
+        &self,
+        ek: EkDigest,
+        status: &latchkey_cluster_store::NodeStatus,
+    ) -> Result<(), CommandError> {
+        let document = status_object(&ek, status).to_string();
+        Ok(self.kubectl().replace_all::<IgnoredAny>(document.as_bytes(), "status").await.map(drop)?)
     }
 
     pub(crate) async fn kubernetes_nodes(&self) -> Result<Vec<KubernetesNode>, CommandError> {

@@ -12,9 +12,10 @@ use latchkey_api::v1::ClusterSettings;
 use latchkey_cluster_store::objects::{
     CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
-use latchkey_cluster_store::{ClusterFile, KubernetesFile};
+use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord, NodeStatus};
 
 use super::chart::ChartDir;
+use super::journal::Journal;
 use crate::api_server::{ApiServer, Data, KUBEADM_PORT, StoreNote, issue, reached_at};
 use crate::backup::BackupOnce;
 use crate::charts::{Chart, Done, Lock, Options, Work, present};
@@ -152,12 +153,31 @@ impl Founding<'_> {
         for record in &nodes {
             api.put_on_record(record).await?;
         }
+        self.show_first(api, &nodes).await;
         let mut file = one("cluster.json")?;
         file.insert("kubernetes.json".to_owned(), described.to_json());
         api.put([(CLUSTER_MAP, file)]).await?;
         let names: Vec<&str> = nodes.iter().map(|record| record.name.as_str()).collect();
         self.say("documents", &format!("of the cluster {}, and the record of {}", cluster.name, names.join(", ")));
         Ok(())
+    }
+
+    /// What the first machine proved, for `kubectl get attestednodes`. The join service will say it of every machine that asks.
+    async fn show_first(&self, api: &ApiServer, nodes: &[NodeRecord]) {
+        let Ok(Some(journal)) = Journal::load(self.directory) else { return };
+        let Some((proved, (ek, disk))) = journal.proved.zip(journal.stage.machine()) else { return };
+        let Some(record) = nodes.iter().find(|record| record.ek_sha256 == ek) else { return };
+        let status = NodeStatus {
+            image: proved.image,
+            version: proved.image_version,
+            epoch: record.disk(disk).map(|disk| disk.epoch),
+            last_attestation: proved.at,
+            last_report: record.reported.as_ref().map(|reported| reported.at),
+        };
+        if let Err(failure) = api.show_status(ek, &status).await {
+            let text = format!("what {} proved is not shown in the API server: {}", record.name, failure.what);
+            self.output.say(Tone::Warning, "warning", &printable(&text));
+        }
     }
 
     fn manifests(&self) -> Result<Data, CommandError> {

@@ -34,6 +34,21 @@ pub(super) struct Journal {
     /// Journals of 0.1.0 do not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked: Option<Asked>,
+    /// What the machine proved before it got the keys. Journals of 0.1.0 do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) proved: Option<Proved>,
+}
+
+/// What a machine proved to be, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Proved {
+    /// The image, by the manifest's name for it.
+    pub(super) image: String,
+    /// That image's version.
+    pub(super) image_version: String,
+    /// When, seconds since the Unix epoch.
+    pub(super) at: u64,
 }
 
 /// What has happened for certain.
@@ -111,6 +126,7 @@ impl Journal {
             began_at: now(),
             stage: Stage::Prepared,
             asked: Some(asked),
+            proved: None,
         };
         journal.write(directory)?;
         Ok(journal)

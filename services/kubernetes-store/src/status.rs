@@ -9,11 +9,10 @@ use crate::error::{failed, is_absent};
 use crate::objects::{node_called, node_of, nodes};
 use crate::store::Shared;
 use crate::watch::Pauses;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::objects::status_object;
 use latchkey_cluster_store::{NodeStatus, StoreError};
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -91,7 +90,8 @@ pub(crate) async fn write_statuses(shared: Arc<Shared>) {
 
 async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<(), StoreError> {
     let api: Api<DynamicObject> = Api::all_with(shared.client.clone(), &nodes());
-    let patch = Patch::Merge(json!({ "status": object(status) }));
+    // What is not known stays as it was.
+    let patch = Patch::Merge(status_object(ek, status));
     match api.patch_status(&ek.to_string(), &PatchParams::default(), &patch).await {
         // A later revision of the object with the same record: known at once, so that the next decision is not overtaken by it.
         Ok(object) => shared.take_over(node_of(object)),
@@ -99,25 +99,6 @@ async fn write(shared: &Shared, ek: &EkDigest, status: &NodeStatus) -> Result<()
         Err(error) if is_absent(&error) => Ok(()),
         Err(error) => Err(failed(&node_called(ek), &error)),
     }
-}
-
-/// What is not known stays as it was.
-fn object(status: &NodeStatus) -> Value {
-    let time = |seconds: u64| {
-        let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
-        time.map(|time| time.to_string())
-    };
-    let mut object = json!({
-        "image": status.image, "version": status.version, "lastAttestation": time(status.last_attestation),
-    });
-    for (key, value) in
-        [("epoch", status.epoch.map(Value::from)), ("lastReport", status.last_report.and_then(time).map(Value::from))]
-    {
-        if let Some(value) = value {
-            object[key] = value;
-        }
-    }
-    object
 }
 
 #[cfg(test)]
@@ -140,16 +121,5 @@ mod tests {
         assert!(says(&status(0).followed_by(reported.clone()), &reported));
         assert!(!says(&status(0), &NodeStatus { version: "1.2.4".to_owned(), ..status(1) }));
         assert!(!says(&status(0), &NodeStatus { epoch: Some(2), ..status(1) }));
-    }
-
-    #[test]
-    fn a_status_is_written_in_the_words_of_its_schema() {
-        let text = object(&NodeStatus { last_report: Some(60), ..status(0) });
-        assert_eq!(
-            text,
-            json!({"image": "plant", "version": "1.2.3", "epoch": 1,
-                   "lastAttestation": "1970-01-01T00:00:00Z", "lastReport": "1970-01-01T00:01:00Z"})
-        );
-        assert!(object(&NodeStatus { epoch: None, ..status(0) }).get("epoch").is_none());
     }
 }

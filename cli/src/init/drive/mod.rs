@@ -24,13 +24,14 @@ use latchkey_keys::{ClusterId, Uuid};
 
 use super::follow::{End, Follower};
 use super::job::Job;
-use super::journal::{Journal, Stage};
+use super::journal::{Journal, Proved, Stage};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone};
 use crate::recover;
+use crate::trust::now;
 use crate::verify::proven_in_words;
 use crate::which_machine::{Meant, MeantMachine};
 
@@ -157,6 +158,9 @@ impl<'a> Drive<'a> {
         let authorized = node.init().authorize(&authorize, CALL).await;
         authorized.map_err(|status| refused_call(&self.job.address, &status).into_connect_error())?;
         let before = self.journal.stage;
+        let image = node.admission.image();
+        let (image, image_version) = (image.name.as_str().to_owned(), image.version.to_string());
+        self.journal.proved = Some(Proved { image, image_version, at: now() });
         self.enter(Stage::Sent { ek: machine.ek(), disk: described.disk })?;
         let request = self.request(ek, described.disk).map_err(ConnectError::Fatal)?;
         let ended = match node.init().init(&request, None).await {
