@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use latchkey_kubernetes::fetch::{FetchError, Fetcher, Limits, Origin};
-use latchkey_kubernetes::{Download, Minor, MinorRefusal, Release, Role, Roles, Table as VersionTable, TableError};
+use latchkey_kubernetes::{
+    ComponentList, Download, ListError, Minor, MinorRefusal, Release, Role, Roles, Table as VersionTable, TableError,
+};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -80,6 +82,20 @@ pub(crate) fn table(arguments: &Arguments) -> Result<VersionTable, CommandError>
         None => VersionTable::built_in(),
     }
     .map_err(unusable)
+}
+
+/// What nodes of images without Kubernetes get for themselves: one release of a table, from a mirror or from official addresses.
+pub(crate) fn component_list(
+    table: &VersionTable,
+    minor: Minor,
+    mirror: Option<&str>,
+) -> Result<Vec<u8>, CommandError> {
+    ComponentList::make(table, minor, mirror).map_err(|error| match error {
+        ListError::Version(refusal) => refused(&refusal),
+        ListError::Mirror(why) => CommandError::usage(format!("--components: {why}")),
+        error => CommandError::new(Exit::Usage, error.code(), "no list of components for nodes can be made")
+            .because(error.to_string()),
+    })
 }
 
 /// The one exact version behind a minor one.

@@ -10,6 +10,9 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Child, Command};
 
+use latchkey_cluster_store::KubernetesFile;
+use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE};
+use latchkey_kubernetes::{ComponentList, Table};
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 use support::cluster::Cluster;
@@ -134,6 +137,17 @@ fn because(ran: &Ran) -> String {
 fn control_planes_go_first_one_after_the_other_and_a_node_that_others_cordoned_stays_so() {
     let plant = Plant::new();
     plant.0.kubectl(&["cordon", "w-2"]);
+    // Of what nodes without Kubernetes in their image get, its mirror stays.
+    let mirror = "http://mirror.example";
+    let list = ComponentList::make(&Table::built_in().unwrap(), "1.34".parse().unwrap(), Some(mirror)).unwrap();
+    let mut file = KubernetesFile::new("10.0.0.1:6443", "1.34");
+    file.component_list = Some(String::from_utf8(list).unwrap());
+    plant.0.kubectl(&["create", "namespace", NAMESPACE]);
+    plant.0.apply(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": NAMESPACE, "name": CLUSTER_MAP},
+        "data": {"kubernetes.json": file.to_json()},
+    }));
+
     let shown = plant.run(&EXECUTE, &["--dry-run"]).succeeded().json();
     let names: Vec<_> = shown["nodes"].as_array().unwrap().iter().map(|node| node["name"].clone()).collect();
     assert_eq!(names, ["cp-1", "cp-2", "w-1", "w-2"]);
@@ -150,6 +164,13 @@ fn control_planes_go_first_one_after_the_other_and_a_node_that_others_cordoned_s
     }
     assert!(plant.is_cordoned("w-2"), "its operator cordoned it");
     assert_eq!((report["nodes"][3]["uncordoned"].clone(), plant.0.backups()), (json!(false), 1));
+
+    let shown =
+        ["get", "configmap", CLUSTER_MAP, "--namespace", NAMESPACE, "--output=jsonpath={.data.kubernetes\\.json}"];
+    let file = KubernetesFile::parse(plant.0.kubectl(&shown).as_bytes()).unwrap();
+    let list = ComponentList::parse(file.component_list.unwrap().as_bytes()).unwrap();
+    list.expect("1.35".parse().unwrap()).unwrap();
+    assert_eq!((&*file.kubernetes_version, list.mirror()), ("1.35", Some(mirror)));
 
     // Nothing is left.
     let again = plant.run(&EXECUTE, &["--restart", "reimage"]).succeeded().json();

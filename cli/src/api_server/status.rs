@@ -185,18 +185,20 @@ impl ApiServer {
         KubernetesFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 
-    /// Lets nodes that join hear of another minor version from now on.
-    pub(crate) async fn goes_to(&self, minor: &str) -> Result<bool, CommandError> {
+    /// Lets nodes that join hear of another minor version from now on, and of another list of components where there is one.
+    pub(crate) async fn goes_to(&self, minor: &str, list: Option<&str>) -> Result<bool, CommandError> {
         if self.described().await?.is_none() {
             return Ok(false);
         }
         let changed = |data: &mut super::Data| {
             let text = data.get(DESCRIPTION).map(String::as_bytes).unwrap_or_default();
             let mut file = KubernetesFile::parse(text).map_err(|error| malformed(CLUSTER_MAP, &error))?;
-            if file.kubernetes_version == minor {
+            let before = file.clone();
+            minor.clone_into(&mut file.kubernetes_version);
+            file.component_list = list.map(str::to_owned).filter(|_| file.component_list.is_some());
+            if file == before {
                 return Ok(false);
             }
-            minor.clone_into(&mut file.kubernetes_version);
             data.insert(DESCRIPTION.to_owned(), file.to_json());
             Ok(true)
         };

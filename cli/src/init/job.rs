@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
-use latchkey_kubernetes::{ComponentList, ListError, Minor};
+use latchkey_kubernetes::Minor;
 
 use super::asked::Asked;
 use super::found;
@@ -176,12 +176,7 @@ fn component_list(arguments: &Arguments) -> Result<Vec<u8>, CommandError> {
     if mirror.is_none() && arguments.path("table").is_none() && table.release(minor).is_err() {
         return Ok(Vec::new());
     }
-    ComponentList::make(&table, minor, mirror).map_err(|error| match error {
-        ListError::Version(refusal) => refused_version(&refusal),
-        ListError::Mirror(why) => CommandError::usage(format!("--components: {why}")),
-        error => CommandError::new(Exit::Usage, error.code(), "no list of components for nodes can be made")
-            .because(error.to_string()),
-    })
+    crate::kubernetes::component_list(&table, minor, mirror)
 }
 
 /// What nodes are told is another thing: the credentials no longer say it.

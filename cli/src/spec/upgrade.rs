@@ -11,6 +11,12 @@ const TABLE: Flag = Flag {
     need: AtMostOnce,
     text: "a version table of your own [the one in this program]",
 };
+const COMPONENTS: Flag = Flag {
+    long: "components",
+    value: Some("URL"),
+    need: AtMostOnce,
+    text: "a mirror from which new nodes of images without Kubernetes get it [that of before]",
+};
 const RESTART: Flag = Flag {
     long: "restart",
     value: Some("PROGRAM"),
@@ -54,6 +60,7 @@ pub(super) const EXECUTE: Command = Command {
         WAIT,
         BACKUPS,
         TABLE,
+        COMPONENTS,
         KUBECTL,
         HELM,
         DEBUG,
@@ -80,7 +87,8 @@ pods come to the node any more, those that are there go elsewhere (what they kee
 node alone is lost), the machine is restarted with an image of the new version, and is
 waited for. A node that does not come back, or not as it should, ends the run and says
 why; so does a program that fails. `latchkey upgrade resume` goes on. A node that
-somebody else cordoned stays cordoned.
+somebody else cordoned stays cordoned. Machines whose image has no Kubernetes keep what
+they have, and end the run; those that join afterwards get the new version.
 ",
     examples: &[
         "latchkey upgrade execute --helm --charts charts.json --kubeconfig admin.conf --dry-run",
@@ -93,7 +101,7 @@ somebody else cordoned stays cordoned.
 pub(super) const RESUME: Command = Command {
     path: &["upgrade", "resume"],
     operands: &[],
-    flags: &[KUBECONFIG, DRY_RUN, RESTART, WAIT, BACKUPS, TABLE, KUBECTL, IS_GONE],
+    flags: &[KUBECONFIG, DRY_RUN, RESTART, WAIT, BACKUPS, TABLE, COMPONENTS, KUBECTL, IS_GONE],
     summary: "goes on with an upgrade of Kubernetes that stopped",
     about: "
 The cluster itself says which version it goes to, and how far each node is. The node at

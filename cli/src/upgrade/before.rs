@@ -9,8 +9,7 @@ use crate::error::CommandError;
 use crate::output::{Output, Tone};
 use crate::stock::Version;
 
-/// Whether an upgrade may begin: one minor version up, every node well, no API in use that goes, and nodes whose components come
-/// with their image.
+/// Whether an upgrade may begin: one minor version up, every node well, and no API in use that goes.
 pub(super) async fn may_begin(
     api_server: &ApiServer,
     cluster: &Cluster,
@@ -44,12 +43,6 @@ pub(super) async fn may_begin(
     let checked = CheckReport::of(lowest, expected, Some(target.exact.to_string()), &nodes, deprecated);
     first.extend(checked.first);
     first.extend(ailing(cluster, None));
-    if api_server.described().await?.is_some_and(|file| file.component_list.is_some()) {
-        first.push(
-            "its nodes get their components by a list, which cannot be changed yet: use images with Kubernetes in them"
-                .into(),
-        );
-    }
     if first.is_empty() { Ok(()) } else { Err(not_ready(first)) }
 }
 

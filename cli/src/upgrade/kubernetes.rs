@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchkey_kubernetes::Minor;
+use latchkey_kubernetes::{ComponentList, Minor};
 use serde::Serialize;
 
 use super::before;
@@ -64,8 +64,9 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
             let cluster = Cluster::look(&kubectl).await?;
             let mut backup = BackupOnce::new(&kubectl, &backups, output);
             let is_new = lock.left().to.is_none();
+            let list = next_list(&api_server, arguments, &target).await?;
             if next(&cluster, &target, &[]).is_none() {
-                finish(&api_server, &lock, &target).await?;
+                finish(&api_server, &lock, &target, list.as_deref()).await?;
                 return Ok(RollReport::done(&target, Vec::new(), None));
             }
             if is_new {
@@ -80,7 +81,7 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
             lock.note(|under_way| under_way.to = Some(target.minor.clone())).await?;
             let roll = Roll { api_server: &api_server, lock: &lock, target: &target, means: &means, output };
             let nodes = roll.all().await?;
-            finish(&api_server, &lock, &target).await?;
+            finish(&api_server, &lock, &target, list.as_deref()).await?;
             Ok(RollReport::done(&target, nodes, backup.report()))
         };
         Box::pin(lock.held(upgrading)).await
@@ -89,9 +90,29 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
 }
 
 /// Nodes that join from now on hear of the new version, and there is nothing to go on with.
-async fn finish(api_server: &ApiServer, lock: &Lock<UnderWay>, target: &Target) -> Result<(), CommandError> {
-    api_server.goes_to(&target.minor).await?;
+async fn finish(
+    api_server: &ApiServer,
+    lock: &Lock<UnderWay>,
+    target: &Target,
+    list: Option<&str>,
+) -> Result<(), CommandError> {
+    api_server.goes_to(&target.minor, list).await?;
     lock.note(|under_way| under_way.to = None).await
+}
+
+/// What nodes of images without Kubernetes get of the new version, from the mirror of before unless the user names another; nothing
+/// in a cluster whose nodes got nothing by a list.
+async fn next_list(
+    api_server: &ApiServer,
+    arguments: &Arguments,
+    target: &Target,
+) -> Result<Option<String>, CommandError> {
+    let Some(before) = api_server.described().await?.and_then(|file| file.component_list) else { return Ok(None) };
+    let minor: Minor = target.minor.parse().map_err(|refusal| kubernetes::refused(&refusal))?;
+    let before = ComponentList::parse(before.as_bytes()).ok();
+    let mirror = arguments.text("components")?.or_else(|| before.as_ref()?.mirror());
+    let list = kubernetes::component_list(&kubernetes::table(arguments)?, minor, mirror)?;
+    String::from_utf8(list).map(Some).map_err(|error| CommandError::usage(error.to_string()))
 }
 
 /// What is wanted, and nothing else than what is under way already.
