@@ -157,6 +157,7 @@ fn control_planes_go_first_one_after_the_other_and_a_node_that_others_cordoned_s
     let expected = ["cp-1 control-plane 1.35", "cp-2 control-plane 1.35", "w-1 worker 1.35", "w-2 worker 1.35"];
     assert_eq!(plant.lines("restarted"), expected);
     assert_eq!(plant.lines("seen"), ["cp-1 true 1.35", "cp-2 true 1.35", "w-1 true 1.35", "w-2 true "]);
+    assert!(ran.err.contains("machines whose image has no Kubernetes keep what they have"), "{}", ran.err);
     let report = ran.json();
     assert_eq!((&report["nodes"][0]["from"], &report["nodes"][0]["to"]), (&json!("v1.34.4"), &json!("v1.35.0")));
     for name in ["cp-1", "cp-2", "w-1"] {

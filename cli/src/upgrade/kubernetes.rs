@@ -76,6 +76,11 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
                     target.minor
                 );
                 output.say(Tone::Warning, "admission", &what);
+                if list.is_some() {
+                    let what =
+                        "machines whose image has no Kubernetes keep what they have: the first of them ends the run";
+                    output.say(Tone::Warning, "components", what);
+                }
             }
             backup.get().await?;
             lock.note(|under_way| under_way.to = Some(target.minor.clone())).await?;
