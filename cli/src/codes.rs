@@ -12,6 +12,8 @@ reason_codes! {
         DirectoryMissing = "directory-missing": "name a directory that exists";
         /// The directory holds no cluster.
         ClusterMissing = "cluster-missing": "begin a cluster with `latchkey init`, or name the directory of one";
+        /// The key of the cluster's own certificate authority is not in its directory.
+        AuthorityMissing = "authority-missing": "name the directory that `latchkey init --store kubernetes` wrote, or put control-plane.json there";
         /// A file that an argument names cannot be read.
         FileUnreadable = "file-unreadable": "check the path and who may read the file";
         /// A file that is to be made is there already.

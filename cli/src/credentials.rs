@@ -1,24 +1,53 @@
-//! `latchkey credentials join-service`: a new client certificate for the join service.
+//! `latchkey credentials`: new client certificates for the join service, and for the cluster's administrator.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::api_server::{ApiServer, SERVICE, StoreNote, issue};
+use crate::api_server::{ApiServer, KUBEADM_PORT, SERVICE, StoreNote, issue};
 use crate::arguments::Arguments;
+use crate::client_certificate::Client;
+use crate::cluster_dir::ClusterDir;
+use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files;
-use crate::node::block_on;
+use crate::files::{self, Readers};
+use crate::init::authorities;
+use crate::node::{Address, block_on};
 use crate::output::{Output, Report, Style, pairs};
 
-pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+pub(crate) fn join_service(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
     files::must_be_a_file(out, "it holds a key, and is replaced as a whole")?;
     let api = api_server(arguments)?;
     output.waiting("waiting for the certificate");
     block_on(issue(&api, out))?;
     output.report(&CredentialsReport { user: SERVICE, kubeconfig: out.display().to_string() })
+}
+
+/// Whom kubeadm's clusters give every right, by a group; `kubectl auth whoami` shows both.
+const ADMINISTRATOR: Client = Client {
+    user: "kubernetes-admin",
+    group: Some("kubeadm:cluster-admins"),
+    lifetime: Duration::from_hours(365 * 24),
+};
+
+/// `latchkey credentials admin`: for a kubeconfig that was lost, or ends. Nobody is asked: the directory has the cluster's authority.
+pub(crate) fn admin(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    let out = arguments.required_path("out")?;
+    files::must_be_a_file(out, "it holds a key, and is replaced as a whole")?;
+    let said = arguments.required_text("api-server")?;
+    let address = Address::parse(said, KUBEADM_PORT).map_err(CommandError::usage)?;
+    let directory = ClusterDir::open(arguments.required_path("cluster")?)?;
+    let shared = authorities::kept(&directory)?.ok_or_else(|| {
+        let what = "the directory has no control-plane.json: this cluster's authority was made on its first machine";
+        CommandError::new(Exit::Missing, CommandCode::AuthorityMissing, what)
+    })?;
+    let unusable = |why: String| CommandError::local(CommandCode::SecretUnusable, "control-plane.json").because(why);
+    let kubeconfig = ADMINISTRATOR.kubeconfig(&shared, &address.to_string()).map_err(unusable)?;
+    files::replace(out, &kubeconfig, Readers::OwnerOnly)?;
+    output.report(&CredentialsReport { user: ADMINISTRATOR.user, kubeconfig: out.display().to_string() })
 }
 
 fn api_server(arguments: &Arguments) -> Result<ApiServer, CommandError> {
@@ -36,7 +65,7 @@ fn noted(directory: &Path) -> Result<std::path::PathBuf, CommandError> {
     })
 }
 
-/// The join service has new credentials.
+/// Somebody has new credentials.
 #[derive(Serialize)]
 struct CredentialsReport {
     user: &'static str,
@@ -46,6 +75,7 @@ struct CredentialsReport {
 impl Report for CredentialsReport {
     fn text(&self, _: Style) -> String {
         let lines = pairs(&[("user", self.user.to_owned()), ("kubeconfig", self.kubeconfig.clone())]);
-        format!("{lines}Good for a year. A join service reads it when it starts.\n")
+        let read = if self.user == SERVICE { " A join service reads it when it starts." } else { "" };
+        format!("{lines}Good for a year.{read}\n")
     }
 }

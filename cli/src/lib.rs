@@ -15,6 +15,7 @@ mod api_server;
 mod arguments;
 mod backup;
 mod charts;
+mod client_certificate;
 mod cluster_dir;
 mod codes;
 mod credentials;

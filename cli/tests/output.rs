@@ -131,6 +131,7 @@ impl Bench {
             | "policy install"
             | "backup create"
             | "backup restore"
+            | "credentials admin"
             | "credentials join-service" => vec!["--help"],
             other => panic!("`{other}` is not tried here: say what it needs"),
         };

@@ -107,6 +107,7 @@ fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_documen
     let files = NAMES.into_iter().map(|name| file(name, of(name).into_bytes())).collect();
     let shared = control_plane::to_json(&ControlPlaneFiles::new(files).unwrap());
     private(&directory.join("control-plane.json"), &shared);
+    an_administrator_gets_another_kubeconfig(&plant);
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     private(&plant.operator.path("identity.key"), &key);
     plant.init(&["--services", "inside", "--join-service-key", "identity.key"]).succeeded();
@@ -130,6 +131,23 @@ fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_documen
     let everything: String = everything.iter().map(|path| plant.admin.get(path).granted().to_string()).collect();
     assert!(everything.contains("latchkey-policy") && !everything.contains(secret));
     assert!(!everything.contains("PRIVATE KEY"));
+}
+
+fn an_administrator_gets_another_kubeconfig(plant: &Plant) {
+    let url = plant.server.url();
+    let address = url.strip_prefix("https://").unwrap();
+    let get = ["credentials", "admin", "--cluster", "plant", "--api-server", address, "--out", "admin.conf"];
+    private(&plant.operator.path("admin.conf"), "ended");
+    plant.operator.run(&get).succeeded();
+    let file = plant.operator.path("admin.conf");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut kubectl = std::process::Command::new(&plant.kubectl);
+    kubectl.arg("--kubeconfig").arg(&file).args(["auth", "whoami", "--output", "json"]);
+    let whoami = latchkey_test_support::output(&mut kubectl).unwrap();
+    let whoami: Value = serde_json::from_slice(&whoami.stdout).unwrap();
+    let user = &whoami["status"]["userInfo"];
+    assert_eq!(user["username"], "kubernetes-admin");
+    assert!(user["groups"].as_array().unwrap().contains(&json!("kubeadm:cluster-admins")), "{whoami}");
 }
 
 fn private(path: &std::path::Path, text: &str) {

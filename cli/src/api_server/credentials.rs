@@ -81,15 +81,15 @@ struct Kubeconfig<'a> {
     #[serde(rename = "apiVersion")]
     api_version: &'static str,
     kind: &'static str,
-    clusters: [Entry<Cluster<'a>>; 1],
-    users: [Entry<User<'a>>; 1],
-    contexts: [Entry<Context>; 1],
-    current_context: &'static str,
+    clusters: [Entry<'a, Cluster<'a>>; 1],
+    users: [Entry<'a, User<'a>>; 1],
+    contexts: [Entry<'a, Context<'a>>; 1],
+    current_context: &'a str,
 }
 
 #[derive(Serialize)]
-struct Entry<T> {
-    name: &'static str,
+struct Entry<'a, T> {
+    name: &'a str,
     #[serde(flatten)]
     of: T,
 }
@@ -112,14 +112,14 @@ struct Certified<'a> {
 }
 
 #[derive(Serialize)]
-struct Context {
-    context: Pair,
+struct Context<'a> {
+    context: Pair<'a>,
 }
 
 #[derive(Serialize)]
-struct Pair {
-    cluster: &'static str,
-    user: &'static str,
+struct Pair<'a> {
+    cluster: &'a str,
+    user: &'a str,
 }
 
 /// Gets the join service a certificate, and writes its kubeconfig, in the place of an earlier one. The key never leaves this
@@ -158,34 +158,29 @@ pub(crate) async fn issue(api: &ApiServer, kubeconfig: &Path) -> Result<(), Comm
     let reach: Reach = api.kubectl().cluster_of_kubeconfig().await?;
     let pem = Zeroizing::new(key.serialize_pem());
     let encoded = Zeroizing::new(STANDARD.encode(pem.as_bytes()));
-    let text = self::kubeconfig(&reach, &certificate, &encoded);
+    let text = self::kubeconfig(&reach, "join-service", &certificate, &encoded);
     files::replace(kubeconfig, &text, Readers::OwnerOnly)
 }
 
 /// The document, of what is base64 of PEM.
-pub(crate) fn kubeconfig(reach: &Reach, certificate: &str, key: &str) -> Zeroizing<Vec<u8>> {
+pub(crate) fn kubeconfig(reach: &Reach, user: &str, certificate: &str, key: &str) -> Zeroizing<Vec<u8>> {
+    let certified = Certified { client_certificate_data: certificate, client_key_data: key };
     let document = Kubeconfig {
         api_version: "v1",
         kind: "Config",
         clusters: [Entry { name: "cluster", of: Cluster { cluster: reach } }],
-        users: [Entry {
-            name: "join-service",
-            of: User { user: Certified { client_certificate_data: certificate, client_key_data: key } },
-        }],
-        contexts: [Entry {
-            name: "join-service",
-            of: Context { context: Pair { cluster: "cluster", user: "join-service" } },
-        }],
-        current_context: "join-service",
+        users: [Entry { name: user, of: User { user: certified } }],
+        contexts: [Entry { name: user, of: Context { context: Pair { cluster: "cluster", user } } }],
+        current_context: user,
     };
     Zeroizing::new(serde_json::to_vec_pretty(&document).unwrap_or_default())
 }
 
 impl Reach {
-    /// Of the API server on the same machine, by its authority (PEM): every API server's certificate has this name.
-    pub(crate) fn beside(authority: &str) -> Self {
+    /// Of the API server at `HOST:PORT`, by its authority (PEM): every API server's certificate has this name.
+    pub(crate) fn of(address: &str, authority: &str) -> Self {
         Self {
-            server: format!("https://127.0.0.1:{KUBEADM_PORT}"),
+            server: format!("https://{address}"),
             certificate_authority_data: STANDARD.encode(authority),
             tls_server_name: Some("kubernetes".to_owned()),
         }

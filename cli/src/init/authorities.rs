@@ -10,30 +10,32 @@ use latchkey_api::v1::ControlPlaneFile;
 use latchkey_cluster_store::control_plane;
 use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyPair, KeyUsagePurpose, SanType};
 use std::time::Duration;
-use zeroize::Zeroizing;
 
+use crate::client_certificate::{set_lifetime, text_of};
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
 use crate::store_error::unusable;
-use crate::trust::now;
 
 /// In the cluster's directory.
 const FILE: &str = "control-plane.json";
-/// As long as those that kubeadm makes.
-const YEARS: u64 = 10;
-/// A node's clock may be behind the operator's.
-const EARLIER: Duration = Duration::from_hours(24);
+/// As long as those that kubeadm makes: ten years.
+pub(super) const LIFETIME: Duration = Duration::from_hours(10 * 365 * 24);
+
+/// Those of the directory, if it has any.
+pub(crate) fn kept(directory: &ClusterDir) -> Result<Option<ControlPlaneFiles>, CommandError> {
+    let path = directory.path(FILE);
+    if path.exists() { control_plane::read(&path).map(Some).map_err(unusable) } else { Ok(None) }
+}
 
 /// Those of the directory, or new ones.
 pub(super) fn of(directory: &ClusterDir) -> Result<ControlPlaneFiles, CommandError> {
-    let path = directory.path(FILE);
-    if path.exists() {
-        return control_plane::read(&path).map_err(unusable);
+    if let Some(kept) = kept(directory)? {
+        return Ok(kept);
     }
     let made = make().map_err(|what| CommandError::local(CommandCode::SecretUnusable, what))?;
-    files::write_new(&path, control_plane::to_json(&made).as_bytes(), Readers::OwnerOnly)?;
+    files::write_new(&directory.path(FILE), control_plane::to_json(&made).as_bytes(), Readers::OwnerOnly)?;
     Ok(made)
 }
 
@@ -59,21 +61,9 @@ fn authority(name: &str, place: &str) -> Result<[ControlPlaneFile; 2], rcgen::Er
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages =
         vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment, KeyUsagePurpose::KeyCertSign];
-    set_lifetime(&mut params);
+    set_lifetime(&mut params, LIFETIME);
     let certificate = params.self_signed(&key)?;
     Ok([file(&format!("{place}.crt"), certificate.pem().into_bytes()), file(&format!("{place}.key"), text_of(&key))])
-}
-
-/// From now on, as long as an authority.
-pub(super) fn set_lifetime(params: &mut CertificateParams) {
-    let begin = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now()).saturating_sub(EARLIER);
-    params.not_before = begin;
-    params.not_after = begin + EARLIER + Duration::from_hours(YEARS * 365 * 24);
-}
-
-/// PKCS#8, PEM.
-pub(super) fn text_of(key: &KeyPair) -> Vec<u8> {
-    Zeroizing::new(key.serialize_pem()).as_bytes().to_vec()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 //! prints the end.
 
 mod asked;
-mod authorities;
+pub(crate) mod authorities;
 mod chart;
 mod drive;
 mod follow;
@@ -77,8 +77,12 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
             report::done(&job, &ending, output)?;
             let what = "the cluster is there, and this command has no credentials to its API server";
             let failure = CommandError::local(CommandCode::ClusterMissing, what);
-            let file = job.admin_config.display();
-            return Err(failure.fix(format!("put its admin.conf into {file}, and run the same command again")));
+            let (directory, file) = (job.directory.shown(), job.admin_config.display());
+            let fix = format!(
+                "`latchkey credentials admin --cluster {directory} --api-server HOST --out {file}`, and run the same \
+                 command again"
+            );
+            return Err(failure.fix(fix));
         };
         if job.store == Store::Kubernetes {
             found(&job, arguments, kubeconfig, timeout, output)?;

@@ -53,7 +53,8 @@ pub(super) fn done(job: &Job, ending: &Ending, output: &Output) -> Result<Exit, 
         AdminConfig::Written(path) => Some(path.display().to_string()),
         AdminConfig::None => None,
         AdminConfig::NotFetched => {
-            let text = "the node had finished before its credentials were fetched; they are on the node";
+            let text = "the node had finished before its credentials were fetched; `latchkey credentials admin` makes others, \
+                        where control-plane.json is in the directory";
             output.say(Tone::Warning, "warning", text);
             None
         }

@@ -4,23 +4,18 @@
 //! server: its key goes the way of the master secret, and nothing has to come back. Its kubeconfig leads to the API server of the
 //! machine it is on, so that it is the same on every control plane.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use latchkey_api::control_plane::{ControlPlaneFiles, file};
 use latchkey_api::service_files::{MAX_FILE, ServiceFiles};
 use latchkey_channel::PinnedKeyAttester;
-use latchkey_cluster_store::certificate::names_of_pem;
 use latchkey_cluster_store::control_plane;
 use latchkey_keys::{MasterSecret, SecretVec};
-use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
-};
+use rcgen::{BasicConstraints, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use zeroize::Zeroizing;
 
-use super::authorities::{set_lifetime, text_of};
-use crate::api_server::{Reach, SERVICE, kubeconfig};
+use super::authorities::LIFETIME;
+use crate::api_server::{KUBEADM_PORT, SERVICE};
 use crate::arguments::Arguments;
+use crate::client_certificate::{Client, named, text_of};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{is_standard_input, read_secret};
@@ -116,7 +111,7 @@ struct Authority {
 impl Authority {
     fn make() -> Result<Self, rcgen::Error> {
         let key = KeyPair::generate()?;
-        let mut params = named("latchkey key service", DnValue::Utf8String);
+        let mut params = named("latchkey key service", DnValue::Utf8String, LIFETIME);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign];
         let certificate = params.self_signed(&key)?.pem();
@@ -125,49 +120,17 @@ impl Authority {
 
     fn issue(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> Result<(String, Vec<u8>), rcgen::Error> {
         let key = KeyPair::generate()?;
-        let mut params = named(name, DnValue::Utf8String);
+        let mut params = named(name, DnValue::Utf8String, LIFETIME);
         params.subject_alt_names = vec![rcgen::SanType::DnsName(name.try_into()?)];
         params.extended_key_usages = vec![usage];
         Ok((params.signed_by(&key, &self.issuer)?.pem(), text_of(&key)))
     }
 }
 
-fn named(name: &str, text: fn(String) -> DnValue) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, text(name.to_owned()));
-    set_lifetime(&mut params);
-    params
-}
-
-/// The join service's, to the API server beside it. The error says why the cluster's authority cannot be used.
+/// The join service's, to the API server beside it.
 fn service_kubeconfig(shared: &ControlPlaneFiles) -> Result<Zeroizing<Vec<u8>>, String> {
-    let text = |name: &str| {
-        let data = shared.iter().find(|(one, _)| *one == name).map(|(_, data)| data).unwrap_or_default();
-        std::str::from_utf8(data).map_err(|_| format!("{name} is no text"))
-    };
-    let authority = text("ca.crt")?;
-    let key = || KeyPair::from_pem(text("ca.key")?).map_err(|error| format!("ca.key is no key in PKCS#8: {error}"));
-    let client = KeyPair::generate().map_err(|error| error.to_string())?;
-    let mut params = named(SERVICE, DnValue::Utf8String);
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    // Whoever verifies compares names byte by byte, and authorities are written in two ways.
-    let printable = |name: String| name.as_str().try_into().map_or(DnValue::Utf8String(name), DnValue::PrintableString);
-    for encoded in [DnValue::Utf8String as fn(String) -> DnValue, printable] {
-        let issuer = Issuer::new(named("kubernetes", encoded), key()?);
-        let certificate = params.signed_by(&client, &issuer).map_err(|error| error.to_string())?.pem();
-        let is_its = match (names_of_pem(&certificate), names_of_pem(authority)) {
-            (Some(ours), Some(its)) => ours.issuer == its.subject,
-            _ => false,
-        };
-        if is_its {
-            let key = Zeroizing::new(text_of(&client));
-            let encoded = Zeroizing::new(STANDARD.encode(&*key));
-            return Ok(kubeconfig(&Reach::beside(authority), &STANDARD.encode(&certificate), &encoded));
-        }
-    }
-    Err("the authority in control-plane.json has another name than kubeadm's, CN=kubernetes".to_owned())
+    let client = Client { user: SERVICE, group: None, lifetime: LIFETIME };
+    client.kubeconfig(shared, &format!("127.0.0.1:{KUBEADM_PORT}"))
 }
 
 #[cfg(test)]
@@ -175,6 +138,9 @@ mod tests {
     use super::*;
     use crate::cluster_dir::ClusterDir;
     use crate::init::authorities;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use rcgen::CertificateParams;
     use rustls_pki_types::pem::PemObject as _;
     use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
     use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
@@ -237,7 +203,7 @@ mod tests {
     fn an_authority_is_taken_in_both_encodings_of_kubeadm_s_name_and_in_no_other() {
         let shared = shared();
         let authority = |name: &str, text| {
-            let mut params = named(name, text);
+            let mut params = named(name, text, LIFETIME);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             params
         };

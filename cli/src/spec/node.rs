@@ -135,5 +135,29 @@ pub(super) const CREDENTIALS: Command = Command {
     summary: "gets the join service a new client certificate",
     about: "Makes a key, has the cluster's authority certify it for `latchkey:join-service` (whose\nrights are those of our chart), and writes a kubeconfig with both. The certificate is\ngood for a year: run this again before it ends, and restart the join service.",
     examples: &["latchkey credentials join-service --cluster ./plant --out join-service.kubeconfig"],
-    run: credentials::run,
+    run: credentials::join_service,
+};
+
+pub(super) const ADMIN_CREDENTIALS: Command = Command {
+    path: &["credentials", "admin"],
+    operands: &[],
+    flags: &[
+        CLUSTER,
+        Flag {
+            long: "api-server",
+            value: Some("HOST[:PORT]"),
+            need: Once,
+            text: "where you reach an API server of the cluster [port 6443]",
+        },
+        Flag {
+            long: "out",
+            value: Some("FILE"),
+            need: Once,
+            text: "the administrator's kubeconfig, mode 0600; replaced if it is there",
+        },
+    ],
+    summary: "makes the cluster's administrator a new kubeconfig",
+    about: "For an admin.conf that was lost, was never fetched, or ends: it is good for a year.\nNeeds control-plane.json in the cluster's directory, as `latchkey init --store\nkubernetes` writes it, and asks nobody. Earlier kubeconfigs stay good until they end.",
+    examples: &["latchkey credentials admin --cluster ./plant --api-server 10.0.0.5 --out admin.conf"],
+    run: credentials::admin,
 };

@@ -392,6 +392,9 @@ pub(super) const COMMANDS: &[Command] = &[
                 ..EK
             },
             flag("key-version", "NUMBER", "with --ek: of the master secret, for its disk [the cluster's first]"),
+            flag("kubernetes", "MINOR", "what a machine whose image has no Kubernetes goes to [it keeps what it has]"),
+            flag("components", "URL", "with --kubernetes: a mirror from which it gets that [official addresses]"),
+            flag("table", "FILE", "with --kubernetes: a version table of your own [the one in this program]"),
             super::node::KUBECTL,
             flag("timeout", "TIME", "how long to wait for the node [60s]"),
         ],
@@ -407,6 +410,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::node::ALLOW,
     super::node::REMOVE,
     super::node::CREDENTIALS,
+    super::node::ADMIN_CREDENTIALS,
     super::image::BUILD,
     super::image::UNITS,
     super::image::CONTAINER,

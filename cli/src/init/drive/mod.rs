@@ -133,7 +133,10 @@ impl<'a> Drive<'a> {
         if self.journal.stage.machine().is_none() || failure.exit != Exit::Unreachable {
             return failure;
         }
-        failure.fix("look at the node's console; nothing is lost: run the same command again to go on")
+        failure.fix(
+            "look at the node's console; nothing is lost: run the same command again to go on, and restart a machine that \
+             waited for it in vain",
+        )
     }
 
     /// One connection; the credentials once there are some.
@@ -270,7 +273,7 @@ impl<'a> Drive<'a> {
         self.same_machine(ek)?;
         self.hold_against_record(&node)?;
         let keys = self.keys(ek, described.disk).map_err(ConnectError::Fatal)?;
-        match recover::push(&node, &self.job.address, &keys).await {
+        match recover::push(&node, &self.job.address, &keys, None).await {
             Ok(cluster_id) => {
                 self.ours(cluster_id.as_bytes())?;
                 self.locked(ek, described.disk)?;
