@@ -10,6 +10,8 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use latchkey_api::v1::Components;
+use prost::Message;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -77,7 +79,18 @@ pub enum Task {
         cluster: SecretText,
     },
     /// A member's reboot.
-    Start,
+    Start {
+        /// `latchkey.v1.Components`, encoded; empty where nobody said what the cluster has.
+        components: SecretText,
+    },
+}
+
+impl Task {
+    /// A member's reboot, with what its cluster has of Kubernetes.
+    pub fn start(components: Option<&Components>) -> Self {
+        let encoded = components.map_or_else(Vec::new, Message::encode_to_vec);
+        Self::Start { components: SecretText::keep(Zeroizing::new(encoded)) }
+    }
 }
 
 /// Bytes that travel as base64 in the file and are wiped when dropped.

@@ -87,7 +87,7 @@ fn a_reboot_starts_the_kubelet_and_nothing_else() {
     fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap();
     let calls = fake.calls().len();
     assert_eq!(noted(&fake), serde_json::json!({"version": 1, "kubernetes": "v1.34.4"}));
-    fake.run(&member(NodeRole::Worker), &Work::Start).result.unwrap();
+    fake.run(&member(NodeRole::Worker), &Work::Start(None)).result.unwrap();
     assert_eq!(fake.calls()[calls..], [VERSION, START]);
 }
 

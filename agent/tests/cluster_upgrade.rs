@@ -87,7 +87,7 @@ fn cluster_is(fake: &FakeKubeadm, release: &str) {
 }
 
 fn starts(fake: &FakeKubeadm, role: NodeRole) -> Result<Done, StepError> {
-    fake.run(&member(role), &Work::Start).result
+    fake.run(&member(role), &Work::Start(None)).result
 }
 
 fn pods_are(fake: &FakeKubeadm, release: &str) {
@@ -253,7 +253,7 @@ fn an_api_server_that_is_not_there_yet_is_waited_for_and_one_that_never_comes_is
     fs::write(fake.path("kubectl.always.does"), "[ $1 != wait ] || { echo 'connection refused' >&2; exit 1; }")
         .unwrap();
     let step = latchkey_agent::cluster::Kubeadm { limit: std::time::Duration::from_secs(1), ..fake.step() };
-    let (member, work) = (member(NodeRole::ControlPlane), Work::Start);
+    let (member, work) = (member(NodeRole::ControlPlane), Work::Start(None));
     let error = latchkey_test_support::block_on(step.run(&member, &work, &mut |_: &str| {})).err().unwrap();
     assert!(error.code == StepCode::UpgradeFailed && error.message.contains("connection refused"), "{error}");
     assert!(!fake.calls().iter().any(|call| call.starts_with("kubeadm upgrade")));
@@ -270,7 +270,7 @@ fn cut(fake: &FakeKubeadm, program: &str, verb: &str, role: NodeRole) {
         }
     };
     let (step, member) = (fake.step(), member(role));
-    let run = async { step.run(&member, &Work::Start, &mut progress).await.is_ok() };
+    let run = async { step.run(&member, &Work::Start(None), &mut progress).await.is_ok() };
     let crash = async { heard.recv().await.is_err() };
     assert!(!latchkey_test_support::block_on(run.or(crash)));
     fs::remove_file(fake.path(&format!("{program}.{verb}.1.does"))).unwrap();

@@ -55,7 +55,7 @@ keeps_secrets!(InitRequest {
 keeps_secrets!(AttachRequest { init_secret by take_init_secret; open cluster_id });
 keeps_secrets!(RecoverRequest {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
-    open disk_uuid
+    open disk_uuid, components
 });
 keeps_secrets!(Succeeded { admin_config by take_admin_config; open cluster_id, addresses });
 keeps_secrets!(JoinTicket {
@@ -78,6 +78,6 @@ keeps_secrets!(SecretsKey { key by take_key; open version });
 keeps_secrets!(ControlPlaneFile { data by take_data; open name });
 keeps_secrets!(RejoinTicket {
     state_disk_key by take_state_disk_key, measurement_secret by take_measurement_secret;
-    open epoch
+    open epoch, components
 });
 keeps_secrets!(GetDataKeyResponse { data_key by take_data_key; open version });

@@ -3,12 +3,13 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use latchkey_api::v1::RecoverRequest;
+use latchkey_api::v1::{Components, RecoverRequest};
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::LockExpectation;
 use latchkey_channel::Purpose;
 use latchkey_cluster_store::{ClusterFile, DiskRelease, ReleaseCode};
 use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
+use latchkey_kubernetes::Minor;
 use serde::Serialize;
 
 use crate::api_server::StoreNote;
@@ -19,6 +20,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::firmware;
+use crate::kubernetes;
 use crate::machines::{self, Store};
 use crate::node::{self, Address, CALL, ConnectError, Patience, RefusedCall, refused_call};
 use crate::output::{Output, Report, Style, Tone, pairs};
@@ -42,6 +44,7 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         moved_to: which_machine::digest(arguments, "moved-to")?,
         by_word,
         machines: store,
+        components: components(arguments)?,
     };
     let mut patience = Patience::new(arguments.timeout(TIMEOUT)?);
     let attempt = || Box::pin(recovery.attempt(output));
@@ -62,6 +65,20 @@ fn store(arguments: &Arguments, directory: ClusterDir) -> Result<Box<dyn Store>,
         let remedy = failure.remedy().to_owned();
         failure.fix(format!("{remedy}; if it cannot run before this machine does, say --by-directory"))
     })
+}
+
+/// What a join service's ticket would name, where none is issued.
+fn components(arguments: &Arguments) -> Result<Option<Components>, CommandError> {
+    let mirror = arguments.text("components")?;
+    let Some(said) = arguments.text("kubernetes")? else {
+        return match mirror {
+            None => Ok(None),
+            Some(_) => Err(CommandError::usage("--components: say which version, too, with --kubernetes MINOR")),
+        };
+    };
+    let minor: Minor = said.parse().map_err(|refusal| kubernetes::refused(&refusal))?;
+    let list = kubernetes::component_list(&kubernetes::table(arguments)?, minor, mirror)?;
+    Ok(Some(Components { kubernetes_version: minor.to_string(), list }))
 }
 
 /// What counts where the directory of a cluster that is kept in its API server has no record: of every machine but the first.
@@ -133,6 +150,8 @@ struct Recovery {
     /// The machine that the disk was moved to, by the operator's word.
     moved_to: Option<EkDigest>,
     by_word: Word,
+    /// What a machine whose image has no Kubernetes goes to.
+    components: Option<Components>,
 }
 
 impl Recovery {
@@ -149,7 +168,8 @@ impl Recovery {
         let seen = node.seen(&self.trust.policy);
         firmware::check_boot(&*self.machines, ek, &seen, output).map_err(ConnectError::Fatal)?;
         let keys = self.keys(&release).map_err(ConnectError::Fatal)?;
-        let cluster = push(&node, address, &keys).await.map_err(RefusedCall::into_connect_error)?;
+        let cluster =
+            push(&node, address, &keys, self.components.clone()).await.map_err(RefusedCall::into_connect_error)?;
         if cluster != self.cluster.cluster_id {
             let failure = CommandError::new(
                 Exit::Node,
@@ -235,12 +255,18 @@ impl NodeKeys {
     }
 }
 
-/// Offers the keys of one disk.
-pub(crate) async fn push(node: &node::Node, address: &Address, keys: &NodeKeys) -> Result<ClusterId, RefusedCall> {
+/// Offers the keys of one disk, with what the machine's cluster has of Kubernetes by now, if its image may lack that.
+pub(crate) async fn push(
+    node: &node::Node,
+    address: &Address,
+    keys: &NodeKeys,
+    components: Option<Components>,
+) -> Result<ClusterId, RefusedCall> {
     let request = RecoverRequest {
         disk_uuid: keys.disk.to_string(),
         state_disk_key: keys.state_disk.expose().to_vec(),
         measurement_secret: keys.measurement.expose().to_vec(),
+        components,
     };
     let answer = node.recovery().recover(&request, CALL).await.map_err(|status| refused_call(address, &status))?;
     let id = <[u8; 32]>::try_from(answer.cluster_id.as_slice()).map_err(|_| {

@@ -235,3 +235,18 @@ fn init_does_not_found_a_cluster_with_a_node_that_says_it_is_in_another() {
     assert_eq!(error_code(&ran), "wrong-cluster");
     assert!(!operator.path("plant/cluster.json").exists());
 }
+
+#[test]
+fn recover_names_the_components_of_a_version_where_it_is_told_to() {
+    let (operator, node, _) = cluster_and_other_machine();
+    let recover = |more: &[&str]| operator.recover(&node, "master.json", &[more, &["--output", "json"]].concat());
+    assert_eq!(error_code(&recover(&["--components", "http://mirror.example"]).failed(2)), "usage");
+    assert_eq!(error_code(&recover(&["--kubernetes", "1.99"]).failed(2)), "kubernetes-version-unknown");
+    assert_eq!(node.state().recoveries, 0, "no key was sent");
+    recover(&[]).succeeded();
+    assert!(node.state().components.is_none());
+    recover(&["--kubernetes", "1.34", "--components", "http://mirror.example"]).succeeded();
+    let named = node.state().components.clone().unwrap();
+    let list = latchkey_kubernetes::ComponentList::parse(&named.list).unwrap();
+    assert_eq!((&*named.kubernetes_version, list.mirror()), ("1.34", Some("http://mirror.example")));
+}

@@ -2,6 +2,7 @@
 
 use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
+use crate::record::Role;
 use latchkey_kubelet_certificates::{Network, Reserved};
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -25,12 +26,25 @@ pub struct KubernetesFile {
     /// What nodes of images without components get for themselves: the JSON of a list that `latchkey init` made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub component_list: Option<String>,
+    /// What control planes go to before all others, while the cluster is on its way there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<NextComponents>,
     /// The networks of its services: no node has an address there. kubeadm's by default.
     #[serde(default = "kubeadms", skip_serializing_if = "is_kubeadms")]
     pub service_networks: Vec<String>,
     /// Further names and addresses by which the API server is found: no worker has one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub api_server_hosts: Vec<String>,
+}
+
+/// The components of a minor version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NextComponents {
+    /// E.g. `1.35`.
+    pub kubernetes_version: String,
+    /// As [`KubernetesFile::component_list`].
+    pub component_list: String,
 }
 
 /// What a ticket has room for.
@@ -66,6 +80,7 @@ impl KubernetesFile {
             kubernetes_version: kubernetes_version.into(),
             api_balancer: false,
             component_list: None,
+            next: None,
             service_networks: kubeadms(),
             api_server_hosts: Vec::new(),
         }
@@ -97,12 +112,14 @@ impl KubernetesFile {
         if self.api_balancer && self.api_server.parse::<SocketAddr>().is_err() {
             return rule("`api_server` must be an address, with a port, where `api_balancer` is true");
         }
-        let number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
-        if !self.kubernetes_version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor)) {
+        let next = self.next.as_ref();
+        let mut versions = [&self.kubernetes_version].into_iter().chain(next.map(|next| &next.kubernetes_version));
+        if !versions.all(|version| is_minor(version)) {
             return rule("`kubernetes_version` must be a minor version, like 1.34");
         }
-        if self.component_list.as_ref().is_some_and(|list| list.len() > MAX_COMPONENT_LIST) {
-            return rule("`component_list` must have at most 65536 bytes");
+        let mut lists = self.component_list.iter().chain(next.map(|next| &next.component_list));
+        if lists.any(|list| !(1..=MAX_COMPONENT_LIST).contains(&list.len())) {
+            return rule("`component_list` must have at least one byte, and at most 65536");
         }
         if self.service_networks.len() > MAX_RESERVED || self.networks().is_none() {
             return rule("`service_networks` must be at most 16 networks in CIDR notation, like 10.96.0.0/12");
@@ -129,6 +146,13 @@ impl KubernetesFile {
         all
     }
 
+    /// The components that a member has, or goes to when it starts again; nothing where nodes have theirs from their image.
+    pub fn components(&self, role: Role) -> Option<(&str, &str)> {
+        let next = self.next.as_ref().filter(|_| role == Role::ControlPlane);
+        let next = next.map(|next| (&*next.kubernetes_version, &*next.component_list));
+        next.or_else(|| Some((&*self.kubernetes_version, self.component_list.as_deref()?)))
+    }
+
     fn networks(&self) -> Option<Vec<Network>> {
         self.service_networks.iter().map(|network| network.parse().ok()).collect()
     }
@@ -144,6 +168,11 @@ impl KubernetesFile {
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default()
     }
+}
+
+fn is_minor(version: &str) -> bool {
+    let number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit());
+    version.split_once('.').is_some_and(|(major, minor)| number(major) && number(minor))
 }
 
 /// An address of loopback is another machine for every node.
@@ -217,6 +246,24 @@ mod tests {
         }
         let more = br#"{"version": 1, "api_server": "api:6443", "kubernetes_version": "1.34", "token": ""}"#;
         assert!(KubernetesFile::parse(more).is_err());
+    }
+
+    #[test]
+    fn control_planes_hear_of_the_next_components_before_all_others() {
+        let mut file = KubernetesFile::new("api:6443", "1.34");
+        assert_eq!(file.components(Role::ControlPlane), None);
+        file.component_list = Some("now".to_owned());
+        let next = |version: &str, list: &str| {
+            Some(NextComponents { kubernetes_version: version.to_owned(), component_list: list.to_owned() })
+        };
+        file.next = next("1.35", "next");
+        assert_eq!(KubernetesFile::parse(file.to_json().as_bytes()).unwrap(), file);
+        assert_eq!(file.components(Role::ControlPlane), Some(("1.35", "next")));
+        assert_eq!(file.components(Role::Worker), Some(("1.34", "now")));
+        for bad in [next("1.35.4", "next"), next("1.35", ""), next("1.35", &"x".repeat(MAX_COMPONENT_LIST + 1))] {
+            file.next = bad;
+            assert!(file.check().is_err());
+        }
     }
 
     #[test]

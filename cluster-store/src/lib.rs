@@ -55,7 +55,7 @@ pub use enrolment::{Decided, DefaultRule, Enrolment, NameRule, NewDisk, PinnedRu
 pub use error::{ContentError, StoreError};
 pub use firmware::{BootSeen, ChangedFirmware, Finding, FirmwareRecord, TpmBoot, TpmRecord};
 pub use folder::FolderRecords;
-pub use kubernetes::{ClusterMaterial, KubernetesFile};
+pub use kubernetes::{ClusterMaterial, KubernetesFile, NextComponents};
 pub use name::{NodeName, NodeNameError};
 pub use pair::signature_of;
 pub use pending::{MAX_PENDING, PendingRecord};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use latchkey_qemu_tests::fleet::{MEMBER, STEP, WAITS};
-use latchkey_qemu_tests::kubernetes::{API_IS_READY, Site};
+use latchkey_qemu_tests::kubernetes::{API_IS_READY, PodNetwork, Site};
 
 fn seconds(what: &str, since: Instant) {
     eprintln!("{what}: {:.1} s", since.elapsed().as_secs_f32());
@@ -12,7 +12,7 @@ fn seconds(what: &str, since: Instant) {
 #[test]
 #[ignore = "builds Kubernetes, once, with Go, and a Debian with it; ./dev e2e fetched"]
 fn a_control_plane_gets_the_components_that_init_names_and_verifies_them_when_it_comes_back() {
-    let site = Site::with_components_fetched("fetched").unwrap();
+    let site = Site::with_components_fetched("fetched", PodNetwork::Bridge).unwrap();
     let power_on = Instant::now();
     let mut node = site.control_plane(1).unwrap().start().unwrap();
     node.expect(WAITS, STEP).unwrap();

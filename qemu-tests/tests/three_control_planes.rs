@@ -77,7 +77,7 @@ fn in_the_machine(task: &Path) {
             (ticket.api_servers, ticket.secrets_key) = (api_servers, Some(secrets_key()));
             (NodeRole::ControlPlane, Work::Join(ticket))
         }
-        Part::Start => (NodeRole::ControlPlane, Work::Start),
+        Part::Start => (NodeRole::ControlPlane, Work::Start(None)),
     };
     let member = Member {
         node_name: task.name,

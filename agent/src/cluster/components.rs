@@ -1,7 +1,8 @@
 //! Components that are not in the image: a program of the image gets them onto the state disk (`kubernetes/components`), and verifies
 //! them in each boot, before anything of them runs.
 //!
-//! Which ones says a list, from the operator at init and from the ticket at a join. In later boots nobody says it: the list lies on the
+//! Which ones says a list, from the operator at init and from the ticket at a join. In later boots somebody may name the list of a
+//! version that the cluster has by then ([`latchkey_api::v1::Components`]); mostly nobody does: the list lies on the
 //! disk, which could have been changed while the node was off. So its hash is noted here, authenticated under a key that only a boot
 //! has that opened this disk ([`Seal`]). The LUKS2 token under its own MAC would be no better a place: an old copy of either passes
 //! for a new one, and the header's format would change for it.
@@ -67,7 +68,7 @@ impl Components {
         self.link.join(name).display().to_string()
     }
 
-    /// Gets what a list names, and notes the list for later boots.
+    /// Gets what a list names. It counts in later boots once it is noted.
     pub(super) async fn fetch(
         &self,
         member: &Member,
@@ -81,7 +82,11 @@ impl Components {
         }
         let version = ["--version", minor];
         let version = if minor.is_empty() { &[][..] } else { &version[..] };
-        self.call(&[&["fetch"][..], version].concat(), member, list, progress).await?;
+        self.call(&[&["fetch"][..], version].concat(), member, list, progress).await
+    }
+
+    /// Lets later boots of this node know the list.
+    pub(super) fn note(&self, member: &Member, list: &[u8]) -> Result<(), StepError> {
         let hash = digest(&SHA256, list);
         let mac = hex::encode(hmac::sign(&member.seal.0, hash.as_ref()));
         let record = serde_json::to_vec(&Record { version: 1, list: hex::encode(hash), mac });
@@ -89,20 +94,33 @@ impl Components {
         files::write(&self.record, &record)
     }
 
-    /// Verifies what an earlier boot got.
-    pub(super) async fn verify(&self, member: &Member, progress: Progress<'_>) -> Result<(), StepError> {
-        let changed = |why: &str| {
+    /// Verifies what an earlier boot got. Of a node that was to have others, what it got of those is kept.
+    pub(super) async fn verify(
+        &self,
+        member: &Member,
+        keep_others: bool,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        let noted = self.noted(member).map_err(|why| {
             let message = format!("{}: {why}", self.record.display());
             StepError::new(StepCode::ComponentsChanged, message)
-        };
-        let text = files::read(&self.record, MAX_RECORD).map_err(|error| changed(&error.message))?;
-        let record: Record = serde_json::from_slice(text.expose()).map_err(|error| changed(&error.to_string()))?;
+        })?;
+        let keep_others = if keep_others { &["--keep-others"][..] } else { &[] };
+        self.call(&[&["verify", &noted], keep_others].concat(), member, b"", progress).await
+    }
+
+    /// Whether it is this list that the node noted.
+    pub(super) fn are_of(&self, member: &Member, list: &[u8]) -> bool {
+        self.noted(member).is_ok_and(|noted| noted == hex::encode(digest(&SHA256, list)))
+    }
+
+    /// The hash of the list that this node noted. The error says why there is none.
+    fn noted(&self, member: &Member) -> Result<String, String> {
+        let text = files::read(&self.record, MAX_RECORD).map_err(|error| error.message)?;
+        let record: Record = serde_json::from_slice(text.expose()).map_err(|error| error.to_string())?;
         let decoded = || Some((hex::decode(&record.list).ok()?, hex::decode(&record.mac).ok()?));
         let genuine = decoded().is_some_and(|(hash, mac)| hmac::verify(&member.seal.0, &hash, &mac).is_ok());
-        if record.version != 1 || !genuine {
-            return Err(changed("this node did not write it"));
-        }
-        self.call(&["verify", &record.list], member, b"", progress).await
+        if record.version == 1 && genuine { Ok(record.list) } else { Err("this node did not write it".to_owned()) }
     }
 
     async fn call(

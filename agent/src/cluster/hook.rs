@@ -72,7 +72,7 @@ impl ClusterStep for Hook {
             let (argument, payload, settings) = match work {
                 Work::Init(settings, _) => ("init", &[][..], Some(settings.into())),
                 Work::Join(cluster) => ("join", &cluster.payload[..], None),
-                Work::Start => ("start", &[][..], None),
+                Work::Start(_) => ("start", &[][..], None),
             };
             let payload = Zeroizing::new(STANDARD.encode(payload));
             let input = Zeroizing::new(

@@ -109,11 +109,8 @@ impl ClusterStep for Kubeadm {
                     let joined = self.join(member, ticket, progress).await;
                     joined.map_err(|error| StepError { disk_stays: self.is_etcd_member(), ..error })
                 }
-                Work::Start => {
-                    if let Some(components) = Components::of(self) {
-                        components.verify(member, progress).await?;
-                    }
-                    let news = self.start(member, progress).await?;
+                Work::Start(named) => {
+                    let news = self.start(member, named.as_ref(), progress).await?;
                     return Ok(Done { admin_config: SecretVec::from_slice(&[]), addresses: Vec::new(), news });
                 }
             }?;
@@ -123,12 +120,12 @@ impl ClusterStep for Kubeadm {
                     let own = ApiServers::of_settings(settings)?;
                     own.map_or_else(|| SecretVec::from_slice(made.expose()), |own| own.lead_past_the_balancer(&made))
                 }
-                Work::Join(_) | Work::Start => SecretVec::from_slice(&[]),
+                Work::Join(_) | Work::Start(_) => SecretVec::from_slice(&[]),
             };
             let addresses = match work {
                 Work::Init(settings, _) => config::local_address(&settings.control_plane_endpoint),
                 Work::Join(ticket) => config::local_address(&ticket.api_server_endpoint),
-                Work::Start => None,
+                Work::Start(_) => None,
             };
             Ok(Done { admin_config, addresses: addresses.into_iter().collect(), news: false })
         })
@@ -254,9 +251,22 @@ impl Kubeadm {
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
         let Some(components) = Components::of(self) else { return Ok(()) };
+        self.change_components(&components, member, list, minor, progress).await
+    }
+
+    /// Gets what a list names, and has it from now on. Cut or failed before its end, the node has what it had.
+    pub(super) async fn change_components(
+        &self,
+        components: &Components,
+        member: &Member,
+        list: &[u8],
+        minor: &str,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
         components.fetch(member, list, minor, progress).await?;
         // And the container runtime before it.
-        self.start_within("latchkey-component-images.service", self.limit, progress).await
+        self.start_within("latchkey-component-images.service", self.limit, progress).await?;
+        components.note(member, list)
     }
 
     /// One of the components: in the image, or where they are found once they are verified.

@@ -28,7 +28,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 
 use latchkey_api::control_plane::ControlPlaneFiles;
-use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_api::v1::{ClusterJoin, ClusterSettings, Components};
 use latchkey_keys::SecretVec;
 use latchkey_reason::reason_codes;
 
@@ -63,8 +63,8 @@ pub enum Work {
     Init(ClusterSettings, Option<ControlPlaneFiles>),
     /// Become a member.
     Join(ClusterJoin),
-    /// A member's reboot.
-    Start,
+    /// A member's reboot; with the components that its cluster has by now, where somebody says so and the image has none.
+    Start(Option<Components>),
 }
 
 /// A step that ended well.
@@ -130,10 +130,10 @@ reason_codes! {
         SettingsRefused = "settings-refused": "correct the argument of `latchkey init`";
         /// The operator named another minor version of Kubernetes than the image carries.
         VersionDiffers = "kubernetes-version-differs": "name the version that the image carries, or use an image with that one";
-        /// The image's Kubernetes is two minor versions or more ahead of this control plane's, and Kubernetes goes up one at a time.
-        SkipsMinor = "kubernetes-skips-a-minor": "boot the machine with an image of each minor version in turn; or boot the image it had before";
-        /// The image's Kubernetes is older than what this control plane ran already, and etcd's data do not go back.
-        OlderThanCluster = "kubernetes-older-than-cluster": "boot the machine with an image whose Kubernetes is the cluster's";
+        /// What was to run is two minor versions or more ahead of this control plane's, and Kubernetes goes up one at a time.
+        SkipsMinor = "kubernetes-skips-a-minor": "start the machine with each minor version in turn; or boot the image it had before";
+        /// What was to run is older than what this control plane ran already, and etcd's data do not go back.
+        OlderThanCluster = "kubernetes-older-than-cluster": "start the machine with the cluster's Kubernetes: an image that has it, or its components";
         /// A static pod of the control plane is not as kubeadm writes it.
         StaticPodForeign = "static-pod-foreign": "name its image by a tag, once, as kubeadm does";
         /// The node runs, and what its cluster and its kubelet know of its new version is not written.
@@ -158,9 +158,11 @@ reason_codes! {
 }
 
 impl StepCode {
-    /// Whether it is about the version of Kubernetes that a member starts with: who upgrades the cluster waits for its end.
+    /// Whether it is about the Kubernetes that a member starts with: who upgrades the cluster waits for its end.
     pub(crate) const fn is_of_an_upgrade(self) -> bool {
-        matches!(self, Self::SkipsMinor | Self::OlderThanCluster | Self::StaticPodForeign | Self::UpgradeFailed)
+        use StepCode as C;
+        let of_components = matches!(self, C::ComponentsMissing | C::ComponentsChanged);
+        of_components || matches!(self, C::SkipsMinor | C::OlderThanCluster | C::StaticPodForeign | C::UpgradeFailed)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A member's start, also with another release of Kubernetes than it had.
 //!
-//! Programs and images of a release come with the verified root of a boot, all at once. On the state disk lies what belongs to the
-//! release before: a control plane's static pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
+//! Programs and images of a release come with the verified root of a boot, all at once; or, where that has none, by the list that
+//! the ticket of a boot names, before all else. On the state disk lies what belongs to the release before: a control plane's static pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
 //!
 //! ```text
 //! may it? ─ static pods name the images that the root has ─ arguments that are gone go ─ the kubelet starts
@@ -17,9 +17,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use latchkey_api::v1;
 use serde::{Deserialize, Serialize};
 
 use super::child::Stdout;
+use super::components::Components;
 use super::files::{self, Scratch};
 use super::kubeadm::{BRIEF, TRIES};
 use super::manifests::StaticPods;
@@ -84,22 +86,79 @@ impl Kubeadm {
     }
 
     /// Starts the kubelet, with what goes before and after it where the release is another. Whether the cluster should hear of it.
-    pub(super) async fn start(&self, member: &Member, progress: Progress<'_>) -> Result<bool, StepError> {
-        let carried = self.version(progress).await?;
-        let note = Note::read(&self.directory);
-        match self.start_with(member, &carried, &note, progress).await {
-            Ok(upgraded) => {
-                let release = if upgraded.is_some() { Some(&carried) } else { None };
-                Note::write(&self.directory, release.or(note.release().as_ref()), false)?;
-                Ok(upgraded == Some(true) || note.failed)
-            }
-            Err(error) => {
-                if error.code.is_of_an_upgrade() {
-                    Note::write(&self.directory, Note::read(&self.directory).release().as_ref(), true)?;
+    /// `named` is what the cluster has by now, for an image without components.
+    pub(super) async fn start(
+        &self,
+        member: &Member,
+        named: Option<&v1::Components>,
+        progress: Progress<'_>,
+    ) -> Result<bool, StepError> {
+        let started = async {
+            let kept = match Components::of(self) {
+                Some(components) => self.start_components(&components, member, named, progress).await?,
+                None => None,
+            };
+            let carried = self.version(progress).await?;
+            let note = Note::read(&self.directory);
+            let upgraded = self.start_with(member, &carried, &note, progress).await?;
+            let release = if upgraded.is_some() { Some(&carried) } else { None };
+            Note::write(&self.directory, release.or(note.release().as_ref()), false)?;
+            kept.map_or(Ok(upgraded == Some(true) || note.failed), Err)
+        };
+        let started = started.await;
+        if started.as_ref().is_err_and(|error| error.code.is_of_an_upgrade()) {
+            Note::write(&self.directory, Note::read(&self.directory).release().as_ref(), true)?;
+        }
+        started
+    }
+
+    /// Gets what the cluster has by now, or else verifies what the node has. Then the result says why it keeps that, unless nobody
+    /// named another: a mirror that is away costs an upgrade and no node.
+    async fn start_components(
+        &self,
+        components: &Components,
+        member: &Member,
+        named: Option<&v1::Components>,
+        progress: Progress<'_>,
+    ) -> Result<Option<StepError>, StepError> {
+        let mut kept = None;
+        if let Some(named) = named.filter(|named| !components.are_of(member, &named.list)) {
+            let changed = async {
+                if self.may_go_to(member, &named.kubernetes_version, progress)? {
+                    let minor = &named.kubernetes_version;
+                    self.change_components(components, member, &named.list, minor, progress).await?;
+                    return Ok(true);
                 }
-                Err(error)
+                Ok(false)
+            };
+            match changed.await {
+                Ok(true) => return Ok(None),
+                Ok(false) => {}
+                Err(error) => kept = Some(error),
             }
         }
+        if let Some(why) = &kept {
+            progress(&format!("keeping the components of before: {why}"));
+        }
+        components.verify(member, kept.is_some(), progress).await.map(|()| kept)
+    }
+
+    /// Whether a member gets the components of this minor version. A worker that has a newer one keeps that.
+    fn may_go_to(&self, member: &Member, minor: &str, progress: Progress<'_>) -> Result<bool, StepError> {
+        let Some(named) = Release::parse(&format!("v{minor}.0")) else {
+            let message = format!("{minor:?} is no minor version of Kubernetes");
+            return Err(StepError::new(StepCode::ComponentsMissing, message));
+        };
+        let noted = Note::read(&self.directory).release();
+        if member.role != NodeRole::Worker {
+            let running = StaticPods::below(&self.directory).release()?.or(noted);
+            return running.map_or(Ok(true), |running| may_follow(&named, &running).map(|()| true));
+        }
+        let newer = noted.filter(|noted| named.ahead_of(noted) < 0);
+        if let Some(newer) = &newer {
+            progress(&format!("the cluster names Kubernetes {minor}, and this worker keeps {newer}"));
+        }
+        Ok(newer.is_none())
     }
 
     /// Whether it was upgraded; `None` where the node has an older release than before, which it may have for a while.
@@ -249,12 +308,12 @@ impl Kubeadm {
     }
 }
 
-/// Whether a control plane may go from what it ran to what the image carries.
+/// Whether a control plane may go from what it ran to what the image carries, or its cluster names.
 fn may_follow(carried: &Release, running: &Release) -> Result<(), StepError> {
     let (code, why) = match carried.ahead_of(running) {
         0 | 1 => return Ok(()),
         ahead if ahead > 1 => (StepCode::SkipsMinor, "Kubernetes goes up one minor version at a time"),
         _ => (StepCode::OlderThanCluster, "a control plane does not go back"),
     };
-    Err(StepError::new(code, format!("the image has Kubernetes {carried}, and this node ran {running}: {why}")))
+    Err(StepError::new(code, format!("Kubernetes {carried} is to run here, and this node ran {running}: {why}")))
 }

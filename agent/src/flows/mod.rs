@@ -24,6 +24,7 @@ mod tries;
 mod watched;
 
 use latchkey_api::OfferRefusal;
+use latchkey_api::v1::Components;
 use latchkey_keys::{ClusterId, Secret, Uuid};
 use latchkey_reason::{Reason, reasons};
 use smol::channel::{Receiver, Sender, TrySendError, bounded};
@@ -58,6 +59,8 @@ pub(crate) enum Terms {
     Known {
         /// Counts the first joins of this TPM.
         epoch: Option<u64>,
+        /// What its cluster has of Kubernetes, where somebody says it: for images without.
+        components: Option<Box<Components>>,
     },
 }
 

@@ -1,7 +1,13 @@
 //! Fields of messages, checked before anything uses them.
 
+use latchkey_api::v1::Components;
 use latchkey_disk::NodeName;
 use latchkey_keys::{Secret, Uuid};
+
+use crate::cluster::MAX_COMPONENT_LIST;
+
+/// More than any minor version has, in bytes.
+const MAX_MINOR: usize = 16;
 
 /// Exactly 32 secret bytes.
 pub(super) fn key(field: &str, bytes: &[u8]) -> Result<Secret<32>, String> {
@@ -39,9 +45,39 @@ pub(super) fn node_name(name: &str) -> Result<String, String> {
     }
 }
 
+/// What a cluster has of Kubernetes, where somebody says it: a version and a list, both short enough to be handed over.
+pub(super) fn components(named: Option<Components>) -> Result<Option<Box<Components>>, String> {
+    let Some(named) = named else { return Ok(None) };
+    let version = &named.kubernetes_version;
+    if !(1..=MAX_MINOR).contains(&version.len()) || !version.chars().all(|c| c.is_ascii_graphic()) {
+        return Err("the components' kubernetes_version is no minor version like 1.34".into());
+    }
+    let length = named.list.len();
+    if !(1..=MAX_COMPONENT_LIST).contains(&length) {
+        return Err(format!(
+            "the components' list has {length} bytes; it has at least 1, and at most {MAX_COMPONENT_LIST}"
+        ));
+    }
+    Ok(Some(Box::new(named)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn components_are_named_by_a_version_and_a_list_that_a_hand_over_has_room_for() {
+        let named = |version: &str, length| {
+            components(Some(Components { kubernetes_version: version.into(), list: vec![b'x'; length] }))
+        };
+        assert_eq!(components(None), Ok(None));
+        assert!(named("1.35", MAX_COMPONENT_LIST).unwrap().is_some());
+        for (version, length) in
+            [("", 1), ("1.35\n", 1), (&*"1".repeat(17), 1), ("1.35", 0), ("1.35", MAX_COMPONENT_LIST + 1)]
+        {
+            assert!(named(version, length).is_err(), "{version:?} {length}");
+        }
+    }
 
     #[test]
     fn dotted_names_are_names_and_others_are_not() {

@@ -49,7 +49,9 @@ impl Recovery<Peer> for RecoveryFlow {
             parse::key("state_disk_key", &message.take_state_disk_key()).map_err(Status::invalid_argument)?;
         let measurement_secret =
             parse::key("measurement_secret", &message.take_measurement_secret()).map_err(Status::invalid_argument)?;
-        let verdict = self.node.offer(Source::Recovery, disk_key, measurement_secret, Terms::Known { epoch: None });
+        let components = parse::components(message.components.take()).map_err(Status::invalid_argument)?;
+        let terms = Terms::Known { epoch: None, components };
+        let verdict = self.node.offer(Source::Recovery, disk_key, measurement_secret, terms);
         match verdict.recv().await.ok() {
             Some(Verdict::Accepted { cluster_id }) => Ok(RecoverResponse { cluster_id: cluster_id.0.to_vec() }),
             Some(Verdict::Refused { code, message }) => Err(match code {

@@ -192,7 +192,9 @@ type Key = latchkey_keys::Secret<32>;
 fn known(mut ticket: RejoinTicket) -> Result<(Key, Key, Terms), TicketError> {
     let key = parse::key("state_disk_key", &ticket.take_state_disk_key()).map_err(TicketError::malformed)?;
     let secret = parse::key("measurement_secret", &ticket.take_measurement_secret()).map_err(TicketError::malformed)?;
-    Ok((key, secret, Terms::Known { epoch: Some(parse::epoch(ticket.epoch).map_err(TicketError::malformed)?) }))
+    let epoch = Some(parse::epoch(ticket.epoch).map_err(TicketError::malformed)?);
+    let components = parse::components(ticket.components.take()).map_err(TicketError::malformed)?;
+    Ok((key, secret, Terms::Known { epoch, components }))
 }
 
 pub(super) fn member(mut ticket: JoinTicket) -> Result<(Key, Key, Terms), TicketError> {

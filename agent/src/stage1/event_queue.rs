@@ -43,7 +43,7 @@ impl EventQueue {
         self.next_offer = self.next_offer.wrapping_add(1);
         let (cluster_id, epoch) = match &offer.terms {
             Terms::Member(membership) => (Some(lifecycle::Digest(*membership.cluster_id.as_bytes())), None),
-            Terms::Known { epoch } => (None, *epoch),
+            Terms::Known { epoch, .. } => (None, *epoch),
         };
         let source = offer.source;
         self.offers.insert(id.0, offer);
@@ -124,7 +124,16 @@ mod tests {
     fn offer(source: Source) -> (Offer, Receiver<Verdict>) {
         let (answer, verdict) = bounded(1);
         let (disk_key, measurement_secret) = (Secret::random().unwrap(), Secret::random().unwrap());
-        (Offer { source, disk_key, measurement_secret, terms: Terms::Known { epoch: None }, answer }, verdict)
+        (
+            Offer {
+                source,
+                disk_key,
+                measurement_secret,
+                terms: Terms::Known { epoch: None, components: None },
+                answer,
+            },
+            verdict,
+        )
     }
 
     thread_local! {

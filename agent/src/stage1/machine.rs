@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn known() -> Terms {
-        Terms::Known { epoch: None }
+        Terms::Known { epoch: None, components: None }
     }
 
     fn member() -> Membership {
@@ -192,7 +192,7 @@ mod tests {
             node_name: "node-1".into(),
             role: NodeRole::Worker,
             epoch: 1,
-            task: Task::Start,
+            task: Task::start(None),
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
             device: "/dev/vda".into(),
             mapping: "/dev/mapper/state".into(),
             token_key: crate::handover::SecretText::new(&[4; 32]),
-            task: Task::Start,
+            task: Task::start(None),
             join_services: Vec::new(),
             left_at_ms: 1,
         };

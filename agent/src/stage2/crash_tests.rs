@@ -150,7 +150,7 @@ fn each_step(how: &str, check: impl Fn(&Node)) {
         (&init, DiskPhase::Formatted, true),
         (&join, DiskPhase::Formatted, false),
         (&join, DiskPhase::Formatted, true),
-        (&|| Task::Start, DiskPhase::Bootstrapped, false),
+        (&|| Task::start(None), DiskPhase::Bootstrapped, false),
     ];
     for (case, (task, phase, step_fails)) in cases.into_iter().enumerate() {
         let mut at = 0;

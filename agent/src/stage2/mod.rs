@@ -212,7 +212,10 @@ impl Stage2 {
             Task::Join { cluster } => {
                 Work::Join(ClusterJoin::decode(cluster.expose()).map_err(|_| malformed("the ticket"))?)
             }
-            Task::Start => Work::Start,
+            Task::Start { components } if components.expose().is_empty() => Work::Start(None),
+            Task::Start { components } => {
+                Work::Start(Some(v1::Components::decode(components.expose()).map_err(|_| malformed("the components"))?))
+            }
         };
         let token_key = Secret::from_slice(handover.token_key.expose()).map_err(|_| malformed("the token key"))?;
         let member = Member {
@@ -359,7 +362,7 @@ impl Stage2 {
     }
 
     async fn report(&mut self, outcome: Outcome) {
-        if matches!(self.handover.task, Task::Start) && !self.news {
+        if matches!(self.handover.task, Task::Start { .. }) && !self.news {
             return;
         }
         let step = TIMELINE.begin("report");

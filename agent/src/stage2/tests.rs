@@ -379,7 +379,7 @@ fn a_disk_that_is_not_the_one_of_the_hand_over_is_never_reset() {
 
 #[test]
 fn a_member_that_does_not_start_keeps_its_disk() {
-    let Some(mut node) = boot(Task::Start, DiskPhase::Bootstrapped, |_, _, _| {}) else { return };
+    let Some(mut node) = boot(Task::start(None), DiskPhase::Bootstrapped, |_, _, _| {}) else { return };
     let before = std::fs::read(node.disk()).unwrap();
     latchkey_test_support::block_on(async {
         let stage = node.run();
@@ -423,7 +423,7 @@ fn told_at_start(end: impl AsyncFnOnce(&Booted), ends_well: bool) -> Option<Vec<
         let key = key();
         let service = serve(&tpm, listen().await, &key, []);
         let (address, pin) = (service.address.clone(), key.hash());
-        let mut node = boot(Task::Start, DiskPhase::Bootstrapped, |handover, config, _| {
+        let mut node = boot(Task::start(None), DiskPhase::Bootstrapped, |handover, config, _| {
             handover.join_services = vec![address];
             config.join_service_key = Some(config::SpkiHash(pin.0));
         })?;
@@ -527,16 +527,16 @@ fn a_hand_over_that_is_of_no_use_is_wiped_too() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_eq!(code(&config), Some(("hand-over", true)));
     assert!(!path.exists());
-    handover(Task::Start).write(&path).unwrap();
+    handover(Task::start(None)).write(&path).unwrap();
     assert_eq!(code(&|| Config::parse(b"latchkey.debug=1")), Some(("config-unknown-key", true)));
     assert!(!path.exists());
-    handover(Task::Start).write(&path).unwrap();
+    handover(Task::start(None)).write(&path).unwrap();
     assert_eq!(code(&|| Config::parse(b"latchkey.network=none")), Some(("config-missing-key", true)));
     assert!(!path.exists());
     handover(Task::Join { cluster: SecretText::new(&[0xff; 9]) }).write(&path).unwrap();
     assert_eq!(code(&config), Some(("hand-over", true)));
     assert!(!path.exists());
-    handover(Task::Start).write(&path).unwrap();
+    handover(Task::start(None)).write(&path).unwrap();
     assert_eq!(code(&config), None);
     assert!(path.exists(), "it is still needed");
 }

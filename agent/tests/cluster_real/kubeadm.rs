@@ -128,7 +128,7 @@ fn the_real_kubeadm_lists_the_images_of_static_pods_and_accepts_how_a_release_is
         std::fs::write(path(name), format!("    image: registry.k8s.io/{name}:{tag}\n")).unwrap();
     }
     std::fs::write(fake.path("cluster"), format!("kubernetesVersion: v{}.0\n", minor(&real_kubeadm()))).unwrap();
-    let ran = fake.run(&member(NodeRole::ControlPlane), &Work::Start);
+    let ran = fake.run(&member(NodeRole::ControlPlane), &Work::Start(None));
     assert!(ran.result.is_ok(), "{:?}", ran.result);
     assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
     assert!(fake.calls().contains(&"kubeadm upgrade apply --yes".into()), "{:?}", fake.calls());

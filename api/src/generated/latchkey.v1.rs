@@ -80,6 +80,16 @@ pub struct ClusterSettings {
     #[prost(bytes = "vec", tag = "9")]
     pub component_list: ::prost::alloc::vec::Vec<u8>,
 }
+/// The components of a Kubernetes release, for nodes of images without any.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Components {
+    /// a minor version, `1.35`
+    #[prost(string, tag = "1")]
+    pub kubernetes_version: ::prost::alloc::string::String,
+    /// as ClusterSettings.component_list
+    #[prost(bytes = "vec", tag = "2")]
+    pub list: ::prost::alloc::vec::Vec<u8>,
+}
 /// What the API servers of a cluster encrypt Secrets with before etcd stores them. Kubernetes needs it, other orchestrators may not.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 #[prost(skip_debug)]
@@ -194,6 +204,9 @@ pub struct RecoverRequest {
     /// 32 bytes; must give the cluster id in the disk's authenticated token
     #[prost(bytes = "vec", tag = "3")]
     pub measurement_secret: ::prost::alloc::vec::Vec<u8>,
+    /// as in RejoinTicket
+    #[prost(message, optional, tag = "4")]
+    pub components: ::core::option::Option<Components>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RecoverResponse {
@@ -538,6 +551,9 @@ pub struct RejoinTicket {
     /// the epoch on record: a disk with a lower one is an old copy
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
+    /// what its cluster has, or goes to; absent: the node keeps what it has
+    #[prost(message, optional, tag = "4")]
+    pub components: ::core::option::Option<Components>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportRequest {

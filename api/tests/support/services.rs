@@ -95,7 +95,12 @@ impl v1::Join<Peer> for Fixture {
         if request.message.disk_uuid != "known" {
             return Err(Status::not_found("no node has this disk"));
         }
-        Ok(v1::RejoinTicket { state_disk_key: vec![1; 32], measurement_secret: vec![2; 32], epoch: 3 })
+        Ok(v1::RejoinTicket {
+            state_disk_key: vec![1; 32],
+            measurement_secret: vec![2; 32],
+            epoch: 3,
+            components: None,
+        })
     }
 
     async fn report(&self, request: Request<Peer, v1::ReportRequest>) -> Result<v1::ReportResponse, Status> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latchkey_attestation::EkDigest;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE, NODE, status_object};
-use latchkey_cluster_store::{KubernetesFile, Reported};
+use latchkey_cluster_store::{KubernetesFile, NextComponents, Reported};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -185,8 +185,27 @@ impl ApiServer {
         KubernetesFile::parse(text.as_bytes()).map(Some).map_err(|error| malformed(CLUSTER_MAP, &error))
     }
 
-    /// Lets nodes that join hear of another minor version from now on, and of another list of components where there is one.
+    /// Lets control planes that start again get these components from now on, where nodes get theirs by a list.
+    pub(crate) async fn begins_to_go_to(&self, minor: &str, list: &str) -> Result<bool, CommandError> {
+        let next = NextComponents { kubernetes_version: minor.to_owned(), component_list: list.to_owned() };
+        let change = |file: &mut KubernetesFile| {
+            file.next = Some(&next).filter(|next| next.kubernetes_version != file.kubernetes_version).cloned();
+        };
+        self.describe(change).await
+    }
+
+    /// Lets all nodes hear of another minor version from now on, and of another list of components where there is one.
     pub(crate) async fn goes_to(&self, minor: &str, list: Option<&str>) -> Result<bool, CommandError> {
+        let change = |file: &mut KubernetesFile| {
+            minor.clone_into(&mut file.kubernetes_version);
+            file.component_list = list.map(str::to_owned).filter(|_| file.component_list.is_some());
+            file.next = None;
+        };
+        self.describe(change).await
+    }
+
+    /// Changes what the cluster says of itself, where it does. Whether something is another.
+    async fn describe(&self, change: impl Fn(&mut KubernetesFile)) -> Result<bool, CommandError> {
         if self.described().await?.is_none() {
             return Ok(false);
         }
@@ -194,8 +213,7 @@ impl ApiServer {
             let text = data.get(DESCRIPTION).map(String::as_bytes).unwrap_or_default();
             let mut file = KubernetesFile::parse(text).map_err(|error| malformed(CLUSTER_MAP, &error))?;
             let before = file.clone();
-            minor.clone_into(&mut file.kubernetes_version);
-            file.component_list = list.map(str::to_owned).filter(|_| file.component_list.is_some());
+            change(&mut file);
             if file == before {
                 return Ok(false);
             }

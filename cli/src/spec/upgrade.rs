@@ -15,7 +15,7 @@ const COMPONENTS: Flag = Flag {
     long: "components",
     value: Some("URL"),
     need: AtMostOnce,
-    text: "a mirror from which new nodes of images without Kubernetes get it [that of before]",
+    text: "a mirror from which nodes of images without Kubernetes get it [that of before]",
 };
 const RESTART: Flag = Flag {
     long: "restart",

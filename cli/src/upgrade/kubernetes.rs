@@ -71,22 +71,19 @@ fn run(arguments: &Arguments, output: &Output, wanted: Option<Target>) -> Result
             }
             if is_new {
                 before::may_begin(&api_server, &cluster, &target, output).await?;
+                let images = if list.is_some() { ", where images have one," } else { "" };
                 let what = format!(
-                    "publish the image with Kubernetes {} first: whether it is admitted is not seen here",
+                    "publish the image with Kubernetes {}{images} first: whether it is admitted is not seen here",
                     target.minor
                 );
                 output.say(Tone::Warning, "admission", &what);
-                if list.is_some() {
-                    let what =
-                        "machines whose image has no Kubernetes keep what they have: the first of them ends the run";
-                    output.say(Tone::Warning, "components", what);
-                }
             }
             backup.get().await?;
             lock.note(|under_way| under_way.to = Some(target.minor.clone())).await?;
-            let roll = Roll { api_server: &api_server, lock: &lock, target: &target, means: &means, output };
+            let list = list.as_deref();
+            let roll = Roll { api_server: &api_server, lock: &lock, target: &target, list, means: &means, output };
             let nodes = roll.all().await?;
-            finish(&api_server, &lock, &target, list.as_deref()).await?;
+            finish(&api_server, &lock, &target, list).await?;
             Ok(RollReport::done(&target, nodes, backup.report()))
         };
         Box::pin(lock.held(upgrading)).await
@@ -112,7 +109,8 @@ async fn next_list(
     arguments: &Arguments,
     target: &Target,
 ) -> Result<Option<String>, CommandError> {
-    let Some(before) = api_server.described().await?.and_then(|file| file.component_list) else { return Ok(None) };
+    let Some(file) = api_server.described().await? else { return Ok(None) };
+    let Some(before) = file.next.map(|next| next.component_list).or(file.component_list) else { return Ok(None) };
     let minor: Minor = target.minor.parse().map_err(|refusal| kubernetes::refused(&refusal))?;
     let before = ComponentList::parse(before.as_bytes()).ok();
     let mirror = arguments.text("components")?.or_else(|| before.as_ref()?.mirror());

@@ -41,6 +41,8 @@ pub(super) struct Roll<'a> {
     pub(super) api_server: &'a ApiServer,
     pub(super) lock: &'a Lock<UnderWay>,
     pub(super) target: &'a Target,
+    /// What nodes of images without Kubernetes get of the version; nothing in a cluster that has no such list.
+    pub(super) list: Option<&'a str>,
     pub(super) means: &'a Means,
     pub(super) output: &'a Output,
 }
@@ -95,10 +97,22 @@ impl Roll<'_> {
     /// All that are left.
     pub(super) async fn all(&self) -> Result<Vec<Upgraded>, CommandError> {
         let mut done = Vec::new();
+        let mut all_hear = false;
         loop {
             let cluster = Cluster::look(self.api_server.kubectl()).await?;
             let Some(machine) = next(&cluster, self.target, &done) else { return Ok(done) };
             before::may_go_on(&cluster, machine.name())?;
+            match (machine.role, self.list) {
+                (Role::ControlPlane, Some(list)) => {
+                    self.api_server.begins_to_go_to(&self.target.minor, list).await?;
+                }
+                // No kubelet is newer than an API server: workers get theirs once all of those are done.
+                (Role::Worker, list) if !all_hear => {
+                    self.api_server.goes_to(&self.target.minor, list).await?;
+                    all_hear = true;
+                }
+                _ => {}
+            }
             let name = machine.name().to_owned();
             done.push(self.one(machine).await.map_err(|error| error.about(&name))?);
         }
@@ -169,8 +183,14 @@ impl Roll<'_> {
     async fn restart(&self, name: &str, role: Role) -> Result<(), CommandError> {
         let Target { minor, .. } = self.target;
         let Some(program) = &self.means.program else {
-            let what = format!("boot {name} ({}) from the image with Kubernetes {minor}", role.name());
-            self.output.say(Tone::Strong, "restart", &what);
+            let how = match self.list {
+                None => format!("boot {name} ({}) from the image with Kubernetes {minor}", role.name()),
+                Some(_) => format!(
+                    "boot {name} ({}) from the image with Kubernetes {minor}, or from the same if that has none",
+                    role.name()
+                ),
+            };
+            self.output.say(Tone::Strong, "restart", &how);
             return Ok(());
         };
         self.output.waiting(&format!("{name}: restarts"));
@@ -199,7 +219,8 @@ impl Roll<'_> {
                         None => return Ok(now),
                         Some(_) if self.means.program.is_some() && came_back_old(before, &now, self.target) => {
                             let why = format!("it was restarted, and its kubelet is {} again", now.node.kubelet());
-                            return Err(stopped(&why));
+                            let reason = self.failure(name, reported).await;
+                            return Err(reason.into_iter().fold(stopped(&why), CommandError::because));
                         }
                         Some(what) => lacks = what,
                     }
@@ -210,10 +231,9 @@ impl Roll<'_> {
             }
             self.output.waiting(&format!("{name}: {lacks}"));
             if look % LOOKS == 0
-                && let Some(now) = self.api_server.last_report(name).await.filter(|now| Some(now) != reported)
-                && let Outcome::Failed { code, message } = now.outcome
+                && let Some(reason) = self.failure(name, reported).await
             {
-                return Err(stopped(&lacks).because(format!("it reported {code}: {message}")));
+                return Err(stopped(&lacks).because(reason));
             }
             if begun.elapsed() >= self.means.wait {
                 let error = stopped(&lacks);
@@ -222,6 +242,14 @@ impl Roll<'_> {
             Timer::after(LOOK).await;
         }
         Err(stopped(&lacks))
+    }
+
+    /// The failure that a node reported since `before`, if any.
+    async fn failure(&self, name: &str, before: Option<&Reported>) -> Option<String> {
+        match self.api_server.last_report(name).await.filter(|now| Some(now) != before)?.outcome {
+            Outcome::Failed { code, message } => Some(format!("it reported {code}: {message}")),
+            Outcome::Succeeded => None,
+        }
     }
 }
 

@@ -7,6 +7,9 @@ kubectl() { "$here/kubectl" "$@" >/dev/null; }
 echo "$*" >>"$here/restarted"
 "$here/kubectl" get node "$node" \
     --output='jsonpath={.metadata.name} {.spec.unschedulable} {.metadata.annotations.latchkey\.dev/upgrade}{"\n"}' >>"$here/seen"
+# What a machine that starts hears of its cluster, where there is such a document.
+"$here/kubectl" get configmap latchkey-cluster --namespace=latchkey --output='jsonpath={.data.kubernetes\.json}' \
+    >"$here/$node.heard" 2>/dev/null || true
 case $(cat "$here/$node.does" 2>/dev/null) in
     fails) echo "no such machine: $node" >&2; exit 3 ;;
     never) exit 0 ;;

@@ -10,7 +10,7 @@ use latchkey_kubernetes::fetch::Limits;
 use latchkey_kubernetes::{ComponentList, Minor, Role, Sha256};
 
 use crate::error::{ComponentsError, at};
-use crate::store::Store;
+use crate::store::{Others, Store};
 
 const HELP: &str = "\
 latchkey-components: gets a node's components of Kubernetes, and verifies them
@@ -19,7 +19,7 @@ The agent of an image without Kubernetes in it calls this. Nobody else needs to.
 
 Usage:
   latchkey-components fetch --role ROLE [--version MINOR] < LIST
-  latchkey-components verify --role ROLE SHA256
+  latchkey-components verify --role ROLE [--keep-others] SHA256
 
   fetch           gets what a list names, and puts it in place
   verify          holds what is there against the list that has this hash;
@@ -27,6 +27,7 @@ Usage:
 
   --role ROLE     control-plane or worker
   --version MINOR refuse a list of another version, such as 1.34
+  --keep-others   what other lists name stays, for another fetch
   --store DIR     where components lie [/var/lib/latchkey/components]
   --link PATH     what leads to verified programs [/run/latchkey-components]
   --silence SECS  how long a mirror may say nothing [30]
@@ -41,6 +42,7 @@ struct Arguments {
     version: Option<Minor>,
     store: PathBuf,
     link: PathBuf,
+    others: Others,
     limits: Limits,
 }
 
@@ -76,7 +78,7 @@ fn work(arguments: &Arguments) -> Result<(), ComponentsError> {
     let store = Store::new(&arguments.store, &arguments.link, arguments.limits);
     let mut say = |line: &str| println!("{line}");
     match arguments.task {
-        Task::Verify(expected) => store.verify(expected, arguments.role, &mut say),
+        Task::Verify(expected) => store.verify(expected, arguments.role, arguments.others, &mut say),
         Task::Fetch => {
             let mut list = Vec::new();
             let input = PathBuf::from("standard input");
@@ -95,7 +97,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Argumen
     let mut parser = lexopt::Parser::from_iter(arguments);
     let (mut task, mut role, mut version) = (None, None, None);
     let (mut store, mut link) = ("/var/lib/latchkey/components".into(), "/run/latchkey-components".into());
-    let mut limits = Limits::default();
+    let (mut limits, mut others) = (Limits::default(), Others::Removed);
     while let Some(argument) = parser.next()? {
         match argument {
             Long("help") => return Ok(None),
@@ -107,6 +109,7 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Argumen
                 });
             }
             Long("version") => version = Some(parser.value()?.parse()?),
+            Long("keep-others") => others = Others::Kept,
             Long("store") => store = parser.value()?.into(),
             Long("link") => link = parser.value()?.into(),
             Long("silence") => limits.silence = Duration::from_secs(parser.value()?.parse()?),
@@ -120,5 +123,5 @@ fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Argumen
     }
     let task = task.ok_or("neither fetch nor verify is said")?;
     let role = role.ok_or("--role is missing")?;
-    Ok(Some(Arguments { task, role, version, store, link, limits }))
+    Ok(Some(Arguments { task, role, version, store, link, others, limits }))
 }

@@ -10,4 +10,4 @@ mod store;
 
 pub use command::run;
 pub use error::{ComponentsCode, ComponentsError};
-pub use store::Store;
+pub use store::{Others, Store};

@@ -40,19 +40,35 @@ pub struct Store {
     limits: Limits,
 }
 
+/// What becomes of what other lists name, once a list is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// The node has no use for it any more.
+    Removed,
+    /// The node was to go there, and tries again.
+    Kept,
+}
+
 impl Store {
     /// A store in this directory; `link` will lead to its programs.
     pub fn new(directory: impl Into<PathBuf>, link: impl Into<PathBuf>, limits: Limits) -> Self {
         Self { directory: directory.into(), link: link.into(), limits }
     }
 
-    /// Gets what the list names for a node of this role, and puts it in place. The list is kept for later boots.
+    /// Gets what the list names for a node of this role, and puts it in place. The list is kept for later boots, and so are others:
+    /// which of them counts then, the node has yet to note.
     pub fn fetch(&self, list: &[u8], role: Role, say: &mut dyn FnMut(&str)) -> Result<(), ComponentsError> {
         self.install(list, &ComponentList::parse(list)?, role, say)
     }
 
     /// The same, with the list of an earlier run, which must hash to this.
-    pub fn verify(&self, expected: Sha256, role: Role, say: &mut dyn FnMut(&str)) -> Result<(), ComponentsError> {
+    pub fn verify(
+        &self,
+        expected: Sha256,
+        role: Role,
+        others: Others,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ComponentsError> {
         let path = self.directory.join(expected.to_string()).join(LIST);
         let mut text = Vec::new();
         let read = |file: File| file.take(MAX_LIST).read_to_end(&mut text);
@@ -65,7 +81,12 @@ impl Store {
         if found != expected {
             return Err(ComponentsError::ListChanged { path, found, expected });
         }
-        self.install(&text, &ComponentList::parse(&text)?, role, say)
+        self.install(&text, &ComponentList::parse(&text)?, role, say)?;
+        if others == Others::Kept {
+            return Ok(());
+        }
+        let _lock = self.lock()?;
+        remove_others(&self.directory, &BTreeSet::from([OsString::from("lock"), OsString::from(expected.to_string())]))
     }
 
     fn install(
@@ -114,10 +135,6 @@ impl Store {
         write(&home, LIST, text)?;
         sync(&self.directory)?;
         self.publish(&programs)?;
-        remove_others(
-            &self.directory,
-            &BTreeSet::from([OsString::from("lock"), OsString::from(list.sha256().to_string())]),
-        )?;
         say(&format!("Kubernetes {}: every component is verified", list.release().version()));
         Ok(())
     }

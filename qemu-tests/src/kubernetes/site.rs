@@ -84,8 +84,10 @@ pub struct Site {
     with_balancer: bool,
     /// Where machines find the join services of the first control planes, if these run them.
     inside: Vec<Port>,
-    /// Where machines get the components that their image lacks, and what these are.
-    mirror: Option<(Mirror, PathBuf)>,
+    /// Where machines get the components that their image lacks.
+    pub(super) mirror: Option<Mirror>,
+    /// The folder of those that the cluster is founded with.
+    components: PathBuf,
 }
 
 impl Site {
@@ -108,10 +110,10 @@ impl Site {
     }
 
     /// The same for machines whose image has no Kubernetes in it: they get it from a mirror.
-    pub fn with_components_fetched(name: &str) -> Result<Self, HarnessError> {
-        let site = Self::planned(name, Step::Kubeadm(PodNetwork::Bridge), |plan| plan.components_fetched = true)?;
+    pub fn with_components_fetched(name: &str, network: PodNetwork) -> Result<Self, HarnessError> {
+        let site = Self::planned(name, Step::Kubeadm(network), |plan| plan.components_fetched = true)?;
         let folder = super::folder(Which::This)?;
-        Ok(Self { mirror: Some((Mirror::start(&folder)?, folder)), ..site })
+        Ok(Self { mirror: Some(Mirror::start(&folder)?), components: folder, ..site })
     }
 
     fn planned(name: &str, step: Step, change: impl FnOnce(&mut Plan<'_>)) -> Result<Self, HarnessError> {
@@ -121,7 +123,14 @@ impl Site {
         let mut plan = Plan { words: &words, then: SHOW, debian, state_disk: Some(STATE_DISK), ..Plan::default() };
         change(&mut plan);
         let fleet = Fleet::planned(name, plan)?;
-        Ok(Self { fleet, lan: Lan::new()?, with_balancer: false, inside: Vec::new(), mirror: None })
+        Ok(Self {
+            fleet,
+            lan: Lan::new()?,
+            with_balancer: false,
+            inside: Vec::new(),
+            mirror: None,
+            components: PathBuf::new(),
+        })
     }
 
     /// The same for a cluster whose nodes find the API servers by the balancer of their image.
@@ -176,9 +185,8 @@ impl Site {
             let key = self.fleet.path("join-service.key");
             arguments.extend(["--services", "inside", "--join-service-key", &key].map(str::to_owned));
         }
-        if let Some((mirror, folder)) = &self.mirror {
-            let (address, table) = (format!("http://{HOST}:{}", mirror.port()), folder.join("table.json"));
-            arguments.extend(["--components", &address, "--table", &table.display().to_string()].map(str::to_owned));
+        if let Some(mirror) = &self.mirror {
+            arguments.extend(mirror.named(&self.components));
         }
         let init = self.fleet.cli_in_background("init", &words(&arguments))?;
         let console = init.console().clone();

@@ -41,6 +41,15 @@ impl Site {
         Ok(image)
     }
 
+    /// Has the mirror serve the next release, too. What `latchkey` is told of it.
+    pub fn next_components(&self) -> Result<[String; 4], HarnessError> {
+        let mirror = self.mirror.as_ref();
+        let mirror = mirror.ok_or_else(|| HarnessError::Unusable("machines of this site have no mirror".into()))?;
+        let folder = super::folder(Which::Next)?;
+        mirror.add(folder.clone());
+        Ok(mirror.named(&folder))
+    }
+
     /// Writes such a program.
     pub fn restart_program(&self) -> Result<RestartProgram, HarnessError> {
         let path = self.fleet.run().write("restart", RESTART)?;

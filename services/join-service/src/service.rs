@@ -13,7 +13,9 @@ use latchkey_api::v1::{
 };
 use latchkey_attestation::{Admission, EkDigest};
 use latchkey_channel::Purpose;
-use latchkey_cluster_store::{BootSeen, ClusterFile, NodeStatus, RefusedMachine, Role as NodeRole, TpmBoot};
+use latchkey_cluster_store::{
+    BootSeen, ClusterFile, KubernetesFile, NodeStatus, RefusedMachine, Role as NodeRole, TpmBoot,
+};
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::{Changes, measured};
 use latchkey_reason::ReasonCode as _;
@@ -153,8 +155,9 @@ impl JoinService {
         self.check_not_denied(node)?;
         let (grant, release) = reservation.conclude_unwritten(&snapshot.rules())?;
         let disk_key = self.checked(keys.release(withheld, &release))?;
-        let ticket =
-            RejoinTicket { state_disk_key: disk_key.expose().to_vec(), measurement_secret, epoch: grant.epoch };
+        let components = snapshot.material.as_ref().and_then(|material| components(&material.file, grant.role));
+        let state_disk_key = disk_key.expose().to_vec();
+        let ticket = RejoinTicket { state_disk_key, measurement_secret, epoch: grant.epoch, components };
         Ok((grant, ticket))
     }
 
@@ -384,6 +387,12 @@ impl Join<Node> for JoinService {
 
 fn cluster(snapshot: &Snapshot) -> Result<&ClusterFile, Refusal> {
     snapshot.cluster.as_deref().ok_or(Refusal::NotInitialised)
+}
+
+/// What a member whose image has no Kubernetes has, or goes to.
+fn components(file: &KubernetesFile, role: NodeRole) -> Option<v1::Components> {
+    let (version, list) = file.components(role)?;
+    Some(v1::Components { kubernetes_version: version.to_owned(), list: list.as_bytes().to_vec() })
 }
 
 fn api_role(role: NodeRole) -> v1::Role {

@@ -79,7 +79,12 @@ fn neither_a_callers_name_nor_an_undecodable_call_forges_a_line_and_both_are_aud
                 let status = client.get_data_key(&question(), Duration::from_mins(1)).await.unwrap_err();
                 assert_eq!(status.code(), Code::PermissionDenied);
                 // Field 1 of the question is a string of UTF-8; here it is not.
-                let garbled = RejoinTicket { state_disk_key: vec![0xff], measurement_secret: Vec::new(), epoch: 0 };
+                let garbled = RejoinTicket {
+                    state_disk_key: vec![0xff],
+                    measurement_secret: Vec::new(),
+                    epoch: 0,
+                    components: None,
+                };
                 let path = "/latchkey.v1.Keys/GetDataKey";
                 let answer = channel.unary::<_, GetDataKeyResponse>(path, &garbled, Some(Duration::from_mins(1))).await;
                 assert_eq!(answer.unwrap_err().code(), Code::Internal);

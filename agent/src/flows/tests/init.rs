@@ -245,8 +245,12 @@ fn a_connection_for_another_purpose_can_look_and_nothing_else() {
         assert_eq!(refusal(caller.init().init(&request(), PATIENCE).await).await.0, Code::PermissionDenied);
         let attach = AttachRequest { init_secret: SECRET.into(), cluster_id: vec![0; 32] };
         assert_eq!(refusal(caller.init().attach(&attach, PATIENCE).await).await.0, Code::PermissionDenied);
-        let recover =
-            RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] };
+        let recover = RecoverRequest {
+            disk_uuid: DISK.into(),
+            state_disk_key: vec![1; 32],
+            measurement_secret: vec![2; 32],
+            components: None,
+        };
         let status = RecoveryClient::new(caller.channel.clone()).recover(&recover, PATIENCE).await.unwrap_err();
         assert_eq!(status.code(), Code::Unimplemented);
         for role in [Purpose::Attach, Purpose::Recover] {

@@ -34,7 +34,12 @@ fn stranger(last: u8, to: SocketAddr) -> TcpStream {
 }
 
 fn recover() -> RecoverRequest {
-    RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![1; 32], measurement_secret: vec![2; 32] }
+    RecoverRequest {
+        disk_uuid: DISK.into(),
+        state_disk_key: vec![1; 32],
+        measurement_secret: vec![2; 32],
+        components: None,
+    }
 }
 
 #[test]

@@ -23,7 +23,12 @@ async fn existing() -> Option<(Machine, Listener, Receiver<Box<Offer>>)> {
 }
 
 fn request(key: u8, secret: u8) -> RecoverRequest {
-    RecoverRequest { disk_uuid: DISK.into(), state_disk_key: vec![key; 32], measurement_secret: vec![secret; 32] }
+    RecoverRequest {
+        disk_uuid: DISK.into(),
+        state_disk_key: vec![key; 32],
+        measurement_secret: vec![secret; 32],
+        components: None,
+    }
 }
 
 /// A disk that opens with ones and belongs to the cluster of twos.

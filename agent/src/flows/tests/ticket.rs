@@ -41,7 +41,7 @@ impl Join<()> for FakeJoinService {
 
     async fn issue_rejoin_ticket(&self, request: Request<(), RejoinRequest>) -> Result<RejoinTicket, Status> {
         self.asked.send(request.message.disk_uuid).await.unwrap();
-        Ok(RejoinTicket { state_disk_key: vec![1; 32], measurement_secret: vec![2; 32], epoch: 4 })
+        Ok(RejoinTicket { state_disk_key: vec![1; 32], measurement_secret: vec![2; 32], epoch: 4, components: None })
     }
 
     async fn report(&self, request: Request<(), ReportRequest>) -> Result<ReportResponse, Status> {
@@ -169,7 +169,7 @@ fn a_rejoin_brings_the_key_and_the_epoch_on_record() {
         let offer = offers.recv().await.unwrap();
         assert_eq!(service.asked.recv().await.unwrap(), DISK);
         assert_eq!(offer.source, Source::Rejoin);
-        assert!(matches!(offer.terms, OfferTerms::Known { epoch: Some(4) }));
+        assert!(matches!(offer.terms, OfferTerms::Known { epoch: Some(4), components: None }));
         offer.answer.try_send(refused(OfferRefusal::AlreadyActivating)).unwrap();
         asking.await;
     });

@@ -235,10 +235,11 @@ impl<M: Machine> Driver<M> {
         let disk = self.open_disk.take().ok_or_else(gone)?;
         let offer = self.queue.offer_mut(id).ok_or_else(gone)?;
         let (task, cluster_name) = match &mut offer.terms {
-            Terms::Member(membership) => {
-                (std::mem::replace(&mut membership.task, Task::Start), std::mem::take(&mut membership.cluster_name))
-            }
-            Terms::Known { .. } => (Task::Start, String::new()),
+            Terms::Member(membership) => (
+                std::mem::replace(&mut membership.task, Task::start(None)),
+                std::mem::take(&mut membership.cluster_name),
+            ),
+            Terms::Known { components, .. } => (Task::start(components.as_deref()), String::new()),
         };
         let handover = HandOver {
             version: 1,

@@ -111,9 +111,9 @@ fn terms(source: Source) -> Terms {
             node_name: "node-1".into(),
             role: NodeRole::Worker,
             epoch: 1,
-            task: Task::Start,
+            task: Task::start(None),
         })),
-        Source::Rejoin | Source::Recovery => Terms::Known { epoch: None },
+        Source::Rejoin | Source::Recovery => Terms::Known { epoch: None, components: None },
     }
 }
 

@@ -105,6 +105,8 @@ pub struct State {
     pub secrets: usize,
     /// How often keys for an existing disk were offered.
     pub recoveries: usize,
+    /// What the last of them named of Kubernetes.
+    pub components: Option<latchkey_api::v1::Components>,
     pub settings: Option<latchkey_api::v1::ClusterSettings>,
     /// Whether a connection of somebody who follows the bootstrap ended in order: then a node takes it that all was heard.
     pub heard: bool,
@@ -132,6 +134,7 @@ impl FakeNode {
             inits: 0,
             secrets: 0,
             recoveries: 0,
+            components: None,
             heard: false,
             settings: None,
             control_plane_files: None,

@@ -217,6 +217,7 @@ impl Recovery<Visit> for Services {
         assert_eq!(request.context.role, Purpose::Recover);
         let mut state = self.0.state.lock().unwrap();
         state.recoveries += 1;
+        state.components.clone_from(&request.message.components);
         assert_eq!(request.message.disk_uuid, state.disk.to_string());
         let (key, secret, salt) = state.keys.as_ref().unwrap();
         if request.message.state_disk_key != key.expose() || request.message.measurement_secret != secret.expose() {

@@ -190,17 +190,30 @@ fn a_list_of_another_version_and_what_is_no_list_are_refused_before_anything_is_
 }
 
 #[test]
-fn the_components_of_an_earlier_list_go_when_those_of_the_next_are_there() {
-    let (node, _) = Node::member("worker");
+fn the_components_of_an_earlier_list_go_when_a_boot_finds_those_of_the_next_and_not_before() {
+    let (node, first) = Node::member("worker");
     let mirror = Mirror::new(good(4));
     let next = list(&mirror.address);
+    let is_left = |lists: &[&str]| {
+        let mut left: Vec<_> = fs::read_dir(node.disk.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
+        left.sort();
+        let mut wanted: Vec<std::ffi::OsString> =
+            lists.iter().map(|list| Sha256::of(list.as_bytes()).to_string().into()).collect();
+        wanted.push("lock".into());
+        wanted.sort();
+        assert_eq!(left, wanted);
+    };
     succeeded(&node.fetch(&next, "worker"));
     node.holds("worker");
-    let mut left: Vec<_> = fs::read_dir(node.disk.path()).unwrap().map(|one| one.unwrap().file_name()).collect();
-    left.sort();
-    let mut wanted = [Sha256::of(next.as_bytes()).to_string().into(), std::ffi::OsString::from("lock")];
-    wanted.sort();
-    assert_eq!(left, wanted);
+    is_left(&[&first, &next]);
+    // The node noted none of it, or goes back: nothing is lost of either.
+    let hash = Sha256::of(first.as_bytes()).to_string();
+    succeeded(&given(node.command(&["verify", &hash, "--role", "worker", "--keep-others"]), ""));
+    node.holds("worker");
+    is_left(&[&first, &next]);
+    succeeded(&node.verify(&next, "worker"));
+    node.holds("worker");
+    is_left(&[&next]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::rig::{Machine, Rig, Service};
 use latchkey_api_server_rig::{ApiServer, Client};
 use latchkey_kubernetes_store::{NAMESPACE, custom_resource_definitions};
 use latchkey_test_support::until;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 
 pub(crate) const MAPS: &str = "/api/v1/namespaces/latchkey/configmaps";
@@ -79,7 +79,38 @@ fn two_services_on_one_api_server_decide_as_one() {
     let refused = services[1].join(&other, DISKS[0], "edge-2").unwrap_err();
     assert!(format!("{refused:?}").contains("disk-of-another-node"), "{refused:?}");
     services[1].join(&other, DISKS[1], "edge-2").unwrap();
-    services[0].rejoin(&other, DISKS[1]).unwrap();
+    assert!(services[0].rejoin(&other, DISKS[1]).unwrap().components.is_none(), "images carry them here");
     let nodes = admin.get("/apis/latchkey.dev/v1alpha1/attestednodes").granted();
     assert_eq!(nodes["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_member_that_starts_again_hears_of_its_cluster_s_components_and_a_worker_of_the_next_ones_last() {
+    let node = Machine::new();
+    let mut rig = Rig::new(&[&node]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let service = rig.start();
+    service.join(&node, DISKS[0], "edge-1").unwrap();
+    let named = || {
+        let ticket = service.rejoin(&node, DISKS[0]).unwrap();
+        ticket.components.clone().map(|it| (it.kubernetes_version, it.list))
+    };
+    let describe = |described: Value| {
+        let patch = json!({ "data": { "kubernetes.json": described.to_string() } });
+        admin.patch(&format!("{MAPS}/latchkey-cluster"), &patch).granted();
+    };
+    let mut file = json!({
+        "version": 1, "api_server": "api.plant.example:6443", "kubernetes_version": "1.34", "component_list": "now",
+        "next": { "kubernetes_version": "1.35", "component_list": "next" },
+    });
+    describe(file.clone());
+    let of = |minor: &str, list: &str| Some((minor.to_owned(), list.as_bytes().to_vec()));
+    until("the service to read it", || (named() == of("1.34", "now")).then_some(()));
+    // The control planes are done.
+    file.as_object_mut().unwrap().remove("next");
+    (file["kubernetes_version"], file["component_list"]) = ("1.35".into(), "next".into());
+    describe(file);
+    until("the service to read that", || (named() == of("1.35", "next")).then_some(()));
 }
