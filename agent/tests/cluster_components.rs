@@ -207,8 +207,9 @@ fn a_node_that_cannot_have_what_is_named_runs_with_what_it_has_and_says_why() {
         fake.on(fails_at, verb.split(' ').next().unwrap(), 1, fails);
         let ran = fake.run(&node, &start_with("1.35", NEXT));
         let error = ran.result.unwrap_err();
-        assert!(matches!(error.code, StepCode::ComponentsMissing | StepCode::Failed), "{error}");
+        assert_eq!(error.code, StepCode::ComponentsMissing, "{error}");
         assert!(error.message.contains("component-not-to-be-had"), "{error}");
+        assert_eq!(noted(&fake)["failed"], true, "{fails_at}: nobody is told");
         assert!(ran.lines.iter().any(|line| line.starts_with("keeping the components of before")), "{:?}", ran.lines);
         let calls = fake.calls();
         assert_eq!(calls[calls.len() - 3..], [&*keeps, VERSION, KUBELET], "{fails_at}");

@@ -1,7 +1,8 @@
 //! A member's start, also with another release of Kubernetes than it had.
 //!
 //! Programs and images of a release come with the verified root of a boot, all at once; or, where that has none, by the list that
-//! the ticket of a boot names, before all else. On the state disk lies what belongs to the release before: a control plane's static pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
+//! the ticket of a boot names, before all else. On the state disk lies what belongs to the release before: a control plane's static
+//! pods, the kubelet's configuration, and in etcd kubeadm's own. So a start does, in this order:
 //!
 //! ```text
 //! may it? ─ static pods name the images that the root has ─ arguments that are gone go ─ the kubelet starts
@@ -129,12 +130,13 @@ impl Kubeadm {
                     self.change_components(components, member, &named.list, minor, progress).await?;
                     return Ok(true);
                 }
-                Ok(false)
+                Ok::<_, StepError>(false)
             };
             match changed.await {
                 Ok(true) => return Ok(None),
                 Ok(false) => {}
-                Err(error) => kept = Some(error),
+                Err(error) if error.code.is_of_an_upgrade() => kept = Some(error),
+                Err(error) => kept = Some(StepError { code: StepCode::ComponentsMissing, ..error }),
             }
         }
         if let Some(why) = &kept {
