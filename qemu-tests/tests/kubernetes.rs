@@ -44,7 +44,7 @@ fn seconds(what: &str, since: Instant) {
 }
 
 #[test]
-#[ignore = "the other test does more; for times by themselves: ./dev e2e kubernetes"]
+#[ignore = "the other test does more; for times by themselves: ./dev e2e two-nodes"]
 fn a_node_founds_a_cluster_is_ready_for_kubectl_and_comes_back_after_a_power_cut() {
     let site = Site::new("kubernetes", PodNetwork::Bridge, false).unwrap();
     let machine = site.control_plane(1).unwrap();

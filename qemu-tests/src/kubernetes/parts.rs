@@ -21,12 +21,14 @@ const ON_THE_NODE: [&str; 3] = ["kubeadm", "kubelet", "kubectl"];
 const MORE_IMAGES: [(&str, &str); 2] = [(FLANNEL, "flanneld"), (BUSYBOX, "busybox")];
 /// A program's image that has another one beside it, as the images of Kubernetes have it: etcd its client.
 const COMPANIONS: [(&str, &str); 1] = [("etcd", "etcdctl")];
+/// What workers have no use for.
+const OF_CONTROL_PLANES: [&str; 5] = ["kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"];
 /// Programs that call netfilter's commands.
 const CALL_NETFILTER: [&str; 2] = ["kube-proxy", "flanneld"];
 /// No file of these is longer.
 const MAX_BYTES: u64 = 1 << 30;
 /// What this version of the harness makes of the same programs is the same.
-const FORM: &str = "2";
+const FORM: &str = "3";
 
 /// The configuration's `kubernetes`.
 pub(super) fn provide(which: Which, netfilter: &Path) -> Result<Value, HarnessError> {
@@ -53,9 +55,10 @@ fn make(release: &Release, netfilter: &Path, place: &Path) -> Result<(), Harness
         symlink(&program, &file).map_err(io_error("link", &file))?;
         let install = json!({"file": format!("/usr/bin/{name}")});
         let hash = hash(&file)?;
-        let named =
-            json!({"name": name, "version": version, "sha256": hash, "max_bytes": MAX_BYTES, "install": install});
-        components.push(named);
+        components.push(json!({
+            "name": name, "version": version, "sha256": hash, "max_bytes": MAX_BYTES, "install": install,
+            "roles": roles(name),
+        }));
     }
     let mut images = Vec::new();
     for (reference, program) in named_images(release)? {
@@ -66,7 +69,7 @@ fn make(release: &Release, netfilter: &Path, place: &Path) -> Result<(), Harness
         let companion = companion.map(|(_, name)| release.program(name)).transpose()?;
         archive(&binary(release, &program)?, &program, companion.as_deref(), netfilter, &file)?;
         let archive = json!({"sha256": hash(&file)?, "max_bytes": MAX_BYTES});
-        images.push(json!({"name": name, "tag": tag, "archive": archive}));
+        images.push(json!({"name": name, "tag": tag, "archive": archive, "roles": roles(&program)}));
     }
     let release = json!({"version": version, "components": components, "images": images});
     let table = json!({"schema": 1, "architecture": "x86_64", "versions": [release]});
@@ -77,6 +80,10 @@ fn make(release: &Release, netfilter: &Path, place: &Path) -> Result<(), Harness
         Err(_) if place.is_dir() => std::fs::remove_dir_all(&work).map_err(io_error("remove", &work)),
         done => done.map_err(io_error("make", place)),
     }
+}
+
+fn roles(program: &str) -> &'static [&'static str] {
+    if OF_CONTROL_PLANES.contains(&program) { &["control-plane"] } else { &["control-plane", "worker"] }
 }
 
 /// Reference and program of each image: those that this kubeadm asks for, and ours.
