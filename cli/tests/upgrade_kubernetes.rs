@@ -231,6 +231,30 @@ fn a_node_that_does_not_come_back_stops_the_roll_and_resume_goes_on_there() {
     }
 }
 
+/// As it was seen on machines: it answers before it has read who has which rights.
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn an_api_server_that_starts_and_forbids_everything_is_waited_for() {
+    let mut plant = Plant::new();
+    let starting = plant.0.path("starting");
+    let script = r#"#!/bin/sh
+forbidden=$(dirname "$0")/forbidden
+if [ "${*##* }" = nodes ] && [ -e "$forbidden" ]; then
+    rm "$forbidden"
+    echo 'Error from server (Forbidden): nodes is forbidden: User "kubernetes-admin" cannot list resource "nodes"' >&2
+    exit 1
+fi
+exec KUBECTL "$@"
+"#;
+    fs::write(&starting, script.replace("KUBECTL", &plant.0.kubectl)).unwrap();
+    fs::set_permissions(&starting, fs::Permissions::from_mode(0o755)).unwrap();
+    plant.0.kubectl = starting.display().to_string();
+    plant.does("cp-1", "forbids");
+    let ran = plant.run(&EXECUTE, &["--restart", "reimage"]).succeeded();
+    assert!(ran.err.contains("the API server does not answer"), "{}", ran.err);
+    assert!(!plant.0.path("forbidden").exists(), "nobody was forbidden anything");
+}
+
 #[test]
 #[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
 fn two_operators_are_one_and_a_run_that_was_killed_is_gone_on_with() {

@@ -55,11 +55,9 @@ impl Kubectl {
 }
 
 impl StockError {
-    /// Whether it may be gone the next time: nobody answers, or not as he should. So it is while an API server starts.
+    /// Whether it may be gone the next time: nobody answers, or not as he should. So it is while an API server starts; until it has
+    /// read who has which rights, it forbids everything.
     pub(crate) fn is_passing(&self) -> bool {
-        !matches!(
-            self.code(),
-            StockCode::Interrupted | StockCode::KnowsUsNot | StockCode::Forbidden | StockCode::Untrusted
-        )
+        !matches!(self.code(), StockCode::Interrupted | StockCode::KnowsUsNot | StockCode::Untrusted)
     }
 }

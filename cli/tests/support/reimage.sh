@@ -13,6 +13,7 @@ echo "$*" >>"$here/restarted"
 case $(cat "$here/$node.does" 2>/dev/null) in
     fails) echo "no such machine: $node" >&2; exit 3 ;;
     never) exit 0 ;;
+    forbids) : >"$here/forbidden" ;;
     old)
         kubectl patch node "$node" --subresource=status --type=merge --patch='{"status":{"nodeInfo":{"bootID":"second"}}}'
         exit 0
