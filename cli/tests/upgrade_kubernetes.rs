@@ -13,7 +13,7 @@ use std::process::{Child, Command};
 use latchkey_cluster_store::KubernetesFile;
 use latchkey_cluster_store::objects::{CLUSTER_MAP, NAMESPACE};
 use latchkey_kubernetes::{ComponentList, Table};
-use latchkey_test_support::until;
+use latchkey_test_support::{Lines, until};
 use serde_json::{Value, json};
 use support::cluster::Cluster;
 use support::command::{Ran, finish, start};
@@ -219,12 +219,17 @@ fn a_node_that_does_not_come_back_stops_the_roll_and_resume_goes_on_there() {
     plant.does("cp-2", "");
     plant.boots("cp-2", "control-plane");
     plant.is_ready("node", "w-2", "False");
-    let ran = plant.run(&RESUME, &["--restart", "reimage"]).failed(1);
+    let ran = plant.run(&RESUME, &["--restart", "reimage", "--wait", "2s"]).failed(1);
     assert_eq!(code(&ran), "upgrade-not-ready");
     assert!(because(&ran).contains("node w-2: it is not ready"), "{}", because(&ran));
-    plant.is_ready("node", "w-2", "True");
+    // It may be so for a moment.
     let before = plant.lines("restarted").len();
-    plant.run(&RESUME, &["--restart", "reimage"]).succeeded();
+    let mut resumed = plant.start(&RESUME, &["--restart", "reimage"]);
+    let said = Lines::of(resumed.stderr.take().unwrap());
+    let waits = said.find("the upgrade to wait", &mut Vec::new(), |line| line.contains("node w-2: it is not ready"));
+    waits.expect("the upgrade waits");
+    plant.is_ready("node", "w-2", "True");
+    finish(resumed).succeeded();
     assert_eq!(plant.lines("restarted")[before..], ["w-1 worker 1.35", "w-2 worker 1.35"]);
     for name in ["cp-1", "cp-2", "w-1", "w-2"] {
         assert!(!plant.is_cordoned(name) && plant.mark(name).is_empty(), "{name}");

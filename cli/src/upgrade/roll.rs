@@ -20,6 +20,8 @@ const DRAIN: Duration = Duration::from_mins(5);
 /// How often a node is looked at, and how many looks there are for one at what it reported.
 const LOOK: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 10;
+/// How long another node may be unwell before the next one goes: a kubelet that starts anew shows its pods as not ready for a while.
+const SETTLES: Duration = Duration::from_mins(5);
 /// What may be done beside waiting for a control plane.
 const MARGIN: Duration = Duration::from_mins(10);
 
@@ -99,9 +101,7 @@ impl Roll<'_> {
         let mut done = Vec::new();
         let mut all_hear = false;
         loop {
-            let cluster = Cluster::look(self.api_server.kubectl()).await?;
-            let Some(machine) = next(&cluster, self.target, &done) else { return Ok(done) };
-            before::may_go_on(&cluster, machine.name())?;
+            let Some(machine) = self.next_once_others_are_well(&done).await? else { return Ok(done) };
             match (machine.role, self.list) {
                 (Role::ControlPlane, Some(list)) => {
                     self.api_server.begins_to_go_to(&self.target.minor, list).await?;
@@ -114,7 +114,23 @@ impl Roll<'_> {
                 _ => {}
             }
             let name = machine.name().to_owned();
-            done.push(self.one(machine).await.map_err(|error| error.about(&name))?);
+            done.push(self.one(&machine).await.map_err(|error| error.about(&name))?);
+        }
+    }
+
+    /// The next one; nothing if all are done.
+    async fn next_once_others_are_well(&self, done: &[Upgraded]) -> Result<Option<Machine>, CommandError> {
+        let (begun, patience) = (Instant::now(), SETTLES.min(self.means.wait));
+        loop {
+            let cluster = Cluster::look(self.api_server.kubectl()).await?;
+            let Some(machine) = next(&cluster, self.target, done) else { return Ok(None) };
+            let name = machine.name().to_owned();
+            match before::may_go_on(&cluster, &name) {
+                Ok(()) => return Ok(cluster.machines.into_iter().find(|machine| machine.name() == name)),
+                Err(failure) if begun.elapsed() < patience => self.output.waiting(&failure.because.join("; ")),
+                Err(failure) => return Err(failure),
+            }
+            Timer::after(LOOK).await;
         }
     }
 
