@@ -14,6 +14,7 @@ use latchkey_channel::{HANDSHAKE_TIME, NoProof, PeerProof, Purpose, Terms, TpmVe
 use latchkey_cluster_store::{BootSeen, TpmBoot};
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::measured;
+use smol::channel::{Sender, bounded};
 use smol::future::FutureExt as _;
 use smol::net::TcpStream;
 
@@ -38,6 +39,8 @@ pub(crate) struct Node {
     /// The firmware's event log as it was sent along.
     log: Option<Arc<[u8]>>,
     channel: Channel,
+    /// Has the driver end the connection in order.
+    farewell: Sender<()>,
     /// Moves the connection's bytes; dropped with the node, which cuts the connection.
     driver: smol::Task<()>,
 }
@@ -92,9 +95,19 @@ pub(crate) async fn connect(
     let (channel, driver) = Channel::open(proven, Limits::default())
         .await
         .map_err(|error| ConnectError::lost(address, CommandCode::ConnectionLost, &error.to_string()))?;
+    // Once nobody has a handle, the driver ends the connection in order. That is a word to the node, so the last handle goes when it
+    // is to be said, and not because a command failed and drops everything.
+    let (farewell, said) = bounded(1);
+    let last = channel.clone();
+    let hold = async move {
+        if said.recv().await == Ok(()) {
+            drop(last);
+        }
+        std::future::pending().await
+    };
     // How a connection ends, its calls say.
-    let driver = smol::spawn(async move { drop(driver.await) });
-    Ok(Node { admission, log, channel, driver })
+    let driver = smol::spawn(async move { drop(driver.or(hold).await) });
+    Ok(Node { admission, log, channel, farewell, driver })
 }
 
 async fn dial(address: &Address) -> Result<TcpStream, ConnectError> {
@@ -122,8 +135,10 @@ impl Node {
 
     /// Ends the connection in order, so that the node knows that its last message arrived. Dropping the node cuts it.
     pub(crate) async fn goodbye(self) {
-        let Self { channel, driver, .. } = self;
+        let Self { channel, farewell, driver, .. } = self;
         drop(channel);
+        // There is room for one, and nobody else sends.
+        let _ = farewell.try_send(());
         let late = async {
             smol::Timer::after(GOODBYE).await;
         };
