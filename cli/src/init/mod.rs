@@ -78,11 +78,12 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
             let what = "the cluster is there, and this command has no credentials to its API server";
             let failure = CommandError::local(CommandCode::ClusterMissing, what);
             let (directory, file) = (job.directory.shown(), job.admin_config.display());
-            let fix = format!(
-                "`latchkey credentials admin --cluster {directory} --api-server HOST --out {file}`, and run the same \
-                 command again"
-            );
-            return Err(failure.fix(fix));
+            let way = match authorities::kept(&job.directory)? {
+                Some(_) => format!("`latchkey credentials admin --cluster {directory} --api-server HOST --out {file}`"),
+                // Its authority was made on the machine.
+                None => format!("put its admin.conf into {file}"),
+            };
+            return Err(failure.fix(format!("{way}, and run the same command again")));
         };
         if job.store == Store::Kubernetes {
             found(&job, arguments, kubeconfig, timeout, output)?;
