@@ -4,13 +4,15 @@
 //! [`TRIES`] times, with `kubeadm reset` before each try that is not the first; after `init` takes back what kubeadm lets everybody
 //! do ([`secure_defaults`]); sees that the kubelet runs; notes the end.
 //!
-//! A joining control plane whose etcd has data is never reset, and goes on where it was: etcd may count it (see `go_on`).
+//! What only a join has is in `join.rs`.
 //!
 //! `kubeadm reset` empties what kubeadm and the kubelet write (`/etc/kubernetes/manifests`, `/etc/kubernetes/pki`, the
 //! kubeconfig files beside them, `/var/lib/kubelet`, `/var/lib/etcd` of a local etcd, Kubernetes' containers) and nothing
 //! else. It runs only after a try of this agent that did not reach its end.
 //!
-//! What the image owes: containerd at its default socket, kubeadm, kubectl (or what gets them, [`Components`]), the kubelet as `kubelet.service` with kubeadm's drop-in.
+//! What the image owes: containerd at its default socket, kubeadm, kubectl (or what gets them, [`Components`]), the kubelet as
+//! `kubelet.service` with kubeadm's drop-in.
+//!
 //! The unit of stage 2 must not be ordered before `kubelet.service`: kubeadm starts the kubelet itself, and would wait for
 //! the unit that waits for kubeadm.
 
@@ -18,21 +20,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use latchkey_api::control_plane::ControlPlaneFiles;
-use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::SecretVec;
-use zeroize::Zeroizing;
 
 use super::api_server::ApiServerFiles;
 use super::balancer::{self, ApiServers};
 use super::child::{self, Call, Stdout};
 use super::components::Components;
-use super::config::Phases;
 use super::files::{self, Scratch};
+use super::join::Rest;
 use super::record::{Found, Record};
 use super::release::Release;
 use super::{ClusterStep, Done, Member, Progress, Running, StepCode, StepError, Work, check, config};
-use super::{discovery, secure_defaults, services};
-use crate::lifecycle::NodeRole;
+use super::{secure_defaults, services};
 use crate::lifecycle::backoff::Backoff;
 use crate::platform::clock;
 
@@ -132,43 +132,22 @@ impl ClusterStep for Kubeadm {
     }
 }
 
-/// How kubeadm names the phase in which a node becomes a member of etcd, where it fails.
-const ETCD_PHASE: &str = "error execution phase etcd-join";
-/// etcd's `ErrMemberNotLearner`, and what follows it in `ErrLearnerNotReady`, which is said of a voter, too, while it is away.
-const HAS_ITS_VOTE: &str = "etcdserver: can only promote a learner member";
-const NOT_IN_SYNC: &str = " which is in sync with leader";
-
-/// Whether etcd told kubeadm, in any of its tries, that the node is no learner any more. A vote is never taken back to that.
-fn has_its_vote(error: &StepError) -> bool {
-    let mut told = error.log_tail.split(HAS_ITS_VOTE).skip(1);
-    told.any(|rest| !rest.starts_with(NOT_IN_SYNC))
-}
-
 /// One verb of kubeadm and what it works on.
-struct Job<'a> {
-    verb: &'a str,
-    configuration: &'a [u8],
+pub(super) struct Job<'a> {
+    pub(super) verb: &'a str,
+    pub(super) configuration: &'a [u8],
     /// In kubeadm's directory for certificates; without them `kubeadm init` makes its own.
-    files: Option<&'a ControlPlaneFiles>,
+    pub(super) files: Option<&'a ControlPlaneFiles>,
     /// What the API server here reads, where one will run.
-    api_server: Option<&'a ApiServerFiles>,
+    pub(super) api_server: Option<&'a ApiServerFiles>,
     /// Whom the balancer asks first, where nodes have one.
-    api_servers: Option<&'a ApiServers>,
+    pub(super) api_servers: Option<&'a ApiServers>,
     /// How a joining node finds its cluster; empty for the first.
-    discovery: &'a [u8],
-    token: &'a str,
-    record: Record,
-    /// Of a joining control plane, what is left once etcd counts it.
-    rest: Option<Rest>,
-}
-
-struct Rest {
-    /// From the announcement to etcd on: with little patience, and with all that kubeadm is given.
-    briefly: Zeroizing<Vec<u8>>,
-    patiently: Zeroizing<Vec<u8>>,
-    after_etcd: Zeroizing<Vec<u8>>,
-    /// The kubeconfig by which its kubelet asks for a certificate.
-    bootstrap: Zeroizing<Vec<u8>>,
+    pub(super) discovery: &'a [u8],
+    pub(super) token: &'a str,
+    pub(super) record: Record,
+    /// Of a joining control plane.
+    pub(super) rest: Option<Rest>,
 }
 
 impl Kubeadm {
@@ -200,50 +179,8 @@ impl Kubeadm {
         self.complete(&job, progress).await
     }
 
-    async fn join(&self, member: &Member, ticket: &ClusterJoin, progress: Progress<'_>) -> Result<(), StepError> {
-        let api_server = check::ticket(member.role, ticket)?;
-        let files = check::control_plane_files(member.role, ticket)?;
-        let api_servers = self.with_balancer(ApiServers::of_ticket(ticket)?)?;
-        self.get_components(member, &ticket.component_list, &ticket.kubernetes_version, progress).await?;
-        let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
-        let record = Record::new(&self.directory, member, "join");
-        let endpoint = &ticket.api_server_endpoint;
-        let way = if api_servers.is_some() { balancer::ADDRESS } else { endpoint };
-        let (configuration, discovery, token) =
-            (&configuration, &discovery::kubeconfig(ticket, way)?, &ticket.bootstrap_token);
-        if member.role == NodeRole::Worker && self.is_etcd_member() {
-            let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
-            return Err(StepError::new(StepCode::EtcdMemberStays, message));
-        }
-        self.keep_services(member, &ticket.service_files, StepCode::TicketRefused)?;
-        let rest = || {
-            // kubeadm's kubelets of control planes go to the API server beside them, too.
-            let local = config::local_api_server(endpoint).map_or_else(|| endpoint.clone(), |local| local.to_string());
-            let configuration = |phases| config::join(member, ticket, &self.discovery(), phases);
-            Ok(Rest {
-                briefly: configuration(Phases::FromEtcd { briefly: true })?,
-                patiently: configuration(Phases::FromEtcd { briefly: false })?,
-                after_etcd: configuration(Phases::AfterEtcd)?,
-                bootstrap: discovery::kubeconfig(ticket, &local)?,
-            })
-        };
-        let rest = api_server.is_some().then(rest).transpose()?;
-        let job = Job {
-            verb: "join",
-            configuration,
-            files: files.as_ref(),
-            api_server: api_server.as_ref(),
-            api_servers: api_servers.as_ref(),
-            discovery,
-            token,
-            record,
-            rest,
-        };
-        self.complete(&job, progress).await
-    }
-
     /// What an image without components gets before anything else; the container runtime is among it.
-    async fn get_components(
+    pub(super) async fn get_components(
         &self,
         member: &Member,
         list: &[u8],
@@ -286,7 +223,7 @@ impl Kubeadm {
     }
 
     /// Does the job unless it is done, resetting what a failed or interrupted try left behind.
-    async fn complete(&self, job: &Job<'_>, progress: Progress<'_>) -> Result<(), StepError> {
+    pub(super) async fn complete(&self, job: &Job<'_>, progress: Progress<'_>) -> Result<(), StepError> {
         let mut found = job.record.found()?;
         if found == Found::Finished {
             progress("an earlier run came to its end; starting the kubelet");
@@ -349,45 +286,6 @@ impl Kubeadm {
         self.start_kubelet(progress).await
     }
 
-    /// Whether etcd may count this node as a voter: then nothing of it is reset, because with its data the cluster may lose its
-    /// quorum. A member that was announced and has no data yet is a learner, which no quorum waits for, and is taken up by the next try.
-    fn is_etcd_member(&self) -> bool {
-        // What cannot be looked at may be there.
-        self.etcd.join("member").try_exists().unwrap_or(true)
-    }
-
-    /// Whether kubeadm has come so far that the kubelet asks for its certificate.
-    fn kubelet_is_set_up(&self) -> bool {
-        let kubeconfigs = ["kubelet.conf", "bootstrap-kubelet.conf"];
-        kubeconfigs.iter().any(|name| self.directory.join(name).exists()) && self.kubelet.join("config.yaml").exists()
-    }
-
-    /// The end of a join that was interrupted, or failed, when etcd counted this node already, or was about to. The kubelet comes
-    /// first: it starts etcd, without which the others may have no quorum, and so no API server.
-    async fn go_on(&self, job: &Job<'_>, rest: &Rest, progress: Progress<'_>) -> Result<(), StepError> {
-        let is_member = self.is_etcd_member();
-        let why = if is_member { "etcd counts this node already" } else { "etcd does not know this node yet" };
-        progress(&format!("going on with the join, nothing is reset: {why}"));
-        if !self.directory.join("kubelet.conf").exists() {
-            files::write(&self.directory.join("bootstrap-kubelet.conf"), &rest.bootstrap)?;
-        }
-        self.start_kubelet(progress).await?;
-        let _discovery = Scratch::write(self.discovery(), job.discovery)?;
-        if is_member {
-            // kubeadm asks for a vote that the member may have, and would ask again until its patience ends. Its static pod is written
-            // first, so this is not left out: what kubeadm wrote before the cut need not have come to the disk.
-            match self.with_file(job.verb, &rest.briefly, job.token, progress).await {
-                Err(error) if has_its_vote(&error) => {
-                    progress("etcd has given this node its vote already");
-                    return self.with_file(job.verb, &rest.after_etcd, job.token, progress).await;
-                }
-                Err(error) if error.message.contains(ETCD_PHASE) => progress(&format!("with more patience: {error}")),
-                done => return done,
-            }
-        }
-        self.with_file(job.verb, &rest.patiently, job.token, progress).await
-    }
-
     /// Deletes what kubeadm made for nodes that join without us. It has just found the API server healthy.
     async fn take_back(&self, progress: Progress<'_>) -> Result<(), StepError> {
         progress(
@@ -417,12 +315,8 @@ impl Kubeadm {
         child::run(Call { program, arguments, stdin: b"", stdout, limit, hidden: &[] }, progress).await
     }
 
-    fn discovery(&self) -> PathBuf {
-        self.run.join("discovery.json")
-    }
-
     /// Runs kubeadm with a configuration that is gone afterwards, in whatever way the run ends.
-    async fn with_file(
+    pub(super) async fn with_file(
         &self,
         verb: &str,
         configuration: &[u8],
@@ -455,7 +349,7 @@ impl Kubeadm {
     }
 
     /// A cluster whose nodes have a balancer takes no node without one: the others' configuration, which it shares, leads there.
-    fn with_balancer(&self, api_servers: Option<ApiServers>) -> Result<Option<ApiServers>, StepError> {
+    pub(super) fn with_balancer(&self, api_servers: Option<ApiServers>) -> Result<Option<ApiServers>, StepError> {
         if api_servers.is_none() || self.balancer.is_file() {
             return Ok(api_servers);
         }

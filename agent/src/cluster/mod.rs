@@ -13,6 +13,7 @@ mod discovery;
 mod family;
 mod files;
 mod hook;
+mod join;
 mod kubeadm;
 mod kubelet_flags;
 mod lines;
