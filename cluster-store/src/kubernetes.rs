@@ -4,11 +4,9 @@ use crate::cluster::{VERSION, check_version};
 use crate::error::ContentError;
 use crate::record::Role;
 use latchkey_kubelet_certificates::{Network, Reserved};
+use latchkey_node_config::{Endpoint, Host, is_subdomain};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-
-/// A DNS name, and a port.
-const MAX_ENDPOINT: usize = 260;
+use std::net::{IpAddr, SocketAddr};
 
 /// What the operator says of the cluster's API server. Nothing in it is secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,7 +122,7 @@ impl KubernetesFile {
         if self.service_networks.len() > MAX_RESERVED || self.networks().is_none() {
             return rule("`service_networks` must be at most 16 networks in CIDR notation, like 10.96.0.0/12");
         }
-        let is_host = |host: &String| host.parse::<IpAddr>().is_ok() || (host.len() <= 253 && is_name(host));
+        let is_host = |host: &String| host.parse::<IpAddr>().is_ok() || is_subdomain(host);
         if self.api_server_hosts.len() > MAX_RESERVED || !self.api_server_hosts.iter().all(is_host) {
             return rule("`api_server_hosts` must be at most 16 names or addresses");
         }
@@ -177,34 +175,14 @@ fn is_minor(version: &str) -> bool {
 
 /// An address of loopback is another machine for every node.
 fn is_endpoint(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':').filter(|_| text.len() <= MAX_ENDPOINT) else { return false };
-    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits || port.parse::<u16>().is_ok_and(|port| port == 0) || port.parse::<u16>().is_err() {
-        return false;
-    }
-    if let Some(inner) = host.strip_prefix('[') {
-        let address = inner.strip_suffix(']').and_then(|inner| inner.parse::<Ipv6Addr>().ok());
-        return address.is_some_and(|address| is_elsewhere(address.into()));
-    }
-    match host.parse::<IpAddr>() {
-        Ok(IpAddr::V6(_)) => false,
-        Ok(address) => is_elsewhere(address),
-        Err(_) => host != "localhost" && is_name(host),
-    }
-}
-
-fn is_name(host: &str) -> bool {
-    host.split('.').all(is_label)
+    Endpoint::of_api_server(text).is_some_and(|endpoint| match endpoint.host {
+        Host::Address(address) => is_elsewhere(address),
+        Host::Name(name) => name != "localhost",
+    })
 }
 
 fn is_elsewhere(address: IpAddr) -> bool {
     !address.is_loopback() && !address.is_unspecified()
-}
-
-/// A label of an RFC 1123 name.
-fn is_label(label: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@ use std::time::Duration;
 
 pub use error::{ConfigCode, ConfigError, reason_codes};
 pub use keys::{KEYS, Key, table};
-pub use network::{Endpoint, Host, Interface, MAX_NAME_SERVERS, NetworkSetup, StaticNetwork, is_dns_name, is_unicast};
+pub use network::{
+    Endpoint, Host, Interface, MAX_NAME_SERVERS, NetworkSetup, StaticNetwork, is_dns_name, is_subdomain, is_unicast,
+};
 pub use root::{RootVerity, Writable};
 pub use value::{
     ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,

@@ -151,6 +151,31 @@ impl Endpoint {
         };
         Some(Self { host, port })
     }
+
+    /// Reads where an API server is, as nodes are told: what [`Self::parse`] does, with a name in lower case ([`is_subdomain`]).
+    pub fn of_api_server(value: &str) -> Option<Self> {
+        Self::parse(value).filter(|endpoint| match &endpoint.host {
+            Host::Address(_) => true,
+            Host::Name(name) => is_subdomain(name),
+        })
+    }
+
+    /// The same as an operator says it: the port may be left out, and an IPv6 address without one has no brackets.
+    pub fn of_api_server_or(value: &str, port: u16) -> Option<Self> {
+        match value.parse() {
+            Ok(address) => Some(Self { host: Host::Address(address), port }),
+            Err(_) if value.contains(':') => Self::of_api_server(value),
+            Err(_) => Self::of_api_server(&format!("{value}:{port}")),
+        }
+    }
+
+    /// Its address; of a name, none.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.host {
+            Host::Address(address) => Some(address),
+            Host::Name(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Endpoint {
@@ -171,6 +196,11 @@ pub fn is_dns_name(name: &str) -> bool {
             && !label.ends_with('-')
     };
     name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// What Kubernetes calls a lowercase RFC 1123 subdomain: [`is_dns_name`] without capitals.
+pub fn is_subdomain(name: &str) -> bool {
+    is_dns_name(name) && !name.bytes().any(|byte| byte.is_ascii_uppercase())
 }
 
 const MAX_ENDPOINTS: usize = 8;

@@ -333,6 +333,44 @@ fn an_endless_command_line_refuses() {
     assert_eq!(code(&"x ".repeat(MAX_COMMAND_LINE)), "config-too-long");
 }
 
+#[test]
+fn where_an_api_server_is_may_lack_a_port_only_where_an_operator_says_it() {
+    let shown = |said| Endpoint::of_api_server_or(said, 6443).map(|endpoint| endpoint.to_string());
+    for (said, means) in [
+        ("api.example", "api.example:6443"),
+        ("api.example:443", "api.example:443"),
+        ("10.0.0.5", "10.0.0.5:6443"),
+        ("10.0.0.5:1", "10.0.0.5:1"),
+        ("[fd00::1]:443", "[fd00::1]:443"),
+        ("fd00::1", "[fd00::1]:6443"),
+    ] {
+        assert_eq!(shown(said).as_deref(), Some(means));
+        assert_eq!(Endpoint::of_api_server(said).is_some(), said == means, "{said}");
+    }
+    for bad in [
+        "",
+        ":6443",
+        "a:",
+        "a:0",
+        "a:+1",
+        "a:65536",
+        "[fd00::1",
+        "[fd00::1]",
+        "[10.0.0.1]:1",
+        "fd00::1:99999",
+        "1.2.3",
+        "Api.example",
+        "a b:1",
+        "https://a:1",
+        "a/b:1",
+        "[fe80::1%eth0]:1",
+        "a\n:1",
+        "user@a:1",
+    ] {
+        assert!(shown(bad).is_none(), "{bad}");
+    }
+}
+
 proptest! {
     #[test]
     fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {

@@ -9,10 +9,10 @@ use std::path::Path;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
 use latchkey_keys::SecretVec;
+use latchkey_node_config::Endpoint;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
-use super::check::Endpoint;
 use super::config::{self, API_SERVER_PORT};
 use super::{StepCode, StepError, files};
 
@@ -35,9 +35,9 @@ impl ApiServers {
         }
         let endpoint = &settings.control_plane_endpoint;
         let own = config::local_address(endpoint).map(|address| SocketAddr::new(address, API_SERVER_PORT));
-        let is_own = |own: &SocketAddr| match Endpoint::parse(endpoint) {
+        let is_own = |own: &SocketAddr| match Endpoint::of_api_server_or(endpoint, API_SERVER_PORT) {
             None => endpoint.is_empty(),
-            Some(said) => said.address == Some(own.ip()) && said.port.is_none_or(|port| port == own.port()),
+            Some(said) => said.address() == Some(own.ip()) && said.port == own.port(),
         };
         own.filter(is_own).map(|own| Some(Self([own].into()))).ok_or_else(|| {
             let message = format!(

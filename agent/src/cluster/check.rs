@@ -4,14 +4,16 @@
 //! may be a URL that it fetches), because a ticket must be complete (kubeadm would make up what it lacks), and because a
 //! refusal should name what is wrong.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_api::control_plane::{ControlPlaneFiles, FilesError};
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_node_config::{Endpoint, is_subdomain};
 
 use super::api_server::{ApiServerFiles, key_is_missing};
+use super::config::API_SERVER_PORT;
 use super::{Member, StepCode, StepError};
 use crate::lifecycle::NodeRole;
 
@@ -28,14 +30,14 @@ const MAX_CAS: usize = 8;
 /// The node's own name and its cluster's.
 pub(super) fn member(member: &Member) -> Result<(), StepError> {
     let Member { node_name, cluster_name, .. } = member;
-    if !is_dns_name(node_name) || node_name.len() > MAX_NODE_NAME {
+    if !is_subdomain(node_name) || node_name.len() > MAX_NODE_NAME {
         let message = format!(
             "{node_name:?} is no name for a Kubernetes node: it takes lower-case letters, digits, `-` and dots, \
              at most {MAX_NODE_NAME} characters"
         );
         return Err(StepError::new(StepCode::NodeNameRefused, message));
     }
-    if !cluster_name.is_empty() && !is_dns_name(cluster_name) {
+    if !cluster_name.is_empty() && !is_subdomain(cluster_name) {
         return Err(settings_refused("cluster name", cluster_name, "a DNS name"));
     }
     Ok(())
@@ -49,7 +51,7 @@ pub(super) fn settings(settings: &ClusterSettings) -> Result<ApiServerFiles, Ste
         return Err(settings_refused("kubernetes_version", version, "a minor version like 1.34"));
     }
     let endpoint = &settings.control_plane_endpoint;
-    if !given(endpoint, Endpoint::parse(endpoint).is_some()) {
+    if !given(endpoint, Endpoint::of_api_server_or(endpoint, API_SERVER_PORT).is_some()) {
         let expected = "HOST or HOST:PORT, an IPv6 address with a port in brackets";
         return Err(settings_refused("control_plane_endpoint", endpoint, expected));
     }
@@ -80,7 +82,7 @@ pub(super) fn ticket(role: NodeRole, ticket: &ClusterJoin) -> Result<Option<ApiS
         let message = format!("the join ticket lacks {what}");
         return Err(StepError::new(StepCode::TicketIncomplete, message));
     }
-    if Endpoint::parse(&ticket.api_server_endpoint).is_none_or(|endpoint| endpoint.port.is_none()) {
+    if Endpoint::of_api_server(&ticket.api_server_endpoint).is_none() {
         return Err(ticket_refused("its API server's endpoint is not HOST:PORT"));
     }
     if !is_token(&ticket.bootstrap_token) {
@@ -116,35 +118,6 @@ pub(super) fn control_plane_files(
     })
 }
 
-/// Where an API server is.
-pub(super) struct Endpoint {
-    /// `None` if the host is a DNS name.
-    pub(super) address: Option<IpAddr>,
-    pub(super) port: Option<u16>,
-}
-
-impl Endpoint {
-    /// `HOST`, `HOST:PORT` or `[IPv6]:PORT`; `None` if it is none of them.
-    pub(super) fn parse(text: &str) -> Option<Self> {
-        if let Ok(address) = text.parse() {
-            return Some(Self { address: Some(address), port: None });
-        }
-        let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) => (host, Some(parse_port(port)?)),
-            None => (text, None),
-        };
-        if let Some(inner) = host.strip_prefix('[') {
-            let address: Ipv6Addr = inner.strip_suffix(']')?.parse().ok()?;
-            return Some(Self { address: Some(address.into()), port });
-        }
-        match host.parse() {
-            Ok(IpAddr::V6(_)) => None,
-            Ok(address) => Some(Self { address: Some(address), port }),
-            Err(_) => is_dns_name(host).then_some(Self { address: None, port }),
-        }
-    }
-}
-
 /// `MAJOR.MINOR`: the patch is the image's affair.
 pub(super) fn is_minor(text: &str) -> bool {
     let is_number = |part: &str| (1..=3).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
@@ -161,11 +134,6 @@ pub(super) fn is_version(text: &str) -> bool {
     release.split('.').count() == 3
         && release.split('.').all(is_number)
         && pre.is_none_or(|pre| pre.split('.').all(is_identifier))
-}
-
-fn parse_port(text: &str) -> Option<u16> {
-    let digits = text.bytes().all(|b| b.is_ascii_digit());
-    text.parse().ok().filter(|port| digits && *port != 0)
 }
 
 /// One subnet, or two of different families.
@@ -187,16 +155,7 @@ fn subnet(text: &str) -> Option<IpAddr> {
 }
 
 fn is_subject_name(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok() || is_dns_name(text.strip_prefix("*.").unwrap_or(text))
-}
-
-/// RFC 1123 subdomain.
-fn is_dns_name(text: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        (1..=63).contains(&label.len()) && label.bytes().all(inner) && !label.starts_with('-') && !label.ends_with('-')
-    };
-    text.len() <= 253 && text.split('.').all(is_label)
+    text.parse::<IpAddr>().is_ok() || is_subdomain(text.strip_prefix("*.").unwrap_or(text))
 }
 
 /// `[a-z0-9]{6}.[a-z0-9]{16}` (Kubernetes, "Authenticating with Bootstrap Tokens").

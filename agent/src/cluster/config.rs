@@ -8,11 +8,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use latchkey_api::v1::{ClusterJoin, ClusterSettings};
+use latchkey_node_config::Endpoint;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
 use super::api_server::Extra;
-use super::check::Endpoint;
 use super::secure_defaults::{Argument, Component, KUBELET};
 use super::{Member, StepCode, StepError, balancer};
 use crate::lifecycle::NodeRole;
@@ -292,15 +292,15 @@ fn registration<'a>(member: &'a Member, endpoint: &str) -> Registration<'a> {
 pub(super) fn local_address(endpoint: &str) -> Option<IpAddr> {
     /// For documentation (RFC 5737), and so behind the default route.
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    let Endpoint { address, port } = Endpoint::parse(endpoint).unwrap_or(Endpoint { address: None, port: None });
-    let address = address.unwrap_or(ELSEWHERE);
+    let said = Endpoint::of_api_server_or(endpoint, API_SERVER_PORT);
+    let address = said.as_ref().and_then(Endpoint::address).unwrap_or(ELSEWHERE);
     let any: SocketAddr = match address {
         IpAddr::V4(_) => ([0; 4], 0).into(),
         IpAddr::V6(_) => ([0; 16], 0).into(),
     };
     let socket = UdpSocket::bind(any).ok()?;
     // Sends nothing; the kernel picks route and source address.
-    socket.connect((address, port.unwrap_or(API_SERVER_PORT))).ok()?;
+    socket.connect((address, said.map_or(API_SERVER_PORT, |said| said.port))).ok()?;
     let local = socket.local_addr().ok()?.ip();
     let link_local = matches!(local, IpAddr::V6(address) if address.is_unicast_link_local());
     (!local.is_loopback() && !local.is_unspecified() && !link_local).then_some(local)
@@ -313,7 +313,7 @@ pub(super) fn local_api_server(endpoint: &str) -> Option<SocketAddr> {
 
 /// For a name kubeadm's choice it is: it resolves names itself.
 fn local_endpoint(endpoint: &str) -> Option<LocalEndpoint> {
-    Endpoint::parse(endpoint)?.address?;
+    Endpoint::of_api_server_or(endpoint, API_SERVER_PORT)?.address()?;
     local_address(endpoint).map(|advertise_address| LocalEndpoint { advertise_address })
 }
 

@@ -4,7 +4,6 @@
 //! that was cut anywhere goes on when it is run again. The document that names the cluster is the mark: where one stands, nothing
 //! is written over what the operator may have changed since, and one of another cluster is refused before anything is written.
 
-use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use latchkey_cluster_store::objects::{
     CLAIM, CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, GROUP, NAMESPACE, NODE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
 };
 use latchkey_cluster_store::{ClusterFile, KubernetesFile, NodeRecord, NodeStatus};
+use latchkey_node_config::Endpoint;
 
 use super::chart::ChartDir;
 use super::journal::Journal;
@@ -209,7 +209,9 @@ pub(super) fn check(settings: &ClusterSettings) -> Result<(), CommandError> {
 
 fn said_endpoint(settings: &ClusterSettings) -> Option<String> {
     let said = &settings.control_plane_endpoint;
-    (!said.is_empty()).then(|| with_port(said, KUBEADM_PORT))
+    let parsed = Endpoint::of_api_server_or(said, KUBEADM_PORT);
+    // What is none is refused with the rest of the file.
+    (!said.is_empty()).then(|| parsed.map_or_else(|| said.clone(), |endpoint| endpoint.to_string()))
 }
 
 fn described(settings: &ClusterSettings, address: &str, version: String) -> Result<KubernetesFile, CommandError> {
@@ -259,15 +261,6 @@ pub(super) async fn connect(
     }
 }
 
-/// `HOST:PORT` of what has a port, or of what has none.
-fn with_port(host: &str, port: u16) -> String {
-    if host.parse::<Ipv6Addr>().is_ok() {
-        return format!("[{host}]:{port}");
-    }
-    let has = host.rsplit_once(':').is_some_and(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    if has { host.to_owned() } else { format!("{host}:{port}") }
-}
-
 /// Whether the API server is this cluster's already. One of another cluster is not written to.
 async fn is_ours(api: &ApiServer, cluster: &ClusterFile) -> Result<bool, CommandError> {
     match api.cluster().await? {
@@ -290,23 +283,4 @@ fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, CommandError> {
     String::from_utf8(bytes).map_err(|_| {
         CommandError::new(Exit::Usage, CommandCode::FileMalformed, format!("{} is no text", path.display()))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_endpoint_without_a_port_has_kubeadm_s() {
-        for (said, means) in [
-            ("api.example", "api.example:6443"),
-            ("api.example:443", "api.example:443"),
-            ("10.0.0.5", "10.0.0.5:6443"),
-            ("[fd00::1]", "[fd00::1]:6443"),
-            ("[fd00::1]:443", "[fd00::1]:443"),
-            ("fd00::1", "[fd00::1]:6443"),
-        ] {
-            assert_eq!(with_port(said, KUBEADM_PORT), means);
-        }
-    }
 }
