@@ -15,7 +15,7 @@ use latchkey_api_server_rig::{ApiServer, Client, program};
 use latchkey_cluster_store::control_plane;
 use serde_json::{Value, json};
 use support::cluster::write_chart;
-use support::node::Behaviour;
+use support::node::{Behaviour, Happened, Stage};
 use support::plant::{CLAIMS, MAPS, NODES, Plant, error_code};
 
 /// The real kubeadm makes all other certificates of a control plane by these authorities, and leaves them as they are.
@@ -97,16 +97,7 @@ fn init_moves_the_cluster_into_its_api_server_and_the_join_service_can_use_it() 
 #[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
 fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_document_has() {
     let plant = Plant::new();
-    let directory = plant.operator.path("plant");
-    fs::create_dir_all(&directory).unwrap();
-    let of = |name: &str| match name {
-        "ca.crt" => plant.server.authority().to_owned(),
-        "ca.key" => plant.server.authority_key(),
-        _ => format!("hush {name}"),
-    };
-    let files = NAMES.into_iter().map(|name| file(name, of(name).into_bytes())).collect();
-    let shared = control_plane::to_json(&ControlPlaneFiles::new(files).unwrap());
-    private(&directory.join("control-plane.json"), &shared);
+    keep_its_authority(&plant);
     an_administrator_gets_another_kubeconfig(&plant);
     let key = rcgen::KeyPair::generate().unwrap().serialize_pem();
     private(&plant.operator.path("identity.key"), &key);
@@ -131,6 +122,52 @@ fn services_inside_get_credentials_that_the_api_server_knows_and_that_no_documen
     let everything: String = everything.iter().map(|path| plant.admin.get(path).granted().to_string()).collect();
     assert!(everything.contains("latchkey-policy") && !everything.contains(secret));
     assert!(!everything.contains("PRIVATE KEY"));
+}
+
+/// In the cluster's directory the API server's own authority, as if init had sent it.
+fn keep_its_authority(plant: &Plant) {
+    let directory = plant.operator.path("plant");
+    fs::create_dir_all(&directory).unwrap();
+    let of = |name: &str| match name {
+        "ca.crt" => plant.server.authority().to_owned(),
+        "ca.key" => plant.server.authority_key(),
+        _ => format!("hush {name}"),
+    };
+    let files = NAMES.into_iter().map(|name| file(name, of(name).into_bytes())).collect();
+    let shared = control_plane::to_json(&ControlPlaneFiles::new(files).unwrap());
+    private(&directory.join("control-plane.json"), &shared);
+}
+
+/// The node told the result to an init that was killed before it wrote it down.
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn an_init_that_came_too_late_for_the_credentials_goes_on_with_new_ones() {
+    let plant = Plant::new();
+    keep_its_authority(&plant);
+    plant.node.behave(Behaviour { hold_attach: true, ..Behaviour::default() });
+    let mut first = plant.init_started(&["--kubernetes", "1.34"]);
+    plant.node.wait_for(Happened::Attached);
+    first.kill().unwrap();
+    first.wait().unwrap();
+    plant.node.restart(Stage::Existing);
+    plant.node.behave(Behaviour::default());
+
+    let without = plant.init(&["--resume"]).failed(1);
+    assert_eq!(error_code(&without), "cluster-missing");
+    // kubeadm gives this group its rights.
+    let administrators = json!({
+        "metadata": {"name": "kubeadm:cluster-admins"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "kubeadm:cluster-admins"}],
+    });
+    plant.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", &administrators).granted();
+    let fix = without.json()["error"]["fix"].as_str().unwrap().to_owned();
+    let url = plant.server.url();
+    let advised = fix.split('`').nth(1).unwrap().replace("HOST", url.strip_prefix("https://").unwrap());
+    let advised: Vec<&str> = advised.split(' ').skip(1).collect();
+    plant.operator.run(&advised).succeeded();
+    plant.init(&["--resume"]).succeeded();
+    assert_eq!(plant.items(NODES).len(), 1);
 }
 
 fn an_administrator_gets_another_kubeconfig(plant: &Plant) {

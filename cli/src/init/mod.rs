@@ -74,7 +74,6 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     }
     if job.store == Store::Kubernetes || charts.is_some() {
         let AdminConfig::Written(kubeconfig) = &ending.admin_config else {
-            report::done(&job, &ending, output)?;
             let what = "the cluster is there, and this command has no credentials to its API server";
             let failure = CommandError::local(CommandCode::ClusterMissing, what);
             let (directory, file) = (job.directory.shown(), job.admin_config.display());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::process::Child;
 
 use latchkey_api_server_rig::{ApiServer, Client, Setup, program};
 use serde_json::Value;
@@ -53,11 +54,15 @@ impl Plant {
     }
 
     pub fn init(&self, more: &[&str]) -> Ran {
+        super::command::finish(self.init_started(more))
+    }
+
+    pub fn init_started(&self, more: &[&str]) -> Child {
         let (kubectl, helm) = (self.kubectl.to_str().unwrap(), self.helm.to_str().unwrap());
         let store = ["--store", "kubernetes", "--kubectl-program", kubectl, "--helm-program", helm, "--output", "json"];
         // The real one is on loopback, where no node finds it.
         let endpoint = ["--control-plane-endpoint", "api.plant.example"];
-        self.operator.init(&self.node, &[&store[..], &endpoint, more].concat())
+        self.operator.init_started(&self.node, &[&store[..], &endpoint, more].concat())
     }
 
     /// A command about machines, by the cluster's directory.
