@@ -13,7 +13,7 @@ const JOIN: Duration = Duration::from_mins(25);
 /// Asked again after this: a control plane that comes or goes has better things to do.
 const PAUSE: Duration = Duration::from_secs(5);
 /// kubeadm has just told etcd of its member, which has no vote and no data yet.
-const ANNOUNCED: &str = "Announcing new etcd member";
+const ANNOUNCED: &str = "Announced new etcd member";
 /// etcd counts the member: this follows its promotion.
 const COUNTED: &str = "[mark-control-plane] Marking the node";
 
@@ -93,8 +93,9 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     let power_on = Instant::now();
     second.expect(MEMBER, STEP).unwrap();
     let balanced = second.expect("OS balances", STEP).unwrap().text;
-    for server in ["10.1.0.1:6443", "10.1.0.2:6443", "10.1.0.3:6443"] {
-        assert!(balanced.contains(server), "the balancer kept no list of all: {balanced}");
+    // Its own is in the cluster's list again once it serves.
+    for server in ["10.1.0.1:6443", "10.1.0.3:6443"] {
+        assert!(balanced.contains(server), "the balancer does not know the others: {balanced}");
     }
     second.expect(API_IS_READY, STEP).unwrap();
     let boot = site.ready("node-2", &boot).unwrap();

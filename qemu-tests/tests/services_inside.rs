@@ -90,7 +90,7 @@ fn a_control_plane_lets_a_worker_in_and_after_a_cut_of_both_the_operator_s_key_f
 }
 
 #[test]
-#[ignore = "wants more than two emulated processors, and what the other wants; ./dev e2e services-on-two"]
+#[ignore = "builds Kubernetes, once, with Go, and a Debian with it; ./dev e2e services-on-two"]
 fn control_planes_run_the_services_and_after_a_cut_of_all_recover_brings_them_back() {
     let (site, mut first, first_boot) = founded("services-on-two");
     let power_on = Instant::now();
