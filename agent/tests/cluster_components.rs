@@ -123,8 +123,7 @@ fn a_list_that_this_node_did_not_note_starts_nothing() {
     let replaced = format!("{}{other}{}", &good[..at], &good[at + 1..]);
     let node = || member(NodeRole::Worker);
     let another = || Member { seal: Seal::new(&[8; 32]), ..member(NodeRole::Worker) };
-    let cases: [(&str, &str, Member); 6] = [
-        ("gone", "", node()),
+    let cases: [(&str, &str, Member); 5] = [
         ("another list", &replaced, node()),
         ("of another disk", &good, another()),
         ("another version", &good.replace("\"version\":1", "\"version\":2"), node()),
@@ -134,9 +133,7 @@ fn a_list_that_this_node_did_not_note_starts_nothing() {
     for (name, content, member) in cases {
         let fake = without_components();
         fs::create_dir_all(fake.path("etc/latchkey")).unwrap();
-        if !content.is_empty() {
-            fs::write(fake.path(RECORD), content).unwrap();
-        }
+        fs::write(fake.path(RECORD), content).unwrap();
         let error = fake.run(&member, &Work::Start(None)).result.unwrap_err();
         assert_eq!(error.code, StepCode::ComponentsChanged, "{name}: {error}");
         assert!(fake.calls().is_empty(), "{name}: {:?}", fake.calls());
@@ -172,6 +169,32 @@ fn who_names_no_components_is_told_so_and_images_with_their_own_take_no_others()
     let fake = FakeKubeadm::new();
     fake.run(&member(NodeRole::Worker), &join()).result.unwrap();
     assert_eq!(fake.calls(), ["kubeadm join", KUBELET, VERSION]);
+}
+
+#[test]
+fn a_member_of_an_image_with_components_needs_some_to_be_named_in_one_without() {
+    // Whatever it was, nobody is told to wipe a disk that holds a good member.
+    let fake = FakeKubeadm::new();
+    let node = member(NodeRole::Worker);
+    fake.run(&node, &Work::Join(ticket())).result.unwrap();
+    fs::remove_file(fake.path("calls")).unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cluster_fake/components.sh");
+    symlink(script, fake.path("components")).unwrap();
+    let error = fake.run(&node, &Work::Start(None)).result.unwrap_err();
+    assert_eq!(error.code, StepCode::ComponentsNotNamed, "{error}");
+    fake.on("components", "fetch", 1, "echo 'failed: component-not-to-be-had: kubelet' >&2; exit 1");
+    let error = fake.run(&node, &start_with("1.34", LIST)).result.unwrap_err();
+    assert!(error.code == StepCode::ComponentsMissing && error.message.contains("not-to-be-had"), "{error}");
+    assert_eq!(fake.calls(), [fetch("worker", "--version 1.34 ")]);
+    fake.run(&node, &start_with("1.34", LIST)).result.unwrap();
+    assert_eq!(fake.calls()[2..], [RUNTIME, VERSION, KUBELET]);
+}
+
+#[test]
+fn a_join_that_was_done_and_not_marked_goes_where_a_start_goes() {
+    let fake = made(NodeRole::Worker);
+    fake.run(&member(NodeRole::Worker), &join()).result.unwrap();
+    assert_eq!(fake.calls(), [verify("worker"), VERSION.into(), KUBELET.into()]);
 }
 
 #[test]

@@ -245,8 +245,11 @@ fn a_member_of_etcd_does_not_become_a_worker() {
     let fake = FakeKubeadm::new();
     fake.on("kubeadm", "join", 1, ETCD_COUNTS);
     fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result.unwrap_err();
-    let error = fake.run(&member(NodeRole::Worker), &Work::Join(ticket())).result.unwrap_err();
-    assert!(error.code == StepCode::EtcdMemberStays && error.disk_stays, "{error}");
+    // Its disk goes on saying that it is a control plane's.
+    for role in [NodeRole::Worker, NodeRole::ControlPlane] {
+        let error = fake.run(&member(role), &Work::Join(ticket())).result.unwrap_err();
+        assert!(error.code == StepCode::EtcdMemberStays && error.disk_stays, "{error}");
+    }
     assert_eq!(fake.calls(), ["kubeadm join"]);
 }
 
@@ -407,7 +410,7 @@ fn a_member_of_another_cluster_is_not_reset() {
     other.cluster_id = "cd".repeat(32);
     let calls = fake.calls().len();
     assert_eq!(fake.run(&other, &init()).result.unwrap_err().code, StepCode::FilesForeign);
-    assert_eq!(fake.calls().len(), calls + 1, "only the version is asked for");
+    assert_eq!(fake.calls().len(), calls);
     assert!(fake.path("etc/admin.conf").exists());
 }
 

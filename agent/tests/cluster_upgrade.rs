@@ -336,12 +336,76 @@ fn static_pods_that_are_not_kubeadm_s_are_left_alone_and_nothing_starts() {
         let fake = control_plane();
         carries(&fake, "v1.35.1");
         fs::write(path(&fake, name), &text).unwrap();
+        let all = || PODS.map(|name| fs::read_to_string(path(&fake, name)).unwrap());
+        let before = all();
         let error = starts(&fake, NodeRole::ControlPlane).unwrap_err();
         assert_eq!(error.code, StepCode::StaticPodForeign, "{error}");
         assert!(error.message.contains(&format!("{name}.yaml")), "{error}");
         assert!(!fake.calls().contains(&START.to_owned()));
-        assert_eq!(fs::read_to_string(path(&fake, name)).unwrap(), text);
+        assert_eq!(all(), before, "{name}");
     }
+}
+
+#[test]
+fn an_image_of_before_takes_back_static_pods_whose_change_was_cut() {
+    for new in 0..=PODS.len() {
+        let fake = control_plane();
+        carries(&fake, "v1.35.1");
+        // What is written beside the pods is not writable.
+        let beside = fake.path("etc/latchkey/static-pod.new");
+        fs::create_dir(&beside).unwrap();
+        starts(&fake, NodeRole::ControlPlane).unwrap_err();
+        assert!(!fake.calls().contains(&START.to_owned()));
+        assert_eq!(noted(&fake), json!({"version": 1, "kubernetes": "v1.34.4", "pods_mixed": true}));
+        fs::remove_dir(&beside).unwrap();
+        for name in PODS.iter().take(new) {
+            fs::write(path(&fake, name), manifest(name, &tag(name, "v1.35.1"))).unwrap();
+        }
+        carries(&fake, "v1.34.4");
+        assert!(!starts(&fake, NodeRole::ControlPlane).unwrap().news);
+        pods_are(&fake, "v1.34.4");
+        assert_eq!(noted(&fake), json!({"version": 1, "kubernetes": "v1.34.4"}));
+        assert!(!fake.calls().iter().any(|call| call.starts_with("kubeadm upgrade")));
+    }
+}
+
+#[test]
+fn a_release_is_not_left_before_kubeadm_is_done_with_it() {
+    let fake = control_plane();
+    carries(&fake, "v1.35.1");
+    cut(&fake, "kubectl", "wait", NodeRole::ControlPlane);
+    pods_are(&fake, "v1.35.1");
+    for (release, code) in [("v1.36.0", StepCode::SkipsMinor), ("v1.34.4", StepCode::OlderThanCluster)] {
+        carries(&fake, release);
+        let error = starts(&fake, NodeRole::ControlPlane).unwrap_err();
+        assert_eq!(error.code, code, "{error}");
+        pods_are(&fake, "v1.35.1");
+    }
+    carries(&fake, "v1.35.1");
+    starts(&fake, NodeRole::ControlPlane).unwrap();
+    is_done(&fake);
+    // Now it may be left.
+    carries(&fake, "v1.36.0");
+    starts(&fake, NodeRole::ControlPlane).unwrap();
+    pods_are(&fake, "v1.36.0");
+}
+
+#[test]
+fn a_join_that_was_done_and_not_marked_is_a_start_of_whatever_the_cluster_has_by_now() {
+    let join =
+        |fake: &FakeKubeadm| fake.run(&member(NodeRole::ControlPlane), &Work::Join(control_plane_ticket())).result;
+    let fake = control_plane();
+    carries(&fake, "v1.36.0");
+    assert_eq!(join(&fake).unwrap_err().code, StepCode::SkipsMinor);
+    assert_eq!(fake.calls(), [VERSION]);
+    fs::remove_file(fake.path("calls")).unwrap();
+    carries(&fake, "v1.35.1");
+    join(&fake).unwrap();
+    assert_eq!(
+        fake.calls(),
+        [&[VERSION, IMAGES, START], &RUNS[..], &["kubeadm upgrade apply --yes", RESTART, DONE]].concat()
+    );
+    pods_are(&fake, "v1.35.1");
 }
 
 #[test]

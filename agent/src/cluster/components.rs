@@ -47,10 +47,12 @@ struct Record {
 }
 
 /// Of an image that has the program, and so no components.
+#[derive(Clone)]
 pub(super) struct Components {
     program: String,
     link: PathBuf,
     record: PathBuf,
+    limit: Duration,
 }
 
 impl Components {
@@ -60,7 +62,19 @@ impl Components {
             program: step.components.display().to_string(),
             link: step.fetched.clone(),
             record: step.directory.join("latchkey/components.json"),
+            limit: LIMIT,
         })
+    }
+
+    /// The same, with another limit for each run of the program.
+    pub(super) fn with_limit(&self, limit: Duration) -> Self {
+        Self { limit, ..self.clone() }
+    }
+
+    /// Whether the node never had any.
+    pub(super) fn never_came(&self) -> bool {
+        // What cannot be looked at may be there.
+        !self.record.try_exists().unwrap_or(true)
     }
 
     /// Where one of the programs is, once they are verified.
@@ -77,8 +91,7 @@ impl Components {
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
         if list.is_empty() {
-            let message = "the image has no Kubernetes in it, and nobody named one";
-            return Err(StepError::new(StepCode::ComponentsNotNamed, message));
+            return Err(not_named("nobody named one"));
         }
         let version = ["--version", minor];
         let version = if minor.is_empty() { &[][..] } else { &version[..] };
@@ -101,6 +114,9 @@ impl Components {
         keep_others: bool,
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
+        if self.never_came() {
+            return Err(not_named("this node has got none until now"));
+        }
         let noted = self.noted(member).map_err(|why| {
             let message = format!("{}: {why}", self.record.display());
             StepError::new(StepCode::ComponentsChanged, message)
@@ -134,10 +150,14 @@ impl Components {
         let link = self.link.display().to_string();
         let arguments = [words, &["--role", role, "--link", &link]].concat();
         let (program, stdout) = (&self.program, Stdout::Progress);
-        let call = Call { program, arguments: &arguments, stdin: list, stdout, limit: LIMIT, hidden: &[] };
+        let call = Call { program, arguments: &arguments, stdin: list, stdout, limit: self.limit, hidden: &[] };
         child::run(call, progress).await.map(drop).map_err(|error| match error.code {
             StepCode::Failed => StepError { code: StepCode::ComponentsMissing, ..error },
             _ => error,
         })
     }
+}
+
+fn not_named(why: &str) -> StepError {
+    StepError::new(StepCode::ComponentsNotNamed, format!("the image has no Kubernetes in it, and {why}"))
 }

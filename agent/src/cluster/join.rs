@@ -12,9 +12,8 @@ use super::balancer::{self, ApiServers};
 use super::config::{self, Phases};
 use super::files::{self, Scratch};
 use super::kubeadm::{Job, Kubeadm};
-use super::record::Record;
+use super::record::{Found, Record};
 use super::{Member, Progress, StepCode, StepError, check, discovery};
-use crate::lifecycle::NodeRole;
 
 /// How kubeadm names the phase in which a node becomes a member of etcd, where it fails.
 const ETCD_PHASE: &str = "error execution phase etcd-join";
@@ -45,20 +44,26 @@ impl Kubeadm {
         ticket: &ClusterJoin,
         progress: Progress<'_>,
     ) -> Result<(), StepError> {
+        // The disk of a control plane that was given another role says the role of before; its ticket does not.
+        if ticket.control_plane_files.is_empty() && self.is_etcd_member() {
+            let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
+            return Err(StepError::new(StepCode::EtcdMemberStays, message));
+        }
         let api_server = check::ticket(member.role, ticket)?;
         let files = check::control_plane_files(member.role, ticket)?;
         let api_servers = self.with_balancer(ApiServers::of_ticket(ticket)?)?;
-        self.get_components(member, &ticket.component_list, &ticket.kubernetes_version, progress).await?;
-        let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
         let record = Record::new(&self.directory, member, "join");
+        let found = record.found()?;
+        let (list, minor) = (&ticket.component_list, &ticket.kubernetes_version);
+        if found == Found::Finished {
+            return self.start_finished(member, list, minor, progress).await;
+        }
+        self.get_components(member, list, minor, progress).await?;
+        let configuration = config::join(member, ticket, &self.discovery(), Phases::All)?;
         let endpoint = &ticket.api_server_endpoint;
         let way = if api_servers.is_some() { balancer::ADDRESS } else { endpoint };
         let (configuration, discovery, token) =
             (&configuration, &discovery::kubeconfig(ticket, way)?, &ticket.bootstrap_token);
-        if member.role == NodeRole::Worker && self.is_etcd_member() {
-            let message = format!("{} has data of a member of etcd, and the ticket is a worker's", self.etcd.display());
-            return Err(StepError::new(StepCode::EtcdMemberStays, message));
-        }
         self.keep_services(member, &ticket.service_files, StepCode::TicketRefused)?;
         let rest = || {
             // kubeadm's kubelets of control planes go to the API server beside them, too.
@@ -83,7 +88,7 @@ impl Kubeadm {
             record,
             rest,
         };
-        self.complete(&job, progress).await
+        self.complete(&job, found, progress).await
     }
 
     /// The end of a join that was interrupted, or failed, when etcd counted this node already, or was about to. The kubelet comes

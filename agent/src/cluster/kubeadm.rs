@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use latchkey_api::control_plane::ControlPlaneFiles;
-use latchkey_api::v1::ClusterSettings;
+use latchkey_api::v1::{self, ClusterSettings};
 use latchkey_keys::SecretVec;
 
 use super::api_server::ApiServerFiles;
@@ -160,23 +160,49 @@ impl Kubeadm {
     ) -> Result<(), StepError> {
         let api_server = check::settings(settings)?;
         let api_servers = self.with_balancer(ApiServers::of_settings(settings)?)?;
-        let minor = &settings.kubernetes_version;
-        self.get_components(member, &settings.component_list, minor, progress).await?;
-        let version = self.version(progress).await?;
-        if !minor.is_empty() && version.minor() != *minor {
-            let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
-            return Err(StepError::new(StepCode::VersionDiffers, message));
+        let (list, minor) = (&settings.component_list, &settings.kubernetes_version);
+        let record = Record::new(&self.directory, member, "init");
+        let found = record.found()?;
+        if found == Found::Finished {
+            if Components::of(self).is_none() {
+                self.carries(minor, progress).await?;
+            }
+            return self.start_finished(member, list, minor, progress).await;
         }
+        self.get_components(member, list, minor, progress).await?;
+        let version = self.carries(minor, progress).await?;
         self.keep_services(member, &settings.service_files, StepCode::SettingsRefused)?;
         let with_balancer = api_servers.is_some();
         let configuration =
             config::init(member, settings, with_balancer, version.as_str(), &self.directory, &self.logs)?;
-        let record = Record::new(&self.directory, member, "init");
         let configuration = &configuration;
         let (api_server, api_servers) = (Some(&api_server), api_servers.as_ref());
         let (discovery, token, rest) = (&[][..], "", None);
         let job = Job { verb: "init", configuration, files, api_server, api_servers, discovery, token, record, rest };
-        self.complete(&job, progress).await
+        self.complete(&job, found, progress).await
+    }
+
+    /// An earlier run did all of it, and was cut before anybody heard so. By now the cluster may have another release, so this is a start.
+    pub(super) async fn start_finished(
+        &self,
+        member: &Member,
+        list: &[u8],
+        minor: &str,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
+        progress("an earlier run came to its end; starting the node");
+        let named = v1::Components { kubernetes_version: minor.to_owned(), list: list.to_vec() };
+        self.start(member, Some(&named).filter(|named| !named.list.is_empty()), progress).await.map(drop)
+    }
+
+    /// kubeadm's version, which must be of the minor version that was asked for, if one was.
+    async fn carries(&self, minor: &str, progress: Progress<'_>) -> Result<Release, StepError> {
+        let version = self.version(progress).await?;
+        if minor.is_empty() || version.minor() == minor {
+            return Ok(version);
+        }
+        let message = format!("Kubernetes {minor} is asked for, and the image carries {version}");
+        Err(StepError::new(StepCode::VersionDiffers, message))
     }
 
     /// What an image without components gets before anything else; the container runtime is among it.
@@ -222,13 +248,13 @@ impl Kubeadm {
         })
     }
 
-    /// Does the job unless it is done, resetting what a failed or interrupted try left behind.
-    pub(super) async fn complete(&self, job: &Job<'_>, progress: Progress<'_>) -> Result<(), StepError> {
-        let mut found = job.record.found()?;
-        if found == Found::Finished {
-            progress("an earlier run came to its end; starting the kubelet");
-            return self.start_kubelet(progress).await;
-        }
+    /// Does the job, resetting what a failed or interrupted try left behind.
+    pub(super) async fn complete(
+        &self,
+        job: &Job<'_>,
+        mut found: Found,
+        progress: Progress<'_>,
+    ) -> Result<(), StepError> {
         let mut backoff = Backoff::new(clock::uptime().subsec_nanos().into());
         let (mut tries, mut goes_on) = (1, found == Found::Unfinished && self.is_etcd_member());
         while let Err(error) = self.attempt(job, found, goes_on, progress).await {

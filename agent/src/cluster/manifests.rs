@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use super::release::Release;
 use super::{StepCode, StepError, files};
 
-/// The API server last: its tag says how far an earlier try came.
 const PODS: [&str; 4] = ["etcd", "kube-controller-manager", "kube-scheduler", API_SERVER];
 const API_SERVER: &str = "kube-apiserver";
 /// kubeadm's have 4 KiB.
@@ -39,12 +38,17 @@ impl<'a> StaticPods<'a> {
         tag.map(Some).ok_or_else(|| foreign(&self.path(API_SERVER), "the API server's image has no release as its tag"))
     }
 
-    /// Gives the pods the tags that `images` has, the images of a release as kubeadm lists them. Each file is the old one or the new
-    /// one at every moment, and those that are new already stay as they are.
-    pub(super) fn take_tags_of(&self, images: &str) -> Result<(), StepError> {
+    /// Gives the pods the tags that `images` has, the images of a release as kubeadm lists them. Nothing is written if one of them is
+    /// not kubeadm's; `begin` comes before the first file. Each is the old one or the new one at every moment, all of them are not.
+    pub(super) fn take_tags_of(
+        &self,
+        images: &str,
+        begin: impl FnOnce() -> Result<(), StepError>,
+    ) -> Result<(), StepError> {
+        let mut changed = Vec::new();
         for name in PODS {
             let path = self.path(name);
-            let Some(text) = read(&path)? else { continue };
+            let Some(mut text) = read(&path)? else { continue };
             let mut tags = images.lines().filter_map(|line| tag_of(line.trim(), name));
             let tag = tags.next_back().ok_or_else(|| {
                 StepError::new(StepCode::Output, format!("kubeadm lists no image of {name} for its release"))
@@ -54,11 +58,14 @@ impl<'a> StaticPods<'a> {
             let repository = old.rsplit_once(':').map_or(old, |(repository, _)| repository);
             let new = format!("{repository}:{tag}");
             if new != old {
-                let mut text = text.clone();
                 text.replace_range(place, &new);
-                // Not beside it: the kubelet reads whatever lies there.
-                files::write_by(&self.kubernetes.join("latchkey/static-pod.new"), &path, text.as_bytes())?;
+                changed.push((path, text));
             }
+        }
+        begin()?;
+        for (path, text) in changed {
+            // Not beside it: the kubelet reads whatever lies there.
+            files::write_by(&self.kubernetes.join("latchkey/static-pod.new"), &path, text.as_bytes())?;
         }
         Ok(())
     }

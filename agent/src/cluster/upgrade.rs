@@ -34,6 +34,8 @@ use crate::platform::clock;
 
 /// How long a new API server and kubelet may take until the cluster knows them.
 const APPEARS: Duration = Duration::from_mins(10);
+/// How long a node that could run what it has waits for others; what came until then is there in the next boot.
+const OF_A_START: Duration = Duration::from_mins(10);
 const MAX_NOTE: usize = 4096;
 /// The annotation of a control plane's Node that says up to which release kubeadm is done.
 const DONE: &str = "latchkey.dev/kubernetes";
@@ -51,6 +53,9 @@ struct Note {
     /// That the last start could not have another, and said so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     failed: bool,
+    /// That static pods may name images of two releases: they are being changed, and no kubelet has started with them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pods_mixed: bool,
 }
 
 impl Note {
@@ -64,13 +69,17 @@ impl Note {
         bytes.and_then(|bytes| serde_json::from_slice(bytes.expose()).ok()).unwrap_or_default()
     }
 
+    fn of(release: Option<&Release>) -> Self {
+        let kubernetes = release.map(|release| release.as_str().to_owned());
+        Self { kubernetes, ..Self::default() }
+    }
+
     fn release(&self) -> Option<Release> {
         self.kubernetes.as_deref().and_then(Release::parse)
     }
 
-    fn write(kubernetes: &Path, release: Option<&Release>, failed: bool) -> Result<(), StepError> {
-        let kubernetes_version = release.map(|release| release.as_str().to_owned());
-        let note = Self { version: 1, kubernetes: kubernetes_version, failed };
+    fn write(&self, kubernetes: &Path) -> Result<(), StepError> {
+        let note = Self { version: 1, ..self.clone() };
         if note == Self::read(kubernetes) {
             return Ok(());
         }
@@ -83,7 +92,7 @@ impl Kubeadm {
     /// Notes the release that the node was just made with.
     pub(super) async fn note_version(&self, progress: Progress<'_>) -> Result<(), StepError> {
         let carried = self.version(progress).await?;
-        Note::write(&self.directory, Some(&carried), false)
+        Note::of(Some(&carried)).write(&self.directory)
     }
 
     /// Starts the kubelet, with what goes before and after it where the release is another. Whether the cluster should hear of it.
@@ -102,13 +111,13 @@ impl Kubeadm {
             let carried = self.version(progress).await?;
             let note = Note::read(&self.directory);
             let upgraded = self.start_with(member, &carried, &note, progress).await?;
-            let release = if upgraded.is_some() { Some(&carried) } else { None };
-            Note::write(&self.directory, release.or(note.release().as_ref()), false)?;
+            let release = if upgraded.is_some() { Some(carried) } else { note.release() };
+            Note::of(release.as_ref()).write(&self.directory)?;
             kept.map_or(Ok(upgraded == Some(true) || note.failed), Err)
         };
         let started = started.await;
         if started.as_ref().is_err_and(|error| error.code.is_of_an_upgrade()) {
-            Note::write(&self.directory, Note::read(&self.directory).release().as_ref(), true)?;
+            Note { failed: true, ..Note::read(&self.directory) }.write(&self.directory)?;
         }
         started
     }
@@ -127,7 +136,8 @@ impl Kubeadm {
             let changed = async {
                 if self.may_go_to(member, &named.kubernetes_version, progress)? {
                     let minor = &named.kubernetes_version;
-                    self.change_components(components, member, &named.list, minor, progress).await?;
+                    self.change_components(&components.with_limit(OF_A_START), member, &named.list, minor, progress)
+                        .await?;
                     return Ok(true);
                 }
                 Ok::<_, StepError>(false)
@@ -138,6 +148,12 @@ impl Kubeadm {
                 Err(error) if error.code.is_of_an_upgrade() => kept = Some(error),
                 Err(error) => kept = Some(StepError { code: StepCode::ComponentsMissing, ..error }),
             }
+        }
+        // A node that was made with what its image had.
+        if components.never_came()
+            && let Some(why) = kept
+        {
+            return Err(why);
         }
         if let Some(why) = &kept {
             progress(&format!("keeping the components of before: {why}"));
@@ -151,16 +167,22 @@ impl Kubeadm {
             let message = format!("{minor:?} is no minor version of Kubernetes");
             return Err(StepError::new(StepCode::ComponentsMissing, message));
         };
-        let noted = Note::read(&self.directory).release();
+        let note = Note::read(&self.directory);
         if member.role != NodeRole::Worker {
-            let running = StaticPods::below(&self.directory).release()?.or(noted);
-            return running.map_or(Ok(true), |running| may_follow(&named, &running).map(|()| true));
+            return self.ran(&note)?.may_be_followed_by(&named).map(|()| true);
         }
-        let newer = noted.filter(|noted| named.ahead_of(noted) < 0);
+        let newer = note.release().filter(|noted| named.ahead_of(noted) < 0);
         if let Some(newer) = &newer {
             progress(&format!("the cluster names Kubernetes {minor}, and this worker keeps {newer}"));
         }
         Ok(newer.is_none())
+    }
+
+    /// What a control plane has had until now.
+    fn ran(&self, note: &Note) -> Result<Ran, StepError> {
+        let pods = StaticPods::below(&self.directory).release()?;
+        // Pods that are being changed ran nothing.
+        Ok(Ran { pods: pods.filter(|_| !note.pods_mixed), done: note.release() })
     }
 
     /// Whether it was upgraded; `None` where the node has an older release than before, which it may have for a while.
@@ -172,23 +194,24 @@ impl Kubeadm {
         progress: Progress<'_>,
     ) -> Result<Option<bool>, StepError> {
         let pods = (member.role != NodeRole::Worker).then(|| StaticPods::below(&self.directory));
-        let running = pods.as_ref().map(StaticPods::release).transpose()?.flatten();
-        let before = note.release().or_else(|| running.clone());
-        if let Some(before) = &before {
-            if pods.is_some() {
-                may_follow(carried, running.as_ref().unwrap_or(before))?;
-            } else if carried.ahead_of(before) < 0 {
-                progress(&format!(
-                    "the kubelet is {carried} and was {before}; a worker's may be older than its cluster"
-                ));
-                return self.start_kubelet(progress).await.map(|()| None);
+        let mut before = note.release();
+        if let Some(pods) = &pods {
+            let ran = self.ran(note)?;
+            ran.may_be_followed_by(carried)?;
+            let others = note.pods_mixed || ran.pods.as_ref().is_some_and(|pods| pods != carried);
+            before = ran.done.or(ran.pods);
+            if others {
+                progress(&format!("the control plane goes to {carried}"));
+                let images = self.images(carried, progress).await?;
+                // So that a start that is cut from here on is known as one that did not come to its end.
+                let note = Note { failed: note.failed, ..Note::of(before.as_ref()) };
+                let mixed = || Note { pods_mixed: true, ..note.clone() }.write(&self.directory);
+                pods.take_tags_of(&images, mixed)?;
+                note.write(&self.directory)?;
             }
-        }
-        if let Some(pods) = pods.as_ref().filter(|_| running.as_ref().is_some_and(|running| running != carried)) {
-            // So that a start that is cut from here on is known as one that did not come to its end.
-            Note::write(&self.directory, before.as_ref(), note.failed)?;
-            progress(&format!("the control plane goes to {carried}"));
-            pods.take_tags_of(&self.images(carried, progress).await?)?;
+        } else if let Some(before) = before.as_ref().filter(|before| carried.ahead_of(before) < 0) {
+            progress(&format!("the kubelet is {carried} and was {before}; a worker's may be older than its cluster"));
+            return self.start_kubelet(progress).await.map(|()| None);
         }
         let is_new = before.as_ref() != Some(carried);
         if is_new {
@@ -310,12 +333,27 @@ impl Kubeadm {
     }
 }
 
-/// Whether a control plane may go from what it ran to what the image carries, or its cluster names.
-fn may_follow(carried: &Release, running: &Release) -> Result<(), StepError> {
-    let (code, why) = match carried.ahead_of(running) {
-        0 | 1 => return Ok(()),
-        ahead if ahead > 1 => (StepCode::SkipsMinor, "Kubernetes goes up one minor version at a time"),
-        _ => (StepCode::OlderThanCluster, "a control plane does not go back"),
-    };
-    Err(StepError::new(code, format!("Kubernetes {carried} is to run here, and this node ran {running}: {why}")))
+/// The releases that a control plane has had.
+struct Ran {
+    /// By its static pods; no API server runs here, or none did yet, if there is none.
+    pods: Option<Release>,
+    /// Up to which kubeadm is done here.
+    done: Option<Release>,
+}
+
+impl Ran {
+    /// Whether a control plane may go from there to what the image carries, or its cluster names.
+    fn may_be_followed_by(&self, next: &Release) -> Result<(), StepError> {
+        for (which, ran) in [("this node ran", &self.pods), ("kubeadm is done here up to", &self.done)] {
+            let ahead = ran.as_ref().map_or(0, |ran| next.ahead_of(ran));
+            let (code, why) = match ahead {
+                0 | 1 => continue,
+                2.. => (StepCode::SkipsMinor, "Kubernetes goes up one minor version at a time"),
+                _ => (StepCode::OlderThanCluster, "a control plane does not go back"),
+            };
+            let ran = ran.as_ref().map_or("nothing", Release::as_str);
+            return Err(StepError::new(code, format!("Kubernetes {next} is to run here, and {which} {ran}: {why}")));
+        }
+        Ok(())
+    }
 }

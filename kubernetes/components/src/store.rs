@@ -21,7 +21,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use latchkey_kubernetes::fetch::{Content, Fetcher, Limits, Origin, contents, is_right, unpack};
+use latchkey_kubernetes::fetch::{Content, Fetcher, Limits, Origin, contents, is_lost, is_right, unpack};
 use latchkey_kubernetes::{Component, ComponentList, Download, Install, Role, Roles, Sha256};
 use ring::digest::{Context, SHA256};
 
@@ -263,7 +263,10 @@ fn is_content(path: &Path, wanted: &Content) -> Result<bool, ComponentsError> {
         }
         Ok(hashed.finish().as_ref() == wanted.sha256.0)
     };
-    right().map_err(at(path))
+    match right() {
+        Err(error) if is_lost(&error) => Ok(false),
+        found => found.map_err(at(path)),
+    }
 }
 
 /// A link or a directory in the place of a file is not followed, but removed.

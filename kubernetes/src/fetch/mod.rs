@@ -20,7 +20,7 @@ pub use code::FetchCode;
 pub use error::FetchError;
 pub use origin::Origin;
 use part::Part;
-pub use part::is_right;
+pub use part::{is_lost, is_right};
 pub use unpack::{Content, Unpacked, contents, unpack};
 
 use crate::component::Download;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::Progress;
 use super::error::{FetchError, at};
@@ -60,8 +61,11 @@ impl<'a> Part<'a> {
         if found.len() > wanted.max_bytes {
             part.restart()?;
         } else {
-            part.len = hash(&mut part.file, &mut part.hashed).map_err(at(&part.path))?;
-            part.resumed = part.len > 0;
+            match hash(&mut part.file, &mut part.hashed) {
+                Ok(len) => (part.len, part.resumed) = (len, len > 0),
+                Err(error) if is_lost(&error) => part.restart()?,
+                Err(error) => return Err(at(&part.path)(error)),
+            }
         }
         Ok(part)
     }
@@ -194,8 +198,18 @@ pub fn is_right(path: &Path, wanted: &Download) -> Result<bool, FetchError> {
         return Ok(false);
     }
     let mut hashed = Context::new(&SHA256);
-    hash(&mut file.take(wanted.max_bytes + 1), &mut hashed).map_err(at(path))?;
-    Ok(Sha256::finish(hashed) == wanted.sha256)
+    match hash(&mut file.take(wanted.max_bytes + 1), &mut hashed) {
+        Ok(_) => Ok(Sha256::finish(hashed) == wanted.sha256),
+        Err(error) if is_lost(&error) => Ok(false),
+        Err(error) => Err(at(path)(error)),
+    }
+}
+
+/// Whether a disk says that it has lost what was read: of a bad sector, and of one that an authenticated disk finds changed. Such a
+/// file is a wrong one, and is got again.
+pub fn is_lost(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::IO, Errno::ILSEQ].iter().any(|lost| code == Some(lost.raw_os_error()))
 }
 
 /// Hashes what comes, and says how much that is.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use latchkey_kubernetes::fetch::{FetchCode, FetchError, Fetched, Fetcher, Limits, Origin};
+use latchkey_kubernetes::fetch::{FetchCode, FetchError, Fetched, Fetcher, Limits, Origin, is_lost};
 use latchkey_kubernetes::{Download, Sha256};
 
 use crate::server::{Answer, Mirror, answers, breaks_after, never_ends, says, serves, stalls_after, trickles};
@@ -61,6 +61,19 @@ fn a_file_that_is_right_gets_its_name_and_nothing_else_stays() {
     assert!(!result.unwrap().was_there);
     assert_eq!(names, ["kubelet-1"]);
     assert!(requests[0].starts_with("GET /kubelet-1 HTTP/1.1\r\n"), "{requests:?}");
+}
+
+#[test]
+fn a_file_that_the_disk_cannot_read_any_more_is_got_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("kubelet-1");
+    // Nothing is mapped at address 0, and the kernel says so as a disk does of a bad sector.
+    std::os::unix::fs::symlink("/proc/self/mem", &file).unwrap();
+    assert!(is_lost(&fs::read(&file).unwrap_err()));
+    let mirror = Mirror::new(vec![serves(FILE)]);
+    assert!(!fetch(&mirror, directory.path(), limits()).unwrap().was_there);
+    assert_eq!(fs::read(&file).unwrap(), FILE);
+    assert!(!file.is_symlink());
 }
 
 #[test]
