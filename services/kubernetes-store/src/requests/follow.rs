@@ -2,13 +2,11 @@
 
 use super::waiting::Taken;
 use crate::store::{Shared, Watched};
-use crate::watch::{Pauses, config, watch_failed};
-use futures_util::StreamExt as _;
+use crate::watch::{Events, config, is_begin, watch_failed};
 use futures_util::future::{Either, select};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::api::Api;
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{Event, watcher};
+use kube::runtime::watcher::Event;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +28,7 @@ pub(super) async fn follow(shared: Arc<Shared>, signer: &'static str) {
     let of_signer = shared.requests.of(signer);
     let mut said = false;
     loop {
-        let mut events = pin!(watcher(api.clone(), config.clone()).backoff(Pauses::default()));
+        let mut events = Events::of(api.clone(), config.clone());
         let (mut begun, mut listed, mut enough) = (Instant::now(), None, false);
         loop {
             let left_out = of_signer.requests().has_left_out();
@@ -45,21 +43,22 @@ pub(super) async fn follow(shared: Arc<Shared>, signer: &'static str) {
                     break;
                 }
                 Some(listed) if left_out => {
-                    match select(events.next(), pin!(time_to_list(&of_signer.room, begun, listed))).await {
+                    match select(pin!(events.next()), pin!(time_to_list(&of_signer.room, begun, listed))).await {
                         Either::Left((event, _)) => event,
                         Either::Right(((), _)) => break,
                     }
                 }
                 _ => events.next().await,
             };
+            let Some(event) = event else { break };
+            let begins = is_begin(&event);
             let taken = match event {
-                None => break,
-                Some(Err(error)) => {
+                Err(error) => {
                     let problem = watch_failed("certificatesigningrequests", &error);
                     shared.note(Watched::Requests(signer), Some(problem));
                     continue;
                 }
-                Some(Ok(event)) => {
+                Ok(event) => {
                     match event {
                         Event::Init => (begun, listed) = (Instant::now(), None),
                         Event::InitDone => listed = Some(Instant::now()),
@@ -68,7 +67,9 @@ pub(super) async fn follow(shared: Arc<Shared>, signer: &'static str) {
                     of_signer.requests().take(event)
                 }
             };
-            shared.note(Watched::Requests(signer), None);
+            if !begins {
+                shared.note(Watched::Requests(signer), None);
+            }
             if taken == Taken::Enough {
                 (listed, enough) = (Some(Instant::now()), true);
             }
