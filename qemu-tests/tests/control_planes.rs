@@ -8,8 +8,9 @@ use latchkey_qemu_tests::kubernetes::{API_IS_READY, EtcdMember, Site};
 use latchkey_qemu_tests::vm::Vm;
 use latchkey_test_support::until_within;
 
-/// A control plane that joins on a machine that has two others to run.
-const JOIN: Duration = Duration::from_mins(25);
+/// A control plane that starts on a machine that has two others to run. Emulated, three have more to do than two processors can: an
+/// API server that gets no time to answer its probes is ended by its kubelet, and begun anew.
+const BESIDE_TWO: Duration = Duration::from_mins(25);
 /// Asked again after this: a control plane that comes or goes has better things to do.
 const PAUSE: Duration = Duration::from_secs(5);
 /// kubeadm has just told etcd of its member, which has no vote and no data yet.
@@ -29,7 +30,7 @@ fn voters(names: &[&str]) -> Vec<EtcdMember> {
 fn counts(site: &Site, node: &str, names: &[&str]) {
     let wanted = voters(names);
     let same = || site.etcd_members(node).ok().filter(|members| *members == wanted).map(drop);
-    until_within(format!("etcd to have the members {names:?}"), STEP, PAUSE, same);
+    until_within(format!("etcd to have the members {names:?}"), BESIDE_TWO, PAUSE, same);
 }
 
 /// Switches a machine on that becomes a control plane, and has the operator say so.
@@ -42,14 +43,14 @@ fn admitted(site: &Site, number: u8) -> Vm {
 
 /// Cuts the power when the node says this in its join, and switches it on again.
 fn cut_at(node: &mut Vm, line: &str) {
-    node.expect(line, JOIN).unwrap();
+    node.expect(line, BESIDE_TWO).unwrap();
     node.restart().unwrap();
 }
 
 #[test]
 #[ignore = "builds Kubernetes, once, with Go, and a Debian with it; ./dev e2e control-planes"]
 fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three() {
-    let site = Site::with_balancer("control-planes").unwrap();
+    let site = Site::with_balancer("control-planes").unwrap().with_patience(BESIDE_TWO);
     let power_on = Instant::now();
     let mut first = site.control_plane(1).unwrap().start().unwrap();
     first.expect(WAITS, STEP).unwrap();
@@ -65,7 +66,7 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     let mut second = admitted(&site, 2);
     cut_at(&mut second, "cluster-step: begin");
     cut_at(&mut second, ANNOUNCED);
-    second.expect(MEMBER, JOIN).unwrap();
+    second.expect(MEMBER, BESIDE_TWO).unwrap();
     seconds("node-2: power-on to the end of stage 2, with two cuts", power_on);
     let boot = site.ready("node-2", "").unwrap();
     counts(&site, "node-1", &["node-1", "node-2"]);
@@ -75,8 +76,8 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     let power_on = Instant::now();
     let mut third = admitted(&site, 3);
     cut_at(&mut third, COUNTED);
-    third.expect("going on with the join", JOIN).unwrap();
-    third.expect(MEMBER, JOIN).unwrap();
+    third.expect("going on with the join", BESIDE_TWO).unwrap();
+    third.expect(MEMBER, BESIDE_TWO).unwrap();
     seconds("node-3: power-on to the end of stage 2, with one cut", power_on);
     site.ready("node-3", "").unwrap();
     counts(&site, "node-1", &["node-1", "node-2", "node-3"]);
@@ -86,18 +87,18 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     let lost = Instant::now();
     for (node, name) in [(&first, "one"), (&third, "three")] {
         let write = ["create", "configmap", name];
-        until_within(format!("{} to write", node.name()), STEP, PAUSE, || site.ask_at(node, &write).ok());
+        until_within(format!("{} to write", node.name()), BESIDE_TWO, PAUSE, || site.ask_at(node, &write).ok());
     }
     seconds("node-2 lost: to writes by both others", lost);
     second.restart().unwrap();
     let power_on = Instant::now();
-    second.expect(MEMBER, STEP).unwrap();
-    let balanced = second.expect("OS balances", STEP).unwrap().text;
+    second.expect(MEMBER, BESIDE_TWO).unwrap();
+    let balanced = second.expect("OS balances", BESIDE_TWO).unwrap().text;
     // Its own is in the cluster's list again once it serves.
     for server in ["10.1.0.1:6443", "10.1.0.3:6443"] {
         assert!(balanced.contains(server), "the balancer does not know the others: {balanced}");
     }
-    second.expect(API_IS_READY, STEP).unwrap();
+    second.expect(API_IS_READY, BESIDE_TWO).unwrap();
     let boot = site.ready("node-2", &boot).unwrap();
     seconds("node-2: power-on to Ready, after the loss", power_on);
 
@@ -110,10 +111,10 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     }
     let power_on = Instant::now();
     for node in [&first, &second, &third] {
-        node.expect(MEMBER, JOIN).unwrap();
+        node.expect(MEMBER, BESIDE_TWO).unwrap();
     }
     seconds("all: power-on to the end of stage 2", power_on);
-    until_within("the API server to answer", JOIN, PAUSE, || site.ask(&["get", "nodes"]).ok());
+    until_within("the API server to answer", BESIDE_TWO, PAUSE, || site.ask(&["get", "nodes"]).ok());
     site.ready("node-2", &boot).unwrap();
     seconds("all: power-on to node-2 Ready", power_on);
     counts(&site, "node-1", &["node-1", "node-2", "node-3"]);

@@ -39,13 +39,14 @@ const STATE_DISK: u64 = 8 << 30;
 /// processors are emulated, each more costs the others time.
 const CONTROL_PLANE: (u32, u32) = (2, 3072);
 const WORKER: (u32, u32) = (1, 1024);
-/// What the system says of itself: what failed, and when its own API server answers.
+/// What the system says of itself: what failed, and when its own API server answers. Each question costs an emulated processor
+/// seconds that the API server could use.
 const SHOW: &str = "
 PATH=$PATH:/run/latchkey-components
 for unit in $(systemctl list-units --state=failed --plain --no-legend | cut -d ' ' -f 1); do echo OS failed unit $unit; done
 [ ! -e /etc/kubernetes/latchkey/api-servers.json ] || echo OS balances $(tr -d ' \\n' < /etc/kubernetes/latchkey/api-servers.json)
 [ -e /etc/kubernetes/manifests/kube-apiserver.yaml ] || exit 0
-until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 1; done
+until kubectl --kubeconfig /etc/kubernetes/kubelet.conf get --raw /readyz > /dev/null 2>&1; do sleep 5; done
 echo OS api server is ready";
 
 /// The cluster step of a site without ours: what people type, and nothing else.
@@ -88,6 +89,8 @@ pub struct Site {
     pub(super) mirror: Option<Mirror>,
     /// The folder of those that the cluster is founded with.
     components: PathBuf,
+    /// How long something that a node comes to is waited for.
+    patience: Duration,
 }
 
 impl Site {
@@ -130,12 +133,19 @@ impl Site {
             inside: Vec::new(),
             mirror: None,
             components: PathBuf::new(),
+            patience: STEP,
         })
     }
 
     /// The same for a cluster whose nodes find the API servers by the balancer of their image.
     pub fn with_balancer(name: &str) -> Result<Self, HarnessError> {
         Ok(Self { with_balancer: true, ..Self::new(name, PodNetwork::Bridge, false)? })
+    }
+
+    /// The same with more patience, for more machines than the processors can run at their pace.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// A machine that becomes a control plane: `node-NUMBER`.
@@ -257,7 +267,7 @@ impl Site {
         event: &str,
         mut choose: impl FnMut(&str) -> Option<T>,
     ) -> Result<T, HarnessError> {
-        let deadline = Instant::now() + STEP;
+        let deadline = Instant::now() + self.patience;
         loop {
             let watch = self.follow(name, &["get", objects, "--watch", "-o", shown])?;
             let left = deadline.saturating_duration_since(Instant::now());

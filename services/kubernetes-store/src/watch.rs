@@ -180,7 +180,7 @@ pub(crate) fn watch_failed(about: &str, error: &watcher::Error) -> StoreError {
 mod tests {
     use super::*;
 
-    fn pauses_after(said: Vec<watcher::Result<Event<ConfigMap>>>) -> Vec<Option<u128>> {
+    fn pauses_after(said: &[watcher::Result<Event<ConfigMap>>]) -> Vec<Option<u128>> {
         let mut pauses = Pauses::default();
         said.iter().map(|said| pauses.after(said).map(|pause| pause.as_millis())).collect()
     }
@@ -188,12 +188,12 @@ mod tests {
     #[test]
     fn listings_that_fail_are_asked_for_less_and_less_until_one_comes_to_its_end() {
         let fails = || Err(watcher::Error::NoResourceVersion);
-        let object = || ConfigMap::default();
-        let said = vec![Ok(Event::Init), fails(), Ok(Event::Init), Ok(Event::InitApply(object())), fails()];
-        assert_eq!(pauses_after(said), [None, Some(125), None, None, Some(250)]);
-        let said = vec![fails(), fails(), fails(), fails(), fails(), fails(), fails()];
-        assert_eq!(pauses_after(said), [125, 250, 500, 1000, 2000, 4000, 4000].map(Some));
-        let said = vec![fails(), fails(), Ok(Event::InitDone), fails(), fails(), Ok(Event::Apply(object())), fails()];
-        assert_eq!(pauses_after(said), [Some(125), Some(250), None, Some(125), Some(250), None, Some(125)]);
+        let object = ConfigMap::default;
+        let said = [Ok(Event::Init), fails(), Ok(Event::Init), Ok(Event::InitApply(object())), fails()];
+        assert_eq!(pauses_after(&said), [None, Some(125), None, None, Some(250)]);
+        let said = [fails(), fails(), fails(), fails(), fails(), fails(), fails()];
+        assert_eq!(pauses_after(&said), [125, 250, 500, 1000, 2000, 4000, 4000].map(Some));
+        let said = [fails(), fails(), Ok(Event::InitDone), fails(), fails(), Ok(Event::Apply(object())), fails()];
+        assert_eq!(pauses_after(&said), [Some(125), Some(250), None, Some(125), Some(250), None, Some(125)]);
     }
 }
