@@ -31,7 +31,7 @@ const fn promised(id: &'static str, at_most: Limit, what: &'static str, shown_by
 }
 
 /// All promises with numbers, in the order of the document.
-pub(crate) const PROMISED: [Promised; 16] = [
+pub(crate) const PROMISED: [Promised; 21] = [
     promised("agent/bytes", Limit::Bytes(2_500_000), "the agent, static, stripped", "`qemu-tests/src/bin/size.rs`"),
     promised("agent/crates", Limit::Count(110), "crates in it", "`qemu-tests/src/bin/size.rs`"),
     promised(
@@ -44,6 +44,12 @@ pub(crate) const PROMISED: [Promised; 16] = [
         "join-service/bytes",
         Limit::Bytes(8_000_000),
         "the join service, stripped",
+        "`qemu-tests/src/bin/size.rs`",
+    ),
+    promised(
+        "key-service/bytes",
+        Limit::Bytes(4_000_000),
+        "the key service, stripped",
         "`qemu-tests/src/bin/size.rs`",
     ),
     promised(
@@ -75,6 +81,18 @@ pub(crate) const PROMISED: [Promised; 16] = [
         Limit::Microseconds(1000.0),
         "a complete join, the service's side: TLS, evidence, decision, keys, durable record, ticket",
         "`services/join-service/benches/tickets.rs`",
+    ),
+    promised(
+        "join-service/api-server-join",
+        Limit::Microseconds(1e6 / 300.0),
+        "a first join with records in a real API server, everything on this machine: 300 tickets a second",
+        "`services/join-service/benches/api_server_tickets.rs`",
+    ),
+    promised(
+        "join-service/api-server-storm-lost",
+        Limit::Count(0),
+        "machines without a ticket after 500 recorded ones came at once to a service that had just started",
+        "`services/join-service/benches/api_server_tickets.rs`",
     ),
     promised(
         "disk/key-check",
@@ -117,6 +135,18 @@ pub(crate) const PROMISED: [Promised; 16] = [
         Limit::TimesOf("boot/nothing", 1.2),
         "power-on to ticket, beside the same kernel and firmware doing nothing",
         "`qemu-tests/benches/boot.rs`",
+    ),
+    promised(
+        "kubernetes/control-plane-latchkey",
+        Limit::TimesOf("kubernetes/control-plane-typed", 1.05),
+        "power-on to a control plane that is Ready, beside kubeadm as people type it",
+        "`qemu-tests/benches/kubernetes.rs`",
+    ),
+    promised(
+        "kubernetes/worker-latchkey",
+        Limit::TimesOf("kubernetes/worker-typed", 1.1),
+        "power-on to a worker that is Ready, beside the same",
+        "`qemu-tests/benches/kubernetes.rs`",
     ),
 ];
 

@@ -13,6 +13,7 @@ const AGENT_BYTES: usize = 2_500_000;
 const AGENT_CRATES: usize = 110;
 const INITRAMFS_BYTES: usize = 6_000_000;
 const JOIN_SERVICE_BYTES: usize = 8_000_000;
+const KEY_SERVICE_BYTES: usize = 4_000_000;
 
 fn main() -> ExitCode {
     match report() {
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
 fn report() -> Result<bool, HarnessError> {
     let agent = build::agent()?;
     let join_service = build::packaged("latchkey-join-service")?;
+    let key_service = build::packaged("latchkey-key-service")?;
     let kernel = Kernel::provision()?;
     let initramfs = BootImage::agent()?.initramfs(&kernel)?.len();
     let lines = [
@@ -38,6 +40,7 @@ fn report() -> Result<bool, HarnessError> {
         ("agent/crates", "agent, crates", crates("latchkey-agent")?, AGENT_CRATES),
         ("initramfs/bytes", "initramfs, bytes", initramfs, INITRAMFS_BYTES),
         ("join-service/bytes", "join service, bytes", bytes(&join_service)?, JOIN_SERVICE_BYTES),
+        ("key-service/bytes", "key service, bytes", bytes(&key_service)?, KEY_SERVICE_BYTES),
     ];
     if std::env::args().any(|argument| argument == "--json") {
         let bench = Bench::from_args();
