@@ -46,12 +46,7 @@ pub(crate) const PROMISED: [Promised; 21] = [
         "the join service, stripped",
         "`qemu-tests/src/bin/size.rs`",
     ),
-    promised(
-        "key-service/bytes",
-        Limit::Bytes(4_000_000),
-        "the key service, stripped",
-        "`qemu-tests/src/bin/size.rs`",
-    ),
+    promised("key-service/bytes", Limit::Bytes(4_000_000), "the key service, stripped", "`qemu-tests/src/bin/size.rs`"),
     promised(
         "agent/peak-memory",
         Limit::Bytes(6_000_000),
