@@ -49,6 +49,93 @@ reason_codes! {
     /// The bytes are no attestation report of SEV-SNP.
     SnpReportMalformed = "snp-report-malformed", Peer, EvidenceMalformed, "give the 1184 bytes of the report as the guest's secure processor made them, without what stands around it";
 
+    /// The report has something set where its version has nothing.
+    SnpReportReserved = "snp-report-reserved", Peer, EvidenceMalformed, "use a release of this program that knows what this firmware reports: what is new there may change what the rest means";
+    /// The report, or its certificate, is of a processor that this program does not know.
+    SnpProductUnknown = "snp-product-unknown", Platform, TeeNotTrusted, "run the guest on Milan, Genoa, Bergamo, Siena or Turin, or use a release of this program that knows the processor";
+    /// The host's table of certificates cannot be read.
+    SnpCertificateTableMalformed = "snp-certificate-table-malformed", Peer, EvidenceMalformed, "have the host give the guest a certificate table as AMD 56421 describes it, or none";
+
+    // The certificate of a secure processor's key.
+    /// Neither the host nor the collateral has a certificate for the key that signed.
+    SnpCertificateMissing = "snp-certificate-missing", Platform, TeeNotTrusted, "put the certificate of this chip and firmware into the collateral, or have the host give it to its guests";
+    /// The certificate is no X.509, or lacks what AMD puts into it.
+    SnpCertificateMalformed = "snp-certificate-malformed", Platform, TeeNotTrusted, "fetch the certificate from AMD's key distribution service again";
+    /// The certificate is of the other kind of key, or signed by the other kind's authority.
+    SnpCertificateOfAnotherKind = "snp-certificate-of-another-kind", Peer, TeeNotTrusted, "give a VCEK's certificate for a report that a VCEK signed, and a VLEK's for one that a VLEK signed";
+    /// The certificate's product is not the report's.
+    SnpCertificateOfAnotherProduct = "snp-certificate-of-another-product", Peer, TeeNotTrusted, "give the certificate of the processor that made the report";
+    /// The certificate is of another chip.
+    SnpCertificateOfAnotherChip = "snp-certificate-of-another-chip", Peer, TeeNotTrusted, "give the certificate of the chip that made the report";
+    /// The certificate is for other firmware versions than the report says.
+    SnpCertificateOfAnotherTcb = "snp-certificate-of-another-tcb", Peer, TeeNotTrusted, "give the certificate for the report's `REPORTED_TCB`: after an update of the firmware the key, and its certificate, are others";
+    /// No chain to an authority of AMD that this program knows.
+    SnpCertificateUntrusted = "snp-certificate-untrusted", Platform, TeeNotTrusted, "give a certificate that AMD issued, and AMD's chain for the product in the collateral";
+    /// The certificate is not valid yet.
+    SnpCertificateNotYetValid = "snp-certificate-not-yet-valid", Platform, TeeNotTrusted, "correct the verifier's clock: AMD issues no certificate for the future";
+    /// The certificate, or its authority's, has expired.
+    SnpCertificateExpired = "snp-certificate-expired", Platform, TeeNotTrusted, "correct the verifier's clock, or fetch the certificate again";
+    /// AMD revoked the authority that issued the certificate.
+    SnpCertificateRevoked = "snp-certificate-revoked", Platform, TeeNotTrusted, "fetch the chain and the certificate again: AMD issues them under a new authority";
+    /// There is no list of what AMD revoked for this product.
+    SnpRevocationListMissing = "snp-revocation-list-missing", Operator, VerifierUnavailable, "put AMD's revocation list for the product into the collateral";
+    /// The list of what AMD revoked is too old to say anything.
+    SnpRevocationListExpired = "snp-revocation-list-expired", Operator, VerifierUnavailable, "fetch AMD's revocation list again, or correct the verifier's clock";
+    /// The report's signature does not verify under the certificate's key.
+    SnpSignatureInvalid = "snp-signature-invalid", Peer, EvidenceRejected, "send the report as the secure processor made it, with its own certificate";
+    /// The report was made for something else.
+    SnpReportDataMismatch = "snp-report-data-mismatch", Peer, EvidenceRejected, "ask for a report over the binding of this very connection: if that was done, something relays or replays evidence";
+
+    // Policy: a SEV-SNP guest.
+    /// The policy denies this chip.
+    SnpChipDenied = "snp-chip-denied", Operator, TeeNotTrusted, "remove the chip from `snp.denied_chips` if its guests are to be admitted again";
+    /// The policy does not take this kind of key.
+    SnpKeyRefused = "snp-key-refused", Operator, TeeNotTrusted, "have the host use the kind of key that `snp.keys` names, or name this one";
+    /// The policy does not name the provider whose key signed.
+    SnpProviderRefused = "snp-provider-refused", Operator, TeeNotTrusted, "add the provider to `snp.providers` if its machines may run your guests";
+    /// The policy has no floor for this product.
+    SnpProductRefused = "snp-product-refused", Operator, TeeNotTrusted, "run the guest on a product that `snp.tcb_floor` names, or give this one a floor";
+    /// Firmware or microcode is older than the policy's floor.
+    SnpTcbTooOld = "snp-tcb-too-old", Platform, TeeNotTrusted, "update the host's firmware and microcode, commit the update, and launch the guest anew";
+    /// The host may still undo an update of its firmware.
+    SnpFirmwareProvisional = "snp-firmware-provisional", Platform, TeeNotTrusted, "commit the firmware on the host (SNP_COMMIT), or let `snp.allow` say `provisional-firmware`";
+    /// The guest's host may read and write its memory.
+    SnpDebugAllowed = "snp-debug-allowed", Platform, TeeNotTrusted, "launch the guest without DEBUG in its policy";
+    /// A migration agent may move the guest.
+    SnpMigrationAllowed = "snp-migration-allowed", Platform, TeeNotTrusted, "launch the guest without MIGRATE_MA in its policy, or let `snp.allow` say `migration`";
+    /// The guest may run where threads share a core.
+    SnpSmtAllowed = "snp-smt-allowed", Platform, TeeNotTrusted, "launch the guest without SMT in its policy, or let `snp.allow` say `smt`";
+    /// The guest's memory may lie behind CXL.
+    SnpCxlAllowed = "snp-cxl-allowed", Platform, TeeNotTrusted, "launch the guest without CXL_ALLOW in its policy, or let `snp.allow` say `cxl`";
+    /// The guest may run on several sockets.
+    SnpNotSingleSocket = "snp-not-single-socket", Platform, TeeNotTrusted, "launch the guest with SINGLE_SOCKET in its policy";
+    /// The guest takes older firmware interfaces than the policy.
+    SnpAbiTooOld = "snp-abi-too-old", Platform, TeeNotTrusted, "launch the guest with a policy whose ABI version is at least `snp.minimum_abi`";
+    /// The host can see ciphertext of the guest's memory.
+    SnpCiphertextVisible = "snp-ciphertext-visible", Platform, TeeNotTrusted, "turn ciphertext hiding on in the host's firmware, and launch the guest with it in its policy";
+    /// The machine's memory was not looked through for aliases.
+    SnpAliasesUnchecked = "snp-aliases-unchecked", Platform, TeeNotTrusted, "update the host's firmware to one that checks memory for aliases";
+    /// Another privilege level asked for the report.
+    SnpVmplRefused = "snp-vmpl-refused", Platform, TeeNotTrusted, "ask for the report at the level that `snp.vmpl` names";
+    /// The ID block is signed by a key that the policy does not name, or there is none.
+    SnpIdKeyRefused = "snp-id-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block of a key that `snp.id_key_sha384` names";
+    /// The ID key is signed by a key that the policy does not name, or by none.
+    SnpAuthorKeyRefused = "snp-author-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block whose key an author of `snp.author_key_sha384` signed";
+    /// The guest's security version is below the policy's.
+    SnpGuestSvnTooOld = "snp-guest-svn-too-old", Platform, TeeNotTrusted, "launch the guest with an ID block of at least `snp.minimum_guest_svn`";
+    /// The ID block names another family.
+    SnpFamilyIdDiffers = "snp-family-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose family `snp.family_id` names";
+    /// The ID block names another image.
+    SnpImageIdDiffers = "snp-image-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose image `snp.image_id` names";
+    /// The host gave the guest other data at launch.
+    SnpHostDataDiffers = "snp-host-data-differs", Platform, TeeNotTrusted, "launch the guest with the host data that `snp.host_data` names";
+
+    // What vendors publish for verifiers.
+    /// A file of the collateral is not what it has to be.
+    CollateralMalformed = "collateral-malformed", Operator, VerifierUnavailable, "fetch the file that the detail names again";
+    /// A root certificate of the collateral is not one that this program knows.
+    CollateralRootUnknown = "collateral-root-unknown", Operator, VerifierUnavailable, "take AMD's chain from AMD: no other authority makes SEV-SNP reports true";
+
     // The endorsement key.
     /// The EK public area is no `TPMT_PUBLIC`.
     EkMalformed = "ek-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the endorsement key as the TPM returned it";

@@ -113,6 +113,8 @@ pub enum CoarseReason {
     EvidenceMalformed,
     /// The TPM, its certificate or its attestation key is not trusted.
     TpmNotTrusted,
+    /// The processor, its firmware or its certificate is not trusted.
+    TeeNotTrusted,
     /// The quote does not prove this session.
     EvidenceRejected,
     /// The measurements are not those of an admitted image.
@@ -129,6 +131,7 @@ impl CoarseReason {
         match self {
             Self::EvidenceMalformed => "evidence-malformed",
             Self::TpmNotTrusted => "tpm-not-trusted",
+            Self::TeeNotTrusted => "tee-not-trusted",
             Self::EvidenceRejected => "evidence-rejected",
             Self::MeasurementsRefused => "measurements-refused",
             Self::LockRefused => "lock-refused",
@@ -142,6 +145,10 @@ impl CoarseReason {
             Self::EvidenceMalformed => "run the same release on both sides; the verifier's log names the field",
             Self::TpmNotTrusted => {
                 "have this machine's TPM admitted: its EK certificate authority or EK digest belongs in the policy"
+            }
+            Self::TeeNotTrusted => {
+                "have this machine's processor admitted: its certificate belongs in the verifier's collateral, its product and \
+                 firmware in the policy"
             }
             Self::EvidenceRejected => {
                 "reboot and try again; if it stays, something between this node and the verifier alters evidence"

@@ -7,7 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use latchkey_attestation::parse::{LaunchDigest, UnverifiedSnpReport};
+use latchkey_attestation::parse::{LaunchDigest, SnpReport};
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::validate::{Covered, RecognisedLaunch};
 use latchkey_attestation::{AuthenticManifest, Policy, References};
@@ -104,21 +104,23 @@ fn an_old_or_expired_image_s_digest_is_known_and_refused() {
     assert_eq!(look(0xa1, &[("edge", vec![early], json!([]))]).unwrap_err().code(), ReasonCode::ImageNotYetValid);
 }
 
-fn report(change: impl FnOnce(&mut Vec<u8>)) -> Result<UnverifiedSnpReport, Refusal> {
-    let mut bytes = vec![0; UnverifiedSnpReport::SIZE];
+fn report(change: impl FnOnce(&mut Vec<u8>)) -> Result<SnpReport, Refusal> {
+    let mut bytes = vec![0; SnpReport::SIZE];
     bytes[0] = 2;
+    bytes[0x0a] = 0x02;
+    bytes[0x34] = 1;
     bytes[0x90..0xc0].fill(0xab);
     change(&mut bytes);
-    UnverifiedSnpReport::parse(&bytes)
+    SnpReport::parse(&bytes)
 }
 
 #[test]
 fn a_report_s_claims_are_read_at_the_places_of_the_specification() {
     let read = report(|_| {}).unwrap();
-    assert_eq!((read.version(), read.claimed_measurement()), (2, LaunchDigest([0xab; 48])));
-    assert_eq!((read.claims_debug(), read.claimed_vmpl()), (false, 0));
-    let read = report(|bytes| (bytes[0x0a], bytes[0x30]) = (0x08, 3)).unwrap();
-    assert_eq!((read.claims_debug(), read.claimed_vmpl()), (true, 3));
+    assert_eq!((read.version(), read.measurement()), (2, LaunchDigest([0xab; 48])));
+    assert_eq!((read.policy().allows_debug(), read.vmpl()), (false, 0));
+    let read = report(|bytes| (bytes[0x0a], bytes[0x30]) = (0x0a, 3)).unwrap();
+    assert_eq!((read.policy().allows_debug(), read.vmpl()), (true, 3));
 }
 
 #[test]
@@ -130,9 +132,32 @@ fn bytes_that_are_no_report_are_refused() {
         report(|bytes| bytes[0] = 1),
         report(|bytes| bytes[0] = 6),
         report(|bytes| bytes[3] = 1),
+        // Another signature, a report that the host asked for, a key that is none.
+        report(|bytes| bytes[0x34] = 2),
+        report(|bytes| bytes[0x30..0x34].fill(0xff)),
+        report(|bytes| bytes[0x48] = 7 << 2),
+        report(|bytes| bytes[0x48] = 2 << 2),
     ] {
         assert_eq!(wrong.unwrap_err().code(), ReasonCode::SnpReportMalformed);
     }
+}
+
+#[test]
+fn what_is_reserved_must_be_empty_and_a_processor_known() {
+    for place in [0x4c, 0x18a, 0x19f, 0x1eb, 0x1ef, 0x1f8, 0x29f] {
+        let refusal = report(|bytes| bytes[place] = 1).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::SnpReportReserved, "{place:#x}: {refusal}");
+    }
+    // Bits: of flags, of the guest's policy (17 must be set), of the platform.
+    let bits: [fn(&mut Vec<u8>); 4] =
+        [|it| it[0x48] = 1 << 5, |it| it[0x0a] = 0, |it| it[0x0b] = 1 << 2, |it| it[0x40] = 1 << 6];
+    for change in bits {
+        assert_eq!(report(change).unwrap_err().code(), ReasonCode::SnpReportReserved);
+    }
+    // Version 5 has vectors where those before had nothing; version 3 the processor.
+    assert!(report(|bytes| (bytes[0], bytes[0x188], bytes[0x1f8]) = (5, 0x19, 1)).is_ok());
+    let refusal = report(|bytes| (bytes[0], bytes[0x188]) = (3, 0x17)).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::SnpProductUnknown);
 }
 
 /// Reports of real machines, as virtee/sev and go-sev-guest (both Apache-2.0) publish them; the digests were read off with
@@ -141,11 +166,11 @@ fn bytes_that_are_no_report_are_refused() {
 fn the_measurement_of_real_reports_is_read() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/snp");
     let first = fs::read_to_string(directory.join("report-milan-1.hex")).unwrap();
-    let first = UnverifiedSnpReport::parse(&hex::decode(first.trim()).unwrap()).unwrap();
-    let second = UnverifiedSnpReport::parse(&fs::read(directory.join("report-milan-2.bin")).unwrap()).unwrap();
+    let first = SnpReport::parse(&hex::decode(first.trim()).unwrap()).unwrap();
+    let second = SnpReport::parse(&fs::read(directory.join("report-milan-2.bin")).unwrap()).unwrap();
     assert_eq!((first.version(), second.version()), (2, 2));
-    assert!(second.claimed_measurement().to_string().starts_with("b07af9620f3b839b47996422ddec6058338951d984e31211"));
-    assert!(second.claimed_measurement().to_string().ends_with("6bdf8a9ece31a5a608eb0cf2e4872b01"));
-    assert!(first.claimed_measurement().to_string().starts_with("7a1e5c266c0108dbc9bb94fa926951320940915d0aafb424"));
-    assert!(first.claimed_measurement().to_string().ends_with("64bd88b579ea158d3e1a0dc39b2c60bd95b9c480cd81841f"));
+    assert!(second.measurement().to_string().starts_with("b07af9620f3b839b47996422ddec6058338951d984e31211"));
+    assert!(second.measurement().to_string().ends_with("6bdf8a9ece31a5a608eb0cf2e4872b01"));
+    assert!(first.measurement().to_string().starts_with("7a1e5c266c0108dbc9bb94fa926951320940915d0aafb424"));
+    assert!(first.measurement().to_string().ends_with("64bd88b579ea158d3e1a0dc39b2c60bd95b9c480cd81841f"));
 }

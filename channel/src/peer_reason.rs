@@ -15,6 +15,9 @@ reason_codes! {
         /// The TPM, or its attestation key, is not trusted.
         TpmNotTrusted = "tpm-not-trusted":
             "have this machine's TPM admitted: its EK certificate authority or EK digest belongs in the policy";
+        /// The processor, its firmware or its certificate is not trusted.
+        TeeNotTrusted = "tee-not-trusted":
+            "have this machine's processor admitted: its certificate belongs in the verifier's collateral, its product and firmware in the policy";
         /// The evidence does not verify, or the signature with a pinned key does not.
         EvidenceRejected = "evidence-rejected":
             "reboot and try again; if it stays, something between this node and the verifier alters evidence";
@@ -50,6 +53,7 @@ impl From<CoarseReason> for PeerReason {
         match reason {
             CoarseReason::EvidenceMalformed => Self::EvidenceMalformed,
             CoarseReason::TpmNotTrusted => Self::TpmNotTrusted,
+            CoarseReason::TeeNotTrusted => Self::TeeNotTrusted,
             CoarseReason::EvidenceRejected => Self::EvidenceRejected,
             CoarseReason::MeasurementsRefused => Self::MeasurementsRefused,
             CoarseReason::LockRefused => Self::LockRefused,
@@ -77,6 +81,7 @@ mod tests {
         for coarse in [
             Coarse::EvidenceMalformed,
             Coarse::TpmNotTrusted,
+            Coarse::TeeNotTrusted,
             Coarse::EvidenceRejected,
             Coarse::MeasurementsRefused,
             Coarse::LockRefused,

@@ -179,6 +179,8 @@ fn a_firmware_that_cannot_keep_what_is_asked_of_it_is_refused_with_the_mend() {
 fn told(parts: &Parts, measurement: &str, more: &[&str]) -> Ran {
     let mut report = vec![0; 0x4a0];
     report[0] = 2;
+    report[0x0a] = 2;
+    report[0x34] = 1;
     report[0x90..0xc0].copy_from_slice(&hex::decode(measurement).unwrap());
     fs::write(parts.0.path().join("report.bin"), report).unwrap();
     if !parts.0.path().join("policy.json").exists() {
@@ -234,4 +236,67 @@ fn a_file_that_is_no_report_is_refused() {
         ["policy", "check", "--policy", "policy.json", "--reference", "next.json", "--snp-report", "report.bin"];
     let ran = parts.run(&[&check[..], &["--output", "json"]].concat()).failed(2);
     assert_eq!(ran.json()["error"]["code"], "snp-report-malformed");
+}
+
+/// Reports and certificates of real chips, from public projects.
+fn real(name: &str) -> Option<Vec<u8>> {
+    fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/snp").join(name)).ok()
+}
+
+#[test]
+fn a_real_report_is_verified_with_its_certificate_and_judged_by_the_policy() {
+    let (Some(report), Some(debugged), Some(vcek), Some(chain)) =
+        (real("report-milan-1.hex"), real("report-milan-2.bin"), real("vcek-milan-1.der"), real("chain-milan.pem"))
+    else {
+        return eprintln!("SKIPPED: the vectors of real chips are not here");
+    };
+    let Some(parts) = Parts::new() else { return };
+    parts.build("1.0.0", &sealed(), &[]).succeeded();
+    let place = |name: &str| parts.0.path().join(name);
+    fs::copy(place("1.0.0/reference.json"), place("next.json")).unwrap();
+    told(&parts, &"ee".repeat(48), &[]).succeeded();
+    fs::write(place("report.bin"), hex::decode(String::from_utf8(report).unwrap().trim()).unwrap()).unwrap();
+    fs::write(place("vcek.der"), &vcek).unwrap();
+    fs::create_dir_all(place("amd/snp")).unwrap();
+    fs::write(place("amd/snp/chain.pem"), chain).unwrap();
+    let verdict = |certificates: &str| {
+        let check = ["policy", "check", "--policy", "policy.json", "--reference", "next.json", "--output", "json"];
+        let snp = ["--snp-report", "report.bin", "--snp-certificates", certificates, "--collateral", "amd"];
+        parts.run(&[&check[..], &snp].concat()).succeeded().json()["snp_report"].clone()
+    };
+    let with_section = |section: Value| {
+        let mut policy: Value = serde_json::from_slice(&fs::read(place("policy.json")).unwrap()).unwrap();
+        policy["snp"] = section;
+        fs::write(place("policy.json"), policy.to_string()).unwrap();
+    };
+    // AMD's list of what it revoked is not there, and nothing says that this may be.
+    assert_eq!(verdict("vcek.der")["processor"]["refusal"]["code"], "snp-revocation-list-missing");
+    let section = json!({
+        "tcb_floor": {"milan": {}}, "keys": ["vcek"], "revocation_list": "if-there", "vmpl": 0, "minimum_abi": "0.0",
+        "allow": ["smt", "provisional-firmware"],
+    });
+    with_section(section.clone());
+    let admitted = verdict("vcek.der");
+    assert_eq!(
+        (&admitted["verified"], &admitted["processor"]["product"]),
+        (&json!(true), &json!("Milan")),
+        "{admitted}"
+    );
+    assert_eq!(admitted["processor"]["admitted"]["product"], "milan");
+    let mut demanding = section.clone();
+    demanding["tcb_floor"]["milan"]["microcode"] = 255.into();
+    with_section(demanding);
+    assert_eq!(verdict("vcek.der")["processor"]["refusal"]["code"], "snp-tcb-too-old");
+    // A host's table around the same certificate.
+    let guid: [u8; 16] = hex::decode("8d75da6364e66445adc5f4b93be8accd").unwrap().try_into().unwrap();
+    let length = u32::try_from(vcek.len()).unwrap().to_le_bytes();
+    let table = [&guid[..], &48_u32.to_le_bytes(), &length, &[0; 24], &vcek].concat();
+    fs::write(place("table.bin"), table).unwrap();
+    assert_eq!(verdict("table.bin")["processor"]["refusal"]["code"], "snp-tcb-too-old");
+    // Another chip's; then its own report, of a guest whose host may debug it.
+    fs::write(place("vcek.der"), real("vcek-milan-2.der").unwrap()).unwrap();
+    assert_eq!(verdict("vcek.der")["processor"]["refusal"]["code"], "snp-certificate-of-another-chip");
+    fs::write(place("report.bin"), debugged).unwrap();
+    with_section(section);
+    assert_eq!(verdict("vcek.der")["processor"]["refusal"]["code"], "snp-debug-allowed");
 }

@@ -2,7 +2,7 @@
 //! SEV-SNP guests. What is read and written again must be the same.
 #![no_main]
 
-use latchkey_attestation::parse::UnverifiedSnpReport;
+use latchkey_attestation::parse::{CertificateTable, SnpReport};
 use latchkey_attestation::{Policy, RecordedEvidence, ReferenceValues, References, TpmEvidence};
 use libfuzzer_sys::fuzz_target;
 
@@ -20,7 +20,10 @@ fuzz_target!(|json: &[u8]| {
         assert_eq!(again.to_json(), recording.to_json());
     }
     drop(TpmEvidence::from_json(json));
-    if let Ok(report) = UnverifiedSnpReport::parse(json) {
-        assert_eq!(report.claimed_measurement().0[..], json[0x90..0xc0]);
+    if let Ok(host) = CertificateTable::parse(json) {
+        assert!([host.vcek, host.vlek].into_iter().flatten().all(|der| !der.is_empty() && der.len() < json.len()));
+    }
+    if let Ok(report) = SnpReport::parse(json) {
+        assert_eq!(report.measurement().0[..], json[0x90..0xc0]);
     }
 });

@@ -4,13 +4,15 @@ mod encoding;
 mod evidence;
 mod json;
 mod pcr;
-mod snp_report;
+mod snp;
 mod version;
 
 pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
-pub use snp_report::UnverifiedSnpReport;
+pub use snp::{
+    CertificateTable, GuestPolicy, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout,
+};
 pub use version::ImageVersion;
 
 pub(crate) use evidence::MAX_CREDENTIAL;

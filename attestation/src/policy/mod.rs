@@ -24,10 +24,13 @@
 //! them is its identity. A denial is of a TPM where one template is listed; where several are, a TPM that is denied must be
 //! denied by all of its digests (`latchkey tpm ek` lists them).
 //!
+//! The section `snp`, if there is one, says which SEV-SNP guests are taken: see [`SnpPolicy`].
+//!
 //! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
 mod firmware;
+mod snp;
 mod templates;
 
 use std::collections::BTreeSet;
@@ -44,6 +47,10 @@ pub(crate) use anchors::EkChain;
 use anchors::EkChainFile;
 pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
+use snp::SnpPolicyFile;
+#[cfg(feature = "snp")]
+pub(crate) use snp::{Allowed, Demanded, SnpKey};
+pub use snp::{RevocationList, SnpPolicy};
 pub use templates::EkTemplates;
 pub(crate) use templates::by_name;
 
@@ -58,6 +65,7 @@ pub struct Policy {
     pub(crate) enforce: PcrSet,
     pub(crate) warn: PcrSet,
     firmware: FirmwareChange,
+    snp: Option<Box<SnpPolicy>>,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -132,6 +140,11 @@ impl Policy {
     pub fn for_local_manifest(self, manifest: ManifestName, minimum_version: ImageVersion) -> Self {
         let rule = ReferenceRule { manifest, minimum_version, signers: Signers::TrustLocalFile };
         Self { references: vec![rule], ..self }
+    }
+
+    /// What it demands of a SEV-SNP guest, if it takes any.
+    pub fn snp(&self) -> Option<&SnpPolicy> {
+        self.snp.as_deref()
     }
 
     /// The manifests this policy refers to.
@@ -212,6 +225,7 @@ struct PolicyFile {
     ak_algorithms: Vec<AkAlgorithm>,
     pcrs: PcrRules,
     firmware_change: Option<FirmwareChangeFile>,
+    snp: Option<SnpPolicyFile>,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRegister,
     references: Vec<ReferenceRuleFile>,
@@ -293,6 +307,7 @@ impl TryFrom<PolicyFile> for Policy {
             enforce,
             warn,
             firmware,
+            snp: file.snp.map(SnpPolicy::try_from).transpose()?.map(Box::new),
             references,
         })
     }

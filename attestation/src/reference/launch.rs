@@ -1,5 +1,5 @@
-//! Launch digests of SEV-SNP guests, with everything they depend on beside the image. **Nothing is decided by them yet**: they
-//! stand in manifests for the verifier of SNP reports that is to come.
+//! Launch digests of SEV-SNP guests, with everything they depend on beside the image. **No node sends a report yet**: `latchkey
+//! policy check --snp-report` holds one that was kept against them.
 
 use std::fmt;
 

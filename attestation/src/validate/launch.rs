@@ -1,6 +1,5 @@
-//! Which launch is this? The launch digest of an SEV-SNP guest, beside those of the manifests. For the verifier of SNP
-//! reports that is to come. **Nothing is decided by it**: nobody is admitted, and the caller answers for where the digest comes
-//! from.
+//! Which launch is this? The launch digest of an SEV-SNP guest, beside those of the manifests. **Nobody is
+//! admitted by it**: the caller answers for where the digest comes from.
 
 use std::fmt::Write as _;
 

@@ -4,6 +4,8 @@ mod launch;
 mod lock;
 mod measurements;
 mod most_specific;
+#[cfg(feature = "snp")]
+mod snp;
 
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
@@ -17,6 +19,8 @@ use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
 pub use lock::LockExpectation;
 pub(crate) use measurements::{Match, match_image};
+#[cfg(feature = "snp")]
+pub use snp::AdmittedProcessor;
 
 /// The witness that evidence was verified and matches the policy. Only [`Policy::validate`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -10,6 +10,8 @@ pub(crate) mod cfb;
 mod credential;
 mod ek_trust;
 mod quote;
+#[cfg(feature = "snp")]
+pub mod snp;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use latchkey_attestation::{
 };
 use serde::Serialize;
 
-use super::snp::{Claimed, ClaimedReport};
+use super::snp::{Claimed, SnpVerdict};
 use crate::arguments::Arguments;
 use crate::documents::Documents;
 use crate::error::CommandError;
@@ -30,7 +30,10 @@ const MAX_RECORDING: usize = 512 * 1024;
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
     let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
-    let claimed = arguments.path("snp-report").map(Claimed::read).transpose()?;
+    let claimed = arguments.path("snp-report").map(|path| Claimed::read(path, arguments)).transpose()?;
+    if claimed.is_none() && (arguments.has("snp-certificates") || arguments.has("collateral")) {
+        return Err(CommandError::usage("--snp-certificates and --collateral go with --snp-report FILE"));
+    }
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {
         return Err(CommandError::usage("--as-recorded goes with --evidence FILE"));
@@ -52,7 +55,7 @@ struct CheckReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     evidence: Option<EvidenceReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    snp_report: Option<ClaimedReport>,
+    snp_report: Option<SnpVerdict>,
 }
 
 /// The registers that a policy rules.
@@ -97,7 +100,7 @@ struct ImageRow<'a> {
 }
 
 impl<'a> CheckReport<'a> {
-    fn of(trust: &'a Trust, evidence: Option<EvidenceReport>, snp_report: Option<ClaimedReport>) -> Self {
+    fn of(trust: &'a Trust, evidence: Option<EvidenceReport>, snp_report: Option<SnpVerdict>) -> Self {
         let policy = &trust.policy;
         let manifest = |(rule, manifest): (&'a ReferenceRule, &'a AuthenticManifest)| ManifestRow {
             manifest: &rule.manifest,

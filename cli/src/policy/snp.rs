@@ -1,57 +1,116 @@
-//! `latchkey policy check --snp-report`: which launch a report claims. Nothing of it is verified, and that is said.
+//! `latchkey policy check --snp-report`: which launch a report claims; with the collateral, whether it is true.
 
 use std::path::Path;
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::parse::{LaunchDigest, UnverifiedSnpReport};
-use latchkey_attestation::validate::{Covered, RecognisedLaunch};
+use latchkey_attestation::parse::{CertificateTable, HostCertificates, LaunchDigest, SigningKey, SnpReport, Tcb};
+use latchkey_attestation::policy::{RevocationList, SnpPolicy};
+use latchkey_attestation::validate::{AdmittedProcessor, Covered, RecognisedLaunch};
+use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral};
+use latchkey_collateral::CollateralError;
 use serde::Serialize;
 
+use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::output::{Style, Table, Tone, pairs, printable};
 use crate::trust::{Trust, now};
 
-/// A report that nobody verified.
+/// A report, and what it may be verified with.
 pub(super) struct Claimed {
     file: String,
-    report: UnverifiedSnpReport,
+    report: SnpReport,
+    certificates: Option<Vec<u8>>,
+    collateral: Option<SnpCollateral>,
 }
 
 impl Claimed {
-    pub(super) fn read(path: &Path) -> Result<Self, CommandError> {
+    pub(super) fn read(path: &Path, arguments: &Arguments) -> Result<Self, CommandError> {
         let file = path.display().to_string();
-        let report = UnverifiedSnpReport::parse(&files::read(path, UnverifiedSnpReport::SIZE)?)
-            .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
-        Ok(Self { file, report })
+        let refused = |refusal: &Refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), refusal);
+        let report = SnpReport::parse(&files::read(path, SnpReport::SIZE)?).map_err(|refusal| refused(&refusal))?;
+        let certificates = arguments.path("snp-certificates");
+        let certificates = certificates.map(|path| files::read(path, CertificateTable::MAX)).transpose()?;
+        let collateral = arguments.path("collateral").map(latchkey_collateral::read_snp).transpose();
+        let collateral = collateral.map_err(|error| match &error {
+            CollateralError::Refused(refusal) => {
+                CommandError::refused(Exit::Usage, "the collateral cannot be used", refusal)
+            }
+            CollateralError::Unreadable { .. } | CollateralError::TooLarge { .. } => {
+                CommandError::usage(error.to_string()).fix("give the directory that has AMD's files in its `snp`")
+            }
+        })?;
+        if certificates.is_some() && collateral.is_none() {
+            return Err(CommandError::usage("--snp-certificates goes with --collateral DIR: AMD's roots are there"));
+        }
+        Ok(Self { file, report, certificates, collateral })
     }
 
-    /// Which launch of the manifests it claims.
-    pub(super) fn report(&self, trust: &Trust) -> ClaimedReport {
+    /// Which launch of the manifests it claims, and whether the claim is true.
+    pub(super) fn report(&self, trust: &Trust) -> SnpVerdict {
         let report = &self.report;
-        let found = trust.policy.recognise_launch(report.claimed_measurement(), &trust.references, now());
+        let found = trust.policy.recognise_launch(report.measurement(), &trust.references, now());
         let (recognised, refusal) = match found {
             Ok(found) => (Some(found), None),
             Err(refusal) => (None, Some(refusal)),
         };
-        ClaimedReport {
+        let processor = self.collateral.as_ref().map(|collateral| match self.processor(collateral, trust) {
+            Ok(processor) => Judged::Is(processor),
+            Err(refusal) => Judged::Refused { refusal },
+        });
+        SnpVerdict {
             file: self.file.clone(),
-            verified: false,
-            verdict: NOT_VERIFIED,
+            verified: matches!(processor, Some(Judged::Is(_))),
+            verdict: match &processor {
+                None => NOT_VERIFIED,
+                Some(Judged::Is(Processor { admitted: Some(_), .. })) => ADMITTED,
+                Some(Judged::Is(_)) => NOT_JUDGED,
+                Some(Judged::Refused { .. }) => REFUSED,
+            },
             version: report.version(),
-            claimed_measurement: report.claimed_measurement(),
-            claimed_vmpl: report.claimed_vmpl(),
-            claims_debug: report.claims_debug(),
+            claimed_measurement: report.measurement(),
+            claimed_vmpl: report.vmpl(),
+            claims_debug: report.policy().allows_debug(),
+            processor,
             recognised,
             refusal,
         }
     }
+
+    /// Whose signature it is, and whether the policy takes it.
+    fn processor(&self, collateral: &SnpCollateral, trust: &Trust) -> Result<Processor, Refusal> {
+        let report = &self.report;
+        let policy = trust.policy.snp();
+        let rule = policy.map_or(RevocationList::Demanded, SnpPolicy::revocation_list);
+        // Whatever it was made for: this is no session.
+        let verified = collateral.verify(report, self.host()?, &report.report_data(), rule, now())?;
+        Ok(Processor {
+            product: verified.product().name(),
+            signed_by: verified.certificate().kind().name(),
+            tcb: verified.reported_tcb(),
+            certificate_ends: verified.certificate().validity().to,
+            admitted: policy.map(|policy| policy.validate(&verified)).transpose()?,
+        })
+    }
+
+    /// A table of certificates, or one that stands alone.
+    fn host(&self) -> Result<HostCertificates<'_>, Refusal> {
+        let Some(bytes) = self.certificates.as_deref() else { return Ok(HostCertificates::default()) };
+        // DER of a certificate begins with a long SEQUENCE, a table with a GUID.
+        if !bytes.starts_with(&[0x30, 0x82]) {
+            return CertificateTable::parse(bytes);
+        }
+        Ok(match SnpCertificate::parse(bytes)?.kind() {
+            SigningKey::Vcek => HostCertificates { vcek: Some(bytes), vlek: None },
+            SigningKey::Vlek => HostCertificates { vcek: None, vlek: Some(bytes) },
+        })
+    }
 }
 
-/// What a report says of itself, beside the manifests.
+/// What a report says of itself, beside the manifests, and what is true of it.
 #[derive(Serialize)]
-pub(super) struct ClaimedReport {
+pub(super) struct SnpVerdict {
     file: String,
     verified: bool,
     verdict: &'static str,
@@ -59,11 +118,34 @@ pub(super) struct ClaimedReport {
     claimed_measurement: LaunchDigest,
     claimed_vmpl: u32,
     claims_debug: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor: Option<Judged>,
     recognised: Option<RecognisedLaunch>,
     refusal: Option<Refusal>,
 }
 
-impl ClaimedReport {
+/// Whether hardware of AMD's signed it, and the policy takes that.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Judged {
+    Is(Processor),
+    Refused { refusal: Refusal },
+}
+
+/// The secure processor that signed.
+#[derive(Serialize)]
+struct Processor {
+    product: &'static str,
+    signed_by: &'static str,
+    tcb: Tcb,
+    /// Seconds since the Unix epoch.
+    certificate_ends: u64,
+    /// Absent where the policy has no section `snp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    admitted: Option<AdmittedProcessor>,
+}
+
+impl SnpVerdict {
     pub(super) fn text(&self, style: Style) -> String {
         let mut claims = format!("launch digest {}\nasked for at VMPL {}", self.claimed_measurement, self.claimed_vmpl);
         if self.claims_debug {
@@ -81,12 +163,23 @@ impl ClaimedReport {
                 style.paint(Tone::Bad, &printable(&refusal))
             }
         };
-        let head = pairs(&[
+        let tone = if self.verdict == ADMITTED { Tone::Good } else { Tone::Warning };
+        let mut rows = vec![
             ("snp report", printable(&self.file)),
-            ("verdict", style.paint(Tone::Warning, self.verdict)),
+            ("verdict", style.paint(tone, self.verdict)),
             ("claims", claims),
-            ("which is", beside),
-        ]);
+        ];
+        match &self.processor {
+            None => {}
+            Some(Judged::Refused { refusal }) => {
+                rows.push(("processor", style.paint(Tone::Bad, &printable(&refusal.to_string()))));
+            }
+            Some(Judged::Is(Processor { product, signed_by, tcb, .. })) => {
+                rows.push(("processor", format!("{product}, its {signed_by} signed\nfirmware: {tcb}")));
+            }
+        }
+        rows.push(("which is", beside));
+        let head = pairs(&rows);
         let Some(recognised) = &self.recognised else { return format!("\n{head}") };
         let mut table = Table::new(&["MANIFEST", "IMAGE", "MACHINE", "SEV-SNP GUEST"]);
         for known in &recognised.launches {
@@ -103,3 +196,6 @@ impl ClaimedReport {
 }
 
 const NOT_VERIFIED: &str = "NOT VERIFIED: no signature and no certificate was checked; anybody can write such a file";
+const ADMITTED: &str = "hardware of AMD signed it, and the policy takes what it says of processor and guest";
+const NOT_JUDGED: &str = "hardware of AMD signed it; the policy has no section `snp`, so nobody judged what it says";
+const REFUSED: &str = "REFUSED: the processor line says why";

@@ -240,8 +240,14 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "snp-report",
                 "FILE",
-                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nits signature is NOT checked, so nothing is decided by it",
+                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nwith --collateral, whether AMD's hardware signed it and the policy takes it",
             ),
+            flag(
+                "snp-certificates",
+                "FILE",
+                "what the host gave beside the report: a certificate table (`auxblob`), or\nthe DER of one certificate",
+            ),
+            flag("collateral", "DIR", "what AMD publishes: DIR/snp has its chains, revocation lists and certificates"),
         ],
         summary: "checks a policy and its reference values: whom they admit",
         about: "Shows each manifest with its revision and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",

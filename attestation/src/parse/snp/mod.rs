@@ -1,0 +1,13 @@
+//! What the secure processor of an AMD machine and its host send of an SEV-SNP guest: reports, and tables of certificates.
+
+mod certificate_table;
+mod platform;
+mod product;
+mod report;
+mod tcb;
+
+pub use certificate_table::{CertificateTable, HostCertificates};
+pub use platform::{GuestPolicy, PlatformInfo};
+pub use product::SnpProduct;
+pub use report::{SigningKey, SnpReport};
+pub use tcb::{Tcb, TcbLayout};

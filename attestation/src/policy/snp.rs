@@ -1,0 +1,214 @@
+//! What a policy demands of a SEV-SNP guest.
+//!
+//! ```json
+//! "snp": {
+//!   "tcb_floor": {"milan": {"bootloader": 3, "tee": 0, "snp": 8, "microcode": 115}},
+//!   "keys": ["vcek"],
+//!   "revocation_list": "demanded",
+//!   "vmpl": 0,
+//!   "minimum_abi": "0.31",
+//!   "allow": ["smt"],
+//!   "demand": ["single-socket"]
+//! }
+//! ```
+//!
+//! A product without a floor is refused. A guest whose host may debug it is refused by every policy: there is no word for it.
+//! Firmware that its host could still take back is refused, too, unless `allow` says `provisional-firmware`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use crate::parse::{SnpProduct, Tcb};
+use crate::refusal::{ReasonCode, Refusal};
+
+/// The section `snp` of a policy.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "snp"), expect(dead_code, reason = "read by whoever verifies reports"))]
+pub struct SnpPolicy {
+    pub(crate) floors: BTreeMap<SnpProduct, Tcb>,
+    pub(crate) keys: BTreeSet<SnpKey>,
+    pub(crate) providers: BTreeSet<String>,
+    pub(crate) revocation_list: RevocationList,
+    pub(crate) vmpl: u32,
+    pub(crate) minimum_abi: (u8, u8),
+    pub(crate) allow: BTreeSet<Allowed>,
+    pub(crate) demand: BTreeSet<Demanded>,
+    pub(crate) minimum_guest_svn: u32,
+    pub(crate) id_keys: BTreeSet<[u8; 48]>,
+    pub(crate) author_keys: BTreeSet<[u8; 48]>,
+    pub(crate) family_id: Option<[u8; 16]>,
+    pub(crate) image_id: Option<[u8; 16]>,
+    pub(crate) host_data: Option<[u8; 32]>,
+    pub(crate) denied_chips: BTreeSet<Vec<u8>>,
+}
+
+impl SnpPolicy {
+    /// Whether a chain holds without a list of what AMD revoked.
+    pub fn revocation_list(&self) -> RevocationList {
+        self.revocation_list
+    }
+}
+
+/// Which keys may sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum SnpKey {
+    Vcek,
+    Vlek,
+}
+
+/// Whether a chain holds without a list of what AMD revoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RevocationList {
+    /// It does not.
+    Demanded,
+    /// It does; a list that is there counts, and must not have ended.
+    IfThere,
+}
+
+/// What is refused unless a policy names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Allowed {
+    /// The guest may run where two threads share a core.
+    Smt,
+    /// A migration agent may move it.
+    Migration,
+    /// Its memory may lie behind CXL.
+    Cxl,
+    /// Its host may still go back behind the firmware that runs.
+    ProvisionalFirmware,
+}
+
+/// What is refused where it is missing, if a policy names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Demanded {
+    /// One socket.
+    SingleSocket,
+    /// The host cannot see ciphertext of the guest's memory: the machine hides it, and the guest's policy keeps it so.
+    CiphertextHiding,
+    /// Memory was looked through for aliases (CVE-2024-21944).
+    AliasCheck,
+}
+
+/// The section as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SnpPolicyFile {
+    tcb_floor: BTreeMap<SnpProduct, Tcb>,
+    keys: BTreeSet<SnpKey>,
+    #[serde(default)]
+    providers: BTreeSet<String>,
+    revocation_list: RevocationList,
+    vmpl: u32,
+    minimum_abi: Abi,
+    #[serde(default)]
+    allow: BTreeSet<Allowed>,
+    #[serde(default)]
+    demand: BTreeSet<Demanded>,
+    #[serde(default)]
+    minimum_guest_svn: u32,
+    #[serde(default)]
+    id_key_sha384: Vec<Hex<48>>,
+    #[serde(default)]
+    author_key_sha384: Vec<Hex<48>>,
+    family_id: Option<Hex<16>>,
+    image_id: Option<Hex<16>>,
+    host_data: Option<Hex<32>>,
+    #[serde(default)]
+    denied_chips: Vec<Chip>,
+}
+
+impl TryFrom<SnpPolicyFile> for SnpPolicy {
+    type Error = Refusal;
+
+    fn try_from(file: SnpPolicyFile) -> Result<Self, Refusal> {
+        if file.tcb_floor.is_empty() {
+            return Err(Refusal::new(ReasonCode::PolicyEmpty, "`snp.tcb_floor` names no product"));
+        }
+        if file.keys.is_empty() {
+            return Err(Refusal::new(ReasonCode::PolicyEmpty, "`snp.keys` names no kind of key"));
+        }
+        let takes_providers = file.keys.contains(&SnpKey::Vlek);
+        if takes_providers == file.providers.is_empty() {
+            let detail = "`snp.providers` and the key `vlek` go together: a provider's key stands for all of its chips";
+            return Err(malformed(detail));
+        }
+        if file.vmpl > 3 {
+            return Err(malformed(format!("`snp.vmpl` is {}, expected 0 to 3", file.vmpl)));
+        }
+        if let Some((product, _)) =
+            file.tcb_floor.iter().find(|(product, floor)| **product != SnpProduct::Turin && floor.fmc != 0)
+        {
+            return Err(malformed(format!("`snp.tcb_floor` of {product} has `fmc`, which Turin alone has")));
+        }
+        Ok(Self {
+            floors: file.tcb_floor,
+            keys: file.keys,
+            providers: file.providers,
+            revocation_list: file.revocation_list,
+            vmpl: file.vmpl,
+            minimum_abi: (file.minimum_abi.0, file.minimum_abi.1),
+            allow: file.allow,
+            demand: file.demand,
+            minimum_guest_svn: file.minimum_guest_svn,
+            id_keys: file.id_key_sha384.into_iter().map(|it| it.0).collect(),
+            author_keys: file.author_key_sha384.into_iter().map(|it| it.0).collect(),
+            family_id: file.family_id.map(|it| it.0),
+            image_id: file.image_id.map(|it| it.0),
+            host_data: file.host_data.map(|it| it.0),
+            denied_chips: file.denied_chips.into_iter().map(|it| it.0).collect(),
+        })
+    }
+}
+
+/// `MAJOR.MINOR`.
+struct Abi(u8, u8);
+
+impl<'de> Deserialize<'de> for Abi {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let numbers = text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        let (major, minor) = numbers.ok_or_else(|| D::Error::custom("expected MAJOR.MINOR, each 0 to 255"))?;
+        Ok(Self(major, minor))
+    }
+}
+
+/// So many bytes as lower-case hexadecimal digits.
+struct Hex<const N: usize>([u8; N]);
+
+impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let mut bytes = [0; N];
+        if !is_lower_hex(&text) || hex::decode_to_slice(&text, &mut bytes).is_err() {
+            return Err(D::Error::custom(format_args!("expected {} lower-case hexadecimal digits", 2 * N)));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// A chip's number, 8 or 64 bytes.
+struct Chip(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Chip {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match hex::decode(&text) {
+            Ok(bytes) if is_lower_hex(&text) && matches!(bytes.len(), 8 | 64) => Ok(Self(bytes)),
+            _ => Err(D::Error::custom("expected a chip's number: 16 (Turin) or 128 lower-case hexadecimal digits")),
+        }
+    }
+}
+
+fn is_lower_hex(text: &str) -> bool {
+    text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn malformed(detail: impl Into<String>) -> Refusal {
+    Refusal::new(ReasonCode::PolicyMalformed, detail)
+}

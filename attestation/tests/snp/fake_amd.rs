@@ -1,0 +1,260 @@
+//! AMD, as a fake: a root, an ASK and an ASVK, keys of a chip and of a provider, and reports that they sign.
+
+use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PSS_SHA384, RsaKeyPair};
+use latchkey_attestation::parse::{Digest, HostCertificates, SigningKey, SnpProduct, SnpReport, Tcb};
+use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use ring::digest::{SHA256, digest};
+
+pub(crate) const REPORT_DATA: [u8; 64] = [0x5a; 64];
+
+/// An authority for one product.
+pub(crate) struct FakeAmd {
+    product: SnpProduct,
+    root: Digest,
+    ask: (RsaKeyPair, String),
+    asvk: (RsaKeyPair, String),
+    /// DER, one after the other, as PEM.
+    pub(crate) chain: Vec<u8>,
+}
+
+/// What is otherwise than it should be in what AMD publishes.
+pub(crate) struct Published {
+    pub(crate) revoked: bool,
+    pub(crate) list: bool,
+}
+
+/// What is otherwise than it should be in one guest's report.
+pub(crate) struct Change {
+    pub(crate) report: [u8; SnpReport::SIZE],
+    pub(crate) issued_by_the_other_authority: bool,
+}
+
+/// What a guest has to show.
+pub(crate) struct Guest {
+    pub(crate) report: [u8; SnpReport::SIZE],
+    pub(crate) vcek: Option<Vec<u8>>,
+    pub(crate) vlek: Option<Vec<u8>>,
+}
+
+impl Guest {
+    pub(crate) fn host(&self) -> HostCertificates<'_> {
+        HostCertificates { vcek: self.vcek.as_deref(), vlek: self.vlek.as_deref() }
+    }
+}
+
+impl FakeAmd {
+    pub(crate) fn new(product: SnpProduct) -> Self {
+        Self::with(product, |_| ())
+    }
+
+    pub(crate) fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
+        let mut published = Published { revoked: false, list: true };
+        change(&mut published);
+        let rsa = || RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let (ark, of_chips, of_providers) = (rsa(), rsa(), rsa());
+        let [ark_name, chips, providers] = ["ARK-", "SEV-", "SEV-VLEK-"].map(|prefix| format!("{prefix}{product}"));
+        let authority = |key: &RsaKeyPair, name: &str, serial: u8| {
+            let extensions = [
+                extension(&[0x55, 0x1d, 0x13], true, &sequence(&[&[0x01, 0x01, 0xff]])),
+                extension(&[0x55, 0x1d, 0x0f], true, &[0x03, 0x02, 0x01, 0x06]),
+            ];
+            certificate(&ark, &ark_name, name, serial, &spki(key), &extensions)
+        };
+        let root = authority(&ark, &ark_name, 1);
+        let mut chain = [pem("CERTIFICATE", &authority(&of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
+        chain.extend(pem("CERTIFICATE", &authority(&of_providers, &providers, 3)));
+        if published.list {
+            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked)));
+        }
+        let root = Digest(digest(&SHA256, &root).as_ref().try_into().unwrap());
+        Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain }
+    }
+
+    pub(crate) fn collateral(&self) -> SnpCollateral {
+        self.collateral_with(&[])
+    }
+
+    pub(crate) fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
+        let chain = CollateralFile { name: "chain.pem", content: &self.chain };
+        SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &[(self.product, self.root)]).unwrap()
+    }
+
+    /// The firmware versions of every guest here.
+    pub(crate) fn tcb(&self) -> Tcb {
+        let fmc = u8::from(self.product == SnpProduct::Turin);
+        Tcb { bootloader: 3, tee: 0, snp: 8, microcode: 115, fmc }
+    }
+
+    /// A guest with a key of its own; `change` comes before the report is signed.
+    pub(crate) fn guest(&self, kind: SigningKey, version: u32, change: impl FnOnce(&mut Change)) -> Guest {
+        let mut changed = Change { report: self.report(kind, version), issued_by_the_other_authority: false };
+        change(&mut changed);
+        let key = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+        let own = kind == SigningKey::Vcek;
+        let (issuer, issuer_name) = if own == changed.issued_by_the_other_authority { &self.asvk } else { &self.ask };
+        let name = format!("SEV-{}", kind.name());
+        let public: PublicKeyX509Der<'_> = key.public_key().as_der().unwrap();
+        let certificate = certificate(issuer, issuer_name, &name, 0, public.as_ref(), &self.of_amd(kind));
+        let mut report = changed.report;
+        let signature = key.sign(&SystemRandom::new(), &report[..0x2a0]).unwrap();
+        for (number, place) in signature.as_ref().chunks_exact(48).zip([0x2a0, 0x2a0 + 72]) {
+            report[place..place + 48].copy_from_slice(&number.iter().rev().copied().collect::<Vec<_>>());
+        }
+        let (of_chip, of_provider) = if own { (Some(certificate), None) } else { (None, Some(certificate)) };
+        Guest { report, vcek: of_chip, vlek: of_provider }
+    }
+
+    /// A report as this product's firmware writes it, not signed.
+    fn report(&self, kind: SigningKey, version: u32) -> [u8; SnpReport::SIZE] {
+        let mut report = [0; SnpReport::SIZE];
+        let mut put = |at: usize, bytes: &[u8]| report[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &version.to_le_bytes());
+        put(0x08, &0x3_0000_u64.to_le_bytes());
+        put(0x34, &1_u32.to_le_bytes());
+        put(0x40, &1_u64.to_le_bytes());
+        put(0x48, &(u32::from(kind == SigningKey::Vlek) << 2).to_le_bytes());
+        put(0x50, &REPORT_DATA);
+        put(0x90, &[0xd1; 48]);
+        let Tcb { bootloader, tee, snp, microcode, fmc } = self.tcb();
+        let tcb = match self.product {
+            SnpProduct::Turin => [fmc, bootloader, tee, snp, 0, 0, 0, microcode],
+            _ => [bootloader, tee, 0, 0, 0, 0, snp, microcode],
+        };
+        for at in [0x38, 0x180, 0x1e0, 0x1f0] {
+            put(at, &tcb);
+        }
+        if version >= 3 {
+            put(0x188, &self.processor());
+        }
+        put(0x1a0, &vec![0xc1; self.product.chip_id_len()]);
+        put(0x1e8, &[4, 55, 1, 0, 4, 55, 1]);
+        report
+    }
+
+    fn processor(&self) -> [u8; 3] {
+        match self.product {
+            SnpProduct::Milan => [0x19, 0x01, 1],
+            SnpProduct::Genoa => [0x19, 0x11, 1],
+            SnpProduct::Turin => [0x1a, 0x02, 1],
+        }
+    }
+
+    /// AMD's extensions.
+    fn of_amd(&self, kind: SigningKey) -> Vec<Vec<u8>> {
+        let amd = |tail: &[u8], value: &[u8]| {
+            extension(&[&[0x2b, 0x06, 0x01, 0x04, 0x01, 0x9c, 0x78, 0x01], tail].concat(), false, value)
+        };
+        let number = |tail: u8, value: u8| amd(&[3, tail], &[0x02, 0x01, value]);
+        let Tcb { bootloader, tee, snp, microcode, fmc } = self.tcb();
+        let mut all = vec![
+            amd(&[2], &tagged(0x16, format!("{}-B0", self.product).as_bytes())),
+            number(1, bootloader),
+            number(2, tee),
+            number(3, snp),
+            number(8, microcode),
+            match kind {
+                SigningKey::Vcek => amd(&[4], &vec![0xc1; self.product.chip_id_len()]),
+                SigningKey::Vlek => amd(&[5], &tagged(0x16, b"plant")),
+            },
+        ];
+        if self.product == SnpProduct::Turin {
+            all.push(number(9, fmc));
+        }
+        all
+    }
+}
+
+fn certificate(
+    issuer: &RsaKeyPair,
+    issuer_name: &str,
+    subject: &str,
+    serial: u8,
+    spki: &[u8],
+    extensions: &[Vec<u8>],
+) -> Vec<u8> {
+    let list: Vec<&[u8]> = extensions.iter().map(Vec::as_slice).collect();
+    let fields = sequence(&[
+        &tagged(0xa0, &[0x02, 0x01, 2]),
+        &[0x02, 0x01, serial],
+        &algorithm(),
+        &name(issuer_name),
+        &sequence(&[&tagged(0x17, b"200101000000Z"), &tagged(0x17, b"400101000000Z")]),
+        &name(subject),
+        spki,
+        &tagged(0xa3, &sequence(&list)),
+    ]);
+    signed(issuer, &fields)
+}
+
+/// What the root revoked: its ASK (serial 2), or nothing. Good for a week around [`NOW`](crate::support::NOW).
+fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool) -> Vec<u8> {
+    let (this, next) = (tagged(0x17, b"261115000000Z"), tagged(0x17, b"261125000000Z"));
+    let number = sequence(&[&extension(&[0x55, 0x1d, 0x14], false, &[0x02, 0x01, 1])]);
+    let entry = sequence(&[&[0x02, 0x01, 2], &this]);
+    let mut fields = vec![[0x02, 0x01, 1].to_vec(), algorithm(), name(root_name), this.clone(), next];
+    if revoked {
+        fields.push(sequence(&[&entry]));
+    }
+    fields.push(tagged(0xa0, &number));
+    let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+    signed(root, &sequence(&fields))
+}
+
+fn signed(key: &RsaKeyPair, fields: &[u8]) -> Vec<u8> {
+    let mut signature = vec![0; key.public_modulus_len()];
+    key.sign(&RSA_PSS_SHA384, &SystemRandom::new(), fields, &mut signature).unwrap();
+    sequence(&[fields, &algorithm(), &tagged(0x03, &[&[0], signature.as_slice()].concat())])
+}
+
+/// RSASSA-PSS as AMD writes its parameters, the trailer included.
+fn algorithm() -> Vec<u8> {
+    let oid = |bytes: &[u8]| tagged(0x06, bytes);
+    let sha_384 = sequence(&[&oid(&[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x02]), &[0x05, 0x00]]);
+    let mgf_1 = sequence(&[&oid(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x08]), &sha_384]);
+    let number = |value| [0x02, 0x01, value];
+    let parameters = sequence(&[
+        &tagged(0xa0, &sha_384),
+        &tagged(0xa1, &mgf_1),
+        &tagged(0xa2, &number(48)),
+        &tagged(0xa3, &number(1)),
+    ]);
+    sequence(&[&oid(&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0a]), &parameters])
+}
+
+fn spki(key: &RsaKeyPair) -> Vec<u8> {
+    let algorithm = sequence(&[&tagged(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01]), &[0x05, 0x00]]);
+    sequence(&[&algorithm, &tagged(0x03, &[&[0], key.public_key().as_ref()].concat())])
+}
+
+fn name(common_name: &str) -> Vec<u8> {
+    let value = sequence(&[&tagged(0x06, &[0x55, 0x04, 0x03]), &tagged(0x0c, common_name.as_bytes())]);
+    sequence(&[&tagged(0x31, &value)])
+}
+
+fn extension(id: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
+    let critical: &[u8] = if critical { &[0x01, 0x01, 0xff] } else { &[] };
+    sequence(&[&tagged(0x06, id), critical, &tagged(0x04, value)])
+}
+
+fn sequence(parts: &[&[u8]]) -> Vec<u8> {
+    tagged(0x30, &parts.concat())
+}
+
+fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
+    let length = content.len();
+    let head = match length {
+        0..=127 => vec![tag, u8::try_from(length).unwrap()],
+        128..=255 => vec![tag, 0x81, u8::try_from(length).unwrap()],
+        _ => [&[tag, 0x82], u16::try_from(length).unwrap().to_be_bytes().as_slice()].concat(),
+    };
+    [head.as_slice(), content].concat()
+}
+
+fn pem(label: &str, der: &[u8]) -> Vec<u8> {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n").into_bytes()
+}

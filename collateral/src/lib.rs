@@ -1,0 +1,115 @@
+//! What vendors of confidential hardware publish for verifiers, as a directory: no server of theirs is asked while a machine
+//! waits for its ticket, and a site without a network copies the files.
+//!
+//! ```text
+//! DIRECTORY/
+//!   snp/    AMD's chains and lists of revoked authorities, certificates of chips and providers: *.pem, *.der, *.crl, *.crt
+//! ```
+//!
+//! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use latchkey_attestation::Refusal;
+use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+
+/// Why a directory is no collateral.
+#[derive(Debug, thiserror::Error)]
+pub enum CollateralError {
+    /// It, or a file in it, cannot be read.
+    #[error("{} cannot be read: {source}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There are more files, or larger ones, than anybody publishes.
+    #[error("{}: {what}", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// What is too large.
+        what: String,
+    },
+    /// A file is not what it has to be.
+    #[error(transparent)]
+    Refused(Refusal),
+}
+
+/// Reads AMD's part of a collateral directory.
+///
+/// # Errors
+/// [`CollateralError`]; `collateral-malformed` and `collateral-root-unknown` name the file.
+pub fn read_snp(directory: &Path) -> Result<SnpCollateral, CollateralError> {
+    let files = read_files(&directory.join("snp"))?;
+    let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
+    SnpCollateral::new(&files).map_err(CollateralError::Refused)
+}
+
+/// The files of a directory by name, in order. What begins with a dot is none: editors and copying programs leave such.
+fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralError> {
+    let unreadable = |path: &Path| {
+        let path = path.to_owned();
+        move |source| CollateralError::Unreadable { path, source }
+    };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory).map_err(unreadable(directory))? {
+        let path = entry.map_err(unreadable(directory))?.path();
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            continue;
+        }
+        if paths.len() == MAX_FILES {
+            let what = format!("more than {MAX_FILES} files");
+            return Err(CollateralError::TooLarge { path: directory.to_owned(), what });
+        }
+        paths.push(path);
+    }
+    paths.sort();
+    paths.into_iter().map(|path| read_file(&path)).collect()
+}
+
+fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
+    let unreadable = |source| CollateralError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let mut content = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > MAX_FILE {
+        let what = format!("more than {MAX_FILE} bytes");
+        return Err(CollateralError::TooLarge { path: path.to_owned(), what });
+    }
+    Ok((path.display().to_string(), content))
+}
+
+/// A certificate for each chip and firmware of a large site.
+const MAX_FILES: usize = 65_536;
+/// A chain has 5 KiB, a list of revocations 1 KiB.
+const MAX_FILE: u64 = 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(files: &[(&str, &[u8])]) -> Result<SnpCollateral, CollateralError> {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("snp")).unwrap();
+        for (name, content) in files {
+            fs::write(directory.path().join("snp").join(name), content).unwrap();
+        }
+        read_snp(directory.path())
+    }
+
+    #[test]
+    fn a_directory_that_is_missing_too_large_or_holds_something_else_is_refused_by_name() {
+        let nowhere = tempfile::tempdir().unwrap();
+        let error = read_snp(nowhere.path()).unwrap_err();
+        assert!(matches!(&error, CollateralError::Unreadable { path, .. } if path.ends_with("snp")), "{error}");
+        let error = with(&[("chain.pem", &vec![b'a'; 1024 * 1024 + 1])]).unwrap_err();
+        assert!(matches!(error, CollateralError::TooLarge { .. }), "{error}");
+        let error = with(&[("notes.txt", b"fetched on Monday")]).unwrap_err();
+        assert!(error.to_string().contains("notes.txt"), "{error}");
+        assert!(with(&[(".notes.swp", b"an editor's")]).is_ok());
+    }
+}
