@@ -18,6 +18,8 @@ latchkey-agent, the node agent
   latchkey-agent stage2           stage 2, a oneshot of the OS: make the node a member, report, exit
   latchkey-agent stage2-ended     after it, however it ended (systemd's ExecStopPost=): wipes what it left behind, and
                                   restarts the machine if it died
+  latchkey-agent renew-certificates
+                                  by a timer of a control plane: renews its certificates where little is left of one
   latchkey-agent --version
 
 Its configuration is the measured kernel command line (latchkey.*); there are no other options.
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     match first.as_ref().and_then(|first| first.to_str()) {
         Some("stage2") if !more => stage2::run(),
         Some("stage2-ended") if !more => stage2::ended(),
+        Some("renew-certificates") if !more => stage2::renew_certificates(),
         Some("--version") if !more => print(concat!("latchkey-agent ", env!("CARGO_PKG_VERSION"), "\n")),
         Some("--help" | "-h") if !more => print(USAGE),
         _ => {

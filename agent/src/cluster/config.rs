@@ -205,8 +205,8 @@ pub(super) fn init(
         encryption_algorithm: KEYS,
         control_plane_endpoint: if with_balancer { balancer::ADDRESS } else { endpoint },
         api_server: ApiServer { cert_sans: &settings.apiserver_cert_sans, extra: Extra::new(directory, logs) },
-        controller_manager: Component::ours(),
-        scheduler: Component::ours(),
+        controller_manager: Component::controller_manager(),
+        scheduler: Component::scheduler(),
         networking: Networking { pod_subnet: &settings.pod_cidr, service_subnet: &settings.service_cidr },
     };
     let documents = [
@@ -273,6 +273,17 @@ pub(super) fn upgrade(version: &str) -> Result<Zeroizing<Vec<u8>>, StepError> {
     };
     let node = UpgradeNode { image_pull_policy: PULL_POLICY };
     document(API, "UpgradeConfiguration", Upgrade { apply, node, timeouts: TIMEOUTS })
+}
+
+/// For `kubeadm certs`, which otherwise asks the cluster. It takes names and addresses from the certificates there are; an address of
+/// its own it looks for unless it has one, so it gets one that is for documentation (RFC 5737).
+pub(super) fn certificates(version: &str) -> String {
+    format!(
+        r#"{{"apiVersion": "{API}", "kind": "InitConfiguration", "localAPIEndpoint": {{"advertiseAddress": "192.0.2.1"}}}}
+---
+{{"apiVersion": "{API}", "kind": "ClusterConfiguration", "kubernetesVersion": "{version}", "encryptionAlgorithm": "{KEYS}"}}
+"#
+    )
 }
 
 /// The kubelet serves where the report says it: two answers to one question would be a certificate that nobody approves.
@@ -443,6 +454,16 @@ mod tests {
             let [lease, renew, retry] = ["lease-duration", "renew-deadline", "retry-period"]
                 .map(|name| seconds(&format!("leader-elect-{name}")));
             assert!(lease > renew && renew * 10 > retry * 12, "{component}");
+        }
+    }
+
+    #[test]
+    fn certificates_are_issued_as_fast_as_a_site_asks_for_them() {
+        let documents = initialised(&ClusterSettings::default());
+        for name in ["kube-api-qps", "kube-api-burst"] {
+            let argument = serde_json::json!({"name": name, "value": "500"});
+            let has = |component: &str| documents[1][component]["extraArgs"].as_array().unwrap().contains(&argument);
+            assert!(has("controllerManager") && !has("scheduler"), "{name}");
         }
     }
 

@@ -11,6 +11,8 @@ use super::{StepCode, StepError, files};
 
 const PODS: [&str; 4] = ["etcd", "kube-controller-manager", "kube-scheduler", API_SERVER];
 const API_SERVER: &str = "kube-apiserver";
+/// The annotation that says when the certificates end with which a pod was started.
+const UNTIL: &str = "latchkey.dev/certificates-until:";
 /// kubeadm's have 4 KiB.
 const MAX_BYTES: usize = 256 * 1024;
 
@@ -63,6 +65,25 @@ impl<'a> StaticPods<'a> {
             }
         }
         begin()?;
+        self.write(changed)
+    }
+
+    /// Has the kubelet restart the pods, by an annotation that says when the certificates end that they are to read: what it restarts
+    /// is what changed. Nothing is written if one of them is not kubeadm's; those that say so already stay as they are.
+    pub(super) fn restart_with_certificates_until(&self, end: &str) -> Result<(), StepError> {
+        let mut changed = Vec::new();
+        for name in PODS {
+            let path = self.path(name);
+            let Some(text) = read(&path)? else { continue };
+            let new = annotated(&text, end).ok_or_else(|| foreign(&path, "it has no metadata where kubeadm has it"))?;
+            if new != text {
+                changed.push((path, new));
+            }
+        }
+        self.write(changed)
+    }
+
+    fn write(&self, changed: Vec<(PathBuf, String)>) -> Result<(), StepError> {
         for (path, text) in changed {
             // Not beside it: the kubelet reads whatever lies there.
             files::write_by(&self.kubernetes.join("latchkey/static-pod.new"), &path, text.as_bytes())?;
@@ -83,6 +104,24 @@ fn read(path: &Path) -> Result<Option<String>, StepError> {
     let bytes = files::read(path, MAX_BYTES)?;
     let text = std::str::from_utf8(bytes.expose()).map_err(|_| foreign(path, "it is no text"))?;
     Ok(Some(text.to_owned()))
+}
+
+/// The manifest with the annotation in it, once; nothing if its metadata is not as kubeadm writes it.
+fn annotated(text: &str, end: &str) -> Option<String> {
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with(UNTIL)).collect();
+    let metadata = lines.iter().position(|line| *line == "metadata:")? + 1;
+    let inside = lines.get(metadata..)?.iter().take_while(|line| line.starts_with(' '));
+    let annotations = inside.clone().position(|line| *line == "  annotations:");
+    // Written in another way, it would be there twice.
+    if annotations.is_none() && inside.clone().any(|line| line.trim_start().starts_with("annotations:")) {
+        return None;
+    }
+    let annotation = format!("    {UNTIL} {end:?}");
+    match annotations {
+        Some(place) => lines.insert(metadata + place + 1, &annotation),
+        None => _ = lines.splice(metadata..metadata, ["  annotations:", &annotation]),
+    }
+    Some(lines.join("\n") + "\n")
 }
 
 /// The tag of an image that is called so, whatever repository it is in.

@@ -5,6 +5,7 @@
 
 mod api_server;
 mod balancer;
+mod certificates;
 mod check;
 mod child;
 mod components;

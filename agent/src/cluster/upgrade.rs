@@ -109,6 +109,9 @@ impl Kubeadm {
                 None => None,
             };
             let carried = self.version(progress).await?;
+            if member.role != NodeRole::Worker {
+                self.renew_before_start(&carried, progress).await;
+            }
             let note = Note::read(&self.directory);
             let upgraded = self.start_with(member, &carried, &note, progress).await?;
             let release = if upgraded.is_some() { Some(carried) } else { note.release() };

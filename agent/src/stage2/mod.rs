@@ -8,6 +8,7 @@ mod attach;
 #[cfg(test)]
 mod crash_tests;
 mod ended;
+mod renew;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ use latchkey_node_config::{self as config, Config, ConfigError};
 static TIMELINE: Timeline = Timeline::new();
 
 pub use ended::run as ended;
+pub use renew::run as renew_certificates;
 
 /// Runs stage 2 to its end. Success is 0; a step that failed is 1; a hand-over or configuration that is not usable is 2.
 /// Whatever happens, the hand-over is gone afterwards: what could not be used now is no use later. A node that cannot become

@@ -182,3 +182,76 @@ fn the_real_kubeadm_knows_the_phase_that_is_skipped_and_says_its_version() {
     assert!(places.is_sorted(), "{text}");
     assert!(std::env::var_os("LATCHKEY_KUBEADM").is_some() || version(&kubeadm) == VERSION, "{}", version(&kubeadm));
 }
+
+/// A control plane's certificates, made by the real one to be good for so long.
+fn with_certificates(good_for: &str) -> FakeKubeadm {
+    let fake = judged();
+    let (etc, release) = (fake.path("etc"), version(&real_kubeadm()));
+    let documents = [
+        serde_json::json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "InitConfiguration",
+            "localAPIEndpoint": {"advertiseAddress": "192.0.2.7"}, "nodeRegistration": {"name": "edge-1"},
+        }),
+        serde_json::json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "kubernetesVersion": release,
+            "encryptionAlgorithm": "ECDSA-P256", "certificateValidityPeriod": good_for,
+            "certificatesDir": etc.join("pki"), "apiServer": {"certSANs": ["api.plant.example"]},
+        }),
+    ];
+    let configuration = fake.path("certificates.json");
+    std::fs::write(&configuration, documents.map(|one| one.to_string()).join("\n---\n")).unwrap();
+    let config = format!("--config={}", configuration.display());
+    let directory = format!("--kubeconfig-dir={}", etc.display());
+    for words in [&["certs", "all", &config][..], &["kubeconfig", "all", &config, &directory]] {
+        let made = output(Command::new(real_kubeadm()).args(["init", "phase"]).args(words)).unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+    let note = serde_json::json!({"version": 1, "kubernetes": release}).to_string();
+    std::fs::create_dir(etc.join("latchkey")).unwrap();
+    std::fs::write(etc.join("latchkey/kubernetes.json"), note).unwrap();
+    fake
+}
+
+#[test]
+#[ignore = "needs the real kubeadm: ./dev e2e kubeadm"]
+fn the_real_kubeadm_renews_certificates_of_which_little_is_left_and_no_others() {
+    let renewed = [
+        "pki/apiserver.crt",
+        "pki/apiserver-etcd-client.crt",
+        "pki/apiserver-kubelet-client.crt",
+        "pki/front-proxy-client.crt",
+        "pki/etcd/server.crt",
+        "pki/etcd/peer.crt",
+        "pki/etcd/healthcheck-client.crt",
+        "admin.conf",
+        "super-admin.conf",
+        "controller-manager.conf",
+        "scheduler.conf",
+    ];
+    let kept = ["pki/ca.crt", "pki/ca.key", "pki/etcd/ca.crt", "pki/front-proxy-ca.key", "pki/sa.key", "kubelet.conf"];
+    for (good_for, little) in [("4344h", true), ("4392h", false)] {
+        let fake = with_certificates(good_for);
+        let read = |name: &&str| std::fs::read(fake.path("etc").join(name)).unwrap();
+        let (before, authorities) = (renewed.each_ref().map(read), kept.each_ref().map(read));
+        let ran = fake.run(&member(NodeRole::ControlPlane), &Work::Start(None));
+        assert!(ran.result.is_ok(), "{:?}", ran.result);
+        assert!(!ran.lines.iter().any(|line| line.contains("not renewed")), "{:?}", ran.lines);
+        assert!(!ran.lines.iter().any(|line| line.contains("unknown field")), "{:?}", ran.lines);
+        for (name, before) in renewed.iter().zip(before) {
+            assert_eq!(read(name) != before, little, "{name} of {good_for}: {:?}", ran.lines);
+        }
+        assert_eq!(kept.each_ref().map(read), authorities);
+        // Once more there is nothing to do: what was renewed is good for a year.
+        let before = renewed.each_ref().map(read);
+        fake.run(&member(NodeRole::ControlPlane), &Work::Start(None)).result.unwrap();
+        assert_eq!(renewed.each_ref().map(read), before);
+        let shown = ["certs", "check-expiration", "--output=json"];
+        let configuration = format!("--config={}", fake.path("certificates.json").display());
+        let shown = output(Command::new(real_kubeadm()).args(shown).arg(configuration)).unwrap();
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let found = shown["certificates"].as_array().unwrap();
+        let server = found.iter().find(|one| one["name"] == "apiserver").unwrap();
+        let days = server["residualTime"].as_i64().unwrap() / (24 * 60 * 60);
+        assert!(if little { days >= 364 } else { days < 184 }, "{days}");
+    }
+}

@@ -19,6 +19,8 @@ const BRIDGE: &str = include_str!("../../kubernetes/99-latchkey-bridge.conflist"
 const POD_NETWORK: &str = include_str!("../../kubernetes/pod-network");
 const POD_NETWORK_PATH: &str = include_str!("../../kubernetes/latchkey-pod-network.path");
 const POD_NETWORK_SERVICE: &str = include_str!("../../kubernetes/latchkey-pod-network.service");
+const CERTIFICATES_SERVICE: &str = include_str!("../../kubernetes/latchkey-certificates.service");
+const CERTIFICATES_TIMER: &str = include_str!("../../kubernetes/latchkey-certificates.timer");
 const STORE_MOUNT: &str = include_str!("../../kubernetes/usr-lib-latchkey-containers.mount");
 const STORE_SERVICE: &str = include_str!("../../kubernetes/latchkey-container-images.service");
 const STORE_DROP_IN: &str = include_str!("../../kubernetes/containerd-images.conf");
@@ -87,6 +89,22 @@ pub(super) fn files(pause: &str, programs: &Programs, root: &Tree, network: PodN
         files.extend(pod_network(network));
     }
     files
+}
+
+/// What renews the certificates of a control plane that is not restarted for months.
+pub(super) fn certificates() -> Vec<Addition> {
+    let unit = |name: &str, text: &str| Addition {
+        path: format!("{SYSTEM}/{name}"),
+        what: AdditionKind::File(0o644, text.as_bytes().to_vec()),
+    };
+    vec![
+        unit("latchkey-certificates.service", CERTIFICATES_SERVICE),
+        unit("latchkey-certificates.timer", CERTIFICATES_TIMER),
+        Addition {
+            path: format!("{SYSTEM}/timers.target.wants/latchkey-certificates.timer"),
+            what: AdditionKind::Link("../latchkey-certificates.timer".to_owned()),
+        },
+    ]
 }
 
 fn pod_network(network: PodNetwork) -> Vec<Addition> {

@@ -178,7 +178,7 @@ impl Kubernetes {
         if let Parts::Fetched(_) = self.parts {
             state.persist = state.persist.and(&[fetched::STORE])?;
         }
-        if self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane) {
+        if self.has_control_planes() {
             state.persist = state.persist.and(&AUDIT_LOG)?;
         }
         if self.services.iter().any(Service::has_secrets) {
@@ -217,7 +217,14 @@ impl Kubernetes {
         if let Parts::Fetched(fetcher) = &self.parts {
             files.extend(fetcher.additions(&self.pause)?);
         }
+        if self.has_control_planes() {
+            files.extend(files::certificates());
+        }
         Ok(files)
+    }
+
+    fn has_control_planes(&self) -> bool {
+        self.roles.iter().any(|role| role == latchkey_kubernetes::Role::ControlPlane)
     }
 
     /// In one line: the exact version and the roles.

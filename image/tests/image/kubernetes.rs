@@ -95,10 +95,13 @@ pub(crate) fn table(components: &[Value]) -> String {
 }
 
 fn image(sample: &Sample, components: &[Value]) -> Image {
+    image_for(sample, components, Roles::default())
+}
+
+fn image_for(sample: &Sample, components: &[Value], roles: Roles) -> Image {
     let table = Table::parse(table(components).as_bytes()).unwrap();
     let origin = Origin::Folder(sample.path("components"));
-    let kubernetes =
-        latchkey_image::Kubernetes::new(&table, "1.34".parse().unwrap(), Roles::default(), origin).unwrap();
+    let kubernetes = latchkey_image::Kubernetes::new(&table, "1.34".parse().unwrap(), roles, origin).unwrap();
     let mut image = sample.image();
     image.systemd = Some(kubernetes.systemd(serde_json::from_str(r#"{"state": {}}"#).unwrap()).unwrap());
     image.kubernetes = Some(kubernetes);
@@ -315,6 +318,29 @@ fn with_flannel_no_node_has_a_network_of_pods_before_its_daemon_does() {
     assert!(any("usr/lib/latchkey/container-images 100755 "));
     assert!(any("usr/lib/systemd/system/latchkey-container-images.service "));
     assert!(any("usr/lib/systemd/system/containerd.service.d/60-latchkey-images.conf "));
+}
+
+#[test]
+fn control_planes_and_no_workers_look_at_their_certificates_each_week() {
+    let sample = sample();
+    let built = build(&image(&sample, &all(&sample)), &sample.out("a"));
+    let Some(files) = contents(&sample, &built) else { return };
+    let any = |line: &str| files.iter().any(|file| file.starts_with(line));
+    let system = "usr/lib/systemd/system";
+    assert!(any(&format!("{system}/latchkey-certificates.service 100644 ")), "{}", files.join("\n"));
+    let wanted = "timers.target.wants/latchkey-certificates.timer -> ../latchkey-certificates.timer";
+    assert!(any(&format!("{system}/{wanted}")), "{}", files.join("\n"));
+    let unit = |name: &str| fs::read_to_string(sample.path(&format!("unpacked/{system}/{name}"))).unwrap();
+    let (service, timer) = (unit("latchkey-certificates.service"), unit("latchkey-certificates.timer"));
+    assert!(service.contains("\nExecStart=/usr/bin/latchkey-agent renew-certificates\n"), "{service}");
+    // Never beside stage 2, which changes the same files; and not all control planes at once.
+    assert!(service.contains("\nAfter=latchkey-agent.service\n"), "{service}");
+    assert!(timer.contains("\nOnCalendar=weekly\n") && timer.contains("\nRandomizedDelaySec="), "{timer}");
+
+    let sample = self::sample();
+    let workers = image_for(&sample, &all(&sample), vec![Role::Worker].try_into().unwrap());
+    let Some(files) = contents(&sample, &build(&workers, &sample.out("a"))) else { return };
+    assert!(!files.iter().any(|file| file.contains("latchkey-certificates")), "{}", files.join("\n"));
 }
 
 fn with_services(sample: &Sample, roles: Roles, program: &[u8]) -> Image {
