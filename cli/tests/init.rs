@@ -25,7 +25,8 @@ fn error_code(ran: &support::command::Ran) -> String {
 fn a_fresh_node_becomes_the_first_of_a_cluster() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { away: 1, ..Behaviour::default() });
-    let ran = operator.init(&node, &["--output", "json", "--kubernetes", "1.35"]).succeeded();
+    let ran = operator.init(&node, &["--output", "json", "--kubernetes", "1.35", "--store", "directory"]).succeeded();
+    assert!(ran.err.contains("no machine joins this Kubernetes cluster"), "{}", ran.err);
     let result = ran.json();
     let id = node.state().cluster.unwrap().to_string();
     assert_eq!(result["cluster_id"], id);
@@ -46,7 +47,7 @@ fn a_node_is_told_what_it_gets_for_itself_if_its_image_has_no_kubernetes() {
         (&["--kubernetes", "1.34", "--components", "http://mirror.example/k8s/"], Some("http://mirror.example/k8s")),
     ] {
         let (operator, node) = Operator::with_node();
-        operator.init(&node, words).succeeded();
+        operator.init(&node, &[words, &["--store", "directory"]].concat()).succeeded();
         let settings = node.state().settings.clone().unwrap();
         let list = ComponentList::parse(&settings.component_list).unwrap();
         assert_eq!(list.release().version().to_string(), "1.34.4");
@@ -63,7 +64,7 @@ fn a_node_is_told_what_it_gets_for_itself_if_its_image_has_no_kubernetes() {
         assert_eq!(error_code(&ran), code, "{words:?}");
     }
     // One that only an image carries.
-    operator.init(&node, &["--kubernetes", "1.99"]).succeeded();
+    operator.init(&node, &["--kubernetes", "1.99", "--store", "directory"]).succeeded();
     assert!(node.state().settings.as_ref().unwrap().component_list.is_empty());
 }
 
@@ -236,7 +237,8 @@ fn a_later_run_asks_for_the_same_and_what_it_asks_otherwise_is_refused() {
     let (operator, node) = Operator::with_node();
     node.behave(Behaviour { hold_init: true, ..Behaviour::default() });
     let flags = ["--kubernetes", "1.35", "--cert-san", "api.plant.example", "--service-cidr", "10.32.0.0/16"];
-    let mut first = operator.init_started(&node, &flags);
+    let in_a_directory = [&flags[..], &["--store", "directory"]].concat();
+    let mut first = operator.init_started(&node, &in_a_directory);
     node.wait_for(Happened::KeysTaken);
     first.kill().unwrap();
     wait("an init that was killed", &mut first);

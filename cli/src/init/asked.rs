@@ -3,6 +3,7 @@
 use latchkey_api::v1::ClusterSettings;
 use serde::{Deserialize, Serialize};
 
+use super::job::Store;
 use crate::error::CommandError;
 
 /// The settings that are no secrets, as the journal has them.
@@ -17,10 +18,13 @@ pub(super) struct Asked {
     api_balancer: bool,
     component_list: String,
     services_inside: bool,
+    /// None in a journal of an earlier release.
+    #[serde(default)]
+    store: Option<Store>,
 }
 
 impl Asked {
-    pub(super) fn of(settings: &ClusterSettings, services_inside: bool) -> Self {
+    pub(super) fn of(settings: &ClusterSettings, store: Store, services_inside: bool) -> Self {
         Self {
             kubernetes: settings.kubernetes_version.clone(),
             control_plane_endpoint: settings.control_plane_endpoint.clone(),
@@ -30,12 +34,18 @@ impl Asked {
             api_balancer: settings.api_balancer,
             component_list: String::from_utf8_lossy(&settings.component_list).into_owned(),
             services_inside,
+            store: Some(store),
         }
+    }
+
+    /// Where the cluster is to be kept. A later run may say otherwise: a cluster in a directory can be moved.
+    pub(super) fn store(&self) -> Option<Store> {
+        self.store
     }
 
     /// What a later run does not say is as it was; what it says otherwise is refused, since the cluster is there.
     pub(super) fn complete(&self, settings: &mut ClusterSettings, services_inside: bool) -> Result<(), CommandError> {
-        let now = Self::of(settings, services_inside);
+        let now = Self::of(settings, Store::Directory, services_inside);
         let texts = [
             ("--kubernetes", &now.kubernetes, &self.kubernetes),
             ("--control-plane-endpoint", &now.control_plane_endpoint, &self.control_plane_endpoint),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use latchkey_api::v1::ClusterSettings;
 use latchkey_keys::{MasterSecret, SecretVec};
 use latchkey_kubernetes::Minor;
+use serde::{Deserialize, Serialize};
 
 use super::asked::Asked;
 use super::found;
@@ -27,7 +28,8 @@ use crate::which_machine::Meant;
 const INIT_SECRET: std::ops::RangeInclusive<usize> = 16..=72;
 
 /// Where the cluster is to be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(super) enum Store {
     Directory,
     Kubernetes,
@@ -47,6 +49,8 @@ pub(super) struct Job {
     /// Where this command's machine reaches the API server, if not where the cluster's credentials say.
     pub(super) api_server: Option<Address>,
     pub(super) store: Store,
+    /// Whether these arguments say so. A later run that does not takes what the first one said.
+    store_is_said: bool,
     /// What the services read, where they are to run on control planes.
     pub(super) inside: Option<Inside>,
 }
@@ -56,7 +60,8 @@ impl Job {
         let directory = arguments.required_path("cluster")?;
         let trust = Trust::from_arguments(arguments)?;
         let text = |flag| arguments.text(flag).map(|text| text.unwrap_or_default().to_owned());
-        let store = store(arguments.text("store")?)?;
+        let said = said_store(arguments)?;
+        let store = said.unwrap_or(Store::Directory);
         let settings = ClusterSettings {
             kubernetes_version: kubernetes(arguments.text("kubernetes")?)?,
             control_plane_endpoint: text("control-plane-endpoint")?,
@@ -83,6 +88,7 @@ impl Job {
             api_server: api_server(arguments)?,
             admin_config: arguments.path("admin-config").map_or_else(|| directory.join("admin.conf"), Into::into),
             store,
+            store_is_said: said.is_some(),
             inside: Inside::from_arguments(arguments, store == Store::Kubernetes)?,
             // Last: a command that is wrong makes no directory.
             directory: ClusterDir::make(directory)?,
@@ -93,15 +99,17 @@ impl Job {
     pub(super) fn begin(&mut self, resume: bool, output: &Output) -> Result<(Held, Journal), CommandError> {
         let held = self.directory.hold()?;
         let inside = self.inside.is_some();
+        let asked = |job: &Self| Asked::of(&job.settings, job.store, inside);
         let journal = match Journal::load(&self.directory)? {
             Some(mut journal) => {
                 journal.check(&self.directory, &self.name, &self.master)?;
                 match &journal.asked {
-                    Some(asked) if journal.stage.machine().is_some() => asked.complete(&mut self.settings, inside)?,
-                    // What is asked for may still change, or was not noted by an earlier release.
-                    _ if journal.stage.machine().is_none() => {
-                        journal.asks(&self.directory, Asked::of(&self.settings, inside))?;
+                    Some(before) if journal.stage.machine().is_some() => {
+                        before.complete(&mut self.settings, inside)?;
+                        self.store = before.store().filter(|_| !self.store_is_said).unwrap_or(self.store);
                     }
+                    // What is asked for may still change, or was not noted by an earlier release.
+                    _ if journal.stage.machine().is_none() => journal.asks(&self.directory, asked(self))?,
                     _ => {}
                 }
                 output.say(Tone::Plain, "resuming", &format!("cluster {}", journal.cluster_id));
@@ -117,10 +125,7 @@ impl Job {
                 let what = format!("{} holds a cluster already", self.directory.shown());
                 return Err(CommandError::usage(what).fix("use another directory for another cluster"));
             }
-            None => {
-                let asked = Asked::of(&self.settings, inside);
-                Journal::begin(&self.directory, &self.name, &self.master, asked)?
-            }
+            None => Journal::begin(&self.directory, &self.name, &self.master, asked(self))?,
         };
         Ok((held, journal))
     }
@@ -184,7 +189,7 @@ fn api_server(arguments: &Arguments) -> Result<Option<Address>, CommandError> {
     let Some(said) = arguments.text("api-server")? else { return Ok(None) };
     let address = Address::parse(said, KUBEADM_PORT);
     let address = address.map_err(|error| CommandError::usage(format!("--api-server: {error}")))?;
-    if store(arguments.text("store")?)? == Store::Kubernetes && arguments.text("control-plane-endpoint")?.is_none() {
+    if said_store(arguments)? == Some(Store::Kubernetes) && arguments.text("control-plane-endpoint")?.is_none() {
         let what = "--api-server says where you reach the API server, and nothing says where nodes do";
         return Err(CommandError::usage(what).fix("say that, too, with --control-plane-endpoint HOST:PORT"));
     }
@@ -194,7 +199,7 @@ fn api_server(arguments: &Arguments) -> Result<Option<Address>, CommandError> {
 /// Who has no join service in the API server has no other control planes either.
 fn balancer(arguments: &Arguments) -> Result<bool, CommandError> {
     let wanted = arguments.has("api-balancer");
-    if wanted && store(arguments.text("store")?)? != Store::Kubernetes {
+    if wanted && said_store(arguments)? != Some(Store::Kubernetes) {
         return Err(CommandError::usage(
             "--api-balancer leads to several control planes, and needs --store kubernetes",
         ));
@@ -202,10 +207,13 @@ fn balancer(arguments: &Arguments) -> Result<bool, CommandError> {
     Ok(wanted)
 }
 
-fn store(said: Option<&str>) -> Result<Store, CommandError> {
-    match said {
-        None | Some("directory") => Ok(Store::Directory),
-        Some("kubernetes") => Ok(Store::Kubernetes),
+/// `--store`, or what goes without saying: only with its records in the API server has a cluster of Kubernetes a join service that
+/// gives its workers tokens and certificates.
+fn said_store(arguments: &Arguments) -> Result<Option<Store>, CommandError> {
+    match arguments.text("store")? {
+        None => Ok(arguments.text("kubernetes")?.map(|_| Store::Kubernetes)),
+        Some("directory") => Ok(Some(Store::Directory)),
+        Some("kubernetes") => Ok(Some(Store::Kubernetes)),
         Some(other) => Err(CommandError::usage(format!("--store {other}: expected `directory` or `kubernetes`"))),
     }
 }

@@ -29,7 +29,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::{self, Patience};
-use crate::output::Output;
+use crate::output::{Output, Tone};
 use crate::stock::Stock;
 use drive::{AdminConfig, Drive};
 use found::Founding;
@@ -38,6 +38,8 @@ use job::{Job, Store};
 use journal::Stage;
 use services::Inside;
 
+const WITHOUT_STORE: &str = "with --store directory no machine joins this Kubernetes cluster as a worker or a control plane: the \
+                             join service gives tokens and approves certificates where its records are in the API server";
 const TIMEOUT: Duration = Duration::from_mins(30);
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
@@ -47,6 +49,9 @@ pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let timeout = arguments.timeout(TIMEOUT)?;
     let patience = Patience::new(timeout);
     let (_held, journal) = job.begin(arguments.has("resume"), output)?;
+    if job.store == Store::Directory && !job.settings.kubernetes_version.is_empty() {
+        output.say(Tone::Warning, "note", WITHOUT_STORE);
+    }
     if let Stage::Done { .. } = journal.stage {
         let is_to_move = job.store == Store::Kubernetes && StoreNote::kubeconfig(&job.directory.path(""))?.is_none();
         if (is_to_move || arguments.has("resume")) && job.admin_config.exists() {

@@ -313,7 +313,7 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "store",
                 "WHERE",
-                "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [directory]",
+                "where machines and policy are kept: `directory` or `kubernetes`, the cluster's\nown API server [kubernetes with --kubernetes, else directory]",
             ),
             flag(
                 "services",

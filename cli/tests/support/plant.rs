@@ -59,10 +59,13 @@ impl Plant {
 
     pub fn init_started(&self, more: &[&str]) -> Child {
         let (kubectl, helm) = (self.kubectl.to_str().unwrap(), self.helm.to_str().unwrap());
-        let store = ["--store", "kubernetes", "--kubectl-program", kubectl, "--helm-program", helm, "--output", "json"];
+        let programs = ["--kubectl-program", kubectl, "--helm-program", helm, "--output", "json"];
+        // Where a version or an earlier run says it, it goes without saying.
+        let goes_without_saying = more.iter().any(|word| matches!(*word, "--kubernetes" | "--resume"));
+        let store: &[&str] = if goes_without_saying { &[] } else { &["--store", "kubernetes"] };
         // The real one is on loopback, where no node finds it.
         let endpoint = ["--control-plane-endpoint", "api.plant.example"];
-        self.operator.init_started(&self.node, &[&store[..], &endpoint, more].concat())
+        self.operator.init_started(&self.node, &[store, &programs, &endpoint, more].concat())
     }
 
     /// A command about machines, by the cluster's directory.
