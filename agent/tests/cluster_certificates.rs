@@ -16,7 +16,10 @@ const START: &str = "systemctl start kubelet.service";
 const LOOK: &str =
     "kubeadm certs check-expiration --output=json --rootfs=etc/latchkey/certificates.new --config=/kubeadm.json";
 const RENEW: &str = "kubeadm certs renew all --rootfs=etc/latchkey/certificates.new --config=/kubeadm.json";
-/// Seconds: a day less than half a year, and that day more.
+/// Seconds: a day less than what a start waits for, and that day more.
+const ABOUT_TO_END: &str = "5097600\n";
+const NOT_YET: &str = "5184000\n";
+/// A day less than half a year, and that day more.
 const LITTLE: &str = "15638400\n";
 const ENOUGH: &str = "15724800\n";
 const RENEWED: &str = "31536000\n";
@@ -62,8 +65,8 @@ fn certificates_are(fake: &FakeKubeadm, left: &str) {
 }
 
 #[test]
-fn a_control_plane_renews_what_has_used_up_half_of_its_life_before_the_kubelet_starts() {
-    let fake = control_plane(LITTLE);
+fn a_control_plane_renews_what_is_about_to_end_before_the_kubelet_starts() {
+    let fake = control_plane(ABOUT_TO_END);
     fake.on("systemctl", "start", 1, "cat $here/etc/pki/apiserver.crt > $here/seen");
     let Done { news, .. } = starts(&fake).result.unwrap();
     assert!(!news);
@@ -84,6 +87,10 @@ fn certificates_with_more_left_stay_as_they_are_and_workers_have_none() {
     week_passes(&fake).unwrap();
     assert_eq!(fake.calls(), [VERSION, LOOK, START, VERSION, LOOK]);
     certificates_are(&fake, ENOUGH);
+    // A start leaves to the timer what it can: its clock may be anything.
+    let fake = control_plane(NOT_YET);
+    starts(&fake).result.unwrap();
+    certificates_are(&fake, NOT_YET);
     assert_eq!(read(&fake, "manifests/kube-apiserver.yaml"), POD);
 
     let worker = FakeKubeadm::new();
@@ -98,13 +105,13 @@ fn certificates_with_more_left_stay_as_they_are_and_workers_have_none() {
 #[test]
 fn a_renewal_that_fails_changes_nothing_and_keeps_no_node_down() {
     for (left, nth, script) in [
-        (LITTLE, 1, "exit 1"),
-        (LITTLE, 1, "echo no JSON; exit 0"),
+        (ABOUT_TO_END, 1, "exit 1"),
+        (ABOUT_TO_END, 1, "echo no JSON; exit 0"),
         // Half of them are written.
-        (LITTLE, 2, "echo torn > $root/etc/kubernetes/pki/apiserver.crt; exit 1"),
+        (ABOUT_TO_END, 2, "echo torn > $root/etc/kubernetes/pki/apiserver.crt; exit 1"),
         ("-5\n", 2, "exit 1"),
         // What is renewed ends as early, with its authority.
-        (LITTLE, 2, "exit 0"),
+        (ABOUT_TO_END, 2, "exit 0"),
     ] {
         let fake = control_plane(left);
         fake.on("kubeadm", "certs", nth, script);
@@ -150,7 +157,7 @@ fn a_control_plane_that_runs_has_its_pods_restarted_and_keeps_the_old_certificat
 /// What a power cut left, or a kubeadm that failed, is no reason to renew nothing.
 #[test]
 fn what_an_earlier_run_left_is_removed() {
-    let fake = control_plane(LITTLE);
+    let fake = control_plane(ABOUT_TO_END);
     fs::create_dir_all(fake.path("etc/latchkey/certificates.new/etc/kubernetes/pki")).unwrap();
     fs::write(fake.path("etc/latchkey/certificates.new/etc/kubernetes/pki/apiserver.crt"), "torn").unwrap();
     // Cut between the kubeconfigs and the rest.
@@ -173,4 +180,27 @@ fn a_pod_that_is_not_kubeadms_is_not_changed_and_the_next_run_tells_the_others()
     for name in ["etcd", "kube-apiserver"] {
         assert!(read(&fake, &format!("manifests/{name}.yaml")).contains("until 31536000"), "{name}");
     }
+}
+
+/// Renewed at a start whose clock was a year ahead they would begin in a year.
+#[test]
+fn what_a_clock_that_was_ahead_has_issued_is_taken_back_once_the_clock_is_set() {
+    let fake = control_plane(ENOUGH);
+    let a_year_and_two_days = "31708800\n";
+    fs::write(fake.path("last"), a_year_and_two_days).unwrap();
+    // The kubelet may be started before the clock is set.
+    starts(&fake).result.unwrap();
+    certificates_are(&fake, ENOUGH);
+    week_passes(&fake).unwrap();
+    certificates_are(&fake, RENEWED);
+    assert!(read(&fake, "manifests/etcd.yaml").contains("until 31536000"));
+    week_passes(&fake).unwrap();
+    assert_eq!(fake.calls().iter().filter(|call| *call == RENEW).count(), 1);
+
+    // Where the clock is behind, authorities have more left than they were ever given: nothing is as it seems.
+    let fake = control_plane(ENOUGH);
+    fs::write(fake.path("last"), a_year_and_two_days).unwrap();
+    fs::write(fake.path("authority"), "315532800\n").unwrap();
+    week_passes(&fake).unwrap();
+    certificates_are(&fake, ENOUGH);
 }

@@ -5,35 +5,35 @@ use latchkey_reason::Reason;
 use crate::refusal::{Blame, CoarseReason};
 
 macro_rules! reason_codes {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $blame:ident, $coarse:ident, $remedy:literal;)+) => {
-        /// Every reason to refuse, each with a stable kebab-case code.
+    ($($(#[doc = $doc:literal])* $(#[cfg(feature = $feature:literal)])? $variant:ident = $code:literal, $blame:ident, $coarse:ident, $remedy:literal;)+) => {
+        /// Every reason to refuse, each with a stable kebab-case code. What only a feature can say costs nobody else its words.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum ReasonCode {
-            $($(#[$doc])* $variant,)+
+            $($(#[doc = $doc])* $(#[cfg(feature = $feature)])? $variant,)+
         }
 
         impl ReasonCode {
             /// Every code, in the order of the checks.
-            pub const ALL: &[Self] = &[$(Self::$variant,)+];
+            pub const ALL: &[Self] = &[$($(#[cfg(feature = $feature)])? Self::$variant,)+];
 
             /// The stable kebab-case string.
             pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $code,)+ }
+                match self { $($(#[cfg(feature = $feature)])? Self::$variant => $code,)+ }
             }
 
             /// Who has to act.
             pub const fn blame(self) -> Blame {
-                match self { $(Self::$variant => Blame::$blame,)+ }
+                match self { $($(#[cfg(feature = $feature)])? Self::$variant => Blame::$blame,)+ }
             }
 
             /// What the peer may be told.
             pub const fn coarse(self) -> CoarseReason {
-                match self { $(Self::$variant => CoarseReason::$coarse,)+ }
+                match self { $($(#[cfg(feature = $feature)])? Self::$variant => CoarseReason::$coarse,)+ }
             }
 
             /// One sentence that names the fix.
             pub const fn remedy(self) -> &'static str {
-                match self { $(Self::$variant => $remedy,)+ }
+                match self { $($(#[cfg(feature = $feature)])? Self::$variant => $remedy,)+ }
             }
         }
     };
@@ -58,82 +58,119 @@ reason_codes! {
 
     // The certificate of a secure processor's key.
     /// Neither the host nor the collateral has a certificate for the key that signed.
+    #[cfg(feature = "snp")]
     SnpCertificateMissing = "snp-certificate-missing", Platform, TeeNotTrusted, "put the certificate of this chip and firmware into the collateral, or have the host give it to its guests";
     /// The certificate is no X.509, or lacks what AMD puts into it.
+    #[cfg(feature = "snp")]
     SnpCertificateMalformed = "snp-certificate-malformed", Platform, TeeNotTrusted, "fetch the certificate from AMD's key distribution service again";
     /// The certificate is of the other kind of key, or signed by the other kind's authority.
+    #[cfg(feature = "snp")]
     SnpCertificateOfAnotherKind = "snp-certificate-of-another-kind", Peer, TeeNotTrusted, "give a VCEK's certificate for a report that a VCEK signed, and a VLEK's for one that a VLEK signed";
     /// The certificate's product is not the report's.
+    #[cfg(feature = "snp")]
     SnpCertificateOfAnotherProduct = "snp-certificate-of-another-product", Peer, TeeNotTrusted, "give the certificate of the processor that made the report";
     /// The certificate is of another chip.
+    #[cfg(feature = "snp")]
     SnpCertificateOfAnotherChip = "snp-certificate-of-another-chip", Peer, TeeNotTrusted, "give the certificate of the chip that made the report";
     /// The certificate is for other firmware versions than the report says.
+    #[cfg(feature = "snp")]
     SnpCertificateOfAnotherTcb = "snp-certificate-of-another-tcb", Peer, TeeNotTrusted, "give the certificate for the report's `REPORTED_TCB`: after an update of the firmware the key, and its certificate, are others";
     /// No chain to an authority of AMD that this program knows.
+    #[cfg(feature = "snp")]
     SnpCertificateUntrusted = "snp-certificate-untrusted", Platform, TeeNotTrusted, "give a certificate that AMD issued, and AMD's chain for the product in the collateral";
     /// The certificate is not valid yet.
+    #[cfg(feature = "snp")]
     SnpCertificateNotYetValid = "snp-certificate-not-yet-valid", Platform, TeeNotTrusted, "correct the verifier's clock: AMD issues no certificate for the future";
     /// The certificate, or its authority's, has expired.
+    #[cfg(feature = "snp")]
     SnpCertificateExpired = "snp-certificate-expired", Platform, TeeNotTrusted, "correct the verifier's clock, or fetch the certificate again";
     /// AMD revoked the authority that issued the certificate.
+    #[cfg(feature = "snp")]
     SnpCertificateRevoked = "snp-certificate-revoked", Platform, TeeNotTrusted, "fetch the chain and the certificate again: AMD issues them under a new authority";
     /// There is no list of what AMD revoked for this product.
+    #[cfg(feature = "snp")]
     SnpRevocationListMissing = "snp-revocation-list-missing", Operator, VerifierUnavailable, "put AMD's revocation list for the product into the collateral";
     /// The list of what AMD revoked is too old to say anything.
+    #[cfg(feature = "snp")]
     SnpRevocationListExpired = "snp-revocation-list-expired", Operator, VerifierUnavailable, "fetch AMD's revocation list again, or correct the verifier's clock";
     /// The report's signature does not verify under the certificate's key.
+    #[cfg(feature = "snp")]
     SnpSignatureInvalid = "snp-signature-invalid", Peer, EvidenceRejected, "send the report as the secure processor made it, with its own certificate";
     /// The report was made for something else.
+    #[cfg(feature = "snp")]
     SnpReportDataMismatch = "snp-report-data-mismatch", Peer, EvidenceRejected, "ask for a report over the binding of this very connection: if that was done, something relays or replays evidence";
 
     // Policy: a SEV-SNP guest.
     /// The policy denies this chip.
+    #[cfg(feature = "snp")]
     SnpChipDenied = "snp-chip-denied", Operator, TeeNotTrusted, "remove the chip from `snp.denied_chips` if its guests are to be admitted again";
     /// The policy does not take this kind of key.
+    #[cfg(feature = "snp")]
     SnpKeyRefused = "snp-key-refused", Operator, TeeNotTrusted, "have the host use the kind of key that `snp.keys` names, or name this one";
     /// The policy does not name the provider whose key signed.
+    #[cfg(feature = "snp")]
     SnpProviderRefused = "snp-provider-refused", Operator, TeeNotTrusted, "add the provider to `snp.providers` if its machines may run your guests";
     /// The policy has no floor for this product.
+    #[cfg(feature = "snp")]
     SnpProductRefused = "snp-product-refused", Operator, TeeNotTrusted, "run the guest on a product that `snp.tcb_floor` names, or give this one a floor";
     /// Firmware or microcode is older than the policy's floor.
+    #[cfg(feature = "snp")]
     SnpTcbTooOld = "snp-tcb-too-old", Platform, TeeNotTrusted, "update the host's firmware and microcode, commit the update, and launch the guest anew";
     /// The host may still undo an update of its firmware.
+    #[cfg(feature = "snp")]
     SnpFirmwareProvisional = "snp-firmware-provisional", Platform, TeeNotTrusted, "commit the firmware on the host (SNP_COMMIT), or let `snp.allow` say `provisional-firmware`";
     /// The guest's host may read and write its memory.
+    #[cfg(feature = "snp")]
     SnpDebugAllowed = "snp-debug-allowed", Platform, TeeNotTrusted, "launch the guest without DEBUG in its policy";
     /// A migration agent may move the guest.
+    #[cfg(feature = "snp")]
     SnpMigrationAllowed = "snp-migration-allowed", Platform, TeeNotTrusted, "launch the guest without MIGRATE_MA in its policy, or let `snp.allow` say `migration`";
     /// The guest may run where threads share a core.
+    #[cfg(feature = "snp")]
     SnpSmtAllowed = "snp-smt-allowed", Platform, TeeNotTrusted, "launch the guest without SMT in its policy, or let `snp.allow` say `smt`";
     /// The guest's memory may lie behind CXL.
+    #[cfg(feature = "snp")]
     SnpCxlAllowed = "snp-cxl-allowed", Platform, TeeNotTrusted, "launch the guest without CXL_ALLOW in its policy, or let `snp.allow` say `cxl`";
     /// The guest may run on several sockets.
+    #[cfg(feature = "snp")]
     SnpNotSingleSocket = "snp-not-single-socket", Platform, TeeNotTrusted, "launch the guest with SINGLE_SOCKET in its policy";
     /// The guest takes older firmware interfaces than the policy.
+    #[cfg(feature = "snp")]
     SnpAbiTooOld = "snp-abi-too-old", Platform, TeeNotTrusted, "launch the guest with a policy whose ABI version is at least `snp.minimum_abi`";
     /// The host can see ciphertext of the guest's memory.
+    #[cfg(feature = "snp")]
     SnpCiphertextVisible = "snp-ciphertext-visible", Platform, TeeNotTrusted, "turn ciphertext hiding on in the host's firmware, and launch the guest with it in its policy";
     /// The machine's memory was not looked through for aliases.
+    #[cfg(feature = "snp")]
     SnpAliasesUnchecked = "snp-aliases-unchecked", Platform, TeeNotTrusted, "update the host's firmware to one that checks memory for aliases";
     /// Another privilege level asked for the report.
+    #[cfg(feature = "snp")]
     SnpVmplRefused = "snp-vmpl-refused", Platform, TeeNotTrusted, "ask for the report at the level that `snp.vmpl` names";
     /// The ID block is signed by a key that the policy does not name, or there is none.
+    #[cfg(feature = "snp")]
     SnpIdKeyRefused = "snp-id-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block of a key that `snp.id_key_sha384` names";
     /// The ID key is signed by a key that the policy does not name, or by none.
+    #[cfg(feature = "snp")]
     SnpAuthorKeyRefused = "snp-author-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block whose key an author of `snp.author_key_sha384` signed";
     /// The guest's security version is below the policy's.
+    #[cfg(feature = "snp")]
     SnpGuestSvnTooOld = "snp-guest-svn-too-old", Platform, TeeNotTrusted, "launch the guest with an ID block of at least `snp.minimum_guest_svn`";
     /// The ID block names another family.
+    #[cfg(feature = "snp")]
     SnpFamilyIdDiffers = "snp-family-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose family `snp.family_id` names";
     /// The ID block names another image.
+    #[cfg(feature = "snp")]
     SnpImageIdDiffers = "snp-image-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose image `snp.image_id` names";
     /// The host gave the guest other data at launch.
+    #[cfg(feature = "snp")]
     SnpHostDataDiffers = "snp-host-data-differs", Platform, TeeNotTrusted, "launch the guest with the host data that `snp.host_data` names";
 
     // What vendors publish for verifiers.
     /// A file of the collateral is not what it has to be.
+    #[cfg(feature = "snp")]
     CollateralMalformed = "collateral-malformed", Operator, VerifierUnavailable, "fetch the file that the detail names again";
     /// A root certificate of the collateral is not one that this program knows.
+    #[cfg(feature = "snp")]
     CollateralRootUnknown = "collateral-root-unknown", Operator, VerifierUnavailable, "take AMD's chain from AMD: no other authority makes SEV-SNP reports true";
 
     // The endorsement key.

@@ -56,16 +56,21 @@ case $1 in
             exec "$(cat "$here/real")" "$@"
         elif [ "$2" = check-expiration ]; then
             left=$(cat "$pki/apiserver.crt")
+            last=$(cat "$here/last" 2>/dev/null || echo 31600000)
+            authority=$(cat "$here/authority" 2>/dev/null || echo 300000000)
             echo '{"certificates": [
                 {"name": "admin.conf", "expirationDate": null, "residualTime": 0, "externallyManaged": false, "missing": true},
                 {"name": "away", "expirationDate": "2000-01-01T00:00:00Z", "residualTime": 1, "externallyManaged": true},
-                {"name": "etcd-server", "expirationDate": "2099-01-01T00:00:00Z", "residualTime": 99999999, "externallyManaged": false},
+                {"name": "etcd-server", "expirationDate": "2099-01-01T00:00:00Z", "residualTime": '"$last"', "externallyManaged": false},
                 {"name": "apiserver", "expirationDate": "until '"$left"'", "residualTime": '"$left"', "externallyManaged": false}
-            ], "certificateAuthorities": []}'
+            ], "certificateAuthorities": [
+                {"name": "ca", "expirationDate": "2036-01-01T00:00:00Z", "residualTime": '"$authority"', "externallyManaged": false}
+            ]}'
         else
             for name in "$pki/apiserver.crt" "$pki/etcd/server.crt" "$root"/etc/kubernetes/*.conf; do
                 echo 31536000 >"$name"
             done
+            rm -f "$here/last"
         fi
         ;;
     init)

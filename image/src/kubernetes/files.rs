@@ -21,6 +21,7 @@ const POD_NETWORK_PATH: &str = include_str!("../../kubernetes/latchkey-pod-netwo
 const POD_NETWORK_SERVICE: &str = include_str!("../../kubernetes/latchkey-pod-network.service");
 const CERTIFICATES_SERVICE: &str = include_str!("../../kubernetes/latchkey-certificates.service");
 const CERTIFICATES_TIMER: &str = include_str!("../../kubernetes/latchkey-certificates.timer");
+const CERTIFICATES_AFTER_START: &str = include_str!("../../kubernetes/latchkey-certificates-after-start.timer");
 const STORE_MOUNT: &str = include_str!("../../kubernetes/usr-lib-latchkey-containers.mount");
 const STORE_SERVICE: &str = include_str!("../../kubernetes/latchkey-container-images.service");
 const STORE_DROP_IN: &str = include_str!("../../kubernetes/containerd-images.conf");
@@ -97,14 +98,19 @@ pub(super) fn certificates() -> Vec<Addition> {
         path: format!("{SYSTEM}/{name}"),
         what: AdditionKind::File(0o644, text.as_bytes().to_vec()),
     };
-    vec![
-        unit("latchkey-certificates.service", CERTIFICATES_SERVICE),
-        unit("latchkey-certificates.timer", CERTIFICATES_TIMER),
-        Addition {
-            path: format!("{SYSTEM}/timers.target.wants/latchkey-certificates.timer"),
-            what: AdditionKind::Link("../latchkey-certificates.timer".to_owned()),
-        },
-    ]
+    let timers = [
+        ("latchkey-certificates.timer", CERTIFICATES_TIMER),
+        ("latchkey-certificates-after-start.timer", CERTIFICATES_AFTER_START),
+    ];
+    let mut files = vec![unit("latchkey-certificates.service", CERTIFICATES_SERVICE)];
+    for (name, text) in timers {
+        files.push(unit(name, text));
+        files.push(Addition {
+            path: format!("{SYSTEM}/timers.target.wants/{name}"),
+            what: AdditionKind::Link(format!("../{name}")),
+        });
+    }
+    files
 }
 
 fn pod_network(network: PodNetwork) -> Vec<Addition> {
