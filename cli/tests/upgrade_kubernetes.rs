@@ -298,6 +298,16 @@ fn without_a_program_the_operator_is_told_and_waited_for() {
 
 #[test]
 #[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn without_a_backup_nothing_is_upgraded() {
+    let plant = Plant::new();
+    let nowhere = ["--restart", "reimage", "--backups", "/dev/null/backups"];
+    assert_eq!(code(&plant.run(&EXECUTE, &nowhere).failed(1)), "file-unwritable");
+    plant.is_unchanged();
+    assert_eq!(code(&plant.run(&RESUME, &[]).failed(2)), "no-upgrade-under-way");
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
 fn what_has_to_be_done_first_is_named_and_nothing_is_changed() {
     let plant = Plant::new();
     let refused = |why: &str| {
