@@ -75,22 +75,6 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     assert!(latchkey_test_support::output(patch.arg(&kubeconfig)).unwrap().status.success());
     plant.admin.post("/api/v1/nodes", &json!({ "metadata": { "name": "stranger" } })).granted();
     plant.machines(&["node", "deny", "edge-2"]).succeeded();
-    let status = plant.machines(&["status"]).succeeded().json();
-    let row = status["nodes"].as_array().unwrap().iter().find(|row| row["name"] == "edge-2").unwrap();
-    assert_eq!((&row["state"], &row["ready"], &row["image"]), (&json!("denied"), &json!(false), &json!("plant")));
-    assert_eq!(row["last_attestation"], "2026-11-22T10:00:00Z");
-    let ends: Vec<_> = status["certificates"].as_array().unwrap().iter().map(|one| one["ends"].as_str()).collect();
-    assert!(ends.len() == 2 && ends.iter().all(|end| end.is_some_and(|end| end.ends_with('Z'))), "{status}");
-    let attention = status["attention"].to_string();
-    for sentence in [
-        "edge-2 is denied, and still a Node",
-        "stranger is a Node, and no machine on record",
-        "edge-1 is a member on record, and no Node",
-        "is no record of this release",
-    ] {
-        assert!(attention.contains(sentence), "{sentence}: {attention}");
-    }
-    plant.machines(&["node", "allow", "edge-2"]).succeeded();
 
     // It has the turn to join, as a control plane that was cut has.
     let leases = "/apis/coordination.k8s.io/v1/namespaces/latchkey/leases";
@@ -100,6 +84,34 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     patch.args(["patch", "lease", "latchkey", "--namespace=latchkey", "--type=merge", &lease, "--kubeconfig"]);
     assert!(latchkey_test_support::output(patch.arg(&kubeconfig)).unwrap().status.success());
     assert_eq!(holder(), worker.as_str());
+    let status = plant.machines(&["status"]).succeeded().json();
+    let row = status["nodes"].as_array().unwrap().iter().find(|row| row["name"] == "edge-2").unwrap();
+    assert_eq!((&row["state"], &row["ready"], &row["image"]), (&json!("denied"), &json!(false), &json!("plant")));
+    assert_eq!(row["last_attestation"], "2026-11-22T10:00:00Z");
+    let ends: Vec<_> = status["certificates"].as_array().unwrap().iter().map(|one| one["ends"].as_str()).collect();
+    assert!(ends.len() == 2 && ends.iter().all(|end| end.is_some_and(|end| end.ends_with('Z'))), "{status}");
+    assert_eq!(status["joining"], "edge-2");
+    let attention = status["attention"].to_string();
+    for sentence in [
+        "edge-2 is denied, and still a Node",
+        "stranger is a Node, and no machine on record",
+        "edge-1 is a member on record, and no Node",
+        "is no record of this release",
+    ] {
+        assert!(attention.contains(sentence), "{sentence}: {attention}");
+    }
+    let for_people = ["status", "--cluster", "plant", "--kubectl-program", kubectl.to_str().unwrap()];
+    let shown = plant.operator.run(&for_people).succeeded().out;
+    let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [
+        &["joins", "now", "edge-2"][..],
+        &["NAME", "ROLE", "STATE", "READY", "KUBELET", "IMAGE", "ATTESTED"],
+        &["edge-2", "worker", "denied", "no", "plant", "1.2.3", "2026-11-22T10:00:00Z"],
+    ] {
+        assert!(rows.iter().any(|shown| shown == row), "{row:?}: {shown}");
+    }
+    plant.machines(&["node", "allow", "edge-2"]).succeeded();
+
     let backup = plant.by_kubeconfig(&["backup", "create"]).succeeded().json();
     let backup = backup["directory"].as_str().unwrap().to_owned();
 
