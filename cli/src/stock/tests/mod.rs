@@ -173,6 +173,27 @@ fn the_words_of_a_refusal_become_its_code() {
             "Unable to connect to the server: tls: failed to verify certificate: x509: certificate signed by",
             StockCode::Untrusted,
         ),
+        (
+            "Error from server (Expired): The provided continue parameter is too old to display a consistent list result.",
+            StockCode::Expired,
+        ),
+        ("Error from server (Gone): too old resource version: 1 (2)", StockCode::Expired),
+        (
+            "Error from server (TooManyRequests): the server has received too many requests and has asked us to try again later",
+            StockCode::ServerFailed,
+        ),
+        (
+            "Error from server (InternalError): an error on the server (\"\") has prevented the request from succeeding",
+            StockCode::ServerFailed,
+        ),
+        (
+            "Error from server (ServiceUnavailable): the server is currently unable to handle the request (get nodes)",
+            StockCode::ServerFailed,
+        ),
+        (
+            "Error from server (Timeout): the server was unable to return a response in the time allotted",
+            StockCode::ServerFailed,
+        ),
         ("something else", StockCode::Failed),
     ] {
         assert_eq!(error::code_of(said), code, "{said}");
