@@ -12,6 +12,20 @@ use serde_json::{Value, json};
 use support::node::{FakeNode, Stage};
 use support::plant::{CLAIMS, NODES, Plant, error_code};
 
+/// What `status` shows people of the worker that joins.
+fn is_in_the_table(plant: &Plant) {
+    let for_people = ["status", "--cluster", "plant", "--kubectl-program", plant.kubectl.to_str().unwrap()];
+    let shown = plant.operator.run(&for_people).succeeded().out;
+    let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [
+        &["joins", "now", "edge-2"][..],
+        &["NAME", "ROLE", "STATE", "READY", "KUBELET", "IMAGE", "ATTESTED"],
+        &["edge-2", "worker", "denied", "no", "plant", "1.2.3", "2026-11-22T10:00:00Z"],
+    ] {
+        assert!(rows.iter().any(|shown| shown == row), "{row:?}: {shown}");
+    }
+}
+
 #[test]
 #[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
 fn machines_are_shown_denied_and_removed_in_the_api_server() {
@@ -100,16 +114,7 @@ fn machines_are_shown_denied_and_removed_in_the_api_server() {
     ] {
         assert!(attention.contains(sentence), "{sentence}: {attention}");
     }
-    let for_people = ["status", "--cluster", "plant", "--kubectl-program", kubectl.to_str().unwrap()];
-    let shown = plant.operator.run(&for_people).succeeded().out;
-    let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    for row in [
-        &["joins", "now", "edge-2"][..],
-        &["NAME", "ROLE", "STATE", "READY", "KUBELET", "IMAGE", "ATTESTED"],
-        &["edge-2", "worker", "denied", "no", "plant", "1.2.3", "2026-11-22T10:00:00Z"],
-    ] {
-        assert!(rows.iter().any(|shown| shown == row), "{row:?}: {shown}");
-    }
+    is_in_the_table(&plant);
     plant.machines(&["node", "allow", "edge-2"]).succeeded();
 
     let backup = plant.by_kubeconfig(&["backup", "create"]).succeeded().json();
