@@ -148,6 +148,9 @@ reason_codes! {
         UpgradeNotReady = "upgrade-not-ready": "do first what is named; `latchkey upgrade check` shows more";
         /// The operator's program did not restart a machine.
         RestartFailed = "restart-failed": "mend what the program says, and run `latchkey upgrade resume`";
+        /// The pods of a node did not go elsewhere.
+        NodeNotDrained = "node-not-drained":
+            "have the PodDisruptionBudget of the pod that kubectl names allow it, and run the command again";
         /// A node did not come back, or not with the new version.
         NodeNotUpgraded = "node-not-upgraded": "look at the node's console; once it is mended, run `latchkey upgrade resume`";
         /// A release was removed by hand, and its history kept.

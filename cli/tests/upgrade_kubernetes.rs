@@ -298,6 +298,30 @@ fn without_a_program_the_operator_is_told_and_waited_for() {
 
 #[test]
 #[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
+fn a_drain_that_a_budget_stops_names_it_and_resume_goes_on() {
+    let mut plant = Plant::new();
+    let said = "error when evicting pods/web-0: Cannot evict pod as it would violate the pod's disruption budget.";
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *drain*) echo \"{said}\" >&2; exit 1;; esac\nexec {} \"$@\"\n",
+        plant.0.kubectl
+    );
+    let fake = plant.0.path("stopped");
+    fs::write(&fake, script).unwrap();
+    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let real = std::mem::replace(&mut plant.0.kubectl, fake.display().to_string());
+    let ran = plant.run(&EXECUTE, &["--restart", "reimage"]).failed(1);
+    assert_eq!(code(&ran), "node-not-drained");
+    assert!(because(&ran).contains("web-0") && because(&ran).contains("disruption budget"), "{}", because(&ran));
+    assert!(ran.json()["error"]["fix"].as_str().unwrap().contains("latchkey upgrade resume"));
+    assert!(plant.is_cordoned("cp-1") && plant.lines("restarted").is_empty());
+
+    plant.0.kubectl = real;
+    plant.run(&RESUME, &["--restart", "reimage"]).succeeded();
+    assert!(!plant.is_cordoned("cp-1"));
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kubectl: ./dev e2e api-server"]
 fn without_a_backup_nothing_is_upgraded() {
     let plant = Plant::new();
     let nowhere = ["--restart", "reimage", "--backups", "/dev/null/backups"];

@@ -142,7 +142,7 @@ impl ApiServer {
         if let Some(record) = record {
             let name = record.name.as_str();
             if let Some(node) = self.kubectl().get::<KubernetesNode>("node", Scope::Cluster, name).await? {
-                self.kubectl().drain(name, node.is_ready(), DRAIN).await?;
+                self.drain(name, node.is_ready(), DRAIN).await?;
             }
             if let Some((etcd, record)) = etcd {
                 self.leave_etcd(&etcd, record).await?;
@@ -154,6 +154,18 @@ impl ApiServer {
         self.release_claims(ek).await?;
         self.kubectl().delete(&resource(NODE), Scope::Cluster, &ek.to_string()).await?;
         Ok(had_rule || record.is_some())
+    }
+
+    /// Has a node's pods go elsewhere. What kubectl said of those that do not is kept: it names the pod and its budget.
+    pub(crate) async fn drain(&self, name: &str, is_there: bool, allowed: Duration) -> Result<(), CommandError> {
+        self.kubectl().drain(name, is_there, allowed).await.map_err(|error| {
+            if !error.is(StockCode::Failed) && !error.is(StockCode::Late) {
+                return error.into();
+            }
+            let failure = CommandError::local(CommandCode::NodeNotDrained, "not all of the node's pods went elsewhere");
+            let said = CommandError::from(error);
+            said.because.iter().fold(failure.because(&said.what), CommandError::because)
+        })
     }
 
     /// Gives back whatever is claimed for this machine.

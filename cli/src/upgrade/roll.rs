@@ -137,7 +137,7 @@ impl Roll<'_> {
     async fn one(&self, machine: &Machine) -> Result<Upgraded, CommandError> {
         let begun = Instant::now();
         let (name, role) = (machine.name().to_owned(), machine.role);
-        let (kubectl, to) = (self.api_server.kubectl(), &*self.target.minor);
+        let to = &*self.target.minor;
         let is_marked = machine.is_marked(self.target);
         let ours = is_marked || !machine.node.is_cordoned();
         if ours && !is_marked {
@@ -145,7 +145,7 @@ impl Roll<'_> {
         }
         if !machine.has(self.target) {
             self.output.waiting(&format!("{name}: its pods go elsewhere"));
-            kubectl.drain(&name, machine.node.is_ready(), DRAIN).await?;
+            self.api_server.drain(&name, machine.node.is_ready(), DRAIN).await.map_err(resumable)?;
             self.output.say(Tone::Plain, "drained", &name);
         }
         if role == Role::ControlPlane {
@@ -272,6 +272,14 @@ impl Roll<'_> {
 /// Whether a node runs again that was restarted, and has the version that it had.
 fn came_back_old(before: &Machine, now: &Machine, target: &Target) -> bool {
     now.node.boot_id() != before.node.boot_id() && now.node.is_ready() && !now.has(target)
+}
+
+/// The drain is done again by the command that goes on with the upgrade.
+fn resumable(error: CommandError) -> CommandError {
+    if error.code != CommandCode::NodeNotDrained.into() {
+        return error;
+    }
+    error.fix("have the PodDisruptionBudget of the pod that kubectl names allow it, and run `latchkey upgrade resume`")
 }
 
 fn stopped(why: &str) -> CommandError {
