@@ -6,7 +6,7 @@ use crate::clock::unix;
 use crate::decision::Refusal;
 use crate::store::Store;
 use latchkey_api::v1::ClusterJoin;
-use latchkey_cluster_store::{ClusterMaterial, NodeName, TicketRecord};
+use latchkey_cluster_store::{ClusterMaterial, NodeName, StoreError, TicketRecord};
 use latchkey_kubernetes_store::KubernetesStore;
 use latchkey_kubernetes_store::tokens::BootstrapToken;
 use std::net::IpAddr;
@@ -46,11 +46,16 @@ impl Tokens {
         let material = Arc::clone(material.ok_or(Refusal::ClusterNotDescribed)?);
         let node = node.clone();
         let made = self.store.beside(move || {
-            let token = api.issue_token(&node).map_err(|error| {
+            let failed = |refusal, error: StoreError| {
                 tracing::error!(%error, node = node.as_str(), "No bootstrap token could be made");
-                Refusal::TokenNotMade
-            })?;
-            Ok(Entry { token: Some(token), material, api })
+                refusal
+            };
+            let token = api.issue_token(&node).map_err(|error| failed(Refusal::TokenNotMade, error))?;
+            // From here on it is ended with this value, however often that takes.
+            let mut entry = Entry { token: Some(token), material, api };
+            let clocks = entry.token.as_mut().map_or(Ok(()), BootstrapToken::check_clocks);
+            clocks.map_err(|error| failed(Refusal::ClocksDiffer, error))?;
+            Ok(entry)
         });
         made.await.map(Some)
     }

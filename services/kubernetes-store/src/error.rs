@@ -44,6 +44,9 @@ reason_codes! {
         /// Half an answer, or one that is none.
         AnswerUnusable = "api-answer-unusable":
             "see what stands between the service and the API server: its answer is cut off, too large or no answer";
+        /// This machine and the API server do not agree about the time.
+        ClocksDiffer = "api-clocks-differ":
+            "set the clocks of this service's machine and of the control planes (NTP); nodes ask again";
         /// An object that the service needs is missing.
         DocumentMissing = "api-document-missing":
             "create the ConfigMap that is named, with the key that is named";

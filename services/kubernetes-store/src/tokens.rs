@@ -3,7 +3,8 @@
 //! A token is a Secret in `kube-system` (the API server's own mechanism). The service may create such Secrets and delete them, in the
 //! one way that does not answer with their content, and do nothing else with Secrets: it cannot read, list or change one, so its
 //! credentials give nobody a token that it did not make itself. A token goes with its node's report, or when a later ticket takes its
-//! place. One that could not be deleted then is worthless, because no certificate is approved for it, and goes when the controller for
+//! place. When one ends is said by this machine's clock and judged by the API server's, which says what time it is in each Secret that
+//! it made: where the two differ there is no token. One that could not be deleted then is worthless, because no certificate is approved for it, and goes when the controller for
 //! expired tokens finds it.
 
 use crate::connection::in_time;
@@ -11,6 +12,7 @@ use crate::error::{ApiCode, elsewhere, failed, is_absent, is_conflict};
 use crate::store::KubernetesStore;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use latchkey_cluster_store::{NodeName, StoreError};
@@ -23,6 +25,9 @@ pub const GROUP: &str = "system:bootstrappers:latchkey";
 /// How long a token lives.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(15);
 
+/// By so much two clocks that somebody keeps may differ, and a token live longer or shorter.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(60);
+
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 /// Ids are drawn by chance, and one may be taken.
@@ -33,6 +38,7 @@ pub struct BootstrapToken {
     id: String,
     text: SecretVec,
     expires_at: i64,
+    clocks: Option<StoreError>,
 }
 
 impl BootstrapToken {
@@ -44,6 +50,15 @@ impl BootstrapToken {
     /// The whole of it.
     pub fn expose(&self) -> &[u8] {
         self.text.expose()
+    }
+
+    /// An error where its end, by the API server's clock, is another than [`LIFETIME`] says: then it is no token for anybody, and is to
+    /// be ended.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`], with both clocks' difference.
+    pub fn check_clocks(&mut self) -> Result<(), StoreError> {
+        self.clocks.take().map_or(Ok(()), Err)
     }
 
     /// Seconds since the Unix epoch.
@@ -67,25 +82,39 @@ impl KubernetesStore {
         let api = self.secrets();
         for _ in 0..TRIES {
             let (id, secret) = (drawn::<ID_LENGTH>()?, drawn::<SECRET_LENGTH>()?);
-            let expires = Timestamp::now().saturating_add(LIFETIME).map_err(|error| {
-                elsewhere("secrets", ApiCode::Invalid, format!("no time for the token's end: {error}"))
-            })?;
+            let asked = Timestamp::now();
+            let expires = expiry(asked)?;
             let about = format!("secrets/bootstrap-token-{}", text(&id));
-            let object = token_object(&id, &secret, node, expires);
+            let object = token_object(&id, &secret, node.as_str(), expires);
             let created = self.connection().handle().block_on(in_time(&about, async {
                 match api.create(&PostParams::default(), &object).await {
-                    Ok(_) => Ok(true),
-                    Err(error) if is_conflict(&error) => Ok(false),
+                    Ok(created) => Ok(Some(created)),
+                    Err(error) if is_conflict(&error) => Ok(None),
                     Err(error) => Err(failed(&about, &error)),
                 }
             }))?;
-            if created {
+            if let Some(created) = created {
+                let clocks = compare_clocks(&created, asked).err();
                 let token = [&id[..], b".", &secret[..]].concat();
                 let (id, expires_at) = (text(&id), expires.as_second());
-                return Ok(BootstrapToken { id, text: SecretVec::from(token), expires_at });
+                return Ok(BootstrapToken { id, text: SecretVec::from(token), expires_at, clocks });
             }
         }
         Err(elsewhere("secrets", ApiCode::Conflict, "every id that was drawn is taken"))
+    }
+
+    /// Asks what time it is, by a token that is not kept. Blocks: never on the client's own thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Elsewhere`]; `api-clocks-differ` where they do.
+    pub fn check_clock(&self) -> Result<(), StoreError> {
+        let (api, asked) = (self.secrets(), Timestamp::now());
+        let object = token_object(&drawn::<ID_LENGTH>()?, &drawn::<SECRET_LENGTH>()?, "none", expiry(asked)?);
+        let dry = PostParams { dry_run: true, ..PostParams::default() };
+        let created = self
+            .connection()
+            .wait("secrets", async { api.create(&dry, &object).await.map_err(|error| failed("secrets", &error)) })?;
+        compare_clocks(&created, asked)
     }
 
     /// Deletes a token by its id; one that is gone already is as good. Blocks: never on the client's own thread.
@@ -109,7 +138,26 @@ impl KubernetesStore {
     }
 }
 
-fn token_object(id: &[u8], secret: &[u8], node: &NodeName, expires: Timestamp) -> Secret {
+fn expiry(asked: Timestamp) -> Result<Timestamp, StoreError> {
+    let end = asked.saturating_add(LIFETIME);
+    end.map_err(|error| elsewhere("secrets", ApiCode::Invalid, format!("no time for the token's end: {error}")))
+}
+
+/// Holds the time at which the API server says that it made an object against when it was asked for, and the time since then.
+fn compare_clocks(created: &Secret, asked: Timestamp) -> Result<(), StoreError> {
+    let Some(Time(there)) = created.metadata.creation_timestamp else {
+        return Err(elsewhere("secrets", ApiCode::AnswerUnusable, "a Secret without creationTimestamp"));
+    };
+    let (early, late) = (asked.duration_since(there), there.duration_since(Timestamp::now()));
+    if early <= CLOCKS_DIFFER && late <= CLOCKS_DIFFER {
+        return Ok(());
+    }
+    let (by, way) = if early > late { (early, "behind") } else { (late, "ahead of") };
+    let detail = format!("the API server's clock is {} s {way} this service's, at most 60 expected", by.as_secs());
+    Err(elsewhere("secrets", ApiCode::ClocksDiffer, detail))
+}
+
+fn token_object(id: &[u8], secret: &[u8], node: &str, expires: Timestamp) -> Secret {
     let fields: [(&str, Vec<u8>); 6] = [
         ("token-id", id.to_vec()),
         ("token-secret", secret.to_vec()),
@@ -164,9 +212,8 @@ mod tests {
 
     #[test]
     fn a_token_s_object_is_of_the_one_kind_that_the_admission_policy_lets_through() {
-        let node = "worker-1".parse().unwrap();
         let secret =
-            token_object(b"abc123", b"0123456789abcdef", &node, Timestamp::from_second(1_800_000_000).unwrap());
+            token_object(b"abc123", b"0123456789abcdef", "worker-1", Timestamp::from_second(1_800_000_000).unwrap());
         assert_eq!(secret.metadata.name.as_deref(), Some("bootstrap-token-abc123"));
         assert_eq!(secret.type_.as_deref(), Some("bootstrap.kubernetes.io/token"));
         let data = secret.data.unwrap();

@@ -150,7 +150,21 @@ impl Approvals {
         if !self.is_to_be_read_first(request, &certified).await? {
             return decided(certified);
         }
-        decided(self.store.certify_client(ask.clone(), self.denied()).await?)
+        let certified = self.store.certify_client(ask.clone(), self.denied()).await?;
+        self.check_clock_for(&certified).await?;
+        decided(certified)
+    }
+
+    /// Before a denial that is the clock's: with one that is wrong it would be final all the same, and for all services.
+    async fn check_clock_for(&self, certified: &Certified) -> Result<(), Later> {
+        let is_over = |refusal: &CertificateRefusal| {
+            matches!(refusal, CertificateRefusal::TicketExpired | CertificateRefusal::TicketLeaseEnded)
+        };
+        if !matches!(&certified.outcome, Outcome::Decided(Err(refusal)) if is_over(refusal)) {
+            return Ok(());
+        }
+        let api = Arc::clone(&self.api);
+        Ok(smol::unblock(move || api.check_clock()).await?)
     }
 
     /// Nothing is written before what a node asks for is approved, so what it is decided on is read for an approval, too.

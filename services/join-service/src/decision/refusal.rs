@@ -96,6 +96,9 @@ reason_codes! {
         /// The API server did not take the node's bootstrap token.
         TokenNotMade = "token-not-made":
             "no bootstrap token could be made in the API server: the service's log has the reason; nodes keep asking";
+        /// This service and the API server do not agree about the time, so that a token would live too long or not at all.
+        ClocksDiffer = "clocks-differ":
+            "set the clocks of the join service's machine and of the control planes (NTP): the service's log has the difference; nodes keep asking";
         /// The record could not be made durable.
         RecordNotWritten = "record-not-written":
             "the record could not be written: the service's log has the reason";
@@ -140,7 +143,11 @@ impl Refusal {
             Self::NameTaken => Code::AlreadyExists,
             Self::TooManyDisks => Code::ResourceExhausted,
             Self::NodeUnknown => Code::NotFound,
-            Self::LeaseHeld | Self::KeysUnavailable | Self::PolicyReloaded | Self::TokenNotMade => Code::Unavailable,
+            Self::LeaseHeld
+            | Self::KeysUnavailable
+            | Self::PolicyReloaded
+            | Self::TokenNotMade
+            | Self::ClocksDiffer => Code::Unavailable,
             Self::RecordsDamaged | Self::RecordNotWritten => Code::Internal,
         }
     }

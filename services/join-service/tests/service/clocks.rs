@@ -1,14 +1,19 @@
 //! The service with a wrong clock, by libfaketime. Skipped, and says so, where that or swtpm is not installed.
 
+use crate::api_server::moved_into;
+use crate::certificates::{CLIENT, NODES, Site, node_csr, post};
 use crate::rig::{Answer, Machine, Rig, Service, TIME, join_request, policy, reference};
 use latchkey_api::v1::{RejoinRequest, Role as ApiRole};
+use latchkey_api_server_rig::ApiServer;
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_channel::{ChannelError, PeerReason, Purpose, TpmAttester};
-use latchkey_test_support::wrong_clock;
+use latchkey_test_support::{until, wrong_clock};
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::wire::{EkTemplate, extended};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
 const IMAGE_EVENT: &[u8] = b"the image of this test";
@@ -69,4 +74,53 @@ fn pinned_machines_join_and_rejoin_whatever_the_services_clock_says() {
         service.join(&node, DISK, "worker-1").unwrap();
         service.rejoin(&node, DISK).unwrap();
     }
+}
+
+/// A service whose clock is so many minutes ahead of this one, or behind it.
+fn start_off_by(rig: &Rig, minutes: i64) -> Option<Service> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let time = format_rfc3339(now.checked_add_signed(minutes * 60).unwrap());
+    start_at(rig, time.trim_end_matches('Z').replace('T', " ").as_str())
+}
+
+/// It would make tokens that live for years, or not at all.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_service_whose_clock_is_not_the_api_servers_gives_no_token() {
+    let machine = Machine::new();
+    let mut rig = Rig::new(&[&machine]);
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    for (minutes, way) in [(20, "behind"), (-20, "ahead of")] {
+        let Some(mut wrong) = start_off_by(&rig, minutes) else { return };
+        let refused = wrong.join(&machine, DISK, "worker-1").unwrap_err();
+        assert!(format!("{refused:?}").contains("clocks-differ"), "{refused:?}");
+        wrong.next_line(&["api-clocks-differ", way]);
+        // The token goes with the refusal.
+        until("the token to be deleted", || {
+            let secrets = admin.get("/api/v1/namespaces/kube-system/secrets").granted();
+            secrets["items"].as_array().unwrap().is_empty().then_some(())
+        });
+        let nodes = admin.get(NODES).granted();
+        assert!(nodes["items"].as_array().unwrap().is_empty(), "something is recorded");
+    }
+    rig.start().join(&machine, DISK, "worker-1").unwrap();
+}
+
+/// A denial is final, and counts for all services.
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
+fn a_service_whose_clock_is_ahead_denies_no_request_whose_ticket_lives() {
+    let machine = Machine::new();
+    let site = Site::new(&[&machine]);
+    let right = site.rig.start();
+    let ticket = right.join(&machine, DISK, "worker-1").unwrap();
+    let token = ticket.cluster.as_ref().unwrap().bootstrap_token.clone();
+    drop(right);
+    let Some(mut wrong) = start_off_by(&site.rig, 25) else { return };
+    post(&site.holder(&token), "first", CLIENT, &node_csr("worker-1", &[], &[]).0);
+    wrong.next_line(&["api-clocks-differ", "first"]);
+    drop(wrong);
+    let _right = site.rig.start();
+    site.answer("first").unwrap();
 }
