@@ -166,3 +166,61 @@ fn containerd_is_given_each_image_of_a_list_once_and_knows_the_pause_image_by_it
     let (done, calls) = script.run();
     assert!(done.status.success() && calls.is_empty(), "{calls:?}");
 }
+
+/// A `ctr` that knows names and digests, and a registry that has one image; it writes down what changes something.
+const CTR: &str = r#"#!/bin/sh
+shift 3
+case $1 in
+    ls)
+        echo "REF TYPE DIGEST SIZE"
+        sed -n "s|^${2#name==} \(.*\)|${2#name==} application/x \1 1|p" "$HERE/names"
+        exit
+        ;;
+    pull)
+        echo "$@" >>"$HERE/calls"
+        grep -qx "$2" "$HERE/registry" || exit 1
+        echo "$2 ${2#*@}" >>"$HERE/names"
+        ;;
+    tag)
+        echo "$@" >>"$HERE/calls"
+        digest=$(sed -n "s|^$3 ||p" "$HERE/names")
+        sed -i "\|^$4 |d" "$HERE/names"
+        echo "$4 $digest" >>"$HERE/names"
+        ;;
+esac
+"#;
+
+#[test]
+fn an_image_that_a_list_has_by_its_digest_alone_is_that_one_at_each_start_or_the_kubelet_does_not_start() {
+    let (right, wrong) = (format!("sha256:{}", "a".repeat(64)), format!("sha256:{}", "b".repeat(64)));
+    let script = Script::new(&format!("- registry.k8s.io/etcd:3.6 {right}\n"));
+    let at = |name: &str| script.0.path().join(name);
+    fs::write(at("bin/ctr"), CTR.replace("$HERE", &script.0.path().display().to_string())).unwrap();
+    fs::write(at("bin/sleep"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(at("bin/sleep"), fs::Permissions::from_mode(0o755)).unwrap();
+    // Another image has its name, and the registry has none.
+    fs::write(at("names"), format!("registry.k8s.io/etcd:3.6 {wrong}\n")).unwrap();
+    fs::write(at("registry"), "").unwrap();
+    let (done, calls) = script.run();
+    let said = String::from_utf8(done.stdout).unwrap();
+    let pull = format!("pull registry.k8s.io/etcd@{right}");
+    assert!(!done.status.success() && said.contains(&pull["pull ".len()..]) && said.contains("an archive"), "{said}");
+    assert_eq!(calls, [&*pull, &pull, &pull]);
+
+    fs::write(at("registry"), format!("registry.k8s.io/etcd@{right}\n")).unwrap();
+    let (done, calls) = script.run();
+    let tag = format!("tag --force registry.k8s.io/etcd@{right} registry.k8s.io/etcd:3.6");
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(calls, [&*pull, &tag]);
+    let names = fs::read_to_string(at("names")).unwrap();
+    assert!(names.contains(&format!("registry.k8s.io/etcd:3.6 {right}\n")) && !names.contains(&wrong), "{names}");
+
+    // The next start needs no registry; and takes the name back from whoever gave it to another image.
+    fs::write(at("registry"), "").unwrap();
+    let (done, calls) = script.run();
+    assert!(done.status.success() && calls.is_empty(), "{calls:?}");
+    fs::write(at("names"), format!("registry.k8s.io/etcd:3.6 {wrong}\n")).unwrap();
+    assert!(!script.run().0.status.success());
+    let kubelet = include_str!("../../kubernetes/kubelet-components.conf");
+    assert!(kubelet.contains("\nRequires=latchkey-component-images.service\n"), "{kubelet}");
+}

@@ -5,7 +5,7 @@
 //!     lock
 //!     HASH/                              of the list
 //!         list.json
-//!         images                         which of the downloads are container images: FILE and REFERENCE in each line
+//!         images                         container images, one a line: FILE REFERENCE of a download, - REFERENCE DIGEST of others
 //!         downloads/kubelet-1.34.4 …     as the list names them, each with its hash
 //!         programs/kubelet …             links to them, and what comes out of archives
 //! /run/latchkey-components ─▶ HASH/programs    in memory: made in each boot, when all is right
@@ -120,12 +120,14 @@ impl Store {
                 }
             }
         }
-        // Whoever runs them is given them by name (an image's `component-images`); those without an archive come from registries.
+        // Whoever runs them is given them by name (an image's `component-images`), which pulls those without an archive by digest.
         let mut images = Vec::new();
         for image in list.release().images(&roles) {
             if let Some(download) = image.download() {
                 files.extend(source.get(&download, &downloads, say)?.file_name().map(ToOwned::to_owned));
                 images.push(format!("{} {}\n", download.file, image.reference()));
+            } else if let Some(digest) = image.digest() {
+                images.push(format!("- {} sha256:{digest}\n", image.reference()));
             }
         }
         remove_others(&programs, &names)?;

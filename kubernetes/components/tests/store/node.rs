@@ -169,7 +169,8 @@ impl Node {
         }
         let home = self.link().canonicalize().unwrap().parent().unwrap().to_owned();
         let images = fs::read_to_string(home.join("images")).unwrap();
-        assert_eq!(images, "coredns-v1.12.1.tar registry.k8s.io/coredns/coredns:v1.12.1\n");
+        let pause = format!("- registry.k8s.io/pause:3.10 sha256:{}\n", "0".repeat(64));
+        assert_eq!(images, pause + "coredns-v1.12.1.tar registry.k8s.io/coredns/coredns:v1.12.1\n");
         assert!(fs::read(home.join("downloads/coredns-v1.12.1.tar")).unwrap() == COREDNS, "another image");
     }
 }
