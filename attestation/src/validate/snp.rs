@@ -50,6 +50,10 @@ impl SnpPolicy {
     }
 
     fn check_signer(&self, verified: &VerifiedSnpReport) -> Result<Option<String>, Refusal> {
+        if verified.report().chip_masked() && !self.denied_chips.is_empty() {
+            let detail = "the host hides which chip it is, and the policy denies some";
+            return refuse(ReasonCode::SnpChipDenied, detail);
+        }
         let chip = &verified.report().chip_id()[..verified.product().chip_id_len()];
         if self.denied_chips.contains(chip) {
             return refuse(ReasonCode::SnpChipDenied, format!("chip {}", hex::encode(chip)));

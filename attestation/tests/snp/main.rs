@@ -275,6 +275,14 @@ fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
         it["providers"] = json!([]);
     };
     assert_eq!(judged(&amd, SigningKey::Vlek, only_chips, |_| ()).unwrap_err(), ReasonCode::SnpKeyRefused);
+    // A provider's key signs for chips that hide which they are: then nobody can tell that it is none of those denied.
+    let denying = |it: &mut Value| it["denied_chips"] = json!(["c2".repeat(64)]);
+    let masked = |it: &mut Change| it.report[0x48] |= 2;
+    assert_eq!(judged(&amd, SigningKey::Vlek, denying, masked).unwrap_err(), ReasonCode::SnpChipDenied);
+    assert!(
+        judged(&amd, SigningKey::Vlek, denying, |_| ()).is_ok()
+            && judged(&amd, SigningKey::Vlek, |_| (), masked).is_ok()
+    );
     let others = |it: &mut Value| it["providers"] = json!(["another"]);
     assert_eq!(judged(&amd, SigningKey::Vlek, others, |_| ()).unwrap_err(), ReasonCode::SnpProviderRefused);
 }
