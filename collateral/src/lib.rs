@@ -68,11 +68,25 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
         paths.push(path);
     }
     paths.sort();
-    paths.into_iter().map(|path| read_file(&path)).collect()
+    let (mut files, mut total) = (Vec::new(), 0);
+    for path in paths {
+        let file = read_file(&path)?;
+        total += file.1.len();
+        if total > MAX_TOTAL {
+            let what = format!("more than {MAX_TOTAL} bytes in all files");
+            return Err(CollateralError::TooLarge { path: directory.to_owned(), what });
+        }
+        files.push(file);
+    }
+    Ok(files)
 }
 
 fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
     let unreadable = |source| CollateralError::Unreadable { path: path.to_owned(), source };
+    // Whoever opens a pipe waits for somebody to write into it.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "not a file")));
+    }
     let file = File::open(path).map_err(unreadable)?;
     let mut content = Vec::new();
     file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(unreadable)?;
@@ -87,6 +101,8 @@ fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
 const MAX_FILES: usize = 65_536;
 /// A chain has 5 KiB, a list of revocations 1 KiB.
 const MAX_FILE: u64 = 1024 * 1024;
+/// As many certificates as there may be files, with room.
+const MAX_TOTAL: usize = 128 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -110,6 +126,10 @@ mod tests {
         assert!(matches!(error, CollateralError::TooLarge { .. }), "{error}");
         let error = with(&[("notes.txt", b"fetched on Monday")]).unwrap_err();
         assert!(error.to_string().contains("notes.txt"), "{error}");
+        let nested = tempfile::tempdir().unwrap();
+        fs::create_dir_all(nested.path().join("snp/milan")).unwrap();
+        let error = read_snp(nested.path()).unwrap_err();
+        assert!(matches!(&error, CollateralError::Unreadable { path, .. } if path.ends_with("milan")), "{error}");
         assert!(with(&[(".notes.swp", b"an editor's")]).is_ok());
     }
 }
