@@ -137,7 +137,7 @@ reason_codes! {
         /// The lock on the cluster's charts was lost while a command worked.
         LockLost = "charts-lock-lost": "see that the API server is reached, and run the command again: it goes on where it stopped";
         /// Another operator upgrades the cluster's Kubernetes.
-        UpgradeBusy = "upgrade-busy": "wait until the one who is named is done; if nobody works on it any more, say --take-over";
+        UpgradeBusy = "upgrade-busy": "wait until the one who is named is done; if nobody works on it any more, go on with it with `latchkey upgrade resume --take-over`";
         /// The lock on the upgrade was lost while it went on.
         UpgradeLockLost = "upgrade-lock-lost": "see that the API server is reached, and run `latchkey upgrade resume`: it goes on where it stopped";
         /// An upgrade to another version is not done yet.

@@ -271,6 +271,14 @@ fn two_operators_are_one_and_a_run_that_was_killed_is_gone_on_with() {
     assert_eq!(code(&ran), "upgrade-busy");
     let said = ran.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(said.contains(&format!("(process {})", first.id())), "{said}");
+    // Nobody changes charts meanwhile, nor is their lock kept.
+    plant.0.chart("sample", "1.0.0");
+    plant.0.charts(&[("one", "sample", json!({}), 1)]);
+    for words in [&["charts", "install"][..], &["upgrade", "execute", "--helm"]] {
+        let ran = plant.run(words, &["--charts", "charts.json"]).failed(1);
+        assert_eq!(code(&ran), "upgrade-busy", "{words:?}");
+        assert_eq!(ran.json()["error"]["message"].as_str().unwrap(), said);
+    }
 
     // As a power failure would.
     first.kill().unwrap();

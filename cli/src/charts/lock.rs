@@ -5,19 +5,11 @@ use std::collections::BTreeMap;
 
 use super::file::Chart;
 use super::situation::Standing;
-use crate::codes::CommandCode;
 use crate::error::CommandError;
-use crate::lock::{self, About, Times};
+use crate::lock::{self, CHARTS, Times};
 use crate::output::Output;
 use crate::stock::{Helm, Kubectl};
 
-const CHARTS: About = About {
-    lease: "latchkey-charts",
-    note: "latchkey.dev/in-work",
-    what: "this cluster's charts",
-    busy: CommandCode::ChartsBusy,
-    lost: CommandCode::LockLost,
-};
 /// Beside the revision that a run begins helm writes at most this: that of its rollback.
 const REVISIONS: u64 = 2;
 

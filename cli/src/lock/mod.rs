@@ -1,4 +1,5 @@
-//! One operator at a time works on something of a cluster: a `Lease` in the cluster, named by who holds it.
+//! One operator at a time works on something of a cluster: a `Lease` in the cluster, named by who holds it. Charts and Kubernetes
+//! have a lease each, since each is gone on with by itself, and exclude each other.
 //!
 //! It is held when it was seen unchanged *here* for its whole time, whatever the clocks say; so a run that was interrupted is
 //! followed by the next one after that time, and one that goes on is never taken over: a run that could not renew it in time stops
@@ -20,25 +21,46 @@ use smol::lock::Mutex;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::output::{Output, printable};
-use crate::stock::{Kubectl, StockCode};
+use crate::stock::{Kubectl, StockCode, StockError};
 use lease::{Lease, WriteError};
 
 /// How often others may be quicker.
 const TRIES: usize = 8;
 
+/// The cluster's charts, changed.
+pub(crate) static CHARTS: About = About {
+    lease: "latchkey-charts",
+    note: "latchkey.dev/in-work",
+    what: "this cluster's charts",
+    busy: CommandCode::ChartsBusy,
+    lost: CommandCode::LockLost,
+    excludes: &UPGRADE,
+};
+/// The cluster's Kubernetes, upgraded.
+pub(crate) static UPGRADE: About = About {
+    lease: "latchkey-upgrade",
+    note: "latchkey.dev/upgrade",
+    what: "this cluster's upgrade of Kubernetes",
+    busy: CommandCode::UpgradeBusy,
+    lost: CommandCode::UpgradeLockLost,
+    excludes: &CHARTS,
+};
+
 /// What is worked on.
 #[derive(Debug)]
 pub(crate) struct About {
     /// The name of the lease.
-    pub(crate) lease: &'static str,
+    lease: &'static str,
     /// The annotation with the note.
-    pub(crate) note: &'static str,
+    note: &'static str,
     /// As people say it: "this cluster's charts".
-    pub(crate) what: &'static str,
+    what: &'static str,
     /// Somebody else works on it.
-    pub(crate) busy: CommandCode,
+    busy: CommandCode,
     /// The lock was lost.
-    pub(crate) lost: CommandCode,
+    lost: CommandCode,
+    /// What nobody may work on meanwhile.
+    excludes: &'static About,
 }
 
 /// For how long, and how often.
@@ -100,22 +122,16 @@ impl<N: Serialize + DeserializeOwned + Default + PartialEq> Lock<N> {
         output: &Output,
     ) -> Result<Self, CommandError> {
         let mine = my_name()?;
-        let mut waited: Option<(String, Instant)> = None;
+        let gone = wait_for_others(about.excludes, times, kubectl, output).await?;
+        let mut seen = None;
         for _ in 0..TRIES {
             let known = Lease::read(kubectl, about).await?;
             let other = known.as_ref().filter(|lease| lease.holder().is_some_and(|holder| holder != mine));
             // What an answer that was lost has written is this run's.
-            if let Some(other) = other.filter(|_| !is_gone) {
-                let (holder, version) = (printable(other.holder().unwrap_or_default()), other.version());
-                let (first, since) = waited.get_or_insert_with(|| (version.clone(), Instant::now()));
-                if *first != version {
-                    return Err(busy(about, &holder));
-                }
-                output.waiting(&format!("{holder} worked on {}, and may be gone", about.what));
-                let times = Times { held: other.held().unwrap_or(times.held), ..times };
-                if !unchanged(kubectl, about, &version, *since, times).await? {
-                    continue;
-                }
+            if let Some(other) = other.filter(|_| !is_gone)
+                && !is_left(other, about, &mut seen, times, kubectl, output).await?
+            {
+                continue;
             }
             let left: N = known.as_ref().map(|lease| read_note(lease, about)).unwrap_or_default();
             let begun = Instant::now();
@@ -125,7 +141,19 @@ impl<N: Serialize + DeserializeOwned + Default + PartialEq> Lock<N> {
                 Ok(lease) => {
                     let (kubectl, lease) = (kubectl.uninterrupted(), Mutex::new(lease));
                     let (times, written) = (Cell::new(times), Cell::new(begun));
-                    return Ok(Self { about, kubectl, mine, times, lease, written, left });
+                    let lock = Self { about, kubectl, mine, times, lease, written, left };
+                    // Of two that begin at once each has its own lease by now, and one at least sees the other's.
+                    return match others(about.excludes, &lock.kubectl).await {
+                        Ok(Some(other)) if gone.as_ref() != Some(&other.version()) => {
+                            lock.give_back().await;
+                            Err(busy(about.excludes, &holder_of(&other)))
+                        }
+                        Ok(_) => Ok(lock),
+                        Err(error) => {
+                            lock.give_back().await;
+                            Err(error.into())
+                        }
+                    };
                 }
                 Err(WriteError::Changed(_)) => {}
                 Err(WriteError::Failed(error)) => return Err(error),
@@ -148,13 +176,17 @@ impl<N: Serialize + DeserializeOwned + Default + PartialEq> Lock<N> {
     pub(crate) async fn held<T>(&self, work: impl Future<Output = Result<T, CommandError>>) -> Result<T, CommandError> {
         let done = work.or(self.keep()).await;
         if !done.as_ref().err().is_some_and(|error| error.code == self.about.lost.into()) {
-            let lease = self.lease.lock().await;
-            let note = lease.note(self.about).map(str::to_owned);
-            let free = Lease::new(self.about, None, note, Some(lease.version()));
-            // Not given back it ends by itself; what was done is done.
-            drop(free.write(&self.kubectl).await);
+            self.give_back().await;
         }
         done
+    }
+
+    async fn give_back(&self) {
+        let lease = self.lease.lock().await;
+        let note = lease.note(self.about).map(str::to_owned);
+        let free = Lease::new(self.about, None, note, Some(lease.version()));
+        // Not given back it ends by itself; what was done is done.
+        drop(free.write(&self.kubectl).await);
     }
 
     /// Holds it for so long from now on, though the API server may be away.
@@ -221,15 +253,51 @@ impl<N: Serialize + DeserializeOwned + Default + PartialEq> Lock<N> {
     }
 }
 
-/// Whether the lease stays as it is until it has ended.
-async fn unchanged(
-    kubectl: &Kubectl,
+/// The lease, if somebody holds it.
+async fn others(about: &About, kubectl: &Kubectl) -> Result<Option<Lease>, StockError> {
+    Ok(Lease::read(kubectl, about).await?.filter(|lease| lease.holder().is_some()))
+}
+
+/// Waits until nobody works on it: the version of the lease whose holder is gone, if there is one.
+async fn wait_for_others(
     about: &About,
-    version: &str,
-    since: Instant,
     times: Times,
+    kubectl: &Kubectl,
+    output: &Output,
+) -> Result<Option<String>, CommandError> {
+    let mut seen = None;
+    for _ in 0..TRIES {
+        let Some(other) = others(about, kubectl).await? else { return Ok(None) };
+        // It is held through the restart of an API server: too long to wait for somebody who may be at it.
+        if other.held() > Some(times.held) {
+            return Err(busy(about, &holder_of(&other)));
+        }
+        if is_left(&other, about, &mut seen, times, kubectl, output).await? {
+            return Ok(Some(other.version()));
+        }
+    }
+    Err(busy(about, "others, one after the other,"))
+}
+
+/// Whether the lease stays as it is until it has ended; the answer no means that it was written meanwhile, for the first time. Who
+/// goes on writing it is named by an error.
+///
+/// `seen` is the version that was seen first, and when.
+async fn is_left(
+    other: &Lease,
+    about: &About,
+    seen: &mut Option<(String, Instant)>,
+    times: Times,
+    kubectl: &Kubectl,
+    output: &Output,
 ) -> Result<bool, CommandError> {
-    while since.elapsed() < times.held {
+    let (holder, version) = (holder_of(other), other.version());
+    let (first, since) = seen.get_or_insert_with(|| (version.clone(), Instant::now()));
+    if *first != version {
+        return Err(busy(about, &holder));
+    }
+    output.waiting(&format!("{holder} worked on {}, and may be gone", about.what));
+    while since.elapsed() < other.held().unwrap_or(times.held) {
         Timer::after(times.look).await;
         if Lease::read(kubectl, about).await?.is_none_or(|lease| lease.version() != version) {
             return Ok(false);
@@ -246,6 +314,10 @@ fn my_name() -> Result<String, CommandError> {
     let short = |text: &str| text.chars().filter(|c| !c.is_control()).take(64).collect::<String>();
     let (process, run) = (std::process::id(), Uuid::random()?);
     Ok(format!("{}@{} (process {process}) run {run}", short(&user), short(&machine)))
+}
+
+fn holder_of(lease: &Lease) -> String {
+    printable(lease.holder().unwrap_or_default())
 }
 
 fn busy(about: &About, holder: &str) -> CommandError {

@@ -91,7 +91,7 @@ impl From<StockError> for CommandError {
 
 /// What kubectl's and helm's words say of the API server. They have no other form for it: the reason stands in brackets.
 pub(super) fn code_of(said: &str) -> StockCode {
-    const REASONS: [(&str, StockCode); 22] = [
+    const REASONS: [(&str, StockCode); 23] = [
         ("(NotFound)", StockCode::ObjectMissing),
         ("(AlreadyExists)", StockCode::ObjectExists),
         ("(Conflict)", StockCode::Conflict),
@@ -108,6 +108,8 @@ pub(super) fn code_of(said: &str) -> StockCode {
         ("(InternalError)", StockCode::ServerFailed),
         ("(ServiceUnavailable)", StockCode::ServerFailed),
         ("(Timeout)", StockCode::ServerFailed),
+        // What etcd says of itself comes without a reason.
+        ("Error from server: etcdserver: ", StockCode::ServerFailed),
         ("x509: ", StockCode::Untrusted),
         ("Kubernetes cluster unreachable", StockCode::Unreachable),
         ("Unable to connect to the server", StockCode::Unreachable),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::call::{Call, Ended};
@@ -155,6 +156,20 @@ impl Kubectl {
             arguments.push("--force-conflicts".into());
         }
         self.run(self.call(arguments, documents, MANY_OBJECTS)).await.map(drop)
+    }
+
+    /// What [`Self::apply`] by force would make of the documents; the API server is asked, nothing is changed.
+    pub(crate) async fn would_apply(&self, documents: &[u8]) -> Result<Vec<Value>, StockError> {
+        let manager = format!("--field-manager={FIELD_MANAGER}");
+        let flags = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--output=json"];
+        let arguments = flags.into_iter().chain([&*manager, "--filename=-"]).map(OsString::from);
+        self.objects(self.call(arguments, documents, MANY_OBJECTS)).await
+    }
+
+    /// The objects that these documents name, as they are; those that are not there are left out.
+    pub(crate) async fn get_named_in(&self, documents: &[u8]) -> Result<Vec<Value>, StockError> {
+        let arguments = ["get", "--ignore-not-found", "--output=json", "--filename=-"].map(OsString::from);
+        self.objects(self.call(arguments, documents, MANY_OBJECTS)).await
     }
 
     /// Creates an object that is there not yet, and gives what was made.
@@ -313,6 +328,24 @@ impl Kubectl {
     async fn typed<T: DeserializeOwned>(&self, call: Call<'_>) -> Result<T, StockError> {
         let shown = call.shown();
         parse(&shown, &self.run(call).await?)
+    }
+
+    /// One object is printed as it is, several as a list, none as nothing.
+    async fn objects(&self, call: Call<'_>) -> Result<Vec<Value>, StockError> {
+        let shown = call.shown();
+        let printed = self.run(call).await?;
+        if printed.trim_ascii().is_empty() {
+            return Ok(Vec::new());
+        }
+        match parse(&shown, &printed)? {
+            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
+                match list.remove("items") {
+                    Some(Value::Array(items)) => Ok(items),
+                    _ => Err(StockError::Malformed { call: shown, reason: "a list without items".into() }),
+                }
+            }
+            object => Ok(vec![object]),
+        }
     }
 
     /// kubectl prints several objects one behind the other.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
 use similar::TextDiff;
 
 /// Lines around a change that are shown.
@@ -40,9 +41,40 @@ impl ChangeKind {
 
 /// Changes between two manifests, by object.
 pub(super) fn between(old: &str, new: &str) -> Vec<Change> {
-    let (old, new) = (objects(old), objects(new));
+    compared(&objects(old), &objects(new))
+}
+
+/// Changes between objects as the API server has them and as it would, without what it writes of itself.
+pub(super) fn of_objects(old: &[Value], new: &[Value]) -> Vec<Change> {
+    let named = |objects: &[Value]| objects.iter().map(|object| (name_of(object), text_of(object))).collect();
+    compared(&named(old), &named(new))
+}
+
+fn name_of(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);
+    match metadata["namespace"].as_str() {
+        Some(namespace) => format!("{kind} {namespace}/{}", text(&metadata["name"])),
+        None => format!("{kind} {}", text(&metadata["name"])),
+    }
+}
+
+fn text_of(object: &Value) -> String {
+    const WRITTEN: [&str; 5] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
+    let mut object = object.clone();
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.retain(|field, _| !WRITTEN.contains(&&**field));
+        }
+    }
+    // As lines: what differs is told by them.
+    format!("{object:#}\n")
+}
+
+fn compared(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
     let mut changes = Vec::new();
-    for (object, text) in &old {
+    for (object, text) in old {
         match new.get(object) {
             None => changes.push(change(object, ChangeKind::Removed, text, "")),
             Some(now) if now != text => changes.push(change(object, ChangeKind::Changed, text, now)),

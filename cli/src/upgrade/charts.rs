@@ -16,7 +16,7 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table, Tone, printable};
-use crate::stock::{Stock, StockCode};
+use crate::stock::{Stock, StockCode, StockError};
 
 pub(super) fn execute(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     // The table lets it be left out, since Kubernetes is upgraded without it.
@@ -136,9 +136,28 @@ async fn step(work: &Work, chart: &Chart, situation: Situation) -> Result<Step, 
     let from = history.last().map(|revision| revision.chart.clone()).unwrap_or_default();
     let would =
         work.helm.dry_run(&chart.upgrade()).await.map_err(|error| CommandError::from(error).about(&chart.name))?;
-    let changes = changes::between(&work.helm.manifest(namespace, name).await?, &would.manifest);
+    let mut changes = changes::between(&work.helm.manifest(namespace, name).await?, &would.manifest);
+    changes.extend(definitions_changes(work, chart).await.map_err(|error| CommandError::from(error).about(name))?);
     let same = changes.is_empty() && from == would.chart && situation == Situation::Deployed;
     Ok(if same { Step::Same } else { Step::Change { from, to: would.chart, changes } })
+}
+
+/// The custom resource definitions that an upgrade of the chart applies before anything else; empty if it applies none.
+async fn definitions(work: &Work, chart: &Chart) -> Result<Vec<u8>, StockError> {
+    if chart.crds != Crds::Upgrade {
+        return Ok(Vec::new());
+    }
+    let definitions = work.helm.custom_resource_definitions(&chart.source).await?;
+    Ok(if definitions.trim_ascii().is_empty() { Vec::new() } else { definitions })
+}
+
+async fn definitions_changes(work: &Work, chart: &Chart) -> Result<Vec<Change>, StockError> {
+    let definitions = definitions(work, chart).await?;
+    if definitions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let now = work.kubectl.get_named_in(&definitions).await?;
+    Ok(changes::of_objects(&now, &work.kubectl.would_apply(&definitions).await?))
 }
 
 /// Upgrades one chart. That there is a backup is shown by having it.
@@ -151,14 +170,10 @@ async fn upgrade(
 ) -> Result<(), CommandError> {
     let (name, begun) = (&chart.name, Instant::now());
     let before = work.helm.history(&chart.namespace, name).await?.last().map_or(0, |revision| revision.number);
-    if chart.crds == Crds::Upgrade {
-        let definitions = work.helm.custom_resource_definitions(&chart.source).await?;
-        if !definitions.trim_ascii().is_empty() {
-            work.kubectl
-                .apply(&definitions, true)
-                .await
-                .map_err(|error| CommandError::from(error).about(&chart.name))?;
-        }
+    let about = |error| CommandError::from(error).about(name);
+    let definitions = definitions(work, chart).await.map_err(about)?;
+    if !definitions.is_empty() {
+        work.kubectl.apply(&definitions, true).await.map_err(about)?;
     }
     let done = work.upgrade(chart, lock, output).await;
     // What helm says of itself is compared with what it wrote.

@@ -15,17 +15,10 @@ use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::kubernetes;
-use crate::lock::{About, Lock, Times};
+use crate::lock::{Lock, Times, UPGRADE};
 use crate::output::{Output, Report, Style, Table, Tone};
 use crate::stock::{Kubectl, Stock};
 
-const UPGRADE: About = About {
-    lease: "latchkey-upgrade",
-    note: "latchkey.dev/upgrade",
-    what: "this cluster's upgrade of Kubernetes",
-    busy: CommandCode::UpgradeBusy,
-    lost: CommandCode::UpgradeLockLost,
-};
 /// How long a node may take to come back: it pulls images, maybe, and kubeadm has a quarter of an hour.
 const WAIT: Duration = Duration::from_mins(30);
 

@@ -194,6 +194,8 @@ fn the_words_of_a_refusal_become_its_code() {
             "Error from server (Timeout): the server was unable to return a response in the time allotted",
             StockCode::ServerFailed,
         ),
+        ("Error from server: etcdserver: request timed out", StockCode::ServerFailed),
+        ("Error from server: etcdserver: leader changed", StockCode::ServerFailed),
         ("something else", StockCode::Failed),
     ] {
         assert_eq!(error::code_of(said), code, "{said}");
