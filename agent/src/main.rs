@@ -1,5 +1,8 @@
 //! `latchkey-agent`: process 1 of the initramfs (stage 1), or `latchkey-agent stage2` in the OS.
 
+#[cfg(all(panic = "abort", target_env = "musl"))]
+mod no_unwinder;
+
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 

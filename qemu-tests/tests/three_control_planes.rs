@@ -1,5 +1,6 @@
-//! Three control planes in namespaces of this machine's kernel, by the agent's cluster step: joins that are cut at each point, one
-//! control plane that is lost, all of them without power at once, and one that is removed.
+//! Three control planes and a worker in namespaces of this machine's kernel, by the agent's cluster step: a cluster whose making is
+//! cut at each point, joins that are, one control plane that is lost (the worker had joined through it), all of them without power at
+//! once, and one that is removed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -27,6 +28,17 @@ const PART: &str = "LATCHKEY_TEST_CLUSTER_STEP";
 const STEP: Duration = Duration::from_mins(10);
 const PAUSE: Duration = Duration::from_secs(1);
 const TEST: &str = "control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three";
+/// What the making of a cluster says on its way, and may be a little further when it is cut: with authorities, when there is
+/// something for the kubelet to run, with an API server that answers, with what others read there, with the first pods, and when
+/// kubeadm is done.
+const INIT_CUTS: [&str; 6] = [
+    "[certs] Generating \"apiserver\" certificate and key",
+    "[control-plane] Creating static Pod manifest for \"kube-apiserver\"",
+    "[upload-config] Storing the configuration",
+    "[bootstrap-token] Configuring bootstrap tokens",
+    "[addons] Applied essential addon",
+    "[latchkey] Taking back",
+];
 /// What a join says on its way, and may be a little further when it is cut: before kubeadm, while nothing of it is in the cluster, when
 /// its kubelet asks for a certificate, when etcd is told of its member, when the member's data come, and when etcd counts it.
 const CUTS: [&str; 6] = [
@@ -42,7 +54,8 @@ const CUTS: [&str; 6] = [
 #[derive(Serialize, Deserialize)]
 enum Part {
     Init { endpoint: String },
-    Join { endpoint: String, token: String, authority: PathBuf, api_servers: Vec<String> },
+    /// As a control plane, or as a worker.
+    Join { worker: bool, endpoint: String, token: String, authority: PathBuf, api_servers: Vec<String> },
     Start,
 }
 
@@ -68,19 +81,27 @@ fn in_the_machine(task: &Path) {
             settings.secrets_key = Some(secrets_key());
             (NodeRole::First, Work::Init(settings, None))
         }
-        Part::Join { endpoint, token, authority, api_servers } => {
+        Part::Join { worker, endpoint, token, authority, api_servers } => {
             let mut ticket = ClusterJoin::default();
             let read = |name: &str| std::fs::read(authority.join(name)).unwrap();
-            ticket.control_plane_files = NAMES.iter().map(|name| file(name, read(name))).collect();
             ticket.ca_certificates = read("ca.crt");
             (ticket.api_server_endpoint, ticket.bootstrap_token) = (endpoint, token);
-            (ticket.api_servers, ticket.secrets_key) = (api_servers, Some(secrets_key()));
+            ticket.api_servers = api_servers;
+            if worker {
+                return step(task.name, NodeRole::Worker, &Work::Join(ticket));
+            }
+            ticket.control_plane_files = NAMES.iter().map(|name| file(name, read(name))).collect();
+            ticket.secrets_key = Some(secrets_key());
             (NodeRole::ControlPlane, Work::Join(ticket))
         }
         Part::Start => (NodeRole::ControlPlane, Work::Start(None)),
     };
+    step(task.name, role, &work);
+}
+
+fn step(node_name: String, role: NodeRole, work: &Work) {
     let member = Member {
-        node_name: task.name,
+        node_name,
         role,
         cluster_id: "ab".repeat(32),
         cluster_name: "plant".into(),
@@ -88,7 +109,7 @@ fn in_the_machine(task: &Path) {
         seal: Seal::new(&[7; 32]),
     };
     let step = Kubeadm { is_kept_on: |_, _| Ok(true), ..Kubeadm::default() };
-    let done = smol::block_on(step.run(&member, &work, &mut |line| println!("{line}")));
+    let done = smol::block_on(step.run(&member, work, &mut |line| println!("{line}")));
     match done {
         Ok(_) => println!("the step is done"),
         Err(error) => panic!("{error}: {}", error.log_tail),
@@ -106,7 +127,8 @@ struct Cluster {
 }
 
 impl Cluster {
-    fn found(machines: Namespaces, first: &Node) -> Self {
+    /// The first node is cut once at each point, and begins anew.
+    fn found(machines: Namespaces, first: &mut Node) -> Self {
         let endpoint = format!("{}:6443", first.address());
         let kubernetes = first.directory().join("upper/etc/kubernetes");
         let kubeconfig = machines.run().file("admin.conf");
@@ -118,7 +140,17 @@ impl Cluster {
             endpoint,
             machines,
         };
-        cluster.begin(first, Part::Init { endpoint: cluster.endpoint.clone() }).done();
+        let init = || Part::Init { endpoint: cluster.endpoint.clone() };
+        for line in INIT_CUTS {
+            let cut = Instant::now();
+            let step = cluster.begin(first, init());
+            step.0.console().expect(line, STEP).unwrap();
+            first.cut().unwrap();
+            drop(step);
+            cluster.machines.power_on(first).unwrap();
+            seconds(&format!("node-1 was cut after {line}"), cut);
+        }
+        cluster.begin(first, init()).done();
         let made = std::fs::read_to_string(kubernetes.join("admin.conf")).unwrap();
         std::fs::write(&kubeconfig, made.replace("https://127.0.0.1:7445", &format!("https://{}", cluster.endpoint)))
             .unwrap();
@@ -168,8 +200,12 @@ impl Cluster {
         Step(Service::spawn(self.machines.run(), &name, command).unwrap())
     }
 
-    /// A ticket's part of a join, with a token of its own.
+    /// A ticket's part of a control plane's join, with a token of its own.
     fn join(&self, api_servers: &[&Node]) -> Part {
+        self.ticket(false, api_servers)
+    }
+
+    fn ticket(&self, worker: bool, api_servers: &[&Node]) -> Part {
         let number = self.tickets.get() + 1;
         self.tickets.set(number);
         let (id, secret) = (format!("ticket{number:02}")[2..].to_owned(), "0123456789abcdef");
@@ -183,6 +219,7 @@ impl Cluster {
         });
         self.apply("token.json", &token.to_string());
         Part::Join {
+            worker,
             endpoint: self.endpoint.clone(),
             token: format!("{id}.{secret}"),
             authority: on_host(&self.authority),
@@ -209,6 +246,18 @@ impl Cluster {
         until_within(format!("etcd of {} to have the members {names:?}", at.name()), STEP, PAUSE, || {
             self.grant(at)?;
             (self.members(at)? == wanted).then_some(())
+        });
+    }
+
+    /// Waits until the kubelet of a node has renewed its lease, as the API server of `at` says: by whichever API server it did so.
+    fn renews(&self, at: &Node, node: &Node) {
+        let name = node.name();
+        let lease =
+            ["get", "lease", &name, "--namespace", "kube-node-lease", "--output", "jsonpath={.spec.renewTime}"];
+        let mut first = None;
+        until_within(format!("{name} to renew its lease"), STEP, PAUSE, || {
+            let renewed = self.try_at(at, &lease).ok()?;
+            (*first.get_or_insert_with(|| renewed.clone()) != renewed).then_some(())
         });
     }
 
@@ -272,7 +321,7 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     let begun = Instant::now();
     let machines = Namespaces::new("three").unwrap();
     let mut first = machines.node(1).unwrap();
-    let cluster = Cluster::found(machines, &first);
+    let cluster = Cluster::found(machines, &mut first);
     seconds("node-1 is a cluster", begun);
     cluster.counts(&first, &[&first]);
 
@@ -306,9 +355,13 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
         }
     }
 
-    for node in [&first, &second, &third] {
+    // A worker that knows of one control plane, and hears of the others.
+    let fourth = cluster.machines.node(4).unwrap();
+    cluster.begin(&fourth, cluster.ticket(true, &[&first])).done();
+    for node in [&first, &second, &third, &fourth] {
         balances(node, &[&first, &second, &third]);
     }
+    cluster.renews(&first, &fourth);
 
     // One is lost, the one by which the others joined: each of these answers, and takes what is written.
     let lost = Instant::now();
@@ -316,6 +369,10 @@ fn control_planes_join_although_they_are_cut_and_a_cluster_outlives_one_of_three
     cluster.write(&second, "by-second");
     cluster.write(&third, "by-third");
     seconds("node-1 lost: to writes by both others", lost);
+    cluster.renews(&second, &fourth);
+    let ready = r#"jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+    assert_eq!(cluster.try_at(&third, &["get", "node", "node-4", "--output", ready]).unwrap(), "True");
+    seconds("node-1 lost: to the lease of the worker that had joined through it", lost);
     let back = Instant::now();
     cluster.restart(&mut first).done();
     cluster.write(&first, "by-first");

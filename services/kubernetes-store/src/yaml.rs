@@ -82,7 +82,28 @@ fn scalar(text: &str, style: ScalarStyle) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
     use serde_json::json;
+
+    const WHOLE: &str = "apiVersion: v1\nusers:\n- name: me\n  user:\n    token: \"se\\ncret\"\n    x: {a: [1, 'b'], c: |-\n  - d\n";
+
+    proptest! {
+        /// A kubeconfig in which bytes changed, and any other text.
+        #[test]
+        fn hostile_text_is_read_or_refused(changes in vec((0..WHOLE.len(), any::<u8>()), 0..8), any in "\\PC{0,64}|[-:?\\[\\]{}&*!|>'\"%@` \n\ta0,#]{0,96}") {
+            let mut bytes = WHOLE.as_bytes().to_vec();
+            for (at, byte) in changes {
+                bytes[at] = byte;
+            }
+            for text in [&*String::from_utf8_lossy(&bytes), &any] {
+                if let Ok(value) = parse(text) {
+                    // What was read is written as JSON, which is read as the same.
+                    prop_assert_eq!(parse(&value.to_string()).map(|again| again == value), Ok(true));
+                }
+            }
+        }
+    }
 
     #[test]
     fn blocks_and_json_are_read_alike() {
