@@ -53,9 +53,17 @@ const CUTS: [&str; 6] = [
 /// What a machine is to do, instead of a lifecycle's answer: this test has no join service.
 #[derive(Serialize, Deserialize)]
 enum Part {
-    Init { endpoint: String },
+    Init {
+        endpoint: String,
+    },
     /// As a control plane, or as a worker.
-    Join { worker: bool, endpoint: String, token: String, authority: PathBuf, api_servers: Vec<String> },
+    Join {
+        worker: bool,
+        endpoint: String,
+        token: String,
+        authority: PathBuf,
+        api_servers: Vec<String>,
+    },
     Start,
 }
 
@@ -252,8 +260,7 @@ impl Cluster {
     /// Waits until the kubelet of a node has renewed its lease, as the API server of `at` says: by whichever API server it did so.
     fn renews(&self, at: &Node, node: &Node) {
         let name = node.name();
-        let lease =
-            ["get", "lease", &name, "--namespace", "kube-node-lease", "--output", "jsonpath={.spec.renewTime}"];
+        let lease = ["get", "lease", &name, "--namespace", "kube-node-lease", "--output", "jsonpath={.spec.renewTime}"];
         let mut first = None;
         until_within(format!("{name} to renew its lease"), STEP, PAUSE, || {
             let renewed = self.try_at(at, &lease).ok()?;

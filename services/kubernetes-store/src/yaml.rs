@@ -86,7 +86,8 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    const WHOLE: &str = "apiVersion: v1\nusers:\n- name: me\n  user:\n    token: \"se\\ncret\"\n    x: {a: [1, 'b'], c: |-\n  - d\n";
+    const WHOLE: &str =
+        "apiVersion: v1\nusers:\n- name: me\n  user:\n    token: \"se\\ncret\"\n    x: {a: [1, 'b'], c: |-\n  - d\n";
 
     proptest! {
         /// A kubeconfig in which bytes changed, and any other text.
