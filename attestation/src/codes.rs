@@ -49,6 +49,10 @@ reason_codes! {
     /// The bytes are no attestation report of SEV-SNP.
     SnpReportMalformed = "snp-report-malformed", Peer, EvidenceMalformed, "give the 1184 bytes of the report as the guest's secure processor made them, without what stands around it";
 
+    /// The policy demands what a SEV-SNP processor says, and no report came.
+    SnpReportMissing = "snp-report-missing", Platform, TeeNotTrusted, "boot the image as a SEV-SNP guest whose kernel offers reports (configfs-tsm), or take the section `snp` out of the policy";
+    /// The policy demands reports, and this verifier was given nothing to verify them by.
+    SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the service a directory of collateral; a node verifies no reports of others: have its join services outside, known by their keys";
     /// The report has something set where its version has nothing.
     SnpReportReserved = "snp-report-reserved", Peer, EvidenceMalformed, "use a release of this program that knows what this firmware reports: what is new there may change what the rest means";
     /// The report, or its certificate, is of a processor that this program does not know.
@@ -282,6 +286,9 @@ reason_codes! {
     MokDiffers = "mok-differs", Platform, MeasurementsRefused, "restore shim's machine owner keys, or let the policy only warn about PCR 14";
     /// PCR 16 to 23.
     OtherPcrDiffers = "other-pcr-differs", Platform, MeasurementsRefused, "take this PCR out of the policy: nothing of a measured boot is in it";
+    /// The processor launched another image than the one whose measurements the TPM quotes.
+    #[cfg(feature = "snp")]
+    LaunchOfAnotherImage = "launch-of-another-image", Platform, MeasurementsRefused, "launch the firmware and the image of one and the same release; if that was done, the TPM is not this guest's";
     /// No manifest lists the launch digest of an SEV-SNP guest.
     LaunchUnknown = "launch-unknown", Platform, MeasurementsRefused, "launch firmware, processors and image that a manifest lists, or let the image's machine type say them (`snp`, `latchkey image build`)";
     /// The image is known but older than the policy's minimum.

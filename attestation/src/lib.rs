@@ -19,6 +19,8 @@
 
 mod codes;
 mod ek;
+#[cfg(feature = "fake-snp")]
+pub mod fake_amd;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
 pub mod firmware;
@@ -28,6 +30,7 @@ pub mod policy;
 pub mod record;
 pub mod reference;
 pub mod refusal;
+mod report_data;
 mod signature;
 pub mod validate;
 pub mod verify;
@@ -39,5 +42,6 @@ pub use policy::{FirmwareChange, Policy};
 pub use record::{OfflineFinding, RecordedEvidence, Unproven};
 pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References, SignerKey};
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};
+pub use report_data::report_data;
 pub use validate::{Admission, LockExpectation};
 pub use verify::{Appraisal, EkDigest, EkTrust, Pending, TrustedAk, VerifiedEvidence};

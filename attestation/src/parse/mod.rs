@@ -8,7 +8,7 @@ mod snp;
 mod version;
 
 pub use encoding::{Bytes, Digest, LaunchDigest};
-pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
+pub use evidence::{AttesterIdentity, SnpEvidence, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
 pub use snp::{
     CertificateTable, GuestPolicy, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout,

@@ -13,6 +13,8 @@ use serde::Serialize;
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
 use crate::policy::{Policy, by_name};
 use crate::reference::{ManifestName, PlatformProfile, References, Source};
+#[cfg(not(feature = "snp"))]
+use crate::refusal::ReasonCode;
 use crate::refusal::Refusal;
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
@@ -37,6 +39,9 @@ pub struct Admission {
     restart_count: u32,
     warnings: Vec<Warning>,
     enforced: PcrSet,
+    #[cfg(feature = "snp")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processor: Option<AdmittedProcessor>,
 }
 
 impl Admission {
@@ -90,6 +95,12 @@ impl Admission {
         &self.warnings
     }
 
+    /// The processor that vouched for the machine, where the policy demands one.
+    #[cfg(feature = "snp")]
+    pub fn processor(&self) -> Option<&AdmittedProcessor> {
+        self.processor.as_ref()
+    }
+
     /// The registers that had to have the manifest's value, on the machine type that matched: it decided on them.
     pub fn enforced(&self) -> PcrSet {
         self.enforced
@@ -111,6 +122,15 @@ pub struct AdmittedImage {
     pub version: ImageVersion,
     /// The machine type whose values the evidence has.
     pub machine: String,
+}
+
+#[cfg(feature = "snp")]
+impl AdmittedImage {
+    /// Whether both are one image of one manifest, on whatever type of machine.
+    fn is_the_image_of(&self, other: &Self) -> bool {
+        let of = |image: &Self| (image.manifest.clone(), image.name.clone(), image.version);
+        of(self) == of(other)
+    }
 }
 
 /// How evidence stands beside one machine type of one image: for people who ask why, never for admission.
@@ -175,13 +195,15 @@ impl Policy {
     }
 
     /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
-    /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says.
+    /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says. Where the policy
+    /// has a section `snp`, a processor must have vouched for the machine as it says, and have launched the same image.
     ///
     /// # Errors
     /// * `…-differs`: no image matches; the refusal's difference names the PCR of the closest image that tells what is wrong,
     ///   and all that differ.
     /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`, `image-revoked`.
     /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
+    /// * `snp-…`, `launch-unknown`, `launch-of-another-image`: what the processor says.
     pub fn validate(
         &self,
         evidence: &VerifiedEvidence,
@@ -191,6 +213,12 @@ impl Policy {
     ) -> Result<Admission, Refusal> {
         let Match { image, warnings, enforced } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
+        #[cfg(feature = "snp")]
+        let processor = snp::admit_processor(self, evidence, &image, references, now)?;
+        #[cfg(not(feature = "snp"))]
+        if self.snp().is_some() {
+            return Err(Refusal::new(ReasonCode::SnpNotVerifiable, "this program verifies no reports"));
+        }
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
             ek_template: evidence.ek_template(),
@@ -203,6 +231,8 @@ impl Policy {
             restart_count: evidence.clock().restart_count,
             warnings,
             enforced,
+            #[cfg(feature = "snp")]
+            processor,
         })
     }
 }

@@ -2,10 +2,16 @@
 
 use serde::Serialize;
 
+use super::AdmittedImage;
 use crate::parse::{GuestPolicy, SnpProduct, SnpReport, Tcb};
-use crate::policy::{Allowed, Demanded, SnpKey, SnpPolicy};
+use crate::policy::{Allowed, Demanded, Policy, SnpKey, SnpPolicy};
+use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::VerifiedEvidence;
 use crate::verify::snp::{Signer, VerifiedSnpReport};
+
+/// A detail has room for this many images.
+const SHOWN: usize = 3;
 
 /// The witness that a secure processor vouched for a guest that the policy takes, whatever the guest's launch digest is: that is
 /// for [`Policy::recognise_launch`](crate::Policy::recognise_launch) to say.
@@ -32,6 +38,30 @@ impl AdmittedProcessor {
     pub fn provider(&self) -> Option<&str> {
         self.provider.as_deref()
     }
+}
+
+/// Decides on what the processor says, where the policy demands that it says something: a guest as the section `snp` takes it, launched
+/// with the very image that the TPM's measurements are those of.
+pub(super) fn admit_processor(
+    policy: &Policy,
+    evidence: &VerifiedEvidence,
+    image: &AdmittedImage,
+    references: &References,
+    now: u64,
+) -> Result<Option<AdmittedProcessor>, Refusal> {
+    let Some(demanded) = policy.snp() else { return Ok(None) };
+    let Some(verified) = evidence.processor() else {
+        return refuse(ReasonCode::SnpReportMissing, "no report was verified for this machine");
+    };
+    let admitted = demanded.validate(verified)?;
+    let launch = policy.recognise_launch(verified.report().measurement(), references, now)?;
+    if launch.launches.iter().any(|known| known.image.is_the_image_of(image)) {
+        return Ok(Some(admitted));
+    }
+    let known = launch.launches.iter().map(|known| format!("{} {}", known.image.name, known.image.version));
+    let known = known.take(SHOWN).collect::<Vec<_>>().join(", ");
+    let detail = format!("the processor launched {known}, the TPM quotes {} {}", image.name, image.version);
+    refuse(ReasonCode::LaunchOfAnotherImage, detail)
 }
 
 impl SnpPolicy {

@@ -3,6 +3,8 @@
 //! ```text
 //! Appraisal::begin(policy, identity) ─→ (TpmChallenge, Pending) ─confirm(secret)→ TrustedAk ─verify(evidence, binding)→ VerifiedEvidence
 //! ```
+//!
+//! Where the policy has a section `snp` the challenge asks for a report as well, and `VerifiedEvidence::with_processor` verifies it.
 
 mod ak;
 mod certificate;
@@ -24,6 +26,12 @@ use crate::ek::EndorsementKey;
 use crate::parse::{AttesterIdentity, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
+#[cfg(feature = "snp")]
+use crate::{
+    parse::{CertificateTable, SnpEvidence, SnpReport},
+    policy::RevocationList,
+    report_data,
+};
 
 pub use crate::ek::EkDigest;
 pub use ek_trust::EkTrust;
@@ -53,7 +61,7 @@ impl Appraisal {
         let mut secret = Zeroizing::new(vec![0; SECRET_LEN]);
         random.fill(&mut secret).map_err(|_| Refusal::new(ReasonCode::VerifierFault, "no random numbers"))?;
         let credential = credential::make(&claimed.ek.public, &claimed.ak.name(), &secret, random)?;
-        let challenge = TpmChallenge::new(credential, policy.selection());
+        let challenge = TpmChallenge::new(credential, policy.selection(), policy.snp().is_some());
         Ok((challenge, Pending { secret, claimed, selection: policy.selection() }))
     }
 }
@@ -119,6 +127,10 @@ impl TrustedAk {
             facts,
             binding: *binding,
             event_log: evidence.event_log().map(Arc::from),
+            #[cfg(feature = "snp")]
+            ak: self.claimed.ak,
+            #[cfg(feature = "snp")]
+            processor: None,
         })
     }
 
@@ -140,6 +152,10 @@ pub struct VerifiedEvidence {
     facts: QuoteFacts,
     binding: [u8; 32],
     event_log: Option<Arc<[u8]>>,
+    #[cfg(feature = "snp")]
+    ak: Public,
+    #[cfg(feature = "snp")]
+    processor: Option<Arc<snp::VerifiedSnpReport>>,
 }
 
 impl VerifiedEvidence {
@@ -183,6 +199,35 @@ impl VerifiedEvidence {
     /// [`Self::pcrs`].
     pub fn unverified_event_log(&self) -> Option<&[u8]> {
         self.event_log.as_deref()
+    }
+
+    /// Verifies what the processor of a SEV-SNP guest says of it: AMD's hardware signed it, over this session and this very AK. `now`
+    /// is in seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// `snp-report-missing`; `snp-report-…`, `snp-certificate-…` and what else [`SnpCollateral::verify`](snp::SnpCollateral::verify)
+    /// refuses.
+    #[cfg(feature = "snp")]
+    pub fn with_processor(
+        self,
+        evidence: Option<&SnpEvidence>,
+        collateral: &snp::SnpCollateral,
+        rule: RevocationList,
+        now: u64,
+    ) -> Result<Self, Refusal> {
+        let missing = || Refusal::new(ReasonCode::SnpReportMissing, "the evidence has a quote and no report");
+        let evidence = evidence.ok_or_else(missing)?;
+        let report = SnpReport::parse(evidence.report())?;
+        let host = CertificateTable::parse(evidence.certificates())?;
+        let data = report_data(&self.binding, &self.ak);
+        let verified = collateral.verify(&report, host, &data, rule, now)?;
+        Ok(Self { processor: Some(Arc::new(verified)), ..self })
+    }
+
+    /// What the processor said, where it was asked.
+    #[cfg(feature = "snp")]
+    pub fn processor(&self) -> Option<&snp::VerifiedSnpReport> {
+        self.processor.as_deref()
     }
 
     /// The same, for who needs it longer: a log has up to 128 KiB.

@@ -1,56 +1,87 @@
-//! AMD, as a fake: a root, an ASK and an ASVK, keys of a chip and of a provider, and reports that they sign.
+//! A fake: AMD with a root, an ASK and an ASVK, keys of a chip and of a provider, and reports that they sign. For tests of verifiers only,
+//! behind the feature `fake-snp`. No collateral trusts it that was not made with its root (`SnpCollateral::with_fake_roots`).
 
+#![expect(clippy::missing_panics_doc, clippy::unwrap_used, reason = "a fake for tests: what fails here fails the test")]
+#![expect(missing_debug_implementations, reason = "a fake for tests, which holds keys")]
+
+use crate::parse::{Digest, HostCertificates, SigningKey, SnpEvidence, SnpProduct, SnpReport, Tcb};
+use crate::verify::snp::{CollateralFile, SnpCollateral};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PSS_SHA384, RsaKeyPair};
-use latchkey_attestation::parse::{Digest, HostCertificates, SigningKey, SnpProduct, SnpReport, Tcb};
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
 use ring::digest::{SHA256, digest};
 
-pub(crate) const REPORT_DATA: [u8; 64] = [0x5a; 64];
+/// What reports are over unless they are changed.
+pub const REPORT_DATA: [u8; 64] = [0x5a; 64];
 
 /// An authority for one product.
-pub(crate) struct FakeAmd {
+pub struct FakeAmd {
     product: SnpProduct,
     root: Digest,
     ask: (RsaKeyPair, String),
     asvk: (RsaKeyPair, String),
     /// DER, one after the other, as PEM.
-    pub(crate) chain: Vec<u8>,
+    pub chain: Vec<u8>,
 }
 
 /// What is otherwise than it should be in what AMD publishes.
-pub(crate) struct Published {
-    pub(crate) revoked: bool,
-    pub(crate) list: bool,
+pub struct Published {
+    /// The root revoked its ASK.
+    pub revoked: bool,
+    /// There is a list of what it revoked.
+    pub list: bool,
 }
 
 /// What is otherwise than it should be in one guest's report.
-pub(crate) struct Change {
-    pub(crate) report: [u8; SnpReport::SIZE],
-    pub(crate) issued_by_the_other_authority: bool,
+pub struct Change {
+    /// The report, not signed yet.
+    pub report: [u8; SnpReport::SIZE],
+    /// A chip's key by the authority of providers' keys, or the other way round.
+    pub issued_by_the_other_authority: bool,
 }
 
 /// What a guest has to show.
-pub(crate) struct Guest {
-    pub(crate) report: [u8; SnpReport::SIZE],
-    pub(crate) vcek: Option<Vec<u8>>,
-    pub(crate) vlek: Option<Vec<u8>>,
+pub struct Guest {
+    /// The report.
+    pub report: [u8; SnpReport::SIZE],
+    /// DER of the certificate of the chip's key, if it signed.
+    pub vcek: Option<Vec<u8>>,
+    /// The same of the provider's.
+    pub vlek: Option<Vec<u8>>,
 }
 
 impl Guest {
-    pub(crate) fn host(&self) -> HostCertificates<'_> {
+    /// What it sends beside its quote: the report, and its certificate in a host's table (AMD 56421).
+    pub fn evidence(&self) -> SnpEvidence {
+        // As AMD writes them, and not as a GUID is stored: so the reader's own words are held against others.
+        const VCEK: u128 = 0x63da758d_e664_4564_adc5_f4b93be8accd;
+        const VLEK: u128 = 0xa8074bc2_a25a_483e_aae6_39c045a0b8a1;
+        let both = [(VCEK, &self.vcek), (VLEK, &self.vlek)];
+        let (id, der) = both.into_iter().find_map(|(id, der)| Some((id, der.as_ref()?))).unwrap();
+        let mut id = u128::to_be_bytes(id);
+        id[..4].reverse();
+        id[4..6].reverse();
+        id[6..8].reverse();
+        let (at, length) = (48_u32, u32::try_from(der.len()).unwrap());
+        let table = [&id[..], &at.to_le_bytes(), &length.to_le_bytes(), &[0; 24], der].concat();
+        SnpEvidence::new(self.report.to_vec(), Some(table)).unwrap()
+    }
+
+    /// The certificates as a host's table says them.
+    pub fn host(&self) -> HostCertificates<'_> {
         HostCertificates { vcek: self.vcek.as_deref(), vlek: self.vlek.as_deref() }
     }
 }
 
 impl FakeAmd {
-    pub(crate) fn new(product: SnpProduct) -> Self {
+    /// One that published what it should.
+    pub fn new(product: SnpProduct) -> Self {
         Self::with(product, |_| ())
     }
 
-    pub(crate) fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
+    /// One that published something else.
+    pub fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
         let mut published = Published { revoked: false, list: true };
         change(&mut published);
         let rsa = || RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
@@ -73,23 +104,25 @@ impl FakeAmd {
         Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain }
     }
 
-    pub(crate) fn collateral(&self) -> SnpCollateral {
+    /// Its files, with its root trusted.
+    pub fn collateral(&self) -> SnpCollateral {
         self.collateral_with(&[])
     }
 
-    pub(crate) fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
+    /// The same with further files.
+    pub fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
         let chain = CollateralFile { name: "chain.pem", content: &self.chain };
         SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &[(self.product, self.root)]).unwrap()
     }
 
     /// The firmware versions of every guest here.
-    pub(crate) fn tcb(&self) -> Tcb {
+    pub fn tcb(&self) -> Tcb {
         let fmc = u8::from(self.product == SnpProduct::Turin);
         Tcb { bootloader: 3, tee: 0, snp: 8, microcode: 115, fmc }
     }
 
     /// A guest with a key of its own; `change` comes before the report is signed.
-    pub(crate) fn guest(&self, kind: SigningKey, version: u32, change: impl FnOnce(&mut Change)) -> Guest {
+    pub fn guest(&self, kind: SigningKey, version: u32, change: impl FnOnce(&mut Change)) -> Guest {
         let mut changed = Change { report: self.report(kind, version), issued_by_the_other_authority: false };
         change(&mut changed);
         let key = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
@@ -189,9 +222,9 @@ fn certificate(
     signed(issuer, &fields)
 }
 
-/// What the root revoked: its ASK (serial 2), or nothing. Good for a week around [`NOW`](crate::support::NOW).
+/// What the root revoked: its ASK (serial 2), or nothing. Good from 15 November 2026 for four years.
 fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool) -> Vec<u8> {
-    let (this, next) = (tagged(0x17, b"261115000000Z"), tagged(0x17, b"261125000000Z"));
+    let (this, next) = (tagged(0x17, b"261115000000Z"), tagged(0x17, b"301125000000Z"));
     let number = sequence(&[&extension(&[0x55, 0x1d, 0x14], false, &[0x02, 0x01, 1])]);
     let entry = sequence(&[&[0x02, 0x01, 2], &this]);
     let mut fields = vec![[0x02, 0x01, 1].to_vec(), algorithm(), name(root_name), this.clone(), next];

@@ -1,0 +1,124 @@
+//! A TPM's quote and a processor's report together: both must hold, and be of one session, one machine and one image.
+
+use latchkey_attestation::fake_amd::{Change, FakeAmd};
+use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_attestation::parse::{SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::policy::RevocationList;
+use latchkey_attestation::{
+    Admission, Appraisal, LockExpectation, Policy, ReasonCode, Refusal, TpmEvidence, report_data,
+};
+use ring::rand::SystemRandom;
+use serde_json::{Value, json};
+
+use crate::support::{self, BINDING, NOW, booted, digest_of, image_json, pinned, policy_json, references, value};
+
+/// What `FakeAmd`'s guests were launched with.
+const LAUNCH: u8 = 0xd1;
+
+fn policy(tpm: &FakeTpm) -> Policy {
+    let mut policy = policy_json(pinned(&[digest_of(tpm)]));
+    policy["snp"] = json!({
+        "tcb_floor": {"milan": {"bootloader": 3, "snp": 8, "microcode": 115}}, "keys": ["vcek"],
+        "revocation_list": "demanded", "vmpl": 0, "minimum_abi": "0.0", "allow": ["smt"],
+    });
+    support::policy(&policy)
+}
+
+/// Image `number`, launched with this digest.
+fn image(number: u8, digest: u8, kernel_hashes: bool) -> Value {
+    let mut image = image_json(number);
+    image["machines"][0]["snp_launch"] = json!([{
+        "digest": format!("{digest:02x}").repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes,
+        "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1,
+    }]);
+    image
+}
+
+fn over(data: [u8; 64]) -> impl FnOnce(&mut Change) {
+    move |change| change.report[0x50..0x90].copy_from_slice(&data)
+}
+
+/// A machine that booted image 1, with what `report` makes of the report data that are due.
+fn decided(
+    images: &[Value],
+    report: impl FnOnce(&FakeAmd, [u8; 64]) -> Option<SnpEvidence>,
+) -> Result<Admission, Refusal> {
+    let (tpm, amd) = (booted(1), FakeAmd::new(SnpProduct::Milan));
+    let policy = policy(&tpm);
+    let (challenge, pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new())?;
+    assert!(challenge.snp_report(), "a policy with the section asks for a report");
+    let mut evidence = tpm.evidence(&challenge, &BINDING).unwrap();
+    if let Some(snp) = report(&amd, report_data(&BINDING, tpm.ak_public())) {
+        evidence = evidence.with_snp(snp);
+    }
+    // As it goes over the wire.
+    let evidence = TpmEvidence::from_json(&serde_json::to_vec(&evidence).unwrap()).unwrap();
+    let verified = pending.confirm(evidence.activated_secret())?.verify(&evidence, &BINDING)?;
+    let rule = RevocationList::Demanded;
+    let verified = verified.with_processor(evidence.snp(), &amd.collateral(), rule, NOW)?;
+    policy.validate(&verified, &references(&policy, images), LockExpectation::Unlocked, NOW)
+}
+
+fn honest(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
+    Some(amd.guest(SigningKey::Vcek, 3, over(data)).evidence())
+}
+
+fn code(decided: Result<Admission, Refusal>) -> ReasonCode {
+    decided.unwrap_err().code()
+}
+
+#[test]
+fn a_quote_and_a_report_of_one_machine_and_one_image_are_admitted_together() {
+    let admission = decided(&[image(1, LAUNCH, true)], honest).unwrap();
+    let processor = admission.processor().unwrap();
+    assert_eq!((processor.product(), processor.tcb().microcode), (SnpProduct::Milan, 115));
+    assert_eq!(admission.image().version.to_string(), "1.1.0");
+    // Firmware alone may launch several images: the TPM tells which.
+    decided(&[image(1, LAUNCH, false), image(2, LAUNCH, false)], honest).unwrap();
+}
+
+#[test]
+fn a_quote_without_a_report_is_refused() {
+    assert_eq!(code(decided(&[image(1, LAUNCH, true)], |_, _| None)), ReasonCode::SnpReportMissing);
+}
+
+#[test]
+fn a_report_of_another_session_or_for_another_ak_is_refused() {
+    let images = [image(1, LAUNCH, true)];
+    let other = booted(1);
+    for data in [report_data(&[0xb2; 32], other.ak_public()), report_data(&BINDING, other.ak_public()), [0; 64]] {
+        let relayed = decided(&images, |amd, _| honest(amd, data));
+        assert_eq!(code(relayed), ReasonCode::SnpReportDataMismatch);
+    }
+}
+
+#[test]
+fn a_report_of_a_launch_of_nobody_or_of_another_image_is_refused() {
+    assert_eq!(code(decided(&[image(1, 0xaa, true)], honest)), ReasonCode::LaunchUnknown);
+    let images = [image(1, 0xaa, true), image(2, LAUNCH, true)];
+    let refusal = decided(&images, honest).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::LaunchOfAnotherImage);
+    assert!(refusal.to_string().contains("launched image 1.2.0, the TPM quotes image 1.1.0"), "{refusal}");
+}
+
+#[test]
+fn a_guest_that_its_host_may_debug_is_refused_whatever_its_tpm_says() {
+    let debug = |amd: &FakeAmd, data: [u8; 64]| {
+        let guest = amd.guest(SigningKey::Vcek, 3, |change| {
+            over(data)(change);
+            change.report[0x08 + 2] |= 1 << 3;
+        });
+        Some(guest.evidence())
+    };
+    assert_eq!(code(decided(&[image(1, LAUNCH, true)], debug)), ReasonCode::SnpDebugAllowed);
+}
+
+#[test]
+fn a_policy_that_demands_a_report_admits_no_evidence_in_which_nobody_looked_for_one() {
+    let tpm = booted(1);
+    let policy = policy(&tpm);
+    let verified = support::verified(&policy, &tpm).unwrap();
+    let references = references(&policy, &[image(1, LAUNCH, true)]);
+    let refusal = policy.validate(&verified, &references, LockExpectation::Unlocked, NOW).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::SnpReportMissing);
+}
