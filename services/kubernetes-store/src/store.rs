@@ -262,9 +262,12 @@ impl Shared {
         Err(elsewhere("attestednodes", ApiCode::Unreachable, "the records were never listed"))
     }
 
-    /// Until all are listed once, or one cannot be.
+    /// Until all are listed once, or one cannot be. An API server that asks for another try later (429) gets it from the watch: one that
+    /// has just started does so until it has read what it stores.
     fn await_listings(&self) -> Result<(), StoreError> {
-        let pending = |progress: &mut Progress| progress.problems.is_empty() && progress.listed.len() < WATCHED;
+        let is_later = |error: &StoreError| matches!(error, StoreError::Elsewhere { reason, .. } if reason.code == ApiCode::TooManyRequests.as_str());
+        let pending =
+            |progress: &mut Progress| progress.problems.values().all(is_later) && progress.listed.len() < WATCHED;
         let waited = self.progressed.wait_timeout_while(lock(&self.progress), FIRST_LISTING, pending);
         let (mut progress, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match progress.problems.pop_first() {

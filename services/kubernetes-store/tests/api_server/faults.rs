@@ -51,6 +51,23 @@ fn each_bad_answer_has_its_reason_code_and_the_next_try_succeeds() {
     }
 }
 
+/// As an API server answers that has started and not read yet what it stores.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn an_api_server_that_asks_for_another_try_later_gets_it_when_a_service_starts() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy();
+    for (words, fault, started) in [
+        (["GET", "attestednodes"], 429, true),
+        (["GET", "configmaps"], 429, true),
+        (["GET", "attestednodes"], 403, false),
+    ] {
+        proxy.arm(words, Fault::Answer(status(fault)), 1);
+        assert_eq!(KubernetesStore::open(proxy.kubeconfig()).is_ok(), started, "{words:?} {fault}");
+        assert!(!proxy.is_armed(), "it happened");
+    }
+}
+
 #[test]
 #[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
 fn a_write_whose_answer_got_lost_is_found_and_not_made_twice() {
