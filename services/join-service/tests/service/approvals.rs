@@ -39,6 +39,7 @@ fn an_answer_of_which_nothing_came_back_has_its_line_once() {
     }
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"approved\"}"), 1);
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"certificate-of-another-node\"}"), 1);
+    assert_on_machine(&event(&site.admin, "certificate-of-another-node"), &machine);
     let (_, log) = service.stop();
     for outcome in ["outcome=\"approved\"", "outcome=\"denied\""] {
         let lines = log.lines().filter(|line| line.contains("Certificate") && line.contains(outcome));
