@@ -63,10 +63,10 @@ impl NodeStatus {
     }
 }
 
-/// A machine was refused. For people.
+/// A machine was refused: a ticket, or its kubelet a certificate. For people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedMachine {
-    /// The TPM, if it was proven.
+    /// The TPM, if it was proven; where a certificate was asked for, the TPM on the record of that ticket or node.
     pub ek: Option<EkDigest>,
     /// What was asked for: one word.
     pub action: &'static str,

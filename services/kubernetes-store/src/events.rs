@@ -1,8 +1,9 @@
-//! Refusals as Events (`events.k8s.io`): on the machine's `AttestedNode`, or on the cluster's `ConfigMap` where there is none.
+//! Refusals, of tickets and of kubelets' certificates, as Events (`events.k8s.io`): on the machine's `AttestedNode`, or on the
+//! cluster's `ConfigMap` where there is none.
 //!
 //! They are for people, and one more way to see what the join service's log says in full. An Event says a reason code and its
 //! remedy, never a word that a machine chose. A machine that asks again and again is one Event whose count grows; who has proven no
-//! TPM is not named, whatever he claims.
+//! TPM is not named, whatever he claims, and who asks for a certificate is named by the record that it was decided on.
 
 use crate::beside::{Beside, pace};
 use crate::connection::in_time;

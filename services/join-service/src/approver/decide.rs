@@ -7,8 +7,10 @@ use crate::metrics::Metrics;
 use crate::snapshot::Current;
 use crate::store::{Certified, Outcome, Store};
 use latchkey_attestation::EkDigest;
+use latchkey_cluster_store::RefusedMachine;
 use latchkey_kubelet_certificates::{Approval, CertificateRefusal, ClientAsk, Reading};
 use latchkey_kubernetes_store::{Answered, KubernetesStore, Standing, WaitingRequest};
+use latchkey_reason::ReasonCode as _;
 use smol::lock::Mutex as AsyncMutex;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// All records are not listed more often than this, however many requests name none of them.
 const BETWEEN_LISTINGS: Duration = Duration::from_secs(5);
+/// What an Event of a denial says was asked for.
+const ACTION: &str = "certificate";
 /// Answers that are remembered until it is known whether they stand.
 const MOST_UNSURE: usize = 256;
 
@@ -140,9 +144,13 @@ impl Approvals {
         self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// An answer stands: it is counted and has its line, and a denial an Event, which nobody waits for.
     fn written(&self, request: &WaitingRequest, ek: Option<EkDigest>, refusal: Option<CertificateRefusal>) {
         self.metrics.certificate(request.signer(), refusal);
         write_line(request, ek, refusal);
+        if let Some(refusal) = refusal {
+            self.store.show_refusal(RefusedMachine { ek, action: ACTION, reason: refusal.reason() });
+        }
     }
 
     async fn client(&self, request: &WaitingRequest, ask: &ClientAsk) -> Result<Decided, Later> {

@@ -3,17 +3,26 @@
 use crate::{boot, disk_of, ek, given, join, name_of, now};
 use latchkey_cluster_store::{BootSeen, Change, Enrolment, Outcome, Recorded, TicketRecord, TpmBoot};
 use latchkey_join_service::decision::{Ask, Damage, JoinAsk, Refusal, ReportAsk, Rules, State};
-use latchkey_kubelet_certificates::Reserved;
+use latchkey_kubelet_certificates::{CLIENT_SIGNER, CertificateRefusal, Posted, Reading, Reserved, TOKEN_GROUP, read};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use std::net::IpAddr;
 
 /// A worker that joined with a ticket, as it is on record.
 fn joined(state: &mut State, number: u8, token: &str, at: u64) {
-    let rules = Enrolment::workers_and([]);
+    joined_by(&Enrolment::workers_and([]), state, number, token, at);
+}
+
+/// The same of a control plane, which holds the lease then.
+fn control_plane_joined(state: &mut State, number: u8, token: &str, at: u64) {
+    joined_by(&Enrolment::workers_and([ek(number)]), state, number, token, at);
+}
+
+fn joined_by(rules: &Enrolment, state: &mut State, number: u8, token: &str, at: u64) {
     // Each join is of a boot of its own.
     let seen = BootSeen { boot: boot(u32::try_from(at).unwrap()), ..BootSeen::default() };
-    let admitted = state.admit(&given(&rules), ek(number), join(number), seen, now(at)).unwrap();
+    let admitted = state.admit(&given(rules), ek(number), join(number), seen, now(at)).unwrap();
     let ticket = TicketRecord::new(token, now(at).unix + 900);
-    let plan = state.conclude(&given(&rules), &admitted, 1, Some(&ticket), now(at)).unwrap();
+    let plan = state.conclude(&given(rules), &admitted, 1, Some(&ticket), now(at)).unwrap();
     state.commit(&admitted, plan.record.map(Recorded::fake), now(at));
 }
 
@@ -107,6 +116,50 @@ fn a_worker_is_never_called_like_the_api_server_nor_serves_at_its_address() {
     joined(&mut state, 1, "bbbbbb", 0);
     assert!(reported(&mut state, 0, [192, 0, 2, 10]).is_empty());
     assert!(reported(&mut state, 1, [10, 96, 0, 1]).is_empty());
+}
+
+/// What the kubelet of this machine gets with this token.
+fn used(state: &State, number: u8, token: &str, at: u64) -> Result<(), CertificateRefusal> {
+    let groups = ["system:bootstrappers", TOKEN_GROUP, "system:authenticated"].map(str::to_owned);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(DnType::CommonName, format!("system:node:{}", name_of(number)));
+    let request = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+    let posted = Posted {
+        uid: "uid-1",
+        signer: CLIENT_SIGNER,
+        username: &format!("system:bootstrap:{token}"),
+        groups: &groups,
+        usages: &["digital signature", "client auth"].map(str::to_owned),
+        pem: request.as_bytes(),
+        decided: false,
+    };
+    let Reading::Client(ask) = read(&posted) else { panic!("it is a kubelet's request") };
+    state.use_ticket(&ask, &ek(number), false, now(at)).map(drop)
+}
+
+#[test]
+fn a_control_plane_s_ticket_is_good_as_long_as_its_lease() {
+    let mut state = State::default();
+    control_plane_joined(&mut state, 0, "aaaaaa", 0);
+    joined(&mut state, 1, "bbbbbb", 0);
+    let ended = Err(CertificateRefusal::TicketLeaseEnded);
+    assert_eq!(used(&state, 0, "aaaaaa", 599), Ok(()));
+    assert_eq!(used(&state, 0, "aaaaaa", 600), ended);
+    assert_eq!(used(&state, 0, "aaaaaa", 601), ended);
+    assert_eq!(used(&state, 1, "bbbbbb", 601), Ok(()), "a worker has no lease");
+
+    // The lease is another's now, and lasts.
+    control_plane_joined(&mut state, 2, "cccccc", 601);
+    assert!(state.is_leased(now(602)));
+    assert_eq!(used(&state, 0, "aaaaaa", 602), ended);
+    assert_eq!(used(&state, 2, "cccccc", 602), Ok(()));
+
+    // A ticket of its own begins the time anew.
+    control_plane_joined(&mut state, 0, "dddddd", 1201);
+    assert_eq!(used(&state, 0, "dddddd", 1201 + 599), Ok(()));
+    assert_eq!(used(&state, 2, "cccccc", 1202), ended);
 }
 
 /// Only a record that somebody wrote by hand has another's name.

@@ -1,6 +1,7 @@
 //! Requests for certificates where the API server, the network or the records are not as they should be: `./dev e2e api-server`.
 
-use crate::certificates::{CLIENT, REQUESTS, Site, node_csr, post, ticket};
+use crate::api_server::{assert_on_cluster, assert_on_machine, event};
+use crate::certificates::{CLIENT, REQUESTS, Site, csr, node_csr, post, ticket};
 use crate::rig::Machine;
 use latchkey_api_server_rig::proxy::{Fault, Proxy, status};
 use latchkey_api_server_rig::{Client, Credentials};
@@ -38,10 +39,41 @@ fn an_answer_of_which_nothing_came_back_has_its_line_once() {
     }
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"approved\"}"), 1);
     assert_eq!(service.metric("certificates_total{signer=\"client\",outcome=\"certificate-of-another-node\"}"), 1);
+    assert_on_machine(&event(&site.admin, "certificate-of-another-node"), &machine);
     let (_, log) = service.stop();
     for outcome in ["outcome=\"approved\"", "outcome=\"denied\""] {
         let lines = log.lines().filter(|line| line.contains("Certificate") && line.contains(outcome));
         assert_eq!(lines.count(), 1, "{log}");
+    }
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver and kube-controller-manager: ./dev e2e api-server"]
+fn a_denial_is_an_event_with_its_reason_code_and_stands_without_one() {
+    let machine = Machine::new();
+    let mut site = Site::new(&[&machine]);
+    let proxy = proxied(&mut site);
+    let mut service = site.rig.start();
+    let holder = site.holder(&ticket(&service, &machine, 1, "edge-1"));
+    // The first Event is not answered at all. Neither that denial nor what follows depends on it.
+    proxy.arm(["POST", "/events"], Fault::Silence, 1);
+    let (foreign, used) = (node_csr("control-1", &[], &[]).0, node_csr("edge-1", &[], &[]).0);
+    assert_eq!(site.denied(&holder, "foreign", CLIENT, &foreign), "certificate-of-another-node");
+    until("the Event to be sent", || (!proxy.is_armed()).then_some(()));
+    let (masters, _) = csr("system:masters", "system:node:edge-1", &[], &[]);
+    assert_eq!(site.denied(&holder, "masters", CLIENT, &masters), "certificate-group-refused");
+    post(&holder, "joins", CLIENT, &used);
+    site.answer("joins").unwrap();
+    assert_eq!(site.denied(&holder, "again", CLIENT, &used), "ticket-used");
+    service.next_line(&["could not be told as an Event", "certificate-of-another-node"]);
+
+    // No record was looked at for a request that no record can make right.
+    let group = event(&site.admin, "certificate-group-refused");
+    assert_on_cluster(&group, None);
+    let again = event(&site.admin, "ticket-used");
+    assert_on_machine(&again, &machine);
+    for event in [group, again] {
+        assert_eq!((&event["action"], &event["type"]), (&json!("certificate"), &json!("Warning")), "{event}");
     }
 }
 

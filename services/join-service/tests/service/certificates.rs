@@ -104,7 +104,7 @@ fn decoded(base64: &str) -> Vec<u8> {
 }
 
 /// A request as kubelets make it, and its key (PEM).
-fn csr(organisation: &str, common_name: &str, dns: &[&str], addresses: &[&str]) -> (String, String) {
+pub(crate) fn csr(organisation: &str, common_name: &str, dns: &[&str], addresses: &[&str]) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -3,7 +3,9 @@
 use crate::Cluster;
 use crate::cluster::{ek, put, record, told};
 use latchkey_api_server_rig::proxy::{Fault, answer, status};
-use latchkey_cluster_store::{PutError, PutRefusal, StoreError};
+use latchkey_cluster_store::{
+    NodeRecord, PendingRecord, PutError, PutRefusal, RecordStore as _, Recorded, Role, StoreError,
+};
 use latchkey_kubernetes_store::{ApiCode, KubernetesStore};
 use latchkey_test_support::until;
 
@@ -64,6 +66,42 @@ fn an_api_server_that_asks_for_another_try_later_gets_it_when_a_service_starts()
     ] {
         proxy.arm(words, Fault::Answer(status(fault)), 1);
         assert_eq!(KubernetesStore::open(proxy.kubeconfig()).is_ok(), started, "{words:?} {fault}");
+        assert!(!proxy.is_armed(), "it happened");
+    }
+}
+
+/// The request that a write makes, and the write.
+type Write<'a> = ([&'static str; 2], &'a dyn Fn() -> Result<(), StoreError>);
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_write_that_others_come_before_each_time_has_its_reason_code_and_succeeds_when_they_do_so_once() {
+    let cluster = Cluster::start();
+    let proxy = cluster.proxy();
+    let store = KubernetesStore::open(proxy.kubeconfig()).unwrap();
+    let control_plane =
+        NodeRecord { role: Role::ControlPlane, joining_since: Some(1_800_000_000), ..record(2, "control", 2) };
+    let disk = "0a0a0a0a-0000-4000-8000-000000000003".parse().unwrap();
+    let waits = PendingRecord::new(ek(3), "edge", None, disk, 1_800_000_000);
+    let written = |put: Result<Recorded, PutError>| match put {
+        Ok(_) => Ok(()),
+        Err(PutError::Store(error)) => Err(error),
+        Err(PutError::Refused(refusal)) => panic!("{refusal:?}"),
+    };
+    let name = "worker-1".parse().unwrap();
+    let writes: [Write<'_>; 4] = [
+        (["PUT", "/leases"], &|| written(put(&store, &control_plane, None))),
+        (["POST", "/nodeclaims"], &|| written(put(&store, &record(1, "edge-1", 1), None))),
+        (["PUT", "/configmaps"], &|| store.turn().unwrap().hold(&waits)),
+        (["POST", "/secrets"], &|| store.issue_token(&name).map(drop)),
+    ];
+    for (request, write) in writes {
+        proxy.arm(request, Fault::Answer(status(409)), usize::MAX);
+        let error = write().expect_err(request[1]);
+        assert_eq!(code(&error), ApiCode::Conflict.as_str(), "{error}");
+        // One conflict is overcome.
+        proxy.arm(request, Fault::Answer(status(409)), 1);
+        write().expect(request[1]);
         assert!(!proxy.is_armed(), "it happened");
     }
 }
