@@ -32,9 +32,9 @@ impl Slot {
             Self::Hello => 32 * 1024,
             // The same and a credential of 1 KiB.
             Self::Challenge => 34 * 1024,
-            // An event log of 128 KiB in base64, a quote, and a credential.
-            Self::Proof => 192 * 1024,
-            Self::ServerVerdict => 188 * 1024,
+            // An event log of 128 KiB in base64, certificates of 16 KiB, a report, a quote, and a credential.
+            Self::Proof => 216 * 1024,
+            Self::ServerVerdict => 212 * 1024,
             Self::ClientVerdict => 256,
         }
     }

@@ -12,6 +12,7 @@ mod frames;
 mod honest;
 mod real_tpm;
 mod relay;
+mod snp;
 mod tls;
 mod tpm_commands;
 mod wrong_evidence;

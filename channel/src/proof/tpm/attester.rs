@@ -1,15 +1,22 @@
-//! Shows this node's TPM.
+//! Shows this node's TPM, and what the processor says where the peer asks for it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use latchkey_attestation::parse::{AttesterIdentity, PcrValues, TpmChallenge, TpmEvidence};
+use latchkey_attestation::parse::{AttesterIdentity, PcrValues, SnpEvidence, TpmChallenge, TpmEvidence};
+use latchkey_attestation::report_data;
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::wire::PcrSelection;
 
 use crate::message::{Demand, Evidence, Identity};
 use crate::proof::{Attester, ProofError, ProofRequest};
 use crate::purpose::{Kind, Kinds};
+
+/// A machine whose processor says what it launched.
+pub trait SnpReports: Send + Sync {
+    /// A SEV-SNP report over these 64 bytes, and the certificates that the host gives with it. Takes milliseconds.
+    fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, Box<dyn std::error::Error + Send + Sync>>;
+}
 
 /// Proves itself with the node's TPM: activates the peer's credential, quotes the peer's PCRs over the binding.
 ///
@@ -19,18 +26,25 @@ use crate::purpose::{Kind, Kinds};
 pub struct TpmAttester {
     tpm: Arc<Mutex<AttestingTpm>>,
     event_log: Option<Arc<[u8]>>,
+    snp: Option<Arc<dyn SnpReports>>,
 }
 
 impl TpmAttester {
     /// Proves with this attester.
     pub fn new(tpm: Arc<Mutex<AttestingTpm>>) -> Self {
-        Self { tpm, event_log: None }
+        Self { tpm, event_log: None, snp: None }
     }
 
     /// Sends the firmware's event log (at most 128 KiB) with the evidence, so that the verifier can say what differs.
     #[must_use]
     pub fn with_event_log(self, log: impl Into<Arc<[u8]>>) -> Self {
         Self { event_log: Some(log.into()), ..self }
+    }
+
+    /// Has the processor vouch for this machine where a peer demands it.
+    #[must_use]
+    pub fn with_snp_reports(self, snp: Arc<dyn SnpReports>) -> Self {
+        Self { snp: Some(snp), ..self }
     }
 
     fn tpm(&self) -> Result<MutexGuard<'_, AttestingTpm>, ProofError> {
@@ -43,10 +57,17 @@ impl TpmAttester {
         let mut tpm = self.tpm()?;
         let secret = tpm.activate(challenge.credential()).map_err(failed)?;
         let quote = tpm.quote(&selection, binding).map_err(failed)?;
+        let data = report_data(binding, tpm.ak_public());
         drop(tpm);
         let pcrs = PcrValues::new(quote.pcrs).ok_or_else(|| failed("the TPM quoted a PCR above 23"))?;
         let log = self.event_log.as_ref().map(|log| log.to_vec());
-        TpmEvidence::new(quote.attest, quote.signature, pcrs, secret, log).map_err(failed)
+        let evidence = TpmEvidence::new(quote.attest, quote.signature, pcrs, secret, log).map_err(failed)?;
+        if !challenge.snp_report() {
+            return Ok(evidence);
+        }
+        let none = || failed("the peer demands a SEV-SNP report, and this machine's kernel offers none");
+        let report = self.snp.as_ref().ok_or_else(none)?.report(&data);
+        Ok(evidence.with_snp(report.map_err(failed)?))
     }
 }
 
@@ -81,7 +102,10 @@ impl Attester for TpmAttester {
 
 impl fmt::Debug for TpmAttester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TpmAttester").field("event_log", &self.event_log.is_some()).finish_non_exhaustive()
+        f.debug_struct("TpmAttester")
+            .field("event_log", &self.event_log.is_some())
+            .field("snp", &self.snp.is_some())
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use latchkey_attestation::parse::{AttesterIdentity, Digest, TpmEvidence};
 use latchkey_attestation::verify::Pending;
-use latchkey_attestation::{Admission, LockExpectation, Policy, References, VerifiedEvidence};
+#[cfg(feature = "snp")]
+use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::{Admission, LockExpectation, Policy, ReasonCode, References, Refusal, VerifiedEvidence};
 use ring::rand::SystemRandom;
 
 use crate::binding::Binding;
@@ -26,12 +28,56 @@ pub struct TpmVerifier {
     references: Arc<References>,
     lock: LockExpectation,
     observer: Option<Arc<Observer>>,
+    #[cfg(feature = "snp")]
+    collateral: Option<Arc<SnpCollateral>>,
 }
 
 impl TpmVerifier {
     /// Demands that the peer satisfies `policy` with one of the images of `references`, and `lock`.
     pub fn new(policy: Arc<Policy>, references: Arc<References>, lock: LockExpectation) -> Self {
-        Self { policy, references, lock, observer: None }
+        Self {
+            policy,
+            references,
+            lock,
+            observer: None,
+            #[cfg(feature = "snp")]
+            collateral: None,
+        }
+    }
+
+    /// Verifies by this collateral what processors say, where the policy demands that they do.
+    #[cfg(feature = "snp")]
+    #[must_use]
+    pub fn with_snp_collateral(self, collateral: Arc<SnpCollateral>) -> Self {
+        Self { collateral: Some(collateral), ..self }
+    }
+
+    /// A policy that demands what nobody here can verify admits nobody.
+    fn check_means(&self) -> Result<(), Refusal> {
+        #[cfg(feature = "snp")]
+        let has_means = self.collateral.is_some();
+        #[cfg(not(feature = "snp"))]
+        let has_means = false;
+        if self.policy.snp().is_none() || has_means {
+            return Ok(());
+        }
+        Err(Refusal::new(ReasonCode::SnpNotVerifiable, "the policy has a section `snp`"))
+    }
+
+    #[cfg(feature = "snp")]
+    fn with_processor(
+        &self,
+        verified: VerifiedEvidence,
+        evidence: &TpmEvidence,
+        now: u64,
+    ) -> Result<VerifiedEvidence, Refusal> {
+        match (self.policy.snp(), &self.collateral) {
+            (Some(demanded), Some(collateral)) => {
+                verified.with_processor(evidence.snp(), collateral, demanded.revocation_list(), now)
+            }
+            // Policy::validate refuses what lacks it.
+            _ => Ok(verified),
+        }
     }
 
     /// Calls `observer` with every piece of evidence whose signatures verify, before the policy decides on it.
@@ -59,6 +105,7 @@ impl Verifier for TpmVerifier {
         let Identity::Tpm(identity) = claim.identity else {
             return Err(PeerRefusal::KindNotAccepted { accepted: self.accepts(), got: claim.identity.kind() }.into());
         };
+        self.check_means().map_err(PeerRefusal::Evidence)?;
         let begun = latchkey_attestation::Appraisal::begin(&self.policy, identity, claim.now, &SystemRandom::new());
         let (challenge, pending) = begun.map_err(PeerRefusal::Evidence)?;
         let appraisal = TpmAppraisal { demands: self.clone(), identity: identity.clone(), pending };
@@ -79,6 +126,8 @@ impl Appraisal for TpmAppraisal {
         };
         let Self { demands, identity, pending } = *self;
         let verified = pending.confirm(evidence.activated_secret())?.verify(evidence, binding.as_bytes())?;
+        #[cfg(feature = "snp")]
+        let verified = demands.with_processor(verified, evidence, now)?;
         if let Some(observer) = &demands.observer {
             observer(&identity, evidence, &verified);
         }

@@ -1,0 +1,173 @@
+//! A policy that demands a processor's word: what a machine shows that has none, or somebody else's.
+
+use std::sync::Arc;
+
+use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::parse::{SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::{
+    AuthenticManifest, EkDigest, LockExpectation, Policy, ReferenceValues, References, report_data,
+};
+use latchkey_channel::message::{Demand, Evidence, Identity};
+use latchkey_channel::{
+    Attester, ChannelError, Kind, Kinds, PeerProof, PeerReason, PinnedKeyAttester, PinnedKeyVerifier, ProofError,
+    ProofRequest, Proven, Purpose, TpmVerifier,
+};
+use latchkey_tpm::wire::Public;
+use serde_json::json;
+use smol::net::unix::UnixStream;
+
+use crate::support::fake_tpm::FakeTpm;
+use crate::support::world::{IMAGE, fresh_node, meet, terms};
+
+/// What a guest makes of the report data that are due.
+type Shows = fn(&FakeAmd, [u8; 64]) -> Option<SnpEvidence>;
+
+/// A machine in an encrypted guest; or not.
+struct Guest {
+    tpm: FakeTpm,
+    amd: Arc<FakeAmd>,
+    shows: Shows,
+}
+
+impl Attester for Guest {
+    fn kinds(&self) -> Kinds {
+        self.tpm.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        Attester::identity(&self.tpm, kind)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
+        assert!(challenge.snp_report(), "it is the verifier who asks");
+        let Evidence::Tpm(evidence) = self.tpm.prove(request)? else { unreachable!() };
+        let ak = Public::parse(&self.tpm.ak_public()).unwrap();
+        let shown = (self.shows)(&self.amd, report_data(request.binding().as_bytes(), &ak));
+        Ok(Evidence::Tpm(match shown {
+            Some(snp) => Box::new(evidence.with_snp(snp)),
+            None => evidence,
+        }))
+    }
+}
+
+fn over(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
+    let guest = amd.guest(SigningKey::Vcek, 3, move |change| change.report[0x50..0x90].copy_from_slice(&data));
+    Some(guest.evidence())
+}
+
+/// Demands this machine in an encrypted guest that `FakeAmd` launched.
+fn demand(tpm: &FakeTpm) -> TpmVerifier {
+    let ek = EkDigest::of_public_area(&tpm.ek_public()).unwrap();
+    let policy = json!({
+        "version": 3, "ek_templates": ["ecc-p256"], "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek]}],
+        "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []}, "lock": "pcr-15",
+        "references": [{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
+        "snp": {
+            "tcb_floor": {"milan": {"bootloader": 3, "snp": 8, "microcode": 115}}, "keys": ["vcek"],
+            "revocation_list": "demanded", "vmpl": 0, "minimum_abi": "0.0", "allow": ["smt"],
+        },
+    });
+    let image = json!({
+        "name": "image", "version": "1.0.0", "source": "recorded", "provenance": {
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [{"name": "image.raw", "digest": {"sha256": "01".repeat(32)}}],
+            "predicateType": "https://slsa.dev/provenance/v1",
+            "predicate": {
+                "buildDefinition": {
+                    "buildType": "urn:latchkey:build:recording:v1",
+                    "externalParameters": {"image": "image", "version": "1.0.0", "commandLine": "console=ttyS0"},
+                    "resolvedDependencies": [{"name": "vmlinuz", "digest": {"sha256": "02".repeat(32)}}],
+                },
+                "runDetails": {
+                    "builder": {"id": "urn:latchkey:builder:v1", "version": {"latchkey": "tests"}},
+                    "metadata": {"startedOn": "2026-11-18T11:06:40Z"},
+                },
+            },
+        },
+        "machines": [{
+            "machine": "test", "pcrs": {"11": {"value": hex(IMAGE), "rule": "enforce"}},
+            "snp_launch": [{
+                "digest": "d1".repeat(48), "firmware_sha256": "09".repeat(32), "kernel_hashes": true, "vcpus": 4,
+                "vcpu_type": "EPYC-v4", "guest_features": 1,
+            }],
+        }],
+    });
+    let values = json!({"version": 2, "name": "test", "serial": 1, "images": [image]});
+    let policy = Policy::from_json(policy.to_string().as_bytes()).unwrap();
+    let values = ReferenceValues::from_json(values.to_string().as_bytes()).unwrap();
+    let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
+    TpmVerifier::new(Arc::new(policy), Arc::new(references), LockExpectation::Unlocked)
+}
+
+fn hex(bytes: [u8; 32]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+type Ends = (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>);
+
+/// A node with this to show asks for a ticket.
+fn asks(shows: Shows) -> Ends {
+    let (tpm, amd) = (fresh_node(), Arc::new(FakeAmd::new(SnpProduct::Milan)));
+    let of_node = demand(&tpm).with_snp_collateral(Arc::new(amd.collateral()));
+    ask(Guest { tpm, amd, shows }, of_node)
+}
+
+fn ask(node: impl Attester + 'static, of_node: TpmVerifier) -> Ends {
+    let service = PinnedKeyAttester::generate().unwrap();
+    let pin = PinnedKeyVerifier::new([service.hash()]);
+    meet(Purpose::Join, terms(node, pin), terms(service, of_node))
+}
+
+fn refused(ends: Ends, code: &str, told: PeerReason) {
+    assert_eq!(ends.1.unwrap_err().code().as_str(), code);
+    let error = ends.0.unwrap_err();
+    assert!(matches!(error, ChannelError::PeerRefused(reason) if reason == told), "{error}");
+}
+
+#[test]
+fn an_encrypted_guest_whose_processor_vouches_for_session_key_and_image_is_admitted() {
+    let (node, service) = asks(over);
+    node.unwrap();
+    let service = service.unwrap();
+    let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
+    assert_eq!(peer.admission().processor().unwrap().product(), SnpProduct::Milan);
+}
+
+#[test]
+fn a_machine_that_is_no_encrypted_guest_is_refused_though_its_tpm_is_right() {
+    refused(asks(|_, _| None), "snp-report-missing", PeerReason::TeeNotTrusted);
+}
+
+#[test]
+fn a_report_that_was_made_for_another_session_is_refused() {
+    refused(asks(|amd, _| over(amd, [7; 64])), "snp-report-data-mismatch", PeerReason::EvidenceRejected);
+}
+
+#[test]
+fn a_report_of_an_authority_that_is_not_amd_is_refused() {
+    let foreign: Shows = |_, data| over(&FakeAmd::new(SnpProduct::Milan), data);
+    refused(asks(foreign), "snp-certificate-untrusted", PeerReason::TeeNotTrusted);
+}
+
+#[test]
+fn bytes_that_are_no_report_or_no_table_of_certificates_are_refused() {
+    refused(
+        asks(|_, _| SnpEvidence::new(vec![0; 7], None).ok()),
+        "snp-report-malformed",
+        PeerReason::EvidenceMalformed,
+    );
+    let table: Shows = |amd, data| {
+        let report = over(amd, data)?.report().to_vec();
+        SnpEvidence::new(report, Some(vec![0xff; 4096])).ok()
+    };
+    refused(asks(table), "snp-certificate-table-malformed", PeerReason::EvidenceMalformed);
+    assert!(SnpEvidence::new(vec![0; 1185], None).is_err() && SnpEvidence::new(vec![], Some(vec![0; 16_385])).is_err());
+}
+
+#[test]
+fn a_verifier_without_collateral_admits_nobody_under_such_a_policy() {
+    let tpm = fresh_node();
+    let of_node = demand(&tpm);
+    refused(ask(tpm, of_node), "snp-not-verifiable", PeerReason::VerifierUnavailable);
+}
