@@ -104,6 +104,11 @@ impl FakeAmd {
         Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain }
     }
 
+    /// Its root, which nobody else trusts.
+    pub fn root(&self) -> (SnpProduct, Digest) {
+        (self.product, self.root)
+    }
+
     /// Its files, with its root trusted.
     pub fn collateral(&self) -> SnpCollateral {
         self.collateral_with(&[])

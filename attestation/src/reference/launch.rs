@@ -1,5 +1,5 @@
-//! Launch digests of SEV-SNP guests, with everything they depend on beside the image. **No node sends a report yet**: `latchkey
-//! policy check --snp-report` holds one that was kept against them.
+//! Launch digests of SEV-SNP guests, with everything they depend on beside the image. Where a policy has a section `snp` a machine's
+//! processor must have launched one of them, of the image whose measurements its TPM quotes.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::parse::{Digest, LaunchDigest};
 
 /// The launch measurement of a SEV-SNP guest (`MEASUREMENT` of the attestation report; SEV-SNP ABI 1.57, table 23), and
-/// what it is computed from beside the image. No machine is admitted or refused by it.
+/// what it is computed from beside the image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnpLaunch {

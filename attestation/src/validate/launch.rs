@@ -1,5 +1,5 @@
 //! Which launch is this? The launch digest of an SEV-SNP guest, beside those of the manifests. **Nobody is
-//! admitted by it**: the caller answers for where the digest comes from.
+//! admitted by it alone**: the caller answers for where the digest comes from.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::policy::{Policy, ReferenceRule};
 use crate::reference::{AuthenticManifest, Image, PlatformProfile, References, SnpLaunch};
 use crate::refusal::{ReasonCode, Refusal};
 
-/// A launch digest that a manifest lists, for images that may run. It explains; no admission is made of it.
+/// A launch digest that a manifest lists, for images that may run. Whose digest it is, somebody else has to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecognisedLaunch {
     /// What the digest covers.

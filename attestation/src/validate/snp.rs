@@ -1,5 +1,7 @@
 //! What a verified SEV-SNP report says, against what a policy demands: from the processor upwards, the first difference decides.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::AdmittedImage;
@@ -21,6 +23,12 @@ pub struct AdmittedProcessor {
     tcb: Tcb,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
+}
+
+impl fmt::Display for AdmittedProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.product, self.tcb)
+    }
 }
 
 impl AdmittedProcessor {

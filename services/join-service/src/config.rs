@@ -36,6 +36,9 @@ pub struct Config {
     /// A directory with what join and key service read where both run on each control plane (`latchkey init --services inside`): the
     /// tickets of further control planes bring it there. Without it none gets them.
     pub service_files: Option<PathBuf>,
+    /// The directory with what vendors of confidential hardware publish (`snp/`; see the crate `latchkey-collateral`): what a policy's
+    /// section `snp` is judged by. Read anew within half a minute of each change. Without it such a policy admits nobody.
+    pub collateral: Option<PathBuf>,
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]
     pub limits: Limits,
@@ -239,6 +242,7 @@ impl Config {
         paths.extend(&mut self.master_secret_file);
         paths.extend(&mut self.control_plane_files);
         paths.extend(&mut self.service_files);
+        paths.extend(&mut self.collateral);
         config::resolve(file, paths);
     }
 }

@@ -12,9 +12,12 @@ pub(crate) const LOOK_ANYWAY: Duration = Duration::from_secs(30);
 /// The part of its own that the denials are.
 pub(crate) const DENIALS: &str = "denials";
 
+/// The part that the collateral is.
+pub(crate) const COLLATERAL: &str = "collateral";
+
 /// Everything that is followed.
-pub(crate) const FOLLOWED: [&str; 5] =
-    [DENIALS, Part::Attestation.name(), Part::Enrolment.name(), Part::Cluster.name(), Part::Payload.name()];
+pub(crate) const FOLLOWED: [&str; 6] =
+    [DENIALS, COLLATERAL, Part::Attestation.name(), Part::Enrolment.name(), Part::Cluster.name(), Part::Payload.name()];
 
 /// What is known of the parts since the last look.
 #[derive(Debug)]

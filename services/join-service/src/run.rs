@@ -73,7 +73,7 @@ fn key_hash(file: &Path) -> Result<(), ProgramError> {
 fn load(file: &Path) -> Result<(Config, Prepared), ProgramError> {
     let (config, secrets) = credentials::load(file)?;
     let back_end = BackEnd::open(&config.place().map_err(ProgramError::unusable)?).map_err(ProgramError::unusable)?;
-    let current = Current::load(back_end.documents()).map_err(ProgramError::unusable)?;
+    let current = Current::load(back_end.documents(), config.collateral.as_deref()).map_err(ProgramError::unusable)?;
     Ok((config, Prepared { secrets, back_end, current }))
 }
 
@@ -109,6 +109,11 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     }
     if prepared.secrets.inside.is_some() {
         line(format_args!("have every further control plane run these services, too"));
+    }
+    if let Some(directory) = &config.collateral {
+        line(format_args!("verify processors' reports by the collateral in {}", directory.display()));
+    } else if snapshot.policy.snp().is_some() {
+        line(format_args!("admit nobody: the policy demands processors' reports, and `collateral` names no directory"));
     }
     for manifest in snapshot.references.iter() {
         let values = manifest.values();

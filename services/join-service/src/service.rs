@@ -293,6 +293,7 @@ impl JoinService {
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
         let (serial, machine) = (image.serial, image.machine.as_str());
         let (image, version) = (image.name.as_str(), image.version.to_string());
+        let processor = admission.processor().map_or_else(|| "-".to_owned(), ToString::to_string);
         match outcome {
             Ok(grant) => {
                 self.show(node, method, grant);
@@ -301,16 +302,16 @@ impl JoinService {
                 let epoch = grant.map_or(0, |grant| grant.epoch);
                 tracing::info!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
-                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, warnings,
-                    "Decision"
+                    outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, processor,
+                    warnings, "Decision"
                 );
                 Ok(())
             }
             Err(refusal) => {
                 tracing::warn!(
                     target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
-                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, warnings,
-                    "Decision"
+                    outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, processor,
+                    warnings, "Decision"
                 );
                 self.store.show_refusal(RefusedMachine {
                     ek: Some(ek),

@@ -2,13 +2,17 @@
 
 use crate::clock::unix;
 use crate::decision::Rules;
-use crate::freshness::{Behind, DENIALS, Freshness};
+use crate::freshness::{Behind, COLLATERAL, DENIALS, Freshness};
 use latchkey_attestation::reference::{Authority, ManifestName};
+use latchkey_attestation::verify::snp::SnpCollateral;
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
+use latchkey_collateral::{CollateralError, Stamp};
 use latchkey_keys::SecretVec;
 use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -27,6 +31,8 @@ pub struct Snapshot {
     pub cluster: Option<Arc<ClusterFile>>,
     /// What nodes join by, where the cluster is kept in an API server and somebody has said it.
     pub material: Option<Arc<ClusterMaterial>>,
+    /// By what processors' reports are verified, where the service has a directory of it.
+    pub snp_collateral: Option<Arc<SnpCollateral>>,
     /// Opaque bytes for the nodes' cluster step.
     pub payload: Arc<SecretVec>,
 }
@@ -51,6 +57,7 @@ impl Snapshot {
             enrolment: Arc::new(documents.enrolment()?),
             cluster: documents.cluster()?.map(Arc::new),
             material: documents.material()?.map(Arc::new),
+            snp_collateral: None,
             payload: payload(documents)?,
         })
     }
@@ -119,22 +126,40 @@ pub struct Current {
     /// Held for moments, never while something is read.
     freshness: Mutex<Freshness>,
     loaded: Fingerprints,
+    collateral: Option<PathBuf>,
+    /// Of the collateral, when it was read at the start.
+    collateral_loaded: Option<Stamp>,
+}
+
+/// Why a service does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The cluster's documents cannot be used.
+    #[error(transparent)]
+    Documents(#[from] StoreError),
+    /// The collateral cannot be used.
+    #[error("the collateral cannot be used: {0}")]
+    Collateral(#[from] CollateralError),
 }
 
 /// What the parts' content was when it was looked at last.
 type Fingerprints = BTreeMap<&'static str, [u8; 32]>;
 
 impl Current {
-    /// Reads everything. What cannot be read now cannot be replaced by what was: the service does not start.
+    /// Reads everything, the collateral from its directory if there is one. What cannot be read now cannot be replaced by what was: the
+    /// service does not start.
     ///
     /// # Errors
-    /// [`StoreError`].
-    pub fn load(documents: Arc<dyn Documents>) -> Result<Self, StoreError> {
+    /// [`LoadError`].
+    pub fn load(documents: Arc<dyn Documents>, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
         let loaded = Part::ALL.iter().map(|part| (part.name(), documents.fingerprint(*part))).collect();
-        let snapshot = Snapshot::read(&*documents)?;
+        let collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp_snp(directory).ok());
+        let snp_collateral = collateral.map(latchkey_collateral::read_snp).transpose()?.map(Arc::new);
+        let snapshot = Snapshot { snp_collateral, ..Snapshot::read(&*documents)? };
         let freshness = Mutex::new(Freshness::new(Instant::now()));
-        Ok(Self { documents, snapshot: RwLock::new(Arc::new(snapshot)), freshness, loaded })
+        let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
+        Ok(Self { documents, snapshot, freshness, loaded, collateral, collateral_loaded })
     }
 
     /// Remembers what was loaded, so that no older revision of a manifest is accepted later. Before the first decision.
@@ -181,7 +206,7 @@ impl Current {
     }
 
     /// What was read before stays in use.
-    fn keep(&self, part: &'static str, error: &StoreError) {
+    fn keep(&self, part: &'static str, error: &dyn fmt::Display) {
         if self.freshness().bad(part, error.to_string(), Instant::now()) {
             tracing::error!(part, %error, "Configuration cannot be used; what was read before stays in use");
         }
@@ -198,13 +223,15 @@ impl Current {
 pub struct Follower {
     current: Arc<Current>,
     fingerprints: Fingerprints,
+    /// Of the collateral in use.
+    collateral: Option<Stamp>,
 }
 
 impl Follower {
     /// Follows from what was loaded.
     pub fn new(current: Arc<Current>) -> Self {
-        let fingerprints = current.loaded.clone();
-        Self { current, fingerprints }
+        let (fingerprints, collateral) = (current.loaded.clone(), current.collateral_loaded);
+        Self { current, fingerprints, collateral }
     }
 
     /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks for as
@@ -212,6 +239,7 @@ impl Follower {
     pub fn look(&mut self) {
         self.current.freshness().begin(Instant::now());
         self.look_at_denials();
+        self.look_at_collateral();
         for part in Part::ALL {
             let fingerprint = self.current.documents.fingerprint(part);
             if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
@@ -233,6 +261,38 @@ impl Follower {
                 current.put_in_force(next, DENIALS);
             }
             Err(error) => current.keep(DENIALS, &error),
+        }
+    }
+
+    /// What is bad keeps what was, until that ends by its own dates.
+    fn look_at_collateral(&mut self) {
+        let current = &*self.current;
+        let Some(directory) = &current.collateral else {
+            if current.snapshot().policy.snp().is_some() {
+                current
+                    .keep(COLLATERAL, &"the policy demands processors' reports, and `collateral` names no directory");
+            } else {
+                current.freshness().mended(COLLATERAL);
+            }
+            return;
+        };
+        // Before reading: a change in between is seen as one later.
+        let stamp = latchkey_collateral::stamp_snp(directory).ok();
+        if stamp.is_some() && stamp == self.collateral {
+            current.freshness().mended(COLLATERAL);
+            return;
+        }
+        match latchkey_collateral::read_snp(directory) {
+            Ok(collateral) => {
+                self.collateral = stamp;
+                let snp_collateral = Some(Arc::new(collateral));
+                let next = Snapshot { snp_collateral, ..(*current.snapshot()).clone() };
+                current.put_in_force(next, COLLATERAL);
+            }
+            Err(error) => {
+                self.collateral = None;
+                current.keep(COLLATERAL, &error);
+            }
         }
     }
 

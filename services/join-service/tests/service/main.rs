@@ -12,6 +12,7 @@ mod clocks;
 mod control_planes;
 mod crash;
 mod denials;
+mod encrypted_guests;
 mod firmware;
 mod health;
 mod joins;

@@ -42,6 +42,10 @@ impl Machine {
         Self::booted(Arc::into_inner(self.0).unwrap(), IMAGE, rig.cluster.cluster_id.locked_pcr15())
     }
 
+    pub(crate) fn tpm(&self) -> &FakeTpm {
+        &self.0
+    }
+
     pub(crate) fn ek(&self) -> EkDigest {
         EkDigest::of_public_area(&self.0.ek_public().marshal()).unwrap()
     }
