@@ -13,7 +13,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 
 /// Why a directory is no collateral.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +44,17 @@ pub enum CollateralError {
 /// # Errors
 /// [`CollateralError`]; `collateral-malformed` and `collateral-root-unknown` name the file.
 pub fn read_snp(directory: &Path) -> Result<SnpCollateral, CollateralError> {
+    list_snp(directory)?.into_collateral().map_err(CollateralError::Refused)
+}
+
+/// The same, file by file: what each is, or why it is nothing.
+///
+/// # Errors
+/// [`CollateralError::Unreadable`], [`CollateralError::TooLarge`].
+pub fn list_snp(directory: &Path) -> Result<SnpInventory, CollateralError> {
     let files = read_files(&directory.join("snp"))?;
     let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
-    SnpCollateral::new(&files).map_err(CollateralError::Refused)
+    Ok(SnpInventory::new(&files))
 }
 
 /// The files of a directory by name, in order. What begins with a dot is none: editors and copying programs leave such.

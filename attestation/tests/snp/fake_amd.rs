@@ -5,7 +5,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PSS_SHA384, RsaKeyPair};
 use latchkey_attestation::parse::{Digest, HostCertificates, SigningKey, SnpProduct, SnpReport, Tcb};
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 use ring::digest::{SHA256, digest};
 
 pub(crate) const REPORT_DATA: [u8; 64] = [0x5a; 64];
@@ -80,6 +80,11 @@ impl FakeAmd {
     pub(crate) fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
         let chain = CollateralFile { name: "chain.pem", content: &self.chain };
         SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &[(self.product, self.root)]).unwrap()
+    }
+
+    /// The same, entry by entry.
+    pub(crate) fn inventory(&self, files: &[CollateralFile<'_>]) -> SnpInventory {
+        SnpInventory::with_fake_roots(files, &[(self.product, self.root)])
     }
 
     /// The firmware versions of every guest here.
