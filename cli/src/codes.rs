@@ -176,9 +176,9 @@ reason_codes! {
         /// A namespace is missing that objects are in.
         NamespaceMissing = "namespace-missing": "make the namespaces that are named with kubectl";
         /// A directory of collateral has nothing.
-        CollateralEmpty = "collateral-empty": "put into it what AMD publishes: chain, revocation list and certificates";
+        CollateralEmpty = "collateral-empty": "fill the directory with `latchkey collateral fetch`";
         /// A certificate or list of the collateral is good, and not for long any more.
-        CollateralEndsSoon = "collateral-ends-soon": "fetch it again from AMD before it ends";
+        CollateralEndsSoon = "collateral-ends-soon": "fetch it again with `latchkey collateral fetch` before it ends";
         /// This machine's TPM cannot be used.
         TpmUnusable = "tpm-unusable":
             "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";

@@ -7,6 +7,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use latchkey_test_support::mirror::{Mirror, answers};
 use serde_json::{Value, json};
 use support::command::{Ran, latchkey};
 use tempfile::TempDir;
@@ -105,4 +106,71 @@ fn real_files_are_shown_with_chip_and_firmware_and_each_is_checked() {
     fs::write(there.path().join("amd/snp/chain.pem"), changed).unwrap();
     let ran = run(&there, &["check", "amd", "--output", "json"]).failed(1);
     assert_eq!(verdicts(&ran)[0][2], "snp-certificate-untrusted", "{}", ran.out);
+}
+
+fn fetch(directory: &TempDir, from: &str, more: &[&str]) -> Ran {
+    let fetch = ["fetch", "--from", from, "--snp-report", "report.bin", "--to", "amd", "--output", "json"];
+    run(directory, &[&fetch[..], more].concat())
+}
+
+/// A report as Milan's firmware writes it, version 2, which nobody signed.
+fn report() -> Vec<u8> {
+    let mut report = vec![0; 0x4a0];
+    report[0] = 2;
+    report[0x0a] = 2;
+    report[0x34] = 1;
+    report[0x1a0..0x1e0].fill(0xc1);
+    report
+}
+
+#[test]
+fn a_report_product_or_mirror_that_cannot_be_used_is_refused_and_nothing_is_written() {
+    let there = TempDir::new().unwrap();
+    let code = |ran: Ran| ran.json()["error"]["code"].as_str().unwrap().to_owned();
+    fs::write(there.path().join("report.bin"), &report()[1..]).unwrap();
+    assert_eq!(code(fetch(&there, "mirror", &[]).failed(2)), "snp-report-malformed");
+    fs::write(there.path().join("report.bin"), report()).unwrap();
+    assert_eq!(code(fetch(&there, "mirror", &[]).failed(1)), "collateral-product-unsaid");
+    let milan = ["--product", "milan"];
+    assert_eq!(code(fetch(&there, "mirror", &["--product", "naples"]).failed(2)), "usage");
+    assert_eq!(code(fetch(&there, "ftp://mirror", &milan).failed(1)), "collateral-origin-refused");
+    assert_eq!(code(fetch(&there, "mirror", &milan).failed(1)), "collateral-missing");
+    let throttled = answers("429 Too Many Requests", "Retry-After: 10\r\nContent-Length: 0\r\n", b"");
+    let mirror = Mirror::new(vec![throttled]);
+    let error = fetch(&there, &mirror.address, &milan).failed(1).json()["error"].clone();
+    assert_eq!(error["code"], "collateral-throttled");
+    assert!(error["because"][0].as_str().unwrap().contains("/vcek/v1/Milan/cert_chain: the server answers 429"));
+    assert!(mirror.requests()[0].starts_with("GET /vcek/v1/Milan/cert_chain HTTP/1.1\r\n"));
+    let mirror = Mirror::new((0..3).map(|_| answers("200 OK", "Content-Length: 5\r\n", b"hello")).collect());
+    assert_eq!(code(fetch(&there, &mirror.address, &milan).failed(1)), "collateral-malformed");
+    assert!(!there.path().join("amd").exists());
+}
+
+/// AMD's list of what it revoked is not among the vectors: what cannot be verified is not kept.
+#[test]
+fn real_files_without_the_list_are_not_kept() {
+    let (Some(report), Some(vcek), Some(chain)) =
+        (real("report-milan-1.hex"), real("vcek-milan-1.der"), real("chain-milan.pem"))
+    else {
+        return latchkey_test_support::skip(format_args!("the vectors of real chips are not here"));
+    };
+    let there = TempDir::new().unwrap();
+    let report = hex::decode(String::from_utf8(report).unwrap().trim()).unwrap();
+    fs::write(there.path().join("report.bin"), &report).unwrap();
+    let serve = |list: &[u8]| {
+        let answer = |file: &[u8]| answers("200 OK", &format!("Content-Length: {}\r\n", file.len()), file);
+        Mirror::new(vec![answer(&chain), answer(list), answer(&vcek)])
+    };
+    let mirror = serve(&vcek);
+    let error = fetch(&there, &mirror.address, &["--product", "milan"]).failed(1).json()["error"].clone();
+    assert_eq!(error["code"], "collateral-not-as-asked", "{error}");
+    // The chip's number and firmware, as its certificate has them, too.
+    let asked = mirror.requests().concat();
+    let chip = hex::encode(&report[0x1a0..0x1e0]);
+    let [bootloader, tee, snp, microcode] = [0x180, 0x181, 0x186, 0x187].map(|at| report[at]);
+    let firmware = format!("blSPL={bootloader:02}&teeSPL={tee:02}&snpSPL={snp:02}&ucodeSPL={microcode:02}");
+    assert!(asked.contains(&format!("GET /vcek/v1/Milan/{chip}?{firmware} ")), "{asked}");
+    let error = fetch(&there, &serve(b"no list").address, &["--product", "milan"]).failed(1).json()["error"].clone();
+    assert_eq!(error["code"], "collateral-malformed", "{error}");
+    assert!(!there.path().join("amd").exists());
 }

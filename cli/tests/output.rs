@@ -125,6 +125,7 @@ impl Bench {
             | "kubernetes fetch"
             | "tpm ek"
             | "collateral check"
+            | "collateral fetch"
             | "charts install"
             | "charts list"
             | "charts check"

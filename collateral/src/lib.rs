@@ -7,6 +7,11 @@
 //! ```
 //!
 //! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
+//!
+//! With the feature `fetch`, [`fetch`] gets what belongs to a report.
+
+#[cfg(feature = "fetch")]
+pub mod fetch;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -78,7 +83,7 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
     paths.sort();
     let (mut files, mut total) = (Vec::new(), 0);
     for path in paths {
-        let file = read_file(&path)?;
+        let file = read_file(&path, MAX_FILE)?;
         total += file.1.len();
         if total > MAX_TOTAL {
             let what = format!("more than {MAX_TOTAL} bytes in all files");
@@ -89,7 +94,7 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
+fn read_file(path: &Path, max: u64) -> Result<(String, Vec<u8>), CollateralError> {
     let unreadable = |source| CollateralError::Unreadable { path: path.to_owned(), source };
     // Whoever opens a pipe waits for somebody to write into it.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -97,9 +102,9 @@ fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
     }
     let file = File::open(path).map_err(unreadable)?;
     let mut content = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(unreadable)?;
-    if content.len() as u64 > MAX_FILE {
-        let what = format!("more than {MAX_FILE} bytes");
+    file.take(max + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > max {
+        let what = format!("more than {max} bytes");
         return Err(CollateralError::TooLarge { path: path.to_owned(), what });
     }
     Ok((path.display().to_string(), content))

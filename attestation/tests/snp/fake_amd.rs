@@ -18,6 +18,8 @@ pub(crate) struct FakeAmd {
     asvk: (RsaKeyPair, String),
     /// DER, one after the other, as PEM.
     pub(crate) chain: Vec<u8>,
+    /// A list of a day later than that of the chain, as DER.
+    pub(crate) later_list: Vec<u8>,
 }
 
 /// What is otherwise than it should be in what AMD publishes.
@@ -67,10 +69,11 @@ impl FakeAmd {
         let mut chain = [pem("CERTIFICATE", &authority(&of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
         chain.extend(pem("CERTIFICATE", &authority(&of_providers, &providers, 3)));
         if published.list {
-            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked)));
+            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked, ["261115", "261125"])));
         }
+        let later_list = revocations(&ark, &ark_name, published.revoked, ["261116", "261126"]);
         let root = Digest(digest(&SHA256, &root).as_ref().try_into().unwrap());
-        Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain }
+        Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain, later_list }
     }
 
     pub(crate) fn collateral(&self) -> SnpCollateral {
@@ -79,12 +82,17 @@ impl FakeAmd {
 
     pub(crate) fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
         let chain = CollateralFile { name: "chain.pem", content: &self.chain };
-        SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &[(self.product, self.root)]).unwrap()
+        SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &self.roots()).unwrap()
     }
 
     /// The same, entry by entry.
     pub(crate) fn inventory(&self, files: &[CollateralFile<'_>]) -> SnpInventory {
-        SnpInventory::with_fake_roots(files, &[(self.product, self.root)])
+        SnpInventory::with_fake_roots(files, &self.roots())
+    }
+
+    /// Whom to believe.
+    pub(crate) fn roots(&self) -> [(SnpProduct, Digest); 1] {
+        [(self.product, self.root)]
     }
 
     /// The firmware versions of every guest here.
@@ -194,9 +202,9 @@ fn certificate(
     signed(issuer, &fields)
 }
 
-/// What the root revoked: its ASK (serial 2), or nothing. Good for a week around [`NOW`](crate::support::NOW).
-fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool) -> Vec<u8> {
-    let (this, next) = (tagged(0x17, b"261115000000Z"), tagged(0x17, b"261125000000Z"));
+/// What the root revoked: its ASK (serial 2), or nothing. Good for some days around the time of the tests.
+fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool, days: [&str; 2]) -> Vec<u8> {
+    let [this, next] = days.map(|day| tagged(0x17, format!("{day}000000Z").as_bytes()));
     let number = sequence(&[&extension(&[0x55, 0x1d, 0x14], false, &[0x02, 0x01, 1])]);
     let entry = sequence(&[&[0x02, 0x01, 2], &this]);
     let mut fields = vec![[0x02, 0x01, 1].to_vec(), algorithm(), name(root_name), this.clone(), next];

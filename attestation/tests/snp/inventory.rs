@@ -94,6 +94,13 @@ fn what_ended_was_revoked_or_lacks_its_list_is_said_of_what_it_concerns() {
     assert_eq!(of(&revoked, NOW), [Some(ReasonCode::SnpCertificateRevoked), None, None, None]);
     let without = FakeAmd::with(SnpProduct::Milan, |it| it.list = false);
     assert_eq!(of(&without, NOW), [None, Some(ReasonCode::SnpRevocationListMissing), None]);
+    // A list that ended counts for nothing where there is a later one.
+    let later = [chain[0], file("later.crl", &amd.later_list)];
+    let inventory = amd.inventory(&later);
+    let old: Vec<_> = inventory.entries().map(|(_, item)| item.unwrap().superseded).collect();
+    assert_eq!(old, [false, false, false, true, false]);
+    let codes: Vec<_> = checked(&inventory, NOW + 7 * DAY + DAY / 2).into_iter().map(|(_, code)| code).collect();
+    assert_eq!(codes, [None; 5]);
     // Another root's authorities and list, of the same names.
     let other = FakeAmd::new(SnpProduct::Milan);
     let text = String::from_utf8(other.chain.clone()).unwrap();

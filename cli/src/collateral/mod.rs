@@ -1,5 +1,6 @@
 //! `latchkey collateral`: what vendors of confidential hardware publish for verifiers, as a directory.
 
+mod fetch;
 mod list;
 
 use latchkey_collateral::CollateralError;
@@ -7,6 +8,7 @@ use latchkey_collateral::CollateralError;
 use crate::error::CommandError;
 use crate::exit::Exit;
 
+pub(crate) use fetch::fetch;
 pub(crate) use list::{check, show};
 
 /// A directory that cannot be used as collateral.

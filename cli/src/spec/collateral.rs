@@ -1,6 +1,6 @@
 //! `latchkey collateral`, in the table.
 
-use super::Need::AtMostOnce;
+use super::Need::{AtMostOnce, Once};
 use super::{Command, Flag, Operand};
 use crate::collateral;
 
@@ -9,6 +9,55 @@ const DIRECTORY: Operand = Operand {
     required: true,
     text: "what AMD publishes, in its `snp`: as for `policy check --collateral`",
 };
+
+pub(super) const FETCH: Command = Command {
+    path: &["collateral", "fetch"],
+    operands: &[],
+    flags: &[
+        Flag {
+            long: "snp-report",
+            value: Some("FILE"),
+            need: Once,
+            text: "the report of an SEV-SNP guest (1184 bytes): it says which chip and firmware",
+        },
+        Flag { long: "to", value: Some("DIR"), need: Once, text: "the files go into DIR/snp, made if it is not there" },
+        Flag {
+            long: "from",
+            value: Some("URL|DIR"),
+            need: AtMostOnce,
+            text: "a mirror of AMD's service, or a directory with its paths\n[https://kdsintf.amd.com]",
+        },
+        Flag {
+            long: "product",
+            value: Some("NAME"),
+            need: AtMostOnce,
+            text: "milan, genoa or turin, for reports that do not say it (version 2)",
+        },
+    ],
+    summary: "gets from AMD what belongs to a report",
+    about: FETCH_ABOUT,
+    examples: &[
+        "latchkey collateral fetch --snp-report report.bin --to ./amd",
+        "latchkey collateral fetch --snp-report report.bin --to ./amd \\",
+        "    --from https://mirror.example/amd",
+    ],
+    run: collateral::fetch,
+};
+
+const FETCH_ABOUT: &str = "
+The chain of the product (ASK, ARK), the list of what its root revoked, and the
+certificate of the chip (VCEK), by the paths of AMD's key distribution service. Of a
+report that a provider's key signed (VLEK): the chain (ASVK, ARK) and the list; the
+certificate itself is the host's to give.
+
+Nothing is kept that does not verify: the root is one of those that are built in, all
+hold now, and the report verifies with them. Then each file is written as a whole, with
+mode 0644. A list that is older than the one in DIR does not take its place.
+
+A directory has the same paths, with the query in the file's name, as
+`wget --force-directories --no-host-directories` writes it. HTTPS trusts this machine's
+certificate authorities; http_proxy, https_proxy and no_proxy count.
+";
 
 pub(super) const SHOW: Command = Command {
     path: &["collateral", "show"],

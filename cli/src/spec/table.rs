@@ -259,6 +259,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     super::node::INSTALL_POLICY,
     super::node::ACCEPT_FIRMWARE,
+    super::collateral::FETCH,
     super::collateral::SHOW,
     super::collateral::CHECK,
     reference::NEW_KEY,
