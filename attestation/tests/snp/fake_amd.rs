@@ -26,6 +26,8 @@ pub(crate) struct FakeAmd {
 pub(crate) struct Published {
     pub(crate) revoked: bool,
     pub(crate) list: bool,
+    /// As large as AMD's are; others are made faster.
+    pub(crate) large_keys: bool,
 }
 
 /// What is otherwise than it should be in one guest's report.
@@ -53,9 +55,10 @@ impl FakeAmd {
     }
 
     pub(crate) fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
-        let mut published = Published { revoked: false, list: true };
+        let mut published = Published { revoked: false, list: true, large_keys: false };
         change(&mut published);
-        let rsa = || RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let size = if published.large_keys { KeySize::Rsa4096 } else { KeySize::Rsa2048 };
+        let rsa = || RsaKeyPair::generate(size).unwrap();
         let (ark, of_chips, of_providers) = (rsa(), rsa(), rsa());
         let [ark_name, chips, providers] = ["ARK-", "SEV-", "SEV-VLEK-"].map(|prefix| format!("{prefix}{product}"));
         let authority = |key: &RsaKeyPair, name: &str, serial: u8| {
@@ -88,6 +91,12 @@ impl FakeAmd {
     /// The same, entry by entry.
     pub(crate) fn inventory(&self, files: &[CollateralFile<'_>]) -> SnpInventory {
         SnpInventory::with_fake_roots(files, &self.roots())
+    }
+
+    /// The chain's certificates and lists.
+    pub(crate) fn ders(&self) -> Vec<Vec<u8>> {
+        use rustls_pki_types::pem::{PemObject as _, SectionKind};
+        <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.chain).map(|section| section.unwrap().1).collect()
     }
 
     /// Whom to believe.

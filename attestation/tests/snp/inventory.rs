@@ -115,11 +115,7 @@ fn what_ended_was_revoked_or_lacks_its_list_is_said_of_what_it_concerns() {
 #[test]
 fn any_bit_of_an_authority_or_a_list_that_is_changed_is_found() {
     let amd = FakeAmd::new(SnpProduct::Milan);
-    let sections = {
-        use rustls_pki_types::pem::{PemObject as _, SectionKind};
-        let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(&amd.chain);
-        sections.map(|section| section.unwrap().1).collect::<Vec<_>>()
-    };
+    let sections = amd.ders();
     let names = ["ask.der", "ark.der", "asvk.der", "list.crl"];
     // One bit in each byte, at another place each time.
     for position in [0, 2, 3] {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod fake_amd;
+mod fixture;
 mod inventory;
 #[path = "../support/mod.rs"]
 mod support;
