@@ -5,7 +5,7 @@
 #![expect(missing_debug_implementations, reason = "a fake for tests, which holds keys")]
 
 use crate::parse::{Digest, HostCertificates, SigningKey, SnpEvidence, SnpProduct, SnpReport, Tcb};
-use crate::verify::snp::{CollateralFile, SnpCollateral};
+use crate::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -23,6 +23,8 @@ pub struct FakeAmd {
     asvk: (RsaKeyPair, String),
     /// DER, one after the other, as PEM.
     pub chain: Vec<u8>,
+    /// A list of a day later than that of the chain, as DER.
+    pub later_list: Vec<u8>,
 }
 
 /// What is otherwise than it should be in what AMD publishes.
@@ -31,6 +33,8 @@ pub struct Published {
     pub revoked: bool,
     /// There is a list of what it revoked.
     pub list: bool,
+    /// As large as AMD's are; others are made faster.
+    pub large_keys: bool,
 }
 
 /// What is otherwise than it should be in one guest's report.
@@ -82,9 +86,10 @@ impl FakeAmd {
 
     /// One that published something else.
     pub fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
-        let mut published = Published { revoked: false, list: true };
+        let mut published = Published { revoked: false, list: true, large_keys: false };
         change(&mut published);
-        let rsa = || RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let size = if published.large_keys { KeySize::Rsa4096 } else { KeySize::Rsa2048 };
+        let rsa = || RsaKeyPair::generate(size).unwrap();
         let (ark, of_chips, of_providers) = (rsa(), rsa(), rsa());
         let [ark_name, chips, providers] = ["ARK-", "SEV-", "SEV-VLEK-"].map(|prefix| format!("{prefix}{product}"));
         let authority = |key: &RsaKeyPair, name: &str, serial: u8| {
@@ -98,15 +103,11 @@ impl FakeAmd {
         let mut chain = [pem("CERTIFICATE", &authority(&of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
         chain.extend(pem("CERTIFICATE", &authority(&of_providers, &providers, 3)));
         if published.list {
-            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked)));
+            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked, ["261115", "301125"])));
         }
+        let later_list = revocations(&ark, &ark_name, published.revoked, ["261116", "301126"]);
         let root = Digest(digest(&SHA256, &root).as_ref().try_into().unwrap());
-        Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain }
-    }
-
-    /// Its root, which nobody else trusts.
-    pub fn root(&self) -> (SnpProduct, Digest) {
-        (self.product, self.root)
+        Self { product, root, ask: (of_chips, chips), asvk: (of_providers, providers), chain, later_list }
     }
 
     /// Its files, with its root trusted.
@@ -117,7 +118,23 @@ impl FakeAmd {
     /// The same with further files.
     pub fn collateral_with(&self, more: &[CollateralFile<'_>]) -> SnpCollateral {
         let chain = CollateralFile { name: "chain.pem", content: &self.chain };
-        SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &[(self.product, self.root)]).unwrap()
+        SnpCollateral::with_fake_roots(&[&[chain], more].concat(), &self.roots()).unwrap()
+    }
+
+    /// The same, entry by entry.
+    pub fn inventory(&self, files: &[CollateralFile<'_>]) -> SnpInventory {
+        SnpInventory::with_fake_roots(files, &self.roots())
+    }
+
+    /// The chain's certificates and lists.
+    pub fn ders(&self) -> Vec<Vec<u8>> {
+        use rustls_pki_types::pem::{PemObject as _, SectionKind};
+        <(SectionKind, Vec<u8>)>::pem_slice_iter(&self.chain).map(|section| section.unwrap().1).collect()
+    }
+
+    /// Whom to believe.
+    pub fn roots(&self) -> [(SnpProduct, Digest); 1] {
+        [(self.product, self.root)]
     }
 
     /// The firmware versions of every guest here.
@@ -227,9 +244,9 @@ fn certificate(
     signed(issuer, &fields)
 }
 
-/// What the root revoked: its ASK (serial 2), or nothing. Good from 15 November 2026 for four years.
-fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool) -> Vec<u8> {
-    let (this, next) = (tagged(0x17, b"261115000000Z"), tagged(0x17, b"301125000000Z"));
+/// What the root revoked: its ASK (serial 2), or nothing. Good for four years from the time of the tests.
+fn revocations(root: &RsaKeyPair, root_name: &str, revoked: bool, days: [&str; 2]) -> Vec<u8> {
+    let [this, next] = days.map(|day| tagged(0x17, format!("{day}000000Z").as_bytes()));
     let number = sequence(&[&extension(&[0x55, 0x1d, 0x14], false, &[0x02, 0x01, 1])]);
     let entry = sequence(&[&[0x02, 0x01, 2], &this]);
     let mut fields = vec![[0x02, 0x01, 1].to_vec(), algorithm(), name(root_name), this.clone(), next];

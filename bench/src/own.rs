@@ -11,8 +11,9 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 12] = [
+const BENCHMARKS: [(&str, &str); 13] = [
     ("latchkey-attestation", "appraise"),
+    ("latchkey-attestation", "snp"),
     ("latchkey-channel", "handshake"),
     ("latchkey-api", "calls"),
     ("latchkey-disk", "unlock"),

@@ -175,6 +175,10 @@ reason_codes! {
             "remove the definition if its objects may go, or install the chart's version that the backup is of";
         /// A namespace is missing that objects are in.
         NamespaceMissing = "namespace-missing": "make the namespaces that are named with kubectl";
+        /// A directory of collateral has nothing.
+        CollateralEmpty = "collateral-empty": "fill the directory with `latchkey collateral fetch`";
+        /// A certificate or list of the collateral is good, and not for long any more.
+        CollateralEndsSoon = "collateral-ends-soon": "fetch it again with `latchkey collateral fetch` before it ends";
         /// This machine's TPM cannot be used.
         TpmUnusable = "tpm-unusable":
             "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";

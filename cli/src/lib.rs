@@ -18,6 +18,7 @@ mod charts;
 mod client_certificate;
 mod cluster_dir;
 mod codes;
+mod collateral;
 mod credentials;
 mod documents;
 mod error;

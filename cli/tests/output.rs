@@ -40,6 +40,7 @@ impl Bench {
             [(".osrel", b"ID=test\n"), (".cmdline", b"quiet"), (".initrd", b"initrd"), (".linux", &kernel)];
         fs::write(operator.path("image.efi"), unified("systemd-stub 252.39", &sections)).unwrap();
         fs::create_dir(operator.path("backup")).unwrap();
+        fs::create_dir_all(operator.path("amd/snp")).unwrap();
         let list = r#"{"schema":1,"made":"2026-11-22T18:00:00Z","cluster":"c","kubernetes":"1.34.4","resource_version":"1","definitions":[]}"#;
         fs::write(operator.path("backup/backup.json"), list).unwrap();
         let fresh = FakeNode::start(&operator.init_secret());
@@ -116,12 +117,15 @@ impl Bench {
             }
             "backup list" => vec!["--backups", "."],
             "backup check" => vec!["backup"],
-            // These are tried where the parts of an image are, components, a TPM, a cluster, and its API server.
+            "collateral show" => vec!["amd"],
+            // These are tried where the parts of an image are, components, files of AMD's, a TPM, a cluster, and its API server.
             "image build"
             | "image units"
             | "image container"
             | "kubernetes fetch"
             | "tpm ek"
+            | "collateral check"
+            | "collateral fetch"
             | "charts install"
             | "charts list"
             | "charts check"

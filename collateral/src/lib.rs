@@ -7,6 +7,11 @@
 //! ```
 //!
 //! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
+//!
+//! With the feature `fetch`, [`fetch`] gets what belongs to a report.
+
+#[cfg(feature = "fetch")]
+pub mod fetch;
 
 #[cfg(feature = "fake-snp")]
 mod fake_roots;
@@ -17,7 +22,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 
 #[cfg(feature = "fake-snp")]
 pub use fake_roots::FAKE_ROOTS;
@@ -52,13 +57,21 @@ pub enum CollateralError {
 /// # Errors
 /// [`CollateralError`]; `collateral-malformed` and `collateral-root-unknown` name the file.
 pub fn read_snp(directory: &Path) -> Result<SnpCollateral, CollateralError> {
+    list_snp(directory)?.into_collateral().map_err(CollateralError::Refused)
+}
+
+/// The same, file by file: what each is, or why it is nothing.
+///
+/// # Errors
+/// [`CollateralError::Unreadable`], [`CollateralError::TooLarge`].
+pub fn list_snp(directory: &Path) -> Result<SnpInventory, CollateralError> {
     let files = read_files(&directory.join("snp"))?;
     let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
     #[cfg(feature = "fake-snp")]
     if let Some(roots) = fake_roots::read(directory) {
-        return SnpCollateral::with_fake_roots(&files, &roots).map_err(CollateralError::Refused);
+        return Ok(SnpInventory::with_fake_roots(&files, &roots));
     }
-    SnpCollateral::new(&files).map_err(CollateralError::Refused)
+    Ok(SnpInventory::new(&files))
 }
 
 /// The files of a directory by name, in order. What begins with a dot is none: editors and copying programs leave such.
@@ -82,7 +95,7 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
     paths.sort();
     let (mut files, mut total) = (Vec::new(), 0);
     for path in paths {
-        let file = read_file(&path)?;
+        let file = read_file(&path, MAX_FILE)?;
         total += file.1.len();
         if total > MAX_TOTAL {
             let what = format!("more than {MAX_TOTAL} bytes in all files");
@@ -93,7 +106,7 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
     Ok(files)
 }
 
-fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
+fn read_file(path: &Path, max: u64) -> Result<(String, Vec<u8>), CollateralError> {
     let unreadable = |source| CollateralError::Unreadable { path: path.to_owned(), source };
     // Whoever opens a pipe waits for somebody to write into it.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -101,9 +114,9 @@ fn read_file(path: &Path) -> Result<(String, Vec<u8>), CollateralError> {
     }
     let file = File::open(path).map_err(unreadable)?;
     let mut content = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut content).map_err(unreadable)?;
-    if content.len() as u64 > MAX_FILE {
-        let what = format!("more than {MAX_FILE} bytes");
+    file.take(max + 1).read_to_end(&mut content).map_err(unreadable)?;
+    if content.len() as u64 > max {
+        let what = format!("more than {max} bytes");
         return Err(CollateralError::TooLarge { path: path.to_owned(), what });
     }
     Ok((path.display().to_string(), content))

@@ -1,9 +1,10 @@
 //! A component: a file at an address, and where it, or what is in it, goes on a node.
 
+use latchkey_mirror::Address;
 use serde::Deserialize;
 
 use crate::hash::Sha256;
-use crate::name::{Address, Name};
+use crate::name::Name;
 use crate::role::Roles;
 
 /// Where files of components may go: places of programs, never of configuration.

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
+use latchkey_mirror::Address;
 use serde::Deserialize;
 
 use crate::component::Download;
 use crate::hash::Sha256;
-use crate::name::Address;
 use crate::role::Roles;
 
 /// Longest name and longest tag (OCI Distribution Specification, "Pulling manifests": 128 for a tag).

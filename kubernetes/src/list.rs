@@ -3,6 +3,7 @@
 //! The operator's command makes it, and it goes to nodes over attested channels. A node holds it against its hash in every later
 //! boot, so the same release and mirror give the same bytes.
 
+use latchkey_mirror::Address;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -10,7 +11,6 @@ use crate::code::KubernetesCode;
 use crate::component::InstallPath;
 use crate::hash::Sha256;
 use crate::minor::{Minor, MinorRefusal};
-use crate::name::Address;
 use crate::table::{Release, Table, TableError, TableFile};
 
 /// The schema that this version reads.

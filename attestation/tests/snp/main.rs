@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod composed;
+mod fixture;
+mod inventory;
 #[path = "../support/mod.rs"]
 mod support;
 

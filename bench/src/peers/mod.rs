@@ -3,6 +3,7 @@
 mod launch;
 mod python;
 mod quote;
+mod sev;
 mod systemd;
 mod tls;
 
@@ -19,6 +20,8 @@ pub(crate) fn run(sources: &Path, target: &Path, outcome: &mut Outcome) -> Resul
     eprintln!("measuring peers");
     outcome.figures.push(tls::mutual());
     systemd::run(outcome);
+    sev::run(sources, target, outcome);
+    child::check()?;
     let python = python::Python::prepare(sources, target);
     child::check()?;
     if let Err(why) = &python {

@@ -7,10 +7,10 @@ use latchkey_attestation::parse::{CertificateTable, HostCertificates, LaunchDige
 use latchkey_attestation::policy::{RevocationList, SnpPolicy};
 use latchkey_attestation::validate::{AdmittedProcessor, Covered, RecognisedLaunch};
 use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral};
-use latchkey_collateral::CollateralError;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::collateral::unusable;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -33,14 +33,7 @@ impl Claimed {
         let certificates = arguments.path("snp-certificates");
         let certificates = certificates.map(|path| files::read(path, CertificateTable::MAX)).transpose()?;
         let collateral = arguments.path("collateral").map(latchkey_collateral::read_snp).transpose();
-        let collateral = collateral.map_err(|error| match &error {
-            CollateralError::Refused(refusal) => {
-                CommandError::refused(Exit::Usage, "the collateral cannot be used", refusal)
-            }
-            CollateralError::Unreadable { .. } | CollateralError::TooLarge { .. } => {
-                CommandError::usage(error.to_string()).fix("give the directory that has AMD's files in its `snp`")
-            }
-        })?;
+        let collateral = collateral.map_err(|error| unusable(&error))?;
         if certificates.is_some() && collateral.is_none() {
             return Err(CommandError::usage("--snp-certificates goes with --collateral DIR: AMD's roots are there"));
         }

@@ -1,6 +1,7 @@
 //! The commands: one table, by which arguments are read and from which help is printed.
 
 mod charts;
+mod collateral;
 mod completions;
 mod help;
 mod image;

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+
+use latchkey_mirror::MirrorError;
 
 use super::code::FetchCode;
 use crate::hash::Sha256;
@@ -13,41 +14,15 @@ pub enum FetchError {
     /// Where components come from is neither a folder nor an address.
     #[error("{0}")]
     Origin(String),
-    /// This machine trusts no certificate authority.
-    #[error("this machine has no certificate authorities to trust, which HTTPS needs")]
-    NoAuthorities,
+    /// The mirror did not give it.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     /// The table has no address for it.
     #[error("{0} has no official address in the version table")]
     NoAddress(String),
     /// It is not there.
     #[error("{0} is not there")]
     Missing(String),
-    /// The server cannot be reached, or says what is not HTTP.
-    #[error("{place}: {reason}")]
-    Request {
-        /// The address.
-        place: String,
-        /// What went wrong.
-        reason: String,
-    },
-    /// The server answers something else than the file.
-    #[error("{place}: the server answers {status}")]
-    Status {
-        /// The address.
-        place: String,
-        /// The status.
-        status: u16,
-    },
-    /// Nothing came for a while, or it took too long as a whole.
-    #[error("{place}: {what} in {} seconds", .limit.as_secs_f32())]
-    Slow {
-        /// The address.
-        place: String,
-        /// What did not happen.
-        what: &'static str,
-        /// How long it was waited for.
-        limit: Duration,
-    },
     /// The connection broke again and again.
     #[error("{place}: interrupted {times} times, the last time after {got} bytes: {reason}")]
     Interrupted {
@@ -117,12 +92,15 @@ impl FetchError {
     pub fn code(&self) -> FetchCode {
         match self {
             Self::Origin(_) => FetchCode::OriginRefused,
-            Self::NoAuthorities => FetchCode::NoAuthorities,
+            Self::Mirror(error) => match error {
+                MirrorError::NoAuthorities => FetchCode::NoAuthorities,
+                MirrorError::Missing(_) => FetchCode::Missing,
+                MirrorError::Request { .. } => FetchCode::Unreachable,
+                MirrorError::Status { .. } => FetchCode::AnswerRefused,
+                MirrorError::Slow { .. } => FetchCode::TooSlow,
+            },
             Self::NoAddress(_) => FetchCode::NoAddress,
             Self::Missing(_) => FetchCode::Missing,
-            Self::Request { .. } => FetchCode::Unreachable,
-            Self::Status { .. } => FetchCode::AnswerRefused,
-            Self::Slow { .. } => FetchCode::TooSlow,
             Self::Interrupted { .. } => FetchCode::Interrupted,
             Self::TooLarge { .. } => FetchCode::TooLarge,
             Self::Differs { .. } => FetchCode::HashDiffers,

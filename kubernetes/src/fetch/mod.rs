@@ -13,9 +13,10 @@ mod unpack;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use client::Client;
+use latchkey_mirror::Client;
+pub use latchkey_mirror::Limits;
+
 pub use code::FetchCode;
 pub use error::FetchError;
 pub use origin::Origin;
@@ -24,24 +25,6 @@ pub use part::{is_lost, is_right};
 pub use unpack::{Content, Unpacked, contents, unpack};
 
 use crate::component::Download;
-
-/// How long things may take.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Until there is a connection.
-    pub connect: Duration,
-    /// Until the next byte comes.
-    pub silence: Duration,
-    /// One whole file, continued connections included.
-    pub whole: Duration,
-}
-
-/// Slow mirrors are waited for, silent ones are not.
-impl Default for Limits {
-    fn default() -> Self {
-        Self { connect: Duration::from_secs(15), silence: Duration::from_secs(30), whole: Duration::from_hours(1) }
-    }
-}
 
 /// How far a file has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +81,7 @@ impl Fetcher {
         let mut part = Part::open(into, wanted)?;
         if !part.is_right() {
             let got = match &self.client {
-                Some(client) => client.get(&place, &mut part, progress),
+                Some(client) => client::get(client, &place, &mut part, progress),
                 None => copy(Path::new(&place), &mut part, progress),
             };
             got.inspect_err(|_| part.leave())?;

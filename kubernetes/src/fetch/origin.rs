@@ -1,10 +1,10 @@
 //! Where components come from.
 
+use latchkey_mirror::Address;
 use std::path::PathBuf;
 
 use super::error::FetchError;
 use crate::component::Download;
-use crate::name::Address;
 
 /// Where components come from.
 #[derive(Debug, Clone, PartialEq, Eq)]

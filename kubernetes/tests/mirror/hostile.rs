@@ -7,7 +7,9 @@ use std::time::Duration;
 use latchkey_kubernetes::fetch::{FetchCode, FetchError, Fetched, Fetcher, Limits, Origin, is_lost};
 use latchkey_kubernetes::{Download, Sha256};
 
-use crate::server::{Answer, Mirror, answers, breaks_after, never_ends, says, serves, stalls_after, trickles};
+use latchkey_test_support::mirror::{
+    Answer, Mirror, answers, breaks_after, never_ends, says, serves, stalls_after, trickles,
+};
 
 const FILE: &[u8] = &[b'k'; 100_000];
 const LIE: &[u8] = &[b'l'; 100_000];

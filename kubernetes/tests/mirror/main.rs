@@ -4,4 +4,3 @@
 
 mod folder;
 mod hostile;
-mod server;

@@ -11,6 +11,10 @@ use webpki::{
     CertRevocationList, EndEntityCert, Error, ExpirationPolicy, KeyUsage, RevocationCheckDepth,
     RevocationOptionsBuilder, UnknownStatusPolicy,
 };
+use x509_cert::Certificate;
+use x509_cert::crl::CertificateList;
+use x509_cert::der::asn1::{AnyRef, BitStringRef};
+use x509_cert::der::{self, Decode as _, Encode as _, Reader as _, SliceReader};
 
 use super::certificate::{SnpCertificate, Validity};
 use crate::parse::{SigningKey, SnpProduct};
@@ -77,6 +81,43 @@ impl Authority {
             from: all.iter().map(|validity| validity.from).max().unwrap_or(now),
             to: all.iter().map(|validity| validity.to).min().unwrap_or(now),
         })
+    }
+
+    /// Whether the root signed this certificate or list, and is named as its issuer.
+    pub(super) fn signed(&self, der: &[u8]) -> bool {
+        self.signed_parts(der).unwrap_or(false)
+    }
+
+    fn signed_parts(&self, der: &[u8]) -> der::Result<bool> {
+        // Certificates and lists are made alike (RFC 5280, sections 4.1 and 5.1): what is signed, how, and the signature.
+        let mut parts = SliceReader::new(AnyRef::from_der(der)?.value())?;
+        let fields = parts.tlv_bytes()?;
+        let algorithm = AnyRef::from_der(parts.tlv_bytes()?)?;
+        let signature = BitStringRef::decode(&mut parts)?;
+        let mut root = SliceReader::new(&self.ark.subject_public_key_info)?;
+        root.tlv_bytes()?;
+        let key = BitStringRef::decode(&mut root)?;
+        let issuer = match (Certificate::from_der(der), <CertificateList>::from_der(der)) {
+            (Ok(certificate), _) => certificate.tbs_certificate().issuer().to_der()?,
+            (_, Ok(list)) => list.tbs_cert_list.issuer.to_der()?,
+            (Err(error), _) => return Err(error),
+        };
+        let known = ALGORITHMS.iter().find(|known| known.signature_alg_id().as_ref() == algorithm.value());
+        let (Some(key), Some(signature)) = (key.as_bytes(), signature.as_bytes()) else { return Ok(false) };
+        let verified = known.is_some_and(|known| known.verify_signature(key, fields, signature).is_ok());
+        Ok(verified && AnyRef::from_der(&issuer)?.value() == self.ark.subject.as_ref())
+    }
+
+    /// Checks that the list does not have this certificate of an authority.
+    pub(super) fn check_not_revoked(&self, der: &[u8], name: &str) -> Result<(), Refusal> {
+        let Some(revocations) = &self.revocations else { return Ok(()) };
+        let certificate = Certificate::from_der(der)
+            .map_err(|error| Refusal::new(ReasonCode::CollateralMalformed, format!("{name}: {error}")))?;
+        match revocations.list.find_serial(certificate.tbs_certificate().serial_number().as_bytes()) {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(Refusal::new(ReasonCode::SnpCertificateRevoked, format!("{name} is on the list"))),
+            Err(error) => Err(Refusal::new(ReasonCode::CollateralMalformed, format!("the list of {name}: {error}"))),
+        }
     }
 }
 

@@ -12,6 +12,8 @@
 mod authority;
 mod certificate;
 mod collateral;
+mod inventory;
+mod item;
 mod roots;
 
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED, UnparsedPublicKey};
@@ -23,6 +25,7 @@ use crate::refusal::{ReasonCode, Refusal};
 
 pub use certificate::{Signer, SnpCertificate, Validity};
 pub use collateral::{CollateralFile, SnpCollateral};
+pub use inventory::{SnpInventory, SnpItem, SnpKind};
 
 /// The witness that a secure processor of AMD signed this report over these report data. Whether what it says is good is for a
 /// policy to decide.

@@ -3,9 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod node;
-#[path = "../../../tests/mirror/server.rs"]
-#[expect(dead_code, reason = "the tests of the fetcher need more of it")]
-mod server;
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
@@ -14,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use latchkey_kubernetes::Sha256;
+use latchkey_test_support::mirror::{Answer, Mirror, answers, never_ends, stalls_after};
 use node::{KUBELET, Node, PROGRAM, failed, given, good, list, said, succeeded};
-use server::{Answer, Mirror, answers, never_ends, stalls_after};
 
 #[test]
 fn components_come_once_and_later_boots_need_no_mirror() {

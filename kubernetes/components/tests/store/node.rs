@@ -12,7 +12,7 @@ use latchkey_kubernetes::Sha256;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::server::{Answer, Mirror, answers, serves};
+use latchkey_test_support::mirror::{Answer, Mirror, answers, serves};
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_latchkey-components");
 pub(crate) const KUBEADM: &[u8] = &[b'a'; 90_000];

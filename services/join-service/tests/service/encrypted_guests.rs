@@ -50,7 +50,7 @@ fn publish(amd: &FakeAmd, directory: &Path) {
     let new = directory.with_extension("new");
     fs::create_dir_all(new.join("snp")).unwrap();
     fs::write(new.join("snp/chain.pem"), &amd.chain).unwrap();
-    let (product, root) = amd.root();
+    let [(product, root)] = amd.roots();
     fs::write(new.join(latchkey_collateral::FAKE_ROOTS), format!("{} {root}\n", product.name())).unwrap();
     if directory.exists() {
         fs::rename(directory, directory.with_extension("old")).unwrap();

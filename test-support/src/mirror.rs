@@ -1,21 +1,29 @@
 //! A mirror on loopback that answers each connection as a test says.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 /// What to do with one connection; the text is the request's head.
-pub(crate) type Answer = Box<dyn FnOnce(&str, TcpStream) + Send>;
+pub type Answer = Box<dyn FnOnce(&str, TcpStream) + Send>;
 
 /// A mirror that takes one connection for each answer, and then no more.
-pub(crate) struct Mirror {
-    pub(crate) address: String,
+#[derive(Debug)]
+pub struct Mirror {
+    /// Where it is, without a path.
+    pub address: String,
     requests: Receiver<String>,
 }
 
 impl Mirror {
-    pub(crate) fn new(answers: Vec<Answer>) -> Self {
+    /// Listens, and answers in this order.
+    ///
+    /// # Panics
+    /// Loopback has no port.
+    pub fn new(answers: Vec<Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (sender, requests) = channel();
@@ -32,7 +40,7 @@ impl Mirror {
     }
 
     /// The heads of the requests so far.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.requests.try_iter().collect()
     }
 }
@@ -47,7 +55,7 @@ fn head(stream: &mut TcpStream) -> String {
 }
 
 /// These bytes, and the end of the connection.
-pub(crate) fn says(bytes: impl Into<Vec<u8>>) -> Answer {
+pub fn says(bytes: impl Into<Vec<u8>>) -> Answer {
     let bytes = bytes.into();
     Box::new(move |_, mut stream| {
         drop(stream.write_all(&bytes));
@@ -56,12 +64,12 @@ pub(crate) fn says(bytes: impl Into<Vec<u8>>) -> Answer {
 }
 
 /// A status, headers and a body.
-pub(crate) fn answers(status: &str, headers: &str, body: &[u8]) -> Answer {
+pub fn answers(status: &str, headers: &str, body: &[u8]) -> Answer {
     says([format!("HTTP/1.1 {status}\r\nConnection: close\r\n{headers}\r\n").as_bytes(), body].concat())
 }
 
 /// As a mirror should: the file, or the piece of it that is asked for.
-pub(crate) fn serves(file: &'static [u8]) -> Answer {
+pub fn serves(file: &'static [u8]) -> Answer {
     Box::new(move |head, stream| {
         let first = head.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
@@ -86,13 +94,13 @@ pub(crate) fn serves(file: &'static [u8]) -> Answer {
 }
 
 /// The same, but the connection breaks after so many bytes of the body.
-pub(crate) fn breaks_after(bytes: usize, file: &'static [u8]) -> Answer {
+pub fn breaks_after(bytes: usize, file: &'static [u8]) -> Answer {
     let headers = format!("Content-Length: {}\r\n", file.len());
     answers("200 OK", &headers, &file[..bytes])
 }
 
 /// A part of it, and then nothing while the other side waits.
-pub(crate) fn stalls_after(bytes: usize, file: &'static [u8]) -> Answer {
+pub fn stalls_after(bytes: usize, file: &'static [u8]) -> Answer {
     Box::new(move |_, mut stream| {
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", file.len());
         drop(stream.write_all(head.as_bytes()));
@@ -103,7 +111,7 @@ pub(crate) fn stalls_after(bytes: usize, file: &'static [u8]) -> Answer {
 }
 
 /// The same bytes again and again, without saying how many, until the other side goes away.
-pub(crate) fn never_ends() -> Answer {
+pub fn never_ends() -> Answer {
     Box::new(move |_, mut stream| {
         let mut alive = stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").is_ok();
         while alive {
@@ -113,7 +121,10 @@ pub(crate) fn never_ends() -> Answer {
 }
 
 /// One byte after the other, with the pauses of a slow line, until the other side goes away.
-pub(crate) fn trickles() -> Answer {
+///
+/// # Panics
+/// The connection cannot be given a time-out.
+pub fn trickles() -> Answer {
     Box::new(move |_, mut stream| {
         let mut alive = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n").is_ok();
         // The pause is what is tested: reading waits this long, since nothing comes from the other side.

@@ -1,0 +1,94 @@
+//! `latchkey collateral`, in the table.
+
+use super::Need::{AtMostOnce, Once};
+use super::{Command, Flag, Operand};
+use crate::collateral;
+
+const DIRECTORY: Operand = Operand {
+    name: "DIR",
+    required: true,
+    text: "what AMD publishes, in its `snp`: as for `policy check --collateral`",
+};
+
+pub(super) const FETCH: Command = Command {
+    path: &["collateral", "fetch"],
+    operands: &[],
+    flags: &[
+        Flag {
+            long: "snp-report",
+            value: Some("FILE"),
+            need: Once,
+            text: "the report of an SEV-SNP guest (1184 bytes): it says which chip and firmware",
+        },
+        Flag { long: "to", value: Some("DIR"), need: Once, text: "the files go into DIR/snp, made if it is not there" },
+        Flag {
+            long: "from",
+            value: Some("URL|DIR"),
+            need: AtMostOnce,
+            text: "a mirror of AMD's service, or a directory with its paths\n[https://kdsintf.amd.com]",
+        },
+        Flag {
+            long: "product",
+            value: Some("NAME"),
+            need: AtMostOnce,
+            text: "milan, genoa or turin, for reports that do not say it (version 2)",
+        },
+    ],
+    summary: "gets from AMD what belongs to a report",
+    about: FETCH_ABOUT,
+    examples: &[
+        "latchkey collateral fetch --snp-report report.bin --to ./amd",
+        "latchkey collateral fetch --snp-report report.bin --to ./amd \\",
+        "    --from https://mirror.example/amd",
+    ],
+    run: collateral::fetch,
+};
+
+const FETCH_ABOUT: &str = "
+The chain of the product (ASK, ARK), the list of what its root revoked, and the
+certificate of the chip (VCEK), by the paths of AMD's key distribution service. Of a
+report that a provider's key signed (VLEK): the chain (ASVK, ARK) and the list; the
+certificate itself is the host's to give.
+
+Nothing is kept that does not verify: the root is one of those that are built in, all
+hold now, and the report verifies with them. Then each file is written as a whole, with
+mode 0644. A list that is older than the one in DIR does not take its place.
+
+A directory has the same paths, with the query in the file's name, as
+`wget --force-directories --no-host-directories` writes it. HTTPS trusts this machine's
+certificate authorities; http_proxy, https_proxy and no_proxy count.
+";
+
+pub(super) const SHOW: Command = Command {
+    path: &["collateral", "show"],
+    operands: &[DIRECTORY],
+    flags: &[],
+    summary: "lists what is there of what AMD publishes",
+    about: "Each certificate and list of each file: what it is (ARK, ASK, ASVK, VCEK, VLEK, CRL),\nof which product, whose, for which firmware, and how long it is valid. Nothing of it\nis verified: `latchkey collateral check` does that. With --output json chips are named\nwhole.",
+    examples: &["latchkey collateral show ./amd"],
+    run: collateral::show,
+};
+
+pub(super) const CHECK: Command = Command {
+    path: &["collateral", "check"],
+    operands: &[DIRECTORY],
+    flags: &[Flag {
+        long: "within",
+        value: Some("DAYS"),
+        need: AtMostOnce,
+        text: "what ends within so many days is not good any more; 0 for what has ended [30]",
+    }],
+    summary: "verifies it, and says what ends soon",
+    about: CHECK_ABOUT,
+    examples: &["latchkey collateral check ./amd", "latchkey collateral check ./amd --within 7 --output json"],
+    run: collateral::check,
+};
+
+const CHECK_ABOUT: &str = "
+Each root must be one of those that are built in, and must have a list of what it
+revoked (CRL); each authority and list must be signed by its root; the chain of each
+VCEK and VLEK must hold, with that list; and nothing may be expired or revoked.
+
+The exit code is 1 where anything is not good, and the reason stands beside it. Run it
+once a day, and what verifies reports does not stop without a warning.
+";
