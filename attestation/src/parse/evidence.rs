@@ -150,7 +150,7 @@ impl SnpEvidence {
         })
     }
 
-    /// The report (AMD 56860, table "ATTESTATION_REPORT").
+    /// The report (AMD 56860, table `ATTESTATION_REPORT`).
     pub fn report(&self) -> &[u8] {
         self.report.as_slice()
     }

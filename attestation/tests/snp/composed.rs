@@ -59,6 +59,7 @@ fn decided(
     policy.validate(&verified, &references(&policy, images), LockExpectation::Unlocked, NOW)
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "as what shows none")]
 fn honest(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
     Some(amd.guest(SigningKey::Vcek, 3, over(data)).evidence())
 }

@@ -84,7 +84,7 @@ fn what_ended_was_revoked_or_lacks_its_list_is_said_of_what_it_concerns() {
         checked(&amd.inventory(&[file("chain.pem", &amd.chain)]), now).into_iter().map(|(_, code)| code).collect()
     };
     // ASK, ARK, ASVK, list.
-    assert_eq!(of(&amd, NOW + 30 * DAY), [None, None, None, Some(ReasonCode::SnpRevocationListExpired)]);
+    assert_eq!(of(&amd, NOW + 5 * 365 * DAY), [None, None, None, Some(ReasonCode::SnpRevocationListExpired)]);
     assert_eq!(of(&amd, NOW - 30 * DAY), [None, None, None, Some(ReasonCode::SnpRevocationListExpired)]);
     let ended = [ReasonCode::SnpCertificateExpired; 3].map(Some);
     assert_eq!(of(&amd, NOW + 20 * 365 * DAY)[..3], ended);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::parse::{SigningKey, SnpEvidence, SnpProduct};
 use latchkey_attestation::{
-    AuthenticManifest, EkDigest, LockExpectation, Policy, ReferenceValues, References, report_data,
+    AuthenticManifest, Digest, EkDigest, LockExpectation, Policy, ReferenceValues, References, report_data,
 };
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
@@ -51,6 +51,7 @@ impl Attester for Guest {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "one of several: `Shows`")]
 fn over(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
     let guest = amd.guest(SigningKey::Vcek, 3, move |change| change.report[0x50..0x90].copy_from_slice(&data));
     Some(guest.evidence())
@@ -86,7 +87,7 @@ fn demand(tpm: &FakeTpm) -> TpmVerifier {
             },
         },
         "machines": [{
-            "machine": "test", "pcrs": {"11": {"value": hex(IMAGE), "rule": "enforce"}},
+            "machine": "test", "pcrs": {"11": {"value": Digest(IMAGE), "rule": "enforce"}},
             "snp_launch": [{
                 "digest": "d1".repeat(48), "firmware_sha256": "09".repeat(32), "kernel_hashes": true, "vcpus": 4,
                 "vcpu_type": "EPYC-v4", "guest_features": 1,
@@ -98,10 +99,6 @@ fn demand(tpm: &FakeTpm) -> TpmVerifier {
     let values = ReferenceValues::from_json(values.to_string().as_bytes()).unwrap();
     let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
     TpmVerifier::new(Arc::new(policy), Arc::new(references), LockExpectation::Unlocked)
-}
-
-fn hex(bytes: [u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 type Ends = (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>);
