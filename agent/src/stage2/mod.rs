@@ -33,6 +33,7 @@ use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
 use crate::platform::timeline::Timeline;
+use crate::platform::tsm::Tsm;
 use crate::platform::{clock, console, power};
 use crate::stage1::BootCode;
 use attach::{Attached, Ending, Waits};
@@ -163,7 +164,8 @@ impl Machine {
             attester: Arc::new(move || {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
                 let attester = AttestingTpm::new(tpm, ek)?;
-                Ok(Arc::new(TpmAttester::new(Arc::new(Mutex::new(attester)))))
+                let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
+                Ok(Arc::new(attester.with_snp_reports(Arc::new(Tsm::default()))))
             }),
             restart: Arc::new(power::restart),
             waits: Waits::default(),
