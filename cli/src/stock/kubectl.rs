@@ -1,5 +1,6 @@
 //! kubectl.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::call::{Call, Ended};
@@ -55,6 +56,45 @@ struct ClientVersion {
 struct GitVersion {
     #[serde(rename = "gitVersion")]
     version: String,
+}
+
+/// An object of any kind: its fields as kubectl printed them.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) kind: String,
+    pub(crate) metadata: ObjectMetadata,
+    /// The others but these.
+    pub(crate) rest: BTreeMap<String, Box<RawValue>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ObjectMetadata {
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) rest: BTreeMap<String, Box<RawValue>>,
+}
+
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+fn field<T: DeserializeOwned, E: serde::de::Error>(fields: &mut Fields, name: &'static str) -> Result<Option<T>, E> {
+    fields.remove(name).map(|value| serde_json::from_str(value.get()).map_err(E::custom)).transpose()
+}
+
+impl<'de> Deserialize<'de> for Object {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut rest = Fields::deserialize(deserializer)?;
+        let missing = serde::de::Error::missing_field;
+        let kind = field(&mut rest, "kind")?.ok_or_else(|| missing("kind"))?;
+        let mut metadata: Fields = field(&mut rest, "metadata")?.ok_or_else(|| missing("metadata"))?;
+        let name = field(&mut metadata, "name")?.ok_or_else(|| missing("name"))?;
+        let namespace = field(&mut metadata, "namespace")?;
+        Ok(Self { kind, metadata: ObjectMetadata { name, namespace, rest: metadata }, rest })
+    }
+}
+
+#[derive(Deserialize)]
+struct Kinded {
+    kind: String,
 }
 
 /// A list as kubectl prints it.
@@ -159,7 +199,7 @@ impl Kubectl {
     }
 
     /// What [`Self::apply`] by force would make of the documents; the API server is asked, nothing is changed.
-    pub(crate) async fn would_apply(&self, documents: &[u8]) -> Result<Vec<Value>, StockError> {
+    pub(crate) async fn would_apply(&self, documents: &[u8]) -> Result<Vec<Object>, StockError> {
         let manager = format!("--field-manager={FIELD_MANAGER}");
         let flags = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--output=json"];
         let arguments = flags.into_iter().chain([&*manager, "--filename=-"]).map(OsString::from);
@@ -167,7 +207,7 @@ impl Kubectl {
     }
 
     /// The objects that these documents name, as they are; those that are not there are left out.
-    pub(crate) async fn get_named_in(&self, documents: &[u8]) -> Result<Vec<Value>, StockError> {
+    pub(crate) async fn get_named_in(&self, documents: &[u8]) -> Result<Vec<Object>, StockError> {
         let arguments = ["get", "--ignore-not-found", "--output=json", "--filename=-"].map(OsString::from);
         self.objects(self.call(arguments, documents, MANY_OBJECTS)).await
     }
@@ -331,21 +371,17 @@ impl Kubectl {
     }
 
     /// One object is printed as it is, several as a list, none as nothing.
-    async fn objects(&self, call: Call<'_>) -> Result<Vec<Value>, StockError> {
+    async fn objects(&self, call: Call<'_>) -> Result<Vec<Object>, StockError> {
         let shown = call.shown();
         let printed = self.run(call).await?;
         if printed.trim_ascii().is_empty() {
             return Ok(Vec::new());
         }
-        match parse(&shown, &printed)? {
-            Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
-                match list.remove("items") {
-                    Some(Value::Array(items)) => Ok(items),
-                    _ => Err(StockError::Malformed { call: shown, reason: "a list without items".into() }),
-                }
-            }
-            object => Ok(vec![object]),
+        let Kinded { kind } = parse(&shown, &printed)?;
+        if kind == "List" {
+            return parse(&shown, &printed).map(|List { items }| items);
         }
+        Ok(vec![parse(&shown, &printed)?])
     }
 
     /// kubectl prints several objects one behind the other.

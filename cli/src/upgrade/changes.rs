@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
 use similar::TextDiff;
+
+use crate::stock::Object;
 
 /// Lines around a change that are shown.
 const CONTEXT: usize = 3;
@@ -45,31 +46,32 @@ pub(super) fn between(old: &str, new: &str) -> Vec<Change> {
 }
 
 /// Changes between objects as the API server has them and as it would, without what it writes of itself.
-pub(super) fn of_objects(old: &[Value], new: &[Value]) -> Vec<Change> {
-    let named = |objects: &[Value]| objects.iter().map(|object| (name_of(object), text_of(object))).collect();
+pub(super) fn of_objects(old: &[Object], new: &[Object]) -> Vec<Change> {
+    let named = |objects: &[Object]| objects.iter().map(|object| (name_of(object), text_of(object))).collect();
     compared(&named(old), &named(new))
 }
 
-fn name_of(object: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let (kind, metadata) = (text(&object["kind"]), &object["metadata"]);
-    match metadata["namespace"].as_str() {
-        Some(namespace) => format!("{kind} {namespace}/{}", text(&metadata["name"])),
-        None => format!("{kind} {}", text(&metadata["name"])),
+fn name_of(object: &Object) -> String {
+    match &object.metadata.namespace {
+        Some(namespace) => format!("{} {namespace}/{}", object.kind, object.metadata.name),
+        None => format!("{} {}", object.kind, object.metadata.name),
     }
 }
 
-fn text_of(object: &Value) -> String {
+/// The lines of its fields, as kubectl printed them.
+fn text_of(object: &Object) -> String {
     const WRITTEN: [&str; 5] = ["creationTimestamp", "generation", "managedFields", "resourceVersion", "uid"];
-    let mut object = object.clone();
-    if let Some(object) = object.as_object_mut() {
-        object.remove("status");
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.retain(|field, _| !WRITTEN.contains(&&**field));
-        }
-    }
-    // As lines: what differs is told by them.
-    format!("{object:#}\n")
+    let metadata = object.metadata.rest.iter().filter(|(name, _)| !WRITTEN.contains(&&***name));
+    let rest = object.rest.iter().filter(|(name, _)| *name != "status");
+    metadata.chain(rest).fold(String::new(), |text, (name, value)| text + name + ": " + &lines(value.get()) + "\n")
+}
+
+/// As if nothing stood around them: in a list kubectl moves them to the right.
+fn lines(text: &str) -> String {
+    let last = text.lines().last().unwrap_or_default();
+    let moved = last.len() - last.trim_start().len();
+    let line = |line: &str| line.get(moved..).filter(|_| line.starts_with(' ')).unwrap_or(line).to_owned();
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn compared(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {

@@ -124,7 +124,7 @@ mod tests {
         let mut freshness = Freshness::new(start);
         freshness.begin(start + 5 * SECOND);
         assert_eq!(ages(&freshness, start + 5 * SECOND), []);
-        let all = ["denials", "attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
+        let all = ["denials", "collateral", "attestation", "enrolment", "cluster", "payload"].map(|part| (part, 7));
         assert_eq!(ages(&freshness, start + 12 * SECOND), all);
         freshness.end(start + 12 * SECOND);
         assert_eq!(ages(&freshness, start + 12 * SECOND), []);
@@ -135,6 +135,6 @@ mod tests {
         let start = Instant::now();
         let freshness = Freshness::new(start);
         assert_eq!(ages(&freshness, start + LOOK_ANYWAY), []);
-        assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[1], ("attestation", 9));
+        assert_eq!(ages(&freshness, start + LOOK_ANYWAY + 9 * SECOND)[2], ("attestation", 9));
     }
 }
