@@ -20,7 +20,8 @@ extern "C" fn _Unwind_Backtrace(_each: *const c_void, _argument: *mut c_void) ->
 macro_rules! nowhere {
     ($($name:ident)*) => {$(
         /// Of a place on the stack, which there is none of.
-        // SAFETY: the name is the unwinder's, and this program has no other one.
+        // SAFETY: the name is the unwinder's, and this program has no other one. It is called by nobody, since `_Unwind_Backtrace` calls
+        // nothing and nothing is thrown; and whatever it is given it does not look at, and does not return.
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> usize {
             std::process::abort()

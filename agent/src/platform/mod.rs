@@ -6,7 +6,7 @@
 //! | module | duty |
 //! |---|---|
 //! | [`pid1`] | the witness that this process is process 1 and may act on the whole machine |
-//! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs; the root file system |
+//! | [`mounts`] | `/proc`, `/sys`, `/dev`, `/run`, securityfs, configfs; the root file system |
 //! | [`hardening`] | what the kernel must not do: magic keys, core dumps, kexec |
 //! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |

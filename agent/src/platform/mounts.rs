@@ -12,6 +12,8 @@ use latchkey_reason::reason_codes;
 
 /// Where the operating system's root is mounted before it becomes `/`.
 pub const NEW_ROOT: &str = "/sysroot";
+/// Where configfs belongs.
+pub const CONFIGFS: &str = "/sys/kernel/config";
 
 struct KernelFs {
     kind: &'static str,
@@ -56,6 +58,12 @@ pub fn kernel_file_systems(_: Pid1) -> Result<(), MountError> {
         }
     }
     Ok(())
+}
+
+/// Mounts configfs, which is there when a module of the kernel has brought it. Only a confidential machine's reports are in it: who asks
+/// for one is told if it is not there.
+pub fn configfs(_: Pid1) {
+    let _ = mount("configfs", CONFIGFS, "configfs", NO_PROGRAMS, None);
 }
 
 /// Mounts the operating system's root file system, read-only and without device files.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::SnpEvidence;
 use latchkey_channel::SnpReports;
-use rustix::mount::{MountFlags, mount};
 
-const CONFIGFS: &str = "/sys/kernel/config";
+use super::mounts;
+
 /// The provider of SEV-SNP reports.
 const SEV_GUEST: &str = "sev_guest";
 /// A report has 1184 bytes, a host's table of certificates at most 16 KiB.
@@ -28,7 +28,7 @@ pub struct Tsm {
 
 impl Default for Tsm {
     fn default() -> Self {
-        Self { directory: Path::new(CONFIGFS).join("tsm/report"), asked: AtomicU32::new(0) }
+        Self { directory: Path::new(mounts::CONFIGFS).join("tsm/report"), asked: AtomicU32::new(0) }
     }
 }
 
@@ -80,11 +80,6 @@ impl SnpReports for Tsm {
 impl Tsm {
     fn entry(&self) -> Result<Entry, TsmError> {
         let none = |source| TsmError::None { path: self.directory.clone(), source };
-        if !self.directory.exists() {
-            // Where it is mounted already, or the kernel has none, the next call says so.
-            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            let _ = mount("configfs", CONFIGFS, "configfs", flags, None);
-        }
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(format!("latchkey-{}-{number}", std::process::id()));
         fs::create_dir(&path).map_err(none)?;

@@ -61,6 +61,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), B
     logging::install(config.log);
 
     run("modules", || modules::load(pid1, Need::Devices).map(drop))?;
+    mounts::configfs(pid1);
     let step = TIMELINE.begin("entropy");
     entropy::wait();
     step.done();
