@@ -74,15 +74,12 @@ pub fn list_snp(directory: &Path) -> Result<SnpInventory, CollateralError> {
     Ok(SnpInventory::new(&files))
 }
 
-/// The files of a directory by name, in order. What begins with a dot is none: editors and copying programs leave such.
-fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |source| CollateralError::Unreadable { path, source }
-    };
+/// The files of a directory, in order of their names. What begins with a dot is none: editors and copying programs leave such.
+fn paths(directory: &Path) -> Result<Vec<PathBuf>, CollateralError> {
+    let unreadable = |source| CollateralError::Unreadable { path: directory.to_owned(), source };
     let mut paths = Vec::new();
-    for entry in fs::read_dir(directory).map_err(unreadable(directory))? {
-        let path = entry.map_err(unreadable(directory))?.path();
+    for entry in fs::read_dir(directory).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
         if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
             continue;
         }
@@ -93,8 +90,12 @@ fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralErro
         paths.push(path);
     }
     paths.sort();
+    Ok(paths)
+}
+
+fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralError> {
     let (mut files, mut total) = (Vec::new(), 0);
-    for path in paths {
+    for path in paths(directory)? {
         let file = read_file(&path, MAX_FILE)?;
         total += file.1.len();
         if total > MAX_TOTAL {

@@ -1,12 +1,13 @@
 //! Whether a directory is the one that was read.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use latchkey_attestation::parse::Digest;
 use ring::digest::{Context, SHA256};
+
+use crate::{CollateralError, paths};
 
 /// What a directory's files look like from outside: by names, sizes, times and numbers, so that nothing large is read only to see
 /// that it is as it was. Equal stamps: nobody wrote in between.
@@ -16,24 +17,18 @@ pub struct Stamp(Digest);
 /// The stamp of AMD's part of a collateral directory.
 ///
 /// # Errors
-/// The directory, or a file in it, cannot be looked at.
-pub fn stamp_snp(directory: &Path) -> io::Result<Stamp> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(directory.join("snp"))? {
-        let entry = entry?;
+/// The directory, or a file in it, cannot be looked at, or there are more files than anybody publishes.
+pub fn stamp_snp(directory: &Path) -> Result<Stamp, CollateralError> {
+    let mut hash = Context::new(&SHA256);
+    for path in paths(&directory.join("snp"))? {
         // A link's target counts: whole directories are exchanged so.
-        let about = fs::metadata(entry.path())?;
+        let about = fs::metadata(&path).map_err(|source| CollateralError::Unreadable { path: path.clone(), source })?;
         let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()].map(i64::to_be_bytes);
         let numbers = [about.dev(), about.ino(), about.size()].map(u64::to_be_bytes);
-        files.push((entry.file_name(), [times.concat(), numbers.concat()].concat()));
-    }
-    files.sort();
-    let mut hash = Context::new(&SHA256);
-    for (name, about) in files {
-        let name = name.as_encoded_bytes();
+        let name = path.as_os_str().as_encoded_bytes();
         hash.update(&(name.len() as u64).to_be_bytes());
         hash.update(name);
-        hash.update(&about);
+        hash.update(&[times.concat(), numbers.concat()].concat());
     }
     let mut digest = Digest::ZERO;
     digest.0.copy_from_slice(hash.finish().as_ref());
@@ -51,6 +46,9 @@ mod tests {
         assert!(stamp_snp(place).is_err());
         fs::create_dir(&snp).unwrap();
         let mut seen = vec![stamp_snp(place).unwrap()];
+        assert_eq!(stamp_snp(place).unwrap(), seen[0]);
+        // What is no file of it does not count, nor is it looked at.
+        std::os::unix::fs::symlink("nobody@nowhere", snp.join(".#a")).unwrap();
         assert_eq!(stamp_snp(place).unwrap(), seen[0]);
         let changes: [&dyn Fn(); 4] = [
             &|| fs::write(snp.join("a"), "one").unwrap(),
