@@ -1,6 +1,5 @@
 //! kubectl.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +7,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
 use zeroize::Zeroizing;
 
 use super::call::{Call, Ended};
 use super::error::code_of;
 use super::interrupt::Interrupt;
+use super::object::Object;
 use super::{Program, StockCode, StockError, Version};
 
 /// Whose fields are those that this command applies.
@@ -56,40 +55,6 @@ struct ClientVersion {
 struct GitVersion {
     #[serde(rename = "gitVersion")]
     version: String,
-}
-
-/// An object of any kind: its fields as kubectl printed them.
-#[derive(Debug)]
-pub(crate) struct Object {
-    pub(crate) kind: String,
-    pub(crate) metadata: ObjectMetadata,
-    /// The others but these.
-    pub(crate) rest: BTreeMap<String, Box<RawValue>>,
-}
-
-#[derive(Debug)]
-pub(crate) struct ObjectMetadata {
-    pub(crate) name: String,
-    pub(crate) namespace: Option<String>,
-    pub(crate) rest: BTreeMap<String, Box<RawValue>>,
-}
-
-type Fields = BTreeMap<String, Box<RawValue>>;
-
-fn field<T: DeserializeOwned, E: serde::de::Error>(fields: &mut Fields, name: &'static str) -> Result<Option<T>, E> {
-    fields.remove(name).map(|value| serde_json::from_str(value.get()).map_err(E::custom)).transpose()
-}
-
-impl<'de> Deserialize<'de> for Object {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut rest = Fields::deserialize(deserializer)?;
-        let missing = serde::de::Error::missing_field;
-        let kind = field(&mut rest, "kind")?.ok_or_else(|| missing("kind"))?;
-        let mut metadata: Fields = field(&mut rest, "metadata")?.ok_or_else(|| missing("metadata"))?;
-        let name = field(&mut metadata, "name")?.ok_or_else(|| missing("name"))?;
-        let namespace = field(&mut metadata, "namespace")?;
-        Ok(Self { kind, metadata: ObjectMetadata { name, namespace, rest: metadata }, rest })
-    }
 }
 
 #[derive(Deserialize)]

@@ -19,6 +19,7 @@ mod helm;
 mod interrupt;
 mod kubectl;
 mod nodes;
+mod object;
 mod program;
 mod restart;
 #[cfg(test)]
@@ -36,7 +37,8 @@ pub use code::StockCode;
 pub(crate) use conditions::Conditions;
 pub(crate) use error::StockError;
 pub(crate) use helm::{ChartSource, Helm, Release, ReleaseState, Revision, Upgrade};
-pub(crate) use kubectl::{Kubectl, Object, Scope};
+pub(crate) use kubectl::{Kubectl, Scope};
+pub(crate) use object::Object;
 pub(crate) use program::Program;
 pub(crate) use restart::RestartProgram;
 pub(crate) use version::Version;
