@@ -12,17 +12,9 @@ use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::validate::{Covered, RecognisedLaunch};
 use latchkey_attestation::{AuthenticManifest, Policy, References};
 use serde_json::{Value, json};
-use support::{NOW, image_json, pinned, policy, policy_json, reference_json, reference_values, value};
-
-/// Image `number`, on guests whose digest is `digest`, with kernel hashes or without.
-fn image(number: u8, digest: u8, kernel_hashes: bool) -> Value {
-    let mut image = image_json(number);
-    image["machines"][0]["snp_launch"] = json!([{
-        "digest": format!("{digest:02x}").repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes,
-        "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1,
-    }]);
-    image
-}
+use support::{
+    NOW, image_json, launched_image_json as image, pinned, policy, policy_json, reference_json, reference_values, value,
+};
 
 fn site(manifests: &[(&str, Vec<Value>, Value)]) -> (Policy, References) {
     let mut json = policy_json(pinned(&[latchkey_attestation::EkDigest::from_hex(&value(1)).unwrap()]));

@@ -11,8 +11,8 @@ use std::process::Command;
 
 use latchkey_qemu_tests::{build, process};
 
-/// Names of test code: software TPMs, an AMD that is none, the rig around swtpm, what waits in tests, hostile peers, the thief. As they stand in
-/// symbols and strings.
+/// Names of test code: software TPMs, an AMD that is none, the rig around swtpm, what waits in tests, hostile peers, the thief. As
+/// they stand in symbols and strings.
 const TEST_CODE: [&str; 12] = [
     "fake_tpm",
     "FakeTpm",

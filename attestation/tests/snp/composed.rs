@@ -10,7 +10,9 @@ use latchkey_attestation::{
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 
-use crate::support::{self, BINDING, NOW, booted, digest_of, image_json, pinned, policy_json, references, value};
+use crate::support::{
+    self, BINDING, NOW, booted, digest_of, launched_image_json as image, pinned, policy_json, references,
+};
 
 /// What `FakeAmd`'s guests were launched with.
 const LAUNCH: u8 = 0xd1;
@@ -22,16 +24,6 @@ fn policy(tpm: &FakeTpm) -> Policy {
         "revocation_list": "demanded", "vmpl": 0, "minimum_abi": "0.0", "allow": ["smt"],
     });
     support::policy(&policy)
-}
-
-/// Image `number`, launched with this digest.
-fn image(number: u8, digest: u8, kernel_hashes: bool) -> Value {
-    let mut image = image_json(number);
-    image["machines"][0]["snp_launch"] = json!([{
-        "digest": format!("{digest:02x}").repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes,
-        "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1,
-    }]);
-    image
 }
 
 fn over(data: [u8; 64]) -> impl FnOnce(&mut Change) {

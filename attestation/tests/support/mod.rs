@@ -65,6 +65,16 @@ pub fn image_json(number: u8) -> Value {
     })
 }
 
+/// Image `number`, on guests whose launch digest is `digest`, repeated; with kernel hashes or without.
+pub fn launched_image_json(number: u8, digest: u8, kernel_hashes: bool) -> Value {
+    let mut image = image_json(number);
+    image["machines"][0]["snp_launch"] = json!([{
+        "digest": format!("{digest:02x}").repeat(48), "firmware_sha256": value(9), "kernel_hashes": kernel_hashes,
+        "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1,
+    }]);
+    image
+}
+
 pub fn provenance_json(version: &str) -> Value {
     json!({
         "_type": "https://in-toto.io/Statement/v1",
