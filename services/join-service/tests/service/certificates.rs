@@ -79,12 +79,16 @@ impl Site {
         self.admin.get(&format!("{NODES}/{}", machine.ek())).granted()["spec"].clone()
     }
 
-    /// Changes a record past all services.
-    pub(crate) fn by_hand(&self, machine: &Machine, change: impl FnOnce(&mut Value)) {
+    /// Changes a record past all services. Those write it too, so the change is made again to what is there now for as
+    /// long as another write came between.
+    pub(crate) fn by_hand(&self, machine: &Machine, change: impl Fn(&mut Value)) {
         let path = format!("{NODES}/{}", machine.ek());
-        let mut object = self.admin.get(&path).granted();
-        change(&mut object["spec"]);
-        self.admin.put(&path, &object).granted();
+        until("the record to be written", || {
+            let mut object = self.admin.get(&path).granted();
+            change(&mut object["spec"]);
+            let answer = self.admin.put(&path, &object);
+            (answer.status() != 409).then(|| answer.granted())
+        });
     }
 }
 
