@@ -23,6 +23,8 @@ pub const DEBIAN_CLOUD: &[&str] = &[
     "?virtio_rng",
     "?nvme",
     "?qemu_fw_cfg",
+    // What a confidential machine proves itself with, in kernels that have it.
+    "?sev_guest",
     // The state disk: aes-xts-plain64 and what the kernel builds it from, the fast ones last:
     // the crypto API prefers what has the highest priority, not what came first.
     "?aes_generic",

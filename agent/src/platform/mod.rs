@@ -15,7 +15,7 @@
 //! | [`net`] | links, addresses, routes, DHCPv4, router advertisements, names |
 //! | [`metadata`] | what the machine's owner or host says about this instance: requests, never facts |
 //! | [`handover`] | away with the initramfs, on with the operating system |
-//! | [`tsm`] | what a confidential machine's processor says of it |
+//! | [`snp`] | what the processor of a SEV-SNP guest says of it |
 //! | [`power`], [`clock`], [`entropy`] | reboot, time since boot, random numbers |
 //!
 //! Every error has a stable reason code in kebab case ([`PlatformError::code`]) and its remedy; what happened is its
@@ -34,10 +34,10 @@ pub mod net;
 pub mod pid1;
 pub mod power;
 pub mod root;
+pub mod snp;
 pub mod switch_root;
 pub(crate) mod sys;
 pub mod timeline;
-pub mod tsm;
 
 use latchkey_node_config::ConfigError;
 use latchkey_reason::{Reason, reasons};

@@ -32,8 +32,8 @@ use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, Seal, StepError, 
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
+use crate::platform::snp::KernelReports;
 use crate::platform::timeline::Timeline;
-use crate::platform::tsm::Tsm;
 use crate::platform::{clock, console, power};
 use crate::stage1::BootCode;
 use attach::{Attached, Ending, Waits};
@@ -165,7 +165,7 @@ impl Machine {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
                 let attester = AttestingTpm::new(tpm, ek)?;
                 let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
-                Ok(Arc::new(attester.with_snp_reports(Arc::new(Tsm::default()))))
+                Ok(Arc::new(attester.with_snp_reports(Arc::new(KernelReports::default()))))
             }),
             restart: Arc::new(power::restart),
             waits: Waits::default(),

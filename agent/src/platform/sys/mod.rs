@@ -3,3 +3,4 @@
 pub(super) mod bind_device;
 pub(super) mod netlink_socket;
 pub(crate) mod resize_partition;
+pub(super) mod sev_guest_ioctl;

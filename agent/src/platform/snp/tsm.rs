@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::SnpEvidence;
-use latchkey_channel::SnpReports;
 
-use super::mounts;
+use super::super::mounts;
 
 /// The provider of SEV-SNP reports.
 const SEV_GUEST: &str = "sev_guest";
@@ -20,7 +19,7 @@ const MAX_TEXT: u64 = 64;
 
 /// Asks the kernel for reports.
 #[derive(Debug)]
-pub struct Tsm {
+pub(super) struct Tsm {
     directory: PathBuf,
     /// Numbers the entries of this process: no two of them share one.
     asked: AtomicU32,
@@ -28,7 +27,7 @@ pub struct Tsm {
 
 impl Default for Tsm {
     fn default() -> Self {
-        Self { directory: Path::new(mounts::CONFIGFS).join("tsm/report"), asked: AtomicU32::new(0) }
+        Self::at(Path::new(mounts::CONFIGFS).join("tsm/report"))
     }
 }
 
@@ -36,7 +35,7 @@ impl Default for Tsm {
 #[derive(Debug, thiserror::Error)]
 pub enum TsmError {
     /// The kernel offers none.
-    #[error("{}: {source}: reports need a confidential guest, Linux 6.7 or newer, and its modules tsm and sev-guest", path.display())]
+    #[error("{}: {source}", path.display())]
     None {
         /// What is missing.
         path: PathBuf,
@@ -70,14 +69,16 @@ pub enum TsmError {
 /// A directory of configfs: the kernel fills it when it is made.
 struct Entry(PathBuf);
 
-impl SnpReports for Tsm {
-    fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, Box<dyn std::error::Error + Send + Sync>> {
-        let entry = self.entry()?;
-        Ok(entry.ask(report_data)?)
-    }
-}
-
 impl Tsm {
+    pub(super) fn at(directory: PathBuf) -> Self {
+        Self { directory, asked: AtomicU32::new(0) }
+    }
+
+    /// Asks for a report over these data, and for the certificates that the host has beside it.
+    pub(super) fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, TsmError> {
+        self.entry()?.ask(report_data)
+    }
+
     fn entry(&self) -> Result<Entry, TsmError> {
         let none = |source| TsmError::None { path: self.directory.clone(), source };
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
@@ -198,13 +199,5 @@ mod tests {
         let error = entry.ask(&[1; 64]).unwrap_err();
         kernel.join().unwrap();
         assert!(matches!(&error, TsmError::Raced { first, then } if first == "1" && then == "2"), "{error}");
-    }
-
-    #[test]
-    fn a_machine_without_reports_says_what_they_need() {
-        let nowhere = tempfile::tempdir().unwrap();
-        let tsm = Tsm { directory: nowhere.path().join("tsm/report"), asked: AtomicU32::new(0) };
-        let error = tsm.report(&[1; 64]).unwrap_err().to_string();
-        assert!(error.contains("reports need a confidential guest"), "{error}");
     }
 }
