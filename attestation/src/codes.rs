@@ -52,7 +52,7 @@ reason_codes! {
     /// The policy demands what a SEV-SNP processor says, and no report came.
     SnpReportMissing = "snp-report-missing", Platform, TeeNotTrusted, "boot the image as a SEV-SNP guest whose kernel offers reports (configfs-tsm), or take the section `snp` out of the policy";
     /// The policy demands reports, and this verifier was given nothing to verify them by.
-    SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the join service a directory of collateral (`collateral`); nodes and the command line verify no reports of machines yet: use a policy without the section there, and have join services outside of the nodes";
+    SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the verifier a directory of collateral: `collateral` in the join service's configuration, --collateral on the command line; nodes verify no reports of machines yet: have join services outside of them";
     /// The report has something set where its version has nothing.
     SnpReportReserved = "snp-report-reserved", Peer, EvidenceMalformed, "use a release of this program that knows what this firmware reports: what is new there may change what the rest means";
     /// The report, or its certificate, is of a processor that this program does not know.

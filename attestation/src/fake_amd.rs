@@ -53,6 +53,7 @@ pub struct Guest {
     pub vcek: Option<Vec<u8>>,
     /// The same of the provider's.
     pub vlek: Option<Vec<u8>>,
+    key: Vec<u8>,
 }
 
 impl Guest {
@@ -70,6 +71,13 @@ impl Guest {
         let (at, length) = (48_u32, u32::try_from(der.len()).unwrap());
         let table = [&id[..], &at.to_le_bytes(), &length.to_le_bytes(), &[0; 24], der].concat();
         SnpEvidence::new(self.report.to_vec(), Some(table)).unwrap()
+    }
+
+    /// What another process needs to make this guest's reports over other data: the report, the length of the key (2 bytes, big
+    /// endian), the key (PKCS #8), the host's table.
+    pub fn for_another_process(&self) -> Vec<u8> {
+        let length = u16::try_from(self.key.len()).unwrap().to_be_bytes();
+        [&self.report[..], &length, &self.key, self.evidence().certificates()].concat()
     }
 
     /// The certificates as a host's table says them.
@@ -159,7 +167,8 @@ impl FakeAmd {
             report[place..place + 48].copy_from_slice(&number.iter().rev().copied().collect::<Vec<_>>());
         }
         let (of_chip, of_provider) = if own { (Some(certificate), None) } else { (None, Some(certificate)) };
-        Guest { report, vcek: of_chip, vlek: of_provider }
+        let key = key.to_pkcs8v1().unwrap().as_ref().to_vec();
+        Guest { report, vcek: of_chip, vlek: of_provider, key }
     }
 
     /// A report as this product's firmware writes it, not signed.

@@ -5,17 +5,23 @@
 //! challenge and the session proved to whoever recorded it: see [`Unproven`]. So checking a recording gives an
 //! [`OfflineFinding`], never an [`Admission`](crate::Admission).
 
-use latchkey_tpm::wire::EkTemplate;
+use latchkey_tpm::wire::{EkTemplate, Public};
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, TpmEvidence, from_json};
+use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, SnpEvidence, TpmEvidence, from_json};
 use crate::policy::{Policy, by_name};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
 use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, match_image};
 use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, check_identity, check_quote};
+#[cfg(feature = "snp")]
+use crate::{
+    validate::{AdmittedProcessor, admit_processor},
+    verify::{check_processor, snp::SnpCollateral},
+};
 
-/// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB.
+/// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB; of version 2 where it has what a
+/// processor said (`snp`), and else of version 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedEvidence {
@@ -29,6 +35,8 @@ pub struct RecordedEvidence {
     pcrs: PcrValues,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_log: Option<Bytes<{ 128 * 1024 }>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snp: Option<SnpEvidence>,
 }
 
 impl RecordedEvidence {
@@ -50,7 +58,7 @@ impl RecordedEvidence {
         }
         let too_long = || malformed("the evidence is larger than a recording");
         let recording = Self {
-            version: VERSION,
+            version: version(evidence.snp()),
             recorded_at,
             recorded_by: recorded_by.to_owned(),
             binding: Digest(*verified.binding()),
@@ -59,6 +67,7 @@ impl RecordedEvidence {
             signature: Bytes::new(evidence.signature().to_vec()).ok_or_else(too_long)?,
             pcrs: evidence.pcrs().clone(),
             event_log: evidence.event_log().map(|log| Bytes::new(log.to_vec()).ok_or_else(too_long)).transpose()?,
+            snp: evidence.snp().cloned(),
         };
         recording.check()
     }
@@ -69,8 +78,8 @@ impl RecordedEvidence {
     /// `recording-malformed`, `recording-version-unknown`.
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
         let VersionOnly { version } = from_json(json, MAX_JSON, ReasonCode::RecordingMalformed)?;
-        if version != VERSION {
-            let detail = format!("expected recording version {VERSION}, got {version}");
+        if !(1..=NEWEST).contains(&version) {
+            let detail = format!("expected a recording of version 1 to {NEWEST}, got {version}");
             return Err(Refusal::new(ReasonCode::RecordingVersionUnknown, detail));
         }
         from_json::<Self>(json, MAX_JSON, ReasonCode::RecordingMalformed)?.check()
@@ -106,12 +115,18 @@ impl RecordedEvidence {
         self.event_log.as_ref().map(Bytes::as_slice)
     }
 
+    /// What the processor of a SEV-SNP guest said, not verified.
+    pub fn unverified_snp(&self) -> Option<&SnpEvidence> {
+        self.snp.as_ref()
+    }
+
     /// Checks what can be checked without the attester: keys, certificates at `now`, the quote's signature, binding,
     /// PCRs, and the policy. `now` is in seconds since the Unix epoch: pass the present to ask whether this machine
     /// would be admitted today, or [`Self::recorded_at`] to ask about then.
     ///
     /// # Errors
-    /// Every code of [`verify`](crate::verify) and [`validate`](crate::validate) but `activation-failed`.
+    /// Every code of [`verify`](crate::verify) and [`validate`](crate::validate) but `activation-failed`;
+    /// `snp-not-verifiable` where the policy has a section `snp`: that takes `appraise_recorded_with_snp`.
     pub fn appraise_recorded(
         &self,
         policy: &Policy,
@@ -119,6 +134,42 @@ impl RecordedEvidence {
         lock: LockExpectation,
         now: u64,
     ) -> Result<OfflineFinding, Refusal> {
+        if policy.snp().is_some() {
+            let detail = "the policy has a section `snp`, and there is nothing to verify reports by";
+            return Err(Refusal::new(ReasonCode::SnpNotVerifiable, detail));
+        }
+        self.appraise_tpm(policy, references, lock, now).map(|(finding, _)| finding)
+    }
+
+    /// The same, and what the processor said where the policy has a section `snp`.
+    ///
+    /// # Errors
+    /// As [`Self::appraise_recorded`]; and what [`VerifiedEvidence::with_processor`] and [`Policy::validate`] refuse of reports.
+    #[cfg(feature = "snp")]
+    pub fn appraise_recorded_with_snp(
+        &self,
+        policy: &Policy,
+        references: &References,
+        lock: LockExpectation,
+        now: u64,
+        collateral: &SnpCollateral,
+    ) -> Result<OfflineFinding, Refusal> {
+        let (finding, ak) = self.appraise_tpm(policy, references, lock, now)?;
+        let Some(demanded) = policy.snp() else { return Ok(finding) };
+        let session = (self.binding.as_bytes(), &ak);
+        let verified = check_processor(self.snp.as_ref(), session, collateral, demanded.revocation_list(), now)?;
+        let processor = admit_processor(policy, Some(&verified), &finding.image, references, now)?;
+        Ok(OfflineFinding { processor, ..finding })
+    }
+
+    /// What the TPM said. The AK comes along: a report must be over its name.
+    fn appraise_tpm(
+        &self,
+        policy: &Policy,
+        references: &References,
+        lock: LockExpectation,
+        now: u64,
+    ) -> Result<(OfflineFinding, Public), Refusal> {
         let Claimed { ek, trust, ak } = check_identity(policy, &self.identity, now)?;
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
         let binding = self.binding.as_bytes();
@@ -126,7 +177,7 @@ impl RecordedEvidence {
         let Match { image, warnings, .. } = match_image(policy, &self.pcrs, references, now)?;
         let locked = lock.check(&self.pcrs)?;
         let QuoteFacts { clock, firmware_version } = facts;
-        Ok(OfflineFinding {
+        let finding = OfflineFinding {
             recorded_at: self.recorded_at,
             recorded_by: self.recorded_by.clone(),
             claimed_ek_sha256: ek.digest,
@@ -139,13 +190,19 @@ impl RecordedEvidence {
             restart_count: clock.restart_count,
             firmware_version,
             warnings,
+            #[cfg(feature = "snp")]
+            processor: None,
             unproven: Unproven::ALL,
-        })
+        };
+        Ok((finding, ak))
     }
 
     fn check(self) -> Result<Self, Refusal> {
         if self.recorded_by.len() > MAX_RECORDED_BY {
             return Err(malformed("`recorded_by` is longer than 256 bytes"));
+        }
+        if self.version != version(self.snp.as_ref()) {
+            return Err(malformed("a recording of version 2 has `snp`, one of version 1 has not"));
         }
         Ok(self)
     }
@@ -179,6 +236,10 @@ pub struct OfflineFinding {
     pub firmware_version: u64,
     /// Differences that the policy only warns about.
     pub warnings: Vec<Warning>,
+    /// The processor that vouched for the machine, where the policy demands one.
+    #[cfg(feature = "snp")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<AdmittedProcessor>,
     /// What only the live session could prove.
     pub unproven: &'static [Unproven],
 }
@@ -222,6 +283,11 @@ fn malformed(detail: &str) -> Refusal {
     Refusal::new(ReasonCode::RecordingMalformed, detail)
 }
 
-const VERSION: u64 = 1;
+/// The version of a recording.
+fn version(snp: Option<&SnpEvidence>) -> u64 {
+    if snp.is_some() { NEWEST } else { 1 }
+}
+
+const NEWEST: u64 = 2;
 const MAX_JSON: usize = 512 * 1024;
 const MAX_RECORDED_BY: usize = 256;

@@ -161,10 +161,12 @@ fn malformed_and_newer_recordings_are_refused() {
         altered("recorded_by", json!("x".repeat(257))),
         altered("recorded_at", json!(-1)),
         altered("event_log", json!("A".repeat(180_000))),
+        altered("version", json!(2)),
+        altered("snp", json!({ "report": "" })),
     ] {
         assert_eq!(P384.appraise(&evidence).unwrap_err().code(), ReasonCode::RecordingMalformed);
     }
-    assert_eq!(P384.appraise(&altered("version", json!(2))).unwrap_err().code(), ReasonCode::RecordingVersionUnknown);
+    assert_eq!(P384.appraise(&altered("version", json!(3))).unwrap_err().code(), ReasonCode::RecordingVersionUnknown);
     for field in ["quote", "signature", "pcrs", "identity", "binding", "recorded_at", "recorded_by"] {
         let mut evidence = P384.evidence();
         evidence.as_object_mut().unwrap().remove(field);

@@ -60,7 +60,7 @@ impl Trust {
             None => Self::from_arguments(arguments),
             Some(store) if arguments.has("policy") => store.held_against(Self::from_arguments(arguments)?),
             Some(_) if arguments.has("reference") => Err(CommandError::usage("--reference goes with --policy")),
-            Some(store) => store.trust(),
+            Some(store) => store.trust()?.with_collateral(arguments),
         }
     }
 }

@@ -70,7 +70,14 @@ impl Job {
                     let what = format!("--{flag} and --policy exclude each other: the policy says it all");
                     return Err(CommandError::usage(what));
                 }
-                Basis::Existing(load_policy(path)?.1)
+                let policy = load_policy(path)?.1;
+                if policy.snp().is_some() {
+                    let what =
+                        "the policy demands reports of SEV-SNP, and a recorded manifest says nothing of launches";
+                    let fix = "have `latchkey image build` compute the manifest, with `snp` in its types of machines";
+                    return Err(CommandError::usage(what).fix(fix));
+                }
+                Basis::Existing(policy)
             }
         };
         let mut outputs = ["out", "policy-out"].iter().filter_map(|flag| arguments.path(flag));

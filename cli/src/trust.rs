@@ -1,16 +1,22 @@
-//! Whom to admit: a policy and its reference values, as files.
+//! Whom to admit: a policy and its reference values, as files, and what processors' reports are verified by.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::reference::Signature;
-use latchkey_attestation::{AuthenticManifest, ManifestFile, PcrValues, Policy, ReferenceValues, References, Refusal};
+use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::{
+    AuthenticManifest, LockExpectation, ManifestFile, OfflineFinding, PcrValues, Policy, RecordedEvidence,
+    ReferenceValues, References, Refusal,
+};
+use latchkey_channel::TpmVerifier;
 use latchkey_cluster_store::signature_of;
 use latchkey_measurements::diagnose::what_differs;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::collateral;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
@@ -26,6 +32,8 @@ pub(crate) struct Trust {
     pub(crate) manifests: Vec<Found>,
     /// Whether older revisions of the manifests would have been noticed: only a cluster's own store remembers them.
     pub(crate) remembers: bool,
+    /// What AMD publishes, where `--collateral` names it.
+    pub(crate) snp_collateral: Option<Arc<SnpCollateral>>,
 }
 
 /// What becomes of a revision that is older than one that was accepted before.
@@ -46,7 +54,7 @@ pub(crate) struct Found {
 }
 
 impl Trust {
-    /// From `--policy` and `--reference`.
+    /// From `--policy`, `--reference` and `--collateral`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         // What is named and no good comes before what is missing.
         let (policy_file, policy) = load_policy(arguments.required_path("policy")?)?;
@@ -54,7 +62,39 @@ impl Trust {
         if references.is_empty() {
             return Err(CommandError::usage("--reference FILE is missing: measurements of admitted images"));
         }
-        Self::with(policy_file, policy, &references)
+        Self::with(policy_file, policy, &references)?.with_collateral(arguments)
+    }
+
+    /// The same with what `--collateral` names.
+    pub(crate) fn with_collateral(self, arguments: &Arguments) -> Result<Self, CommandError> {
+        Ok(Self { snp_collateral: collateral::snp(arguments)?, ..self })
+    }
+
+    /// Who decides on a node. Nobody is asked under a policy that demands what cannot be verified.
+    pub(crate) fn verifier(&self, lock: LockExpectation) -> Result<TpmVerifier, CommandError> {
+        let verifier = TpmVerifier::new(Arc::clone(&self.policy), Arc::clone(&self.references), lock);
+        match (self.policy.snp(), &self.snp_collateral) {
+            (None, _) => Ok(verifier),
+            (Some(_), Some(collateral)) => Ok(verifier.with_snp_collateral(Arc::clone(collateral))),
+            (Some(_), None) => {
+                let what = "the policy demands reports of SEV-SNP, and there is nothing to verify them by";
+                Err(CommandError::usage(what).fix("name the directory of what AMD publishes with --collateral DIR"))
+            }
+        }
+    }
+
+    /// What kept evidence shows at a time, in seconds since the Unix epoch.
+    pub(crate) fn appraise_recorded(
+        &self,
+        recording: &RecordedEvidence,
+        lock: LockExpectation,
+        at: u64,
+    ) -> Result<OfflineFinding, Refusal> {
+        let (policy, references) = (&self.policy, &self.references);
+        match &self.snp_collateral {
+            None => recording.appraise_recorded(policy, references, lock, at),
+            Some(collateral) => recording.appraise_recorded_with_snp(policy, references, lock, at, collateral),
+        }
     }
 
     /// What an older revision would meet.
@@ -70,14 +110,14 @@ impl Trust {
     /// From values that are in no file.
     pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, CommandError> {
         let references = fitting(policy, vec![AuthenticManifest::local(values)])?;
-        let (policy_file, manifests) = (Vec::new(), Vec::new());
-        Ok(Self { policy: Arc::clone(policy), references, policy_file, manifests, remembers: false })
+        let (policy, policy_file, manifests) = (Arc::clone(policy), Vec::new(), Vec::new());
+        Ok(Self { policy, references, policy_file, manifests, remembers: false, snp_collateral: None })
     }
 
     /// What is in force in a cluster.
     pub(crate) fn in_force(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
         let (policy, references) = (Arc::new(policy), Arc::new(references));
-        Self { policy, references, policy_file, manifests: Vec::new(), remembers: true }
+        Self { policy, references, policy_file, manifests: Vec::new(), remembers: true, snp_collateral: None }
     }
 
     /// A manifest's file, and its signature's if there is one.
@@ -95,7 +135,8 @@ impl Trust {
             parsed.push(authentic);
         }
         let references = fitting(&policy, parsed)?;
-        Ok(Self { policy: Arc::new(policy), references, policy_file, manifests, remembers: false })
+        let policy = Arc::new(policy);
+        Ok(Self { policy, references, policy_file, manifests, remembers: false, snp_collateral: None })
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use latchkey_attestation::record::OfflineFinding;
-use latchkey_attestation::reference::Rule;
-use latchkey_attestation::validate::{AdmittedImage, Warning};
+use latchkey_attestation::reference::{Rule, format_rfc3339};
+use latchkey_attestation::validate::{AdmittedImage, AdmittedProcessor, Warning};
 use latchkey_attestation::{
     Admission, Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
@@ -21,14 +21,14 @@ use crate::files::{self, Readers};
 use crate::machines::{self, Store};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::nodes;
-use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs};
+use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::authority_in_words;
 use crate::trust::{Rollback, Trust, now};
 use crate::which_machine::{self, Meant};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// As large as the reader of recordings takes.
-const MAX_RECORDING: usize = 512 * 1024;
+pub(crate) const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
@@ -124,6 +124,7 @@ impl Report for LiveReport<'_> {
             warnings: admission.warnings(),
             resets: (admission.reset_count(), admission.restart_count()),
             firmware: admission.firmware_version(),
+            processor: admission.processor(),
             beside: self.beside,
         };
         claims.text("admitted", style)
@@ -181,7 +182,7 @@ fn kept(
         .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
     let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
     let lock = lock_of(cluster);
-    let finding = recording.appraise_recorded(&trust.policy, &trust.references, lock, at).map_err(|refusal| {
+    let finding = trust.appraise_recorded(&recording, lock, at).map_err(|refusal| {
         let event = trust.event(&refusal, recording.pcrs(), recording.unverified_event_log());
         let failure = CommandError::refused(Exit::Attestation, format!("the evidence in {shown} is refused"), &refusal);
         event.into_iter().fold(failure, CommandError::because)
@@ -221,6 +222,7 @@ impl Report for KeptReport<'_> {
             warnings: &finding.warnings,
             resets: (finding.reset_count, finding.restart_count),
             firmware: finding.firmware_version,
+            processor: finding.processor.as_ref(),
             beside: self.beside,
         };
         let mut text = claims.text("consistent with the policy", style);
@@ -244,22 +246,24 @@ struct Claims<'a> {
     warnings: &'a [Warning],
     resets: (u32, u32),
     firmware: u64,
+    processor: Option<&'a AdmittedProcessor>,
     beside: Beside<'a>,
 }
 
 impl Claims<'_> {
     fn text(&self, verdict: &str, style: Style) -> String {
         let (resets, restarts) = self.resets;
-        let head = pairs(&[
-            ("node", crate::output::printable(&self.subject)),
+        let mut rows = vec![
+            ("node", printable(&self.subject)),
             ("verdict", style.paint(Tone::Good, verdict)),
             ("image", image_in_words(self.image)),
             ("vouched by", vouched_in_words(self.image, self.beside.trust)),
             ("TPM", format!("{}\n{}", self.ek, trust_in_words(self.tpm_trust))),
             ("lock", self.lock_in_words()),
             ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
-        ]);
-        format!("{head}\n{}", self.registers())
+        ];
+        rows.extend(self.processor.map(|processor| ("processor", processor_in_words(processor))));
+        format!("{}\n{}", pairs(&rows), self.registers())
     }
 
     fn lock_in_words(&self) -> String {
@@ -316,6 +320,15 @@ fn vouched_in_words(image: &AdmittedImage, trust: &Trust) -> String {
     text
 }
 
+/// The processor that vouched for the machine, its firmware, and until when its key does.
+fn processor_in_words(processor: &AdmittedProcessor) -> String {
+    let key = match processor.provider() {
+        Some(provider) => format!("the {} of {}", processor.signed_by(), printable(provider)),
+        None => format!("its {}", processor.signed_by()),
+    };
+    format!("{processor}\n{key} signed; the certificate ends {}", format_rfc3339(processor.certificate_ends()))
+}
+
 /// Why the TPM is trusted, in one phrase.
 pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
     match trust {
@@ -333,6 +346,10 @@ pub(crate) fn proven_in_words(admission: &Admission) -> String {
         admission.ek_digest(),
         trust_in_words(admission.trust())
     );
+    if let Some(processor) = admission.processor() {
+        text.push_str("\nprocessor ");
+        text.push_str(&processor.to_string());
+    }
     if !warnings.is_empty() {
         text.push_str("\nnot as recorded, but only warned about: PCR ");
         text.push_str(&warnings.join(", "));

@@ -25,7 +25,7 @@ use latchkey_attestation::Refusal;
 use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 
 #[cfg(feature = "fake-snp")]
-pub use fake_roots::FAKE_ROOTS;
+pub use fake_roots::publish_fake;
 pub use stamp::{Stamp, stamp_snp};
 
 /// Why a directory is no collateral.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::parse::{SnpProduct, Tcb};
+use crate::parse::{SnpProduct, Tcb, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// The section `snp` of a policy.
@@ -45,6 +45,14 @@ pub struct SnpPolicy {
 }
 
 impl SnpPolicy {
+    /// Reads the section alone.
+    ///
+    /// # Errors
+    /// `policy-malformed`, `policy-empty`.
+    pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
+        from_json::<SnpPolicyFile>(json, MAX_JSON, ReasonCode::PolicyMalformed)?.try_into()
+    }
+
     /// Whether a chain holds without a list of what AMD revoked.
     pub fn revocation_list(&self) -> RevocationList {
         self.revocation_list
@@ -212,3 +220,6 @@ fn is_lower_hex(text: &str) -> bool {
 fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::new(ReasonCode::PolicyMalformed, detail)
 }
+
+/// As large as a policy as a whole.
+const MAX_JSON: usize = 1024 * 1024;

@@ -23,6 +23,8 @@ pub use lock::LockExpectation;
 pub(crate) use measurements::{Match, match_image};
 #[cfg(feature = "snp")]
 pub use snp::AdmittedProcessor;
+#[cfg(feature = "snp")]
+pub(crate) use snp::admit_processor;
 
 /// The witness that evidence was verified and matches the policy. Only [`Policy::validate`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -214,7 +216,7 @@ impl Policy {
         let Match { image, warnings, enforced } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
         #[cfg(feature = "snp")]
-        let processor = snp::admit_processor(self, evidence, &image, references, now)?;
+        let processor = snp::admit_processor(self, evidence.processor(), &image, references, now)?;
         #[cfg(not(feature = "snp"))]
         if self.snp().is_some() {
             return Err(Refusal::new(ReasonCode::SnpNotVerifiable, "this program verifies no reports"));

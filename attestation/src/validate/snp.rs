@@ -9,7 +9,6 @@ use crate::parse::{GuestPolicy, SnpProduct, SnpReport, Tcb};
 use crate::policy::{Allowed, Demanded, Policy, SnpKey, SnpPolicy};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
-use crate::verify::VerifiedEvidence;
 use crate::verify::snp::{Signer, VerifiedSnpReport};
 
 /// A detail has room for this many images.
@@ -21,8 +20,10 @@ const SHOWN: usize = 3;
 pub struct AdmittedProcessor {
     product: SnpProduct,
     tcb: Tcb,
+    signed_by: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
+    certificate_ends: u64,
 }
 
 impl fmt::Display for AdmittedProcessor {
@@ -42,6 +43,16 @@ impl AdmittedProcessor {
         self.tcb
     }
 
+    /// Which kind of key signed: `VCEK`, a chip's, or `VLEK`, a provider's.
+    pub fn signed_by(&self) -> &'static str {
+        self.signed_by
+    }
+
+    /// When that key's certificate ends, in seconds since the Unix epoch.
+    pub fn certificate_ends(&self) -> u64 {
+        self.certificate_ends
+    }
+
     /// The cloud provider whose key signed, where a provider's did.
     pub fn provider(&self) -> Option<&str> {
         self.provider.as_deref()
@@ -50,15 +61,15 @@ impl AdmittedProcessor {
 
 /// Decides on what the processor says, where the policy demands that it says something: a guest as the section `snp` takes it, launched
 /// with the very image that the TPM's measurements are those of.
-pub(super) fn admit_processor(
+pub(crate) fn admit_processor(
     policy: &Policy,
-    evidence: &VerifiedEvidence,
+    verified: Option<&VerifiedSnpReport>,
     image: &AdmittedImage,
     references: &References,
     now: u64,
 ) -> Result<Option<AdmittedProcessor>, Refusal> {
     let Some(demanded) = policy.snp() else { return Ok(None) };
-    let Some(verified) = evidence.processor() else {
+    let Some(verified) = verified else {
         return refuse(ReasonCode::SnpReportMissing, "no report was verified for this machine");
     };
     let admitted = demanded.validate(verified)?;
@@ -84,7 +95,13 @@ impl SnpPolicy {
         self.check_guest(report.policy())?;
         self.check_platform(report)?;
         self.check_launch(report)?;
-        Ok(AdmittedProcessor { product: verified.product(), tcb: verified.reported_tcb(), provider })
+        Ok(AdmittedProcessor {
+            product: verified.product(),
+            tcb: verified.reported_tcb(),
+            signed_by: verified.certificate().kind().name(),
+            provider,
+            certificate_ends: verified.certificate().validity().to,
+        })
     }
 
     fn check_signer(&self, verified: &VerifiedSnpReport) -> Result<Option<String>, Refusal> {

@@ -215,12 +215,7 @@ impl VerifiedEvidence {
         rule: RevocationList,
         now: u64,
     ) -> Result<Self, Refusal> {
-        let missing = || Refusal::new(ReasonCode::SnpReportMissing, "the evidence has a quote and no report");
-        let evidence = evidence.ok_or_else(missing)?;
-        let report = SnpReport::parse(evidence.report())?;
-        let host = CertificateTable::parse(evidence.certificates())?;
-        let data = report_data(&self.binding, &self.ak);
-        let verified = collateral.verify(&report, host, &data, rule, now)?;
+        let verified = check_processor(evidence, (&self.binding, &self.ak), collateral, rule, now)?;
         Ok(Self { processor: Some(Arc::new(verified)), ..self })
     }
 
@@ -250,6 +245,22 @@ pub(crate) fn check_identity(policy: &Policy, identity: &AttesterIdentity, now: 
     let ak = ak::parse(policy, identity.ak_public())?;
     let trust = ek.trust(policy, identity, now)?;
     Ok(Claimed { ek, trust, ak })
+}
+
+/// Checks what a guest's processor says of it: over the session with this binding, and the AK that quotes in it.
+#[cfg(feature = "snp")]
+pub(crate) fn check_processor(
+    evidence: Option<&SnpEvidence>,
+    (binding, ak): (&[u8; 32], &Public),
+    collateral: &snp::SnpCollateral,
+    rule: RevocationList,
+    now: u64,
+) -> Result<snp::VerifiedSnpReport, Refusal> {
+    let missing = || Refusal::new(ReasonCode::SnpReportMissing, "the evidence has a quote and no report");
+    let evidence = evidence.ok_or_else(missing)?;
+    let report = SnpReport::parse(evidence.report())?;
+    let host = CertificateTable::parse(evidence.certificates())?;
+    collateral.verify(&report, host, &report_data(binding, ak), rule, now)
 }
 
 /// As long as the AES key and HMAC of the credential are strong.

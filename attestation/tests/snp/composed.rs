@@ -71,6 +71,16 @@ fn a_quote_and_a_report_of_one_machine_and_one_image_are_admitted_together() {
 }
 
 #[test]
+fn a_host_that_gives_no_certificates_leaves_it_to_the_collateral() {
+    let bare = |amd: &FakeAmd, data: [u8; 64]| {
+        let guest = amd.guest(SigningKey::Vcek, 3, over(data));
+        SnpEvidence::new(guest.report.to_vec(), None).ok()
+    };
+    // It was read, and no certificate is there: the collateral of these tests has none of chips.
+    assert_eq!(code(decided(&[image(1, LAUNCH, true)], bare)), ReasonCode::SnpCertificateMissing);
+}
+
+#[test]
 fn a_quote_without_a_report_is_refused() {
     assert_eq!(code(decided(&[image(1, LAUNCH, true)], |_, _| None)), ReasonCode::SnpReportMissing);
 }

@@ -4,11 +4,11 @@ use latchkey_attestation::parse::{SnpProduct, SnpReport};
 use latchkey_collateral::fetch::{FetchError, Fetched, Fetcher, KDS, LIMITS, Origin, State};
 use serde::Serialize;
 
+use super::KeptReport;
 use crate::arguments::Arguments;
 use crate::codes::ErrorCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
-use crate::files;
 use crate::output::{Output, Report, Style, Table};
 use crate::trust::now;
 
@@ -16,9 +16,7 @@ pub(crate) fn fetch(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     let path = arguments.required_path("snp-report")?;
     let to = arguments.required_path("to")?;
     let from = arguments.text("from")?.unwrap_or(KDS);
-    let report = SnpReport::parse(&files::read(path, SnpReport::SIZE)?).map_err(|refusal| {
-        CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), &refusal)
-    })?;
+    let report = KeptReport::read(path, None)?.report;
     let product = product(arguments, &report)?;
     let origin = Origin::parse(from).map_err(|error| failed(&error))?;
     output.waiting(&format!("files of AMD's from {from}"));

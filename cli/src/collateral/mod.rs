@@ -2,14 +2,26 @@
 
 mod fetch;
 mod list;
+mod report;
 
+use std::sync::Arc;
+
+use latchkey_attestation::verify::snp::SnpCollateral;
 use latchkey_collateral::CollateralError;
 
+use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 
 pub(crate) use fetch::fetch;
 pub(crate) use list::{check, show};
+pub(crate) use report::KeptReport;
+
+/// AMD's part of the directory that `--collateral` names.
+pub(crate) fn snp(arguments: &Arguments) -> Result<Option<Arc<SnpCollateral>>, CommandError> {
+    let collateral = arguments.path("collateral").map(latchkey_collateral::read_snp).transpose();
+    collateral.map(|it| it.map(Arc::new)).map_err(|error| unusable(&error))
+}
 
 /// A directory that cannot be used as collateral.
 pub(crate) fn unusable(error: &CollateralError) -> CommandError {

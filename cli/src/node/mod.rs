@@ -10,7 +10,7 @@ use std::time::Duration;
 use latchkey_api::grpc::{Channel, Limits};
 use latchkey_api::v1::{DescribeRequest, DescribeResponse, InitClient, NodeStage, RecoveryClient};
 use latchkey_attestation::{Admission, LockExpectation, Policy, RecordedEvidence, VerifiedEvidence};
-use latchkey_channel::{HANDSHAKE_TIME, NoProof, PeerProof, Purpose, Terms, TpmVerifier};
+use latchkey_channel::{HANDSHAKE_TIME, NoProof, PeerProof, Purpose, Terms};
 use latchkey_cluster_store::{BootSeen, TpmBoot};
 use latchkey_keys::Uuid;
 use latchkey_measurements::firmware::measured;
@@ -49,7 +49,7 @@ pub(crate) struct Node {
 #[derive(Clone, Default)]
 pub(crate) struct Evidence(Arc<Mutex<Option<Seen>>>);
 
-/// Evidence whose signatures verified.
+/// Evidence whose quote verified.
 pub(crate) struct Seen {
     /// For a file.
     pub(crate) recorded: RecordedEvidence,
@@ -71,7 +71,7 @@ pub(crate) async fn connect(
     lock: LockExpectation,
     evidence: Option<&Evidence>,
 ) -> Result<Node, ConnectError> {
-    let mut verifier = TpmVerifier::new(Arc::clone(&trust.policy), Arc::clone(&trust.references), lock);
+    let mut verifier = trust.verifier(lock).map_err(ConnectError::Fatal)?;
     if let Some(evidence) = evidence.cloned() {
         let by = format!("latchkey {} from {address}", env!("CARGO_PKG_VERSION"));
         verifier = verifier.observed_by(Arc::new(move |identity, shown, verified| {

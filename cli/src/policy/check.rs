@@ -23,20 +23,21 @@ use crate::machines;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::{authority_in_words, launches, window};
 use crate::trust::{Rollback, Trust, now};
-
-/// As large as the reader of recordings takes.
-const MAX_RECORDING: usize = 512 * 1024;
+use crate::verify::MAX_RECORDING;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
     let trust = Trust::from_files_or_store(arguments, store.as_deref().map(|store| store as &dyn Documents))?;
     let claimed = arguments.path("snp-report").map(|path| Claimed::read(path, arguments)).transpose()?;
-    if claimed.is_none() && (arguments.has("snp-certificates") || arguments.has("collateral")) {
-        return Err(CommandError::usage("--snp-certificates and --collateral go with --snp-report FILE"));
+    if claimed.is_none() && arguments.has("snp-certificates") {
+        return Err(CommandError::usage("--snp-certificates goes with --snp-report FILE"));
     }
     let evidence = arguments.path("evidence").map(|path| Asked::read(path, arguments)).transpose()?;
     if evidence.is_none() && arguments.has("as-recorded") {
         return Err(CommandError::usage("--as-recorded goes with --evidence FILE"));
+    }
+    if evidence.is_none() && claimed.is_none() && arguments.has("collateral") {
+        return Err(CommandError::usage("--collateral goes with --snp-report FILE or --evidence FILE"));
     }
     let evidence = evidence.map(|asked| asked.report(&trust));
     let snp_report = claimed.map(|claimed| claimed.report(&trust));
@@ -285,7 +286,7 @@ impl Asked {
     /// The whole verdict, whatever the lock: endorsement key, quote and measurements.
     fn verdict(&self, trust: &Trust) -> Result<(), Refusal> {
         let lock = LockExpectation::Any;
-        self.recording.appraise_recorded(&trust.policy, &trust.references, lock, self.at).map(drop)
+        trust.appraise_recorded(&self.recording, lock, self.at).map(drop)
     }
 
     fn event(&self, trust: &Trust, refusal: &Refusal) -> Option<String> {

@@ -8,6 +8,7 @@ use latchkey_attestation::{EkDigest, FirmwareChange, ImageVersion, PcrSet, Polic
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
+use super::section::Section;
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -69,10 +70,11 @@ pub(crate) struct Draft {
     enforce: PcrSet,
     warn: PcrSet,
     firmware_refuse: PcrSet,
+    snp: Option<Section>,
 }
 
 impl Draft {
-    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`.
+    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
@@ -100,7 +102,8 @@ impl Draft {
         if ek_templates.is_empty() {
             ek_templates.push(EkTemplate::P256L2.name());
         }
-        Ok(Self { ek_templates, ak_trust, enforce, warn, firmware_refuse })
+        let snp = Section::from_arguments(arguments)?;
+        Ok(Self { ek_templates, ak_trust, enforce, warn, firmware_refuse, snp })
     }
 
     /// The policy with these manifests and their minimum versions, all of the same signers.
@@ -136,6 +139,7 @@ impl Draft {
             },
             lock: "pcr-15",
             references: manifests.iter().map(rule).collect(),
+            snp: self.snp.as_ref(),
         };
         let text = serde_json::to_string_pretty(&file)
             .map_err(|error| CommandError::usage("such a policy cannot be written").because(error.to_string()))?;
@@ -166,6 +170,8 @@ struct PolicyFile<'a> {
     firmware_change: FirmwareRules,
     lock: &'static str,
     references: Vec<ReferenceRuleFile>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    snp: Option<&'a Section>,
 }
 
 #[derive(Serialize)]

@@ -3,52 +3,42 @@
 use std::path::Path;
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::parse::{CertificateTable, HostCertificates, LaunchDigest, SigningKey, SnpReport, Tcb};
+use latchkey_attestation::parse::{LaunchDigest, Tcb};
 use latchkey_attestation::policy::{RevocationList, SnpPolicy};
 use latchkey_attestation::validate::{AdmittedProcessor, Covered, RecognisedLaunch};
-use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral};
+use latchkey_attestation::verify::snp::SnpCollateral;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
-use crate::collateral::unusable;
+use crate::collateral::KeptReport;
 use crate::error::CommandError;
-use crate::exit::Exit;
-use crate::files;
 use crate::output::{Style, Table, Tone, pairs, printable};
 use crate::trust::{Trust, now};
 
-/// A report, and what it may be verified with.
+/// A report that is held against a policy.
 pub(super) struct Claimed {
     file: String,
-    report: SnpReport,
-    certificates: Option<Vec<u8>>,
-    collateral: Option<SnpCollateral>,
+    kept: KeptReport,
 }
 
 impl Claimed {
     pub(super) fn read(path: &Path, arguments: &Arguments) -> Result<Self, CommandError> {
-        let file = path.display().to_string();
-        let refused = |refusal: &Refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), refusal);
-        let report = SnpReport::parse(&files::read(path, SnpReport::SIZE)?).map_err(|refusal| refused(&refusal))?;
         let certificates = arguments.path("snp-certificates");
-        let certificates = certificates.map(|path| files::read(path, CertificateTable::MAX)).transpose()?;
-        let collateral = arguments.path("collateral").map(latchkey_collateral::read_snp).transpose();
-        let collateral = collateral.map_err(|error| unusable(&error))?;
-        if certificates.is_some() && collateral.is_none() {
+        if certificates.is_some() && !arguments.has("collateral") {
             return Err(CommandError::usage("--snp-certificates goes with --collateral DIR: AMD's roots are there"));
         }
-        Ok(Self { file, report, certificates, collateral })
+        Ok(Self { file: path.display().to_string(), kept: KeptReport::read(path, certificates)? })
     }
 
     /// Which launch of the manifests it claims, and whether the claim is true.
     pub(super) fn report(&self, trust: &Trust) -> SnpVerdict {
-        let report = &self.report;
+        let report = &self.kept.report;
         let found = trust.policy.recognise_launch(report.measurement(), &trust.references, now());
         let (recognised, refusal) = match found {
             Ok(found) => (Some(found), None),
             Err(refusal) => (None, Some(refusal)),
         };
-        let processor = self.collateral.as_ref().map(|collateral| match self.processor(collateral, trust) {
+        let processor = trust.snp_collateral.as_ref().map(|collateral| match self.processor(collateral, trust) {
             Ok(processor) => Judged::Is(processor),
             Err(refusal) => Judged::Refused { refusal },
         });
@@ -73,30 +63,15 @@ impl Claimed {
 
     /// Whose signature it is, and whether the policy takes it.
     fn processor(&self, collateral: &SnpCollateral, trust: &Trust) -> Result<Processor, Refusal> {
-        let report = &self.report;
         let policy = trust.policy.snp();
         let rule = policy.map_or(RevocationList::Demanded, SnpPolicy::revocation_list);
-        // Whatever it was made for: this is no session.
-        let verified = collateral.verify(report, self.host()?, &report.report_data(), rule, now())?;
+        let verified = self.kept.verify(collateral, rule)?;
         Ok(Processor {
             product: verified.product().name(),
             signed_by: verified.certificate().kind().name(),
             tcb: verified.reported_tcb(),
             certificate_ends: verified.certificate().validity().to,
             admitted: policy.map(|policy| policy.validate(&verified)).transpose()?,
-        })
-    }
-
-    /// A table of certificates, or one that stands alone.
-    fn host(&self) -> Result<HostCertificates<'_>, Refusal> {
-        let Some(bytes) = self.certificates.as_deref() else { return Ok(HostCertificates::default()) };
-        // DER of a certificate begins with a long SEQUENCE, a table with a GUID.
-        if !bytes.starts_with(&[0x30, 0x82]) {
-            return CertificateTable::parse(bytes);
-        }
-        Ok(match SnpCertificate::parse(bytes)?.kind() {
-            SigningKey::Vcek => HostCertificates { vcek: Some(bytes), vlek: None },
-            SigningKey::Vlek => HostCertificates { vcek: None, vlek: Some(bytes) },
         })
     }
 }

@@ -18,7 +18,7 @@ pub(super) const FETCH: Command = Command {
             long: "snp-report",
             value: Some("FILE"),
             need: Once,
-            text: "the report of an SEV-SNP guest (1184 bytes): it says which chip and firmware",
+            text: "the report of an SEV-SNP guest (1184 bytes), or evidence that has one: it says\nwhich chip and firmware",
         },
         Flag { long: "to", value: Some("DIR"), need: Once, text: "the files go into DIR/snp, made if it is not there" },
         Flag {

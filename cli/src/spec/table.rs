@@ -53,6 +53,9 @@ const EK_TEMPLATE: Flag = Flag {
     need: AnyNumber,
     text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
 };
+/// Of commands that verify processors' reports.
+const COLLATERAL: Flag =
+    flag("collateral", "DIR", "what AMD publishes (DIR/snp), for policies that demand reports of SEV-SNP");
 const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
     text: "take all of it from this cluster, in its directory or the API server that this\nnames; with --policy: refuse revisions older than those it remembers",
@@ -213,9 +216,18 @@ pub(super) const COMMANDS: &[Command] = &[
             ENFORCE,
             WARN,
             FIRMWARE_REFUSE,
+            Flag {
+                need: AnyNumber,
+                ..flag(
+                    "snp-report",
+                    "FILE",
+                    "demand SEV-SNP, as this report (or evidence that has one) shows it of a good\nmachine; with --collateral",
+                )
+            },
+            flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
         ],
         summary: "writes a policy",
-        about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.",
+        about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.\n\nOf reports: the oldest firmware among them becomes the floor of its product, and what\nall of them show (one socket, hidden ciphertext, memory checked for aliases) is demanded\nof every machine. None may be of a guest that its host may debug or move.",
         examples: &[
             "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub \\",
             "    --out policy.json",
@@ -240,14 +252,14 @@ pub(super) const COMMANDS: &[Command] = &[
             flag(
                 "snp-report",
                 "FILE",
-                "say which launch this report of an SEV-SNP guest claims (1184 bytes);\nwith --collateral, whether AMD's hardware signed it and the policy takes it",
+                "say which launch this report of an SEV-SNP guest claims (1184 bytes, or\nevidence that has it); with --collateral, whether AMD's hardware\nsigned it and the policy takes it",
             ),
             flag(
                 "snp-certificates",
                 "FILE",
                 "what the host gave beside the report: a certificate table (`auxblob`), or\nthe DER of one certificate",
             ),
-            flag("collateral", "DIR", "what AMD publishes: DIR/snp has its chains, revocation lists and certificates"),
+            COLLATERAL,
         ],
         summary: "checks a policy and its reference values: whom they admit",
         about: "Shows each manifest with its revision and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
@@ -256,6 +268,21 @@ pub(super) const COMMANDS: &[Command] = &[
             "latchkey policy check --cluster ./plant --evidence edge-1.json",
         ],
         run: policy::check,
+    },
+    Command {
+        path: &["policy", "floor"],
+        operands: &[],
+        flags: &[
+            Flag {
+                need: AtLeastOnce,
+                ..flag("from", "FILE", "a report of an SEV-SNP guest (1184 bytes), or evidence that has one")
+            },
+            flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
+        ],
+        summary: "shows which firmware a policy may demand after these reports",
+        about: "For the `tcb_floor` in a policy's section `snp`: of each product the oldest firmware\namong the reports, part by part, so that all of these machines are admitted and none\nthat is older.",
+        examples: &["latchkey policy floor --from edge-1.json --from edge-2.json --collateral ./amd"],
+        run: policy::floor,
     },
     super::node::INSTALL_POLICY,
     super::node::ACCEPT_FIRMWARE,
@@ -282,6 +309,7 @@ pub(super) const COMMANDS: &[Command] = &[
             ),
             POLICY,
             REFERENCE,
+            COLLATERAL,
             EK,
             ANY_EK,
             flag("kubernetes", "MINOR", "the version of Kubernetes that the image must carry, such as 1.34"),
@@ -365,6 +393,7 @@ pub(super) const COMMANDS: &[Command] = &[
             DIRECTORY,
             super::node::KUBECONFIG,
             super::node::KUBECTL,
+            COLLATERAL,
             flag("locked", "CLUSTER_ID", "demand that the node is locked to this cluster; says which node it is"),
             EK,
             flag("node", "NAME", "the machine that is meant, by its name on record; with --cluster"),
@@ -390,6 +419,7 @@ pub(super) const COMMANDS: &[Command] = &[
             MASTER_SECRET,
             flag("policy", "FILE", "whom to admit [the policy in force]"),
             Flag { need: AnyNumber, ..flag("reference", "FILE", "measurements of admitted images [those in force]") },
+            COLLATERAL,
             flag(
                 "moved-to",
                 "EK",

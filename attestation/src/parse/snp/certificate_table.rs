@@ -24,7 +24,7 @@ impl CertificateTable {
     pub const MAX: usize = 16 * 1024;
 
     /// Finds VCEK and VLEK. Authorities are left where they are, since nobody takes one from a host; rows of other kinds are
-    /// passed over, but held to the same bounds.
+    /// passed over, but held to the same bounds. No bytes are no table: the host gave none.
     ///
     /// # Errors
     /// `snp-certificate-table-malformed`: longer than [`Self::MAX`]; more than [`MAX_ROWS`] rows or none that ends them; a
@@ -32,6 +32,9 @@ impl CertificateTable {
     pub fn parse(table: &[u8]) -> Result<HostCertificates<'_>, Refusal> {
         if table.len() > Self::MAX {
             return Err(malformed(format!("{} bytes, at most {}", table.len(), Self::MAX)));
+        }
+        if table.is_empty() {
+            return Ok(HostCertificates::default());
         }
         let rows = rows(table)?;
         let behind_rows = (rows.len() + 1) * ROW;

@@ -30,6 +30,18 @@ pub struct Tcb {
 }
 
 impl Tcb {
+    /// The older of both, part by part.
+    #[must_use]
+    pub fn lowest(&self, other: &Self) -> Self {
+        Self {
+            bootloader: self.bootloader.min(other.bootloader),
+            tee: self.tee.min(other.tee),
+            snp: self.snp.min(other.snp),
+            microcode: self.microcode.min(other.microcode),
+            fmc: self.fmc.min(other.fmc),
+        }
+    }
+
     /// Reads the eight bytes. Reserved ones count for nothing: the certificate beside them says which parts there are.
     pub fn parse(bytes: [u8; 8], layout: TcbLayout) -> Self {
         match (layout, bytes) {

@@ -17,7 +17,8 @@ use crate::proof::{Appraisal, AppraisalError, Claim, PeerProof, Verifier};
 use crate::purpose::{Kind, Kinds};
 use crate::refusal::PeerRefusal;
 
-/// Told of evidence that is verified but not yet admitted: for audit, and for recording reference values.
+/// Told of evidence whose quote is verified, and that is not yet admitted: for audit, and for recording reference values. What a
+/// processor says beside it is not verified yet.
 pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) + Send + Sync;
 
 /// Accepts a machine by policy and reference values. Cheap to make: a server makes one per connection from the
@@ -80,7 +81,7 @@ impl TpmVerifier {
         }
     }
 
-    /// Calls `observer` with every piece of evidence whose signatures verify, before the policy decides on it.
+    /// Calls `observer` with every piece of evidence whose quote verifies, before the policy decides on it.
     #[must_use]
     pub fn observed_by(self, observer: Arc<Observer>) -> Self {
         Self { observer: Some(observer), ..self }
@@ -126,11 +127,12 @@ impl Appraisal for TpmAppraisal {
         };
         let Self { demands, identity, pending } = *self;
         let verified = pending.confirm(evidence.activated_secret())?.verify(evidence, binding.as_bytes())?;
-        #[cfg(feature = "snp")]
-        let verified = demands.with_processor(verified, evidence, now)?;
+        // Before the processor's word: who lacks a certificate for its report needs the report to get it.
         if let Some(observer) = &demands.observer {
             observer(&identity, evidence, &verified);
         }
+        #[cfg(feature = "snp")]
+        let verified = demands.with_processor(verified, evidence, now)?;
         let admission = demands.policy.validate(&verified, &demands.references, demands.lock, now)?;
         Ok(PeerProof::Tpm(Box::new(TpmPeer { admission, verified })))
     }

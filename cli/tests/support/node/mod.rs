@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use latchkey_api::grpc::{Limits, Server};
 use latchkey_api::v1::{InitServer, RecoveryServer};
 use latchkey_attestation::EkDigest;
+use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_channel::{HANDSHAKE_TIME, NoProof, Purpose, Terms, accept};
 use latchkey_keys::{ClusterId, Secret, Uuid};
@@ -116,11 +117,12 @@ pub struct State {
 impl FakeNode {
     /// A fresh node that booted the good image on a fake TPM.
     pub fn start(init_secret: &[u8]) -> Self {
-        let mut tpm = FakeTpm::generate();
-        for (index, value) in IMAGE {
-            tpm.set_pcr(index, value);
-        }
-        Self::with_tpm(Tpm::Fake(Arc::new(Mutex::new(tpm))), init_secret)
+        Self::with_tpm(Tpm::Fake(booted()), init_secret)
+    }
+
+    /// The same in a guest that this AMD vouches for.
+    pub fn guest(amd: &Arc<FakeAmd>, init_secret: &[u8]) -> Self {
+        Self::with_tpm(Tpm::Guest(booted(), Arc::clone(amd)), init_secret)
     }
 
     pub fn with_tpm(tpm: Tpm, init_secret: &[u8]) -> Self {
@@ -206,9 +208,18 @@ impl FakeNode {
 
     /// Boots something else.
     pub fn set_pcr(&self, index: u8, value: [u8; 32]) {
-        let Tpm::Fake(tpm) = &self.inner.tpm else { panic!("only of a fake") };
+        let (Tpm::Fake(tpm) | Tpm::Guest(tpm, _)) = &self.inner.tpm else { panic!("only of a fake") };
         tpm.lock().unwrap().set_pcr(index, value);
     }
+}
+
+/// A TPM of a machine that booted the good image.
+fn booted() -> Arc<Mutex<FakeTpm>> {
+    let mut tpm = FakeTpm::generate();
+    for (index, value) in IMAGE {
+        tpm.set_pcr(index, value);
+    }
+    Arc::new(Mutex::new(tpm))
 }
 
 async fn serve(listener: TcpListener, inner: Arc<Inner>) {

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::fake_tpm::FakeTpm;
+use latchkey_attestation::parse::SigningKey;
+use latchkey_attestation::{EkDigest, report_data};
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{Attester, Kind, Kinds, ProofError, ProofRequest, TpmAttester};
 use latchkey_tpm::device::AttestingTpm;
@@ -12,13 +14,15 @@ use latchkey_tpm::device::AttestingTpm;
 #[derive(Clone)]
 pub enum Tpm {
     Fake(Arc<Mutex<FakeTpm>>),
+    /// In a guest that this AMD vouches for.
+    Guest(Arc<Mutex<FakeTpm>>, Arc<FakeAmd>),
     Real(Arc<Mutex<AttestingTpm>>),
 }
 
 impl Tpm {
     pub(super) fn ek(&self) -> EkDigest {
         let public = match self {
-            Self::Fake(tpm) => tpm.lock().unwrap().ek_public().marshal(),
+            Self::Fake(tpm) | Self::Guest(tpm, _) => tpm.lock().unwrap().ek_public().marshal(),
             Self::Real(attester) => attester.lock().unwrap().ek_public().marshal(),
         };
         EkDigest::of_public_area(&public).unwrap()
@@ -29,7 +33,7 @@ impl Tpm {
     }
 
     pub(super) fn fake(&self, change: impl FnOnce(&mut FakeTpm)) {
-        if let Self::Fake(tpm) = self {
+        if let Self::Fake(tpm) | Self::Guest(tpm, _) = self {
             change(&mut tpm.lock().unwrap());
         }
     }
@@ -46,18 +50,22 @@ impl Attester for Tpm {
 
     fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
         match self {
-            Self::Fake(tpm) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
+            Self::Fake(tpm) | Self::Guest(tpm, _) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
             Self::Real(attester) => TpmAttester::new(Arc::clone(attester)).identity(kind),
         }
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
-        let tpm = match self {
-            Self::Fake(tpm) => tpm.lock().unwrap(),
+        let (tpm, amd) = match self {
+            Self::Fake(tpm) => (tpm.lock().unwrap(), None),
+            Self::Guest(tpm, amd) => (tpm.lock().unwrap(), Some(amd)),
             Self::Real(attester) => return TpmAttester::new(Arc::clone(attester)).prove(request),
         };
         let Demand::Tpm(challenge) = request.demand() else { panic!("a TPM is what it has") };
         let evidence = tpm.evidence(challenge, request.binding().as_bytes()).expect("the challenge is for this TPM");
-        Ok(Evidence::Tpm(Box::new(evidence)))
+        let Some(amd) = amd.filter(|_| challenge.snp_report()) else { return Ok(Evidence::Tpm(Box::new(evidence))) };
+        let data = report_data(request.binding().as_bytes(), tpm.ak_public());
+        let guest = amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
+        Ok(Evidence::Tpm(Box::new(evidence.with_snp(guest.evidence()))))
     }
 }

@@ -48,10 +48,7 @@ impl Attester for Guest {
 /// What AMD publishes, as a directory; the whole of it is exchanged at once.
 fn publish(amd: &FakeAmd, directory: &Path) {
     let new = directory.with_extension("new");
-    fs::create_dir_all(new.join("snp")).unwrap();
-    fs::write(new.join("snp/chain.pem"), &amd.chain).unwrap();
-    let [(product, root)] = amd.roots();
-    fs::write(new.join(latchkey_collateral::FAKE_ROOTS), format!("{} {root}\n", product.name())).unwrap();
+    latchkey_collateral::publish_fake(amd, &new).unwrap();
     if directory.exists() {
         fs::rename(directory, directory.with_extension("old")).unwrap();
     }
