@@ -79,6 +79,16 @@ pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
 }
 
+/// The same with the roots of a fake AMD, where a directory of collateral names some: no release can be built so.
+pub fn with_fake_amd(binary: &str) -> Result<PathBuf, HarnessError> {
+    static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
+    // In a place of their own: what other tests call is not exchanged under them.
+    let target = target_directory().join("fake-amd").display().to_string();
+    let feature = ["--features", "latchkey-collateral/fake-snp", "--target-dir", &target, "--bins"];
+    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
+    once(&PROGRAMS, &packages.chain(feature).collect::<Vec<_>>())?.program(binary)
+}
+
 /// The same as users get it: in the profile that ships, but with its symbols (debug information is left out as there).
 pub fn shipped(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);

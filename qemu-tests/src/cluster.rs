@@ -91,6 +91,9 @@ impl Fleet {
                 "ca": self.pki.authority,
             },
         });
+        if let Some(collateral) = &self.collateral {
+            config["collateral"] = json!(collateral);
+        }
         let shared = directory.join("control-plane.json");
         if shared.exists() {
             config["control_plane_files"] = json!(shared);

@@ -85,6 +85,8 @@ pub struct Fleet {
     init_hash: String,
     /// More places where machines find the join service, as their metadata names them.
     pub(crate) peers: Vec<String>,
+    /// What operator and join service verify processors' reports by.
+    pub(crate) collateral: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -96,11 +98,12 @@ pub(crate) struct Programs {
 
 impl Programs {
     fn build() -> Result<Self, HarnessError> {
-        Ok(Self {
-            cli: build::program("latchkey")?,
-            join: build::program("latchkey-join-service")?,
-            keys: build::program("latchkey-key-service")?,
-        })
+        Self::built_by(build::program)
+    }
+
+    fn built_by(build: impl Fn(&str) -> Result<PathBuf, HarnessError>) -> Result<Self, HarnessError> {
+        let [cli, join, keys] = ["latchkey", "latchkey-join-service", "latchkey-key-service"].map(build);
+        Ok(Self { cli: cli?, join: join?, keys: keys? })
     }
 }
 
@@ -143,6 +146,8 @@ pub struct Plan<'a> {
     pub services_inside: bool,
     /// Whether machines get Kubernetes themselves, and their image has none in it.
     pub components_fetched: bool,
+    /// Whether a fake of SEV-SNP's guest driver stands before the agent: [`crate::encrypted`].
+    pub encrypted_guests: bool,
     /// Whether the commands that build the first image are shown, with their progress.
     pub show: bool,
 }
@@ -161,7 +166,8 @@ impl Fleet {
     /// The same with all that a site may have of its own.
     pub fn planned(name: &str, plan: Plan<'_>) -> Result<Self, HarnessError> {
         let run = Run::new(name)?;
-        let programs = Programs::build()?;
+        let programs =
+            if plan.encrypted_guests { Programs::built_by(build::with_fake_amd)? } else { Programs::build()? };
         let authority = Authority::new(&run)?;
         // The authority makes its certificates with the first one it issues.
         authority.tpm("first")?;
@@ -191,6 +197,10 @@ impl Fleet {
                 works.kubernetes["key_service"] = json!(build::for_nodes("latchkey-key-service")?);
             }
         }
+        if plan.encrypted_guests {
+            works.agent = Some(crate::encrypted::agent_behind_a_fake_device(&run)?);
+            works.modules.extend(["fuse", "cuse"]);
+        }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);
         let image = works.build("image", VERSION, &format!("{site_words} {}", plan.words), &root)?;
         works.show = false;
@@ -210,6 +220,7 @@ impl Fleet {
             pki,
             init_hash,
             peers: Vec::new(),
+            collateral: None,
         };
         fleet.release(&fleet.image.values)?;
         fleet.make_policy()?;

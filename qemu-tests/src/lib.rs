@@ -16,6 +16,7 @@
 //! * [`namespaces`]: machines that share this machine's kernel, where emulation is too slow
 //! * [`service::Service`]: services as processes
 //! * [`fleet::Fleet`]: a whole site; its [`cluster`], what its [`operator`] does, its [`osimage`]s and their [`publisher`]
+//! * [`encrypted`]: machines that seem to be SEV-SNP guests, of a fake AMD
 //! * [`probe`]: a stand-in for the agent that shows what was measured; [`tamper`]: a disk in an attacker's hands
 //! * [`doctor`]: what this machine lacks
 
@@ -27,6 +28,7 @@ pub mod cluster;
 pub mod console;
 pub mod debian;
 pub mod doctor;
+pub mod encrypted;
 pub mod error;
 pub mod fleet;
 pub mod hardware;

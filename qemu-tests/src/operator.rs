@@ -106,6 +106,7 @@ impl Fleet {
             arguments.extend([flag.to_owned(), self.path(file)]);
         }
         arguments.extend(["--ek".to_owned(), ek(node)]);
+        arguments.extend(self.collateral_arguments());
         arguments
     }
 
@@ -150,7 +151,14 @@ impl Fleet {
         let reference = self.path("reference.json");
         let node = ["recover", &address, "--cluster", &cluster, "--master-secret", master];
         let trust = ["--policy", &policy, "--reference", &reference, "--timeout", "10m", "--output", "json"];
-        self.cli(&[&node[..], &trust, more].concat())
+        let collateral = self.collateral_arguments();
+        self.cli(&[&node[..], &trust, &words(&collateral), more].concat())
+    }
+
+    /// By what the operator's commands verify processors' reports.
+    pub(crate) fn collateral_arguments(&self) -> Vec<String> {
+        let named = self.collateral.iter().map(|directory| directory.display().to_string());
+        named.flat_map(|directory| ["--collateral".to_owned(), directory]).collect()
     }
 }
 

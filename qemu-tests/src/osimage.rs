@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use latchkey_attestation::ReferenceValues;
+use latchkey_initramfs::DEBIAN_CLOUD;
 use latchkey_measurements::pe;
 use serde_json::{Value, json};
 
@@ -62,6 +63,10 @@ pub(crate) struct ImageWorks {
     pub(crate) systemd: Value,
     /// The configuration's `kubernetes`.
     pub(crate) kubernetes: Value,
+    /// What is process 1, if not the agent that ships.
+    pub(crate) agent: Option<PathBuf>,
+    /// Kernel modules that no node needs.
+    pub(crate) modules: Vec<&'static str>,
     /// Whether what the commands say is shown.
     pub(crate) show: bool,
     pub(crate) publisher: Publisher,
@@ -82,7 +87,18 @@ impl ImageWorks {
         let (run, cli) = (run.clone(), cli.to_path_buf());
         called(&cli, &["reference", "new-key", "--out", &key.display().to_string()], show)?;
         let publisher = Publisher::read(&key)?;
-        Ok(Self { run, cli, machines, secure_boot, systemd: Value::Null, kubernetes: Value::Null, show, publisher })
+        Ok(Self {
+            run,
+            cli,
+            machines,
+            secure_boot,
+            systemd: Value::Null,
+            kubernetes: Value::Null,
+            agent: None,
+            modules: Vec::new(),
+            show,
+            publisher,
+        })
     }
 
     /// Builds an image of this root, with these words on its command line, into the directory `name` of the run.
@@ -108,7 +124,7 @@ impl ImageWorks {
             "version": version,
             "kernel": kernel.image,
             "modules": kernel.modules,
-            "agent": crate::build::agent()?,
+            "agent": self.agent.clone().map_or_else(crate::build::agent, Ok)?,
             "stub": stub()?,
             "root": root.path,
             "root_format": root.format,
@@ -120,6 +136,9 @@ impl ImageWorks {
             "serial": 1,
             "signing_key": self.run.file("release.key"),
         });
+        if !self.modules.is_empty() {
+            config["module_names"] = json!([DEBIAN_CLOUD, &self.modules].concat());
+        }
         if let Some(keys) = &self.secure_boot {
             config["secure_boot"] = keys.clone();
         }
