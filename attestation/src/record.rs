@@ -40,6 +40,9 @@ pub struct RecordedEvidence {
 }
 
 impl RecordedEvidence {
+    /// The longest recording that is read, in bytes.
+    pub const MAX_JSON: usize = 512 * 1024;
+
     /// Keeps the evidence of a session. `verified` is the witness that it was good when it came; `recorded_by` names
     /// program and place in at most 256 bytes; `recorded_at` is in seconds since the Unix epoch.
     ///
@@ -77,12 +80,12 @@ impl RecordedEvidence {
     /// # Errors
     /// `recording-malformed`, `recording-version-unknown`.
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
-        let VersionOnly { version } = from_json(json, MAX_JSON, ReasonCode::RecordingMalformed)?;
+        let VersionOnly { version } = from_json(json, Self::MAX_JSON, ReasonCode::RecordingMalformed)?;
         if !(1..=NEWEST).contains(&version) {
             let detail = format!("expected a recording of version 1 to {NEWEST}, got {version}");
             return Err(Refusal::new(ReasonCode::RecordingVersionUnknown, detail));
         }
-        from_json::<Self>(json, MAX_JSON, ReasonCode::RecordingMalformed)?.check()
+        from_json::<Self>(json, Self::MAX_JSON, ReasonCode::RecordingMalformed)?.check()
     }
 
     /// The JSON form, for a file.
@@ -289,5 +292,4 @@ fn version(snp: Option<&SnpEvidence>) -> u64 {
 }
 
 const NEWEST: u64 = 2;
-const MAX_JSON: usize = 512 * 1024;
 const MAX_RECORDED_BY: usize = 256;

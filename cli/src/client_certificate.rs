@@ -12,7 +12,7 @@ use rcgen::{
 use zeroize::Zeroizing;
 
 use crate::api_server::{Reach, kubeconfig};
-use crate::trust::now;
+use crate::clock::now;
 
 /// A node's clock may be behind the operator's.
 const EARLIER: Duration = Duration::from_hours(24);

@@ -7,11 +7,12 @@ use latchkey_attestation::{AuthenticManifest, Policy, References};
 use latchkey_cluster_store::{Revisions, StoreError};
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::store_error::unusable;
-use crate::trust::{self, Trust, now};
+use crate::trust::{self, Trust};
 
 /// What the operator's commands about policy and manifests need of a store.
 pub(crate) trait Documents {

@@ -4,6 +4,7 @@ use latchkey_attestation::{Digest, EkDigest};
 use latchkey_cluster_store::{BootSeen, NodeRecord};
 use latchkey_measurements::firmware::Changes;
 
+use crate::clock::now;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
@@ -11,7 +12,6 @@ use crate::exit::Exit;
 use crate::machines::Machines;
 use crate::output::{Output, Tone};
 use crate::store_error::unusable;
-use crate::trust::now;
 
 /// What is another in the firmware that waits beside the record; `None` if nothing waits.
 pub(crate) fn waiting(record: &NodeRecord) -> Option<(Changes, Digest)> {

@@ -16,6 +16,7 @@ mod arguments;
 mod backup;
 mod charts;
 mod client_certificate;
+mod clock;
 mod cluster_dir;
 mod codes;
 mod collateral;

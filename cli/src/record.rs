@@ -11,6 +11,7 @@ use latchkey_measurements::manifest::logged_events;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -18,7 +19,7 @@ use crate::files::{self, Readers};
 use crate::node::{self, Address, ConnectError, Evidence, Patience, Seen};
 use crate::output::{Output, Report, Style, Table, Tone};
 use crate::policy::{Draft, manifest_name};
-use crate::trust::{Trust, load_policy, now};
+use crate::trust::{Trust, load_policy};
 
 const TIMEOUT: Duration = Duration::from_mins(1);
 

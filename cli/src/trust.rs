@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use latchkey_attestation::reference::Signature;
 use latchkey_attestation::verify::snp::SnpCollateral;
@@ -177,9 +176,4 @@ pub(crate) fn load_policy(path: &Path) -> Result<(Vec<u8>, Policy), CommandError
 
 fn unusable(path: &Path, refusal: &Refusal) -> CommandError {
     CommandError::refused(Exit::Usage, format!("{} cannot be used", path.display()), refusal)
-}
-
-/// Seconds since the Unix epoch.
-pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

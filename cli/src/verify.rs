@@ -14,6 +14,7 @@ use latchkey_keys::ClusterId;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -23,12 +24,10 @@ use crate::node::{self, Address, Evidence, Patience};
 use crate::nodes;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::authority_in_words;
-use crate::trust::{Rollback, Trust, now};
+use crate::trust::{Rollback, Trust};
 use crate::which_machine::{self, Meant};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// As large as the reader of recordings takes.
-pub(crate) const MAX_RECORDING: usize = 512 * 1024;
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
@@ -178,7 +177,7 @@ fn kept(
         return Err(CommandError::usage(format!("--{flag} goes with a node, not with --evidence")));
     }
     let shown = path.display();
-    let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
+    let recording = RecordedEvidence::from_json(&files::read(path, RecordedEvidence::MAX_JSON)?)
         .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{shown} cannot be used"), &refusal))?;
     let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
     let lock = lock_of(cluster);

@@ -118,7 +118,7 @@ impl Bench {
             "backup list" => vec!["--backups", "."],
             "backup check" => vec!["backup"],
             "collateral show" => vec!["amd"],
-            // These are tried where the parts of an image are, components, files of AMD's, a TPM, a cluster, and its API server.
+            // These are tried where the parts of an image are, components, files and reports of AMD's, a TPM, a cluster, and its API server.
             "image build"
             | "image units"
             | "image container"
@@ -126,6 +126,7 @@ impl Bench {
             | "tpm ek"
             | "collateral check"
             | "collateral fetch"
+            | "policy floor"
             | "charts install"
             | "charts list"
             | "charts check"

@@ -9,13 +9,14 @@ use latchkey_cluster_store::object_documents::{
 use latchkey_cluster_store::objects::{POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP};
 
 use super::{ApiServer, TRIES, others_first};
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::documents::{Documents, InstallOptions, PolicyFile, check_follow, place};
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::block_on;
 use crate::store_error::unusable;
-use crate::trust::{self, Trust, now};
+use crate::trust::{self, Trust};
 
 /// The policy's key in its map.
 const POLICY: &str = "policy.json";

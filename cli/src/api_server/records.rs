@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 
 use super::machines::resource;
 use super::{ApiServer, TRIES};
+use crate::clock::now;
 use crate::cluster_dir::{has_a_record, refused};
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::stock::{Scope, StockCode};
-use crate::trust::now;
 
 /// A record, and all else that has to go back with it.
 #[derive(Deserialize)]

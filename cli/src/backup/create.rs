@@ -15,12 +15,12 @@ use super::manifest::{
     Backup, Definition, Hash, LIST, MAX_OBJECT, Manifest, SCHEMA, Version, definition_file, is_name, objects_file,
 };
 use super::object::Object;
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers, unwritable};
 use crate::output::{Output, printable};
 use crate::stock::{Conditions, Kubectl, Scope, StockCode, StockError};
-use crate::trust::now;
 
 /// Where definitions are.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";

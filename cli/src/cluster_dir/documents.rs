@@ -6,11 +6,12 @@ use latchkey_attestation::AuthenticManifest;
 use latchkey_cluster_store::Enrolment;
 
 use super::ClusterDir;
+use crate::clock::now;
 use crate::documents::{Documents, InstallOptions, PolicyFile, place};
 use crate::error::CommandError;
 use crate::files::{self, Readers};
 use crate::store_error::unusable;
-use crate::trust::{self, Found, Trust, now};
+use crate::trust::{self, Found, Trust};
 
 /// As large as the reader of policies takes.
 const MAX_POLICY: usize = 1024 * 1024;

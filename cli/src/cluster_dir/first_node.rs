@@ -9,11 +9,11 @@ use latchkey_cluster_store::{
 use latchkey_keys::Uuid;
 
 use super::ClusterDir;
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::store_error::unusable;
-use crate::trust::now;
 
 /// The first machine of a cluster.
 #[derive(Clone, Debug)]

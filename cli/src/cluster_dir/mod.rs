@@ -16,12 +16,12 @@ use latchkey_keys::{KeyVersion, Uuid};
 
 pub(crate) use first_node::FirstNode;
 
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::store_error::unusable;
-use crate::trust::now;
 
 /// Held by the one `latchkey init` that works on the directory. Not the directory's own lock: the join service may write
 /// records while an init waits.

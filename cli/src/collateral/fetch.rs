@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use super::KeptReport;
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::codes::ErrorCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table};
-use crate::trust::now;
 
 pub(crate) fn fetch(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.required_path("snp-report")?;

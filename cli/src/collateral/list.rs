@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use super::unusable;
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table, Tone, printable};
-use crate::trust::now;
 
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = directory(arguments)?;

@@ -7,11 +7,10 @@ use latchkey_attestation::policy::RevocationList;
 use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral, VerifiedSnpReport};
 use latchkey_attestation::{RecordedEvidence, Refusal};
 
+use crate::clock::now;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
-use crate::trust::now;
-use crate::verify::MAX_RECORDING;
 
 /// A report, and what its host gave beside it.
 pub(crate) struct KeptReport {
@@ -24,7 +23,7 @@ impl KeptReport {
     /// Reads a report's file, or evidence that `latchkey verify --save-evidence` kept. `certificates` names the host's, which stand in
     /// evidence already.
     pub(crate) fn read(path: &Path, certificates: Option<&Path>) -> Result<Self, CommandError> {
-        let file = files::read(path, MAX_RECORDING)?;
+        let file = files::read(path, RecordedEvidence::MAX_JSON)?;
         let what = || format!("{} cannot be used", path.display());
         let refused = |refusal: Refusal| CommandError::refused(Exit::Usage, what(), &refusal);
         // A report begins with its version.

@@ -6,11 +6,11 @@ use latchkey_keys::{ClusterId, KeyVersion, MasterSecret, Secret, Uuid};
 use serde::{Deserialize, Serialize};
 
 use super::asked::Asked;
+use crate::clock::now;
 use crate::cluster_dir::ClusterDir;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::files::{self, Readers};
-use crate::trust::now;
 
 const NAME: &str = "init.json";
 const VERSION: u32 = 1;

@@ -7,9 +7,9 @@ use latchkey_attestation::reference::format_rfc3339;
 use serde::{Deserialize, Serialize};
 
 use super::About;
+use crate::clock::now;
 use crate::error::CommandError;
 use crate::stock::{Kubectl, Scope, StockCode, StockError};
-use crate::trust::now;
 
 const NAMESPACE: &str = "kube-system";
 /// No work is waited for any longer.

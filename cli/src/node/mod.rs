@@ -22,11 +22,12 @@ pub(crate) use address::Address;
 pub(crate) use connect_error::{CallKind, ConnectError, RefusedCall, refused_call};
 pub(crate) use patience::{Patience, block_on, waiting_for};
 
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::printable;
-use crate::trust::{Trust, now};
+use crate::trust::Trust;
 
 /// How long one TCP connection may take.
 const CONNECT: Duration = Duration::from_secs(10);

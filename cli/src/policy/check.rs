@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::snp::{Claimed, SnpVerdict};
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::documents::Documents;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -22,8 +23,7 @@ use crate::files;
 use crate::machines;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
 use crate::reference::{authority_in_words, launches, window};
-use crate::trust::{Rollback, Trust, now};
-use crate::verify::MAX_RECORDING;
+use crate::trust::{Rollback, Trust};
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let store = machines::store(arguments)?;
@@ -277,7 +277,7 @@ struct Asked {
 impl Asked {
     fn read(path: &Path, arguments: &Arguments) -> Result<Self, CommandError> {
         let file = path.display().to_string();
-        let recording = RecordedEvidence::from_json(&files::read(path, MAX_RECORDING)?)
+        let recording = RecordedEvidence::from_json(&files::read(path, RecordedEvidence::MAX_JSON)?)
             .map_err(|refusal| CommandError::refused(Exit::Usage, format!("{file} cannot be used"), &refusal))?;
         let at = if arguments.has("as-recorded") { recording.recorded_at() } else { now() };
         Ok(Self { file, recording, at })

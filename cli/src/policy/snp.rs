@@ -10,10 +10,11 @@ use latchkey_attestation::verify::snp::SnpCollateral;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::collateral::KeptReport;
 use crate::error::CommandError;
 use crate::output::{Style, Table, Tone, pairs, printable};
-use crate::trust::{Trust, now};
+use crate::trust::Trust;
 
 /// A report that is held against a policy.
 pub(super) struct Claimed {

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::{Revision, publish};
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Tone};
-use crate::trust::now;
 
 /// An upgrade: the images of another manifest come in, and the older ones get an end.
 pub(crate) fn add(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {

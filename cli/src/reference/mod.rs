@@ -14,12 +14,13 @@ use latchkey_cluster_store::signature_of;
 use latchkey_measurements::signing::{SignedManifest, SigningKey};
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
-use crate::trust::{now, signature_beside};
+use crate::trust::signature_beside;
 
 pub(crate) use check::{launches, run as check, window};
 pub(crate) use edit::{add, revoke};

@@ -11,6 +11,7 @@ use latchkey_keys::ClusterId;
 use serde::{Deserialize, Serialize};
 
 use crate::api_server::{ApiServer, ClientCertificate, KubernetesNode, Seen};
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
@@ -19,7 +20,6 @@ use crate::init::JOIN_SERVICE;
 use crate::node::block_on;
 use crate::nodes::state;
 use crate::output::{Report, Style, Table, Tone, pairs, printable};
-use crate::trust::now;
 
 /// More than any kubeconfig.
 const MAX_KUBECONFIG: usize = 1024 * 1024;

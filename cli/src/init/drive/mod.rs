@@ -25,13 +25,13 @@ use latchkey_keys::{ClusterId, Uuid};
 use super::follow::{End, Follower};
 use super::job::Job;
 use super::journal::{Journal, Proved, Stage};
+use crate::clock::now;
 use crate::codes::CommandCode;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::node::{self, CALL, ConnectError, Description, Node, Patience, refused_call, waiting_for};
 use crate::output::{Output, Tone};
 use crate::recover;
-use crate::trust::now;
 use crate::verify::proven_in_words;
 use crate::which_machine::{Meant, MeantMachine};
 

@@ -7,6 +7,7 @@ use latchkey_cluster_store::{ClusterFile, Outcome, parse_addresses};
 use latchkey_keys::Uuid;
 
 use super::{AdminConfig, Attempt, Drive, Goal};
+use crate::clock::now;
 use crate::cluster_dir::FirstNode;
 use crate::codes::{CommandCode, ErrorCode};
 use crate::error::CommandError;
@@ -16,7 +17,6 @@ use crate::firmware;
 use crate::init::journal::Stage;
 use crate::node::{ConnectError, Node};
 use crate::output::{Tone, printable};
-use crate::trust::now;
 
 impl Drive<'_> {
     /// The cluster exists from here on: its id is in a TPM and on a disk.
