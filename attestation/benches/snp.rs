@@ -16,23 +16,32 @@ const NOW: u64 = 1_795_000_000;
 fn main() {
     let bench = Bench::from_args();
     let fixture = Fixture::read();
-    let what = "SNP report: certificate, chain with revocation list, signature; nothing known before";
+    let what = "SNP report of a chip that is new: certificate, chain, signature; a service that knows its authority";
+    let knows_authority = || {
+        let collateral = fixture.collateral(true);
+        Fixture::verify(&fixture.other, &collateral, RevocationList::Demanded);
+        collateral
+    };
+    bench.measure_prepared("attestation/snp-report", what, knows_authority, |collateral| {
+        Fixture::verify(&fixture.guest, &collateral, RevocationList::Demanded)
+    });
+    let what = "the first one: its authority and the list of what is revoked, too";
     bench.measure_prepared(
-        "attestation/snp-report",
+        "attestation/snp-report-first",
         what,
         || fixture.collateral(true),
-        |collateral| fixture.verify(&collateral, RevocationList::Demanded),
+        |collateral| Fixture::verify(&fixture.guest, &collateral, RevocationList::Demanded),
     );
     let what = "the same without a revocation list, which peers do not look into";
     bench.measure_prepared(
         "attestation/snp-report-no-list",
         what,
         || fixture.collateral(false),
-        |collateral| fixture.verify(&collateral, RevocationList::IfThere),
+        |collateral| Fixture::verify(&fixture.guest, &collateral, RevocationList::IfThere),
     );
     let known = fixture.collateral(true);
     bench.measure("attestation/snp-report-known", "another SNP report of a chip whose chain is known", || {
-        fixture.verify(&known, RevocationList::Demanded)
+        Fixture::verify(&fixture.guest, &known, RevocationList::Demanded)
     });
 }
 
@@ -40,6 +49,12 @@ struct Fixture {
     ark: Vec<u8>,
     ask: Vec<u8>,
     list: Vec<u8>,
+    guest: Guest,
+    /// Of the same authority.
+    other: Guest,
+}
+
+struct Guest {
     vcek: Vec<u8>,
     report: Vec<u8>,
 }
@@ -47,9 +62,15 @@ struct Fixture {
 impl Fixture {
     fn read() -> Self {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/snp-milan");
-        let read = |name| std::fs::read(directory.join(name)).expect("the fixture is there");
-        let [ark, ask, list, vcek, report] = ["ark.der", "ask.der", "list.crl", "vcek.der", "report.bin"].map(read);
-        Self { ark, ask, list, vcek, report }
+        let read = |name: &str| std::fs::read(directory.join(name)).expect("the fixture is there");
+        let guest = |[vcek, report]: [&str; 2]| Guest { vcek: read(vcek), report: read(report) };
+        Self {
+            ark: read("ark.der"),
+            ask: read("ask.der"),
+            list: read("list.crl"),
+            guest: guest(["vcek.der", "report.bin"]),
+            other: guest(["other-vcek.der", "other-report.bin"]),
+        }
     }
 
     /// As a service has it, which reads it once.
@@ -65,9 +86,9 @@ impl Fixture {
         SnpCollateral::with_fake_roots(&files, &[(SnpProduct::Milan, Digest(root))]).expect("a good chain")
     }
 
-    fn verify(&self, collateral: &SnpCollateral, rule: RevocationList) -> SnpProduct {
-        let report = SnpReport::parse(&self.report).expect("a report");
-        let host = HostCertificates { vcek: Some(&self.vcek), vlek: None };
+    fn verify(guest: &Guest, collateral: &SnpCollateral, rule: RevocationList) -> SnpProduct {
+        let report = SnpReport::parse(&guest.report).expect("a report");
+        let host = HostCertificates { vcek: Some(&guest.vcek), vlek: None };
         collateral.verify(&report, host, &report.report_data(), rule, NOW).expect("a good report").product()
     }
 }

@@ -24,6 +24,9 @@ fn record_fixture() {
     fs::create_dir_all(place("")).unwrap();
     fs::write(place("report.bin"), guest.report).unwrap();
     fs::write(place("vcek.der"), guest.vcek.unwrap()).unwrap();
+    let other = amd.guest(SigningKey::Vcek, 3, |_| ());
+    fs::write(place("other-report.bin"), other.report).unwrap();
+    fs::write(place("other-vcek.der"), other.vcek.unwrap()).unwrap();
     fs::write(place("ask.der"), amd.ders()[0].clone()).unwrap();
     fs::write(place("ark.der"), amd.ders()[1].clone()).unwrap();
     fs::write(place("list.crl"), &amd.later_list).unwrap();

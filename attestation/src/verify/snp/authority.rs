@@ -1,5 +1,6 @@
 //! A chain to one of AMD's roots: ARK, then ASK (which issues VCEKs) or ASVK (which issues VLEKs), and what AMD revoked.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use aws_lc_rs::signature::{RSA_PSS_2048_8192_SHA384, UnparsedPublicKey};
@@ -35,6 +36,10 @@ pub(super) struct Authority {
 pub(super) struct Issuer {
     pub(super) der: CertificateDer<'static>,
     pub(super) validity: Validity,
+    /// What it issued is verified by this, while it is known to hold.
+    pub(super) anchor: TrustAnchor<'static>,
+    /// How long root and list vouch for it, once they were asked.
+    pub(super) held: OnceLock<Validity>,
 }
 
 /// What the root revoked.
@@ -58,6 +63,16 @@ impl Authority {
             let detail = format!("the collateral has no {name} of {}", self.product);
             Refusal::new(ReasonCode::SnpCertificateUntrusted, detail)
         })?;
+        let der = CertificateDer::from(certificate.der());
+        let leaf = EndEntityCert::try_from(&der).map_err(|error| refuse(&error, kind))?;
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        let usage = KeyUsage::client_auth();
+        if let Some(held) = issuer.held.get().filter(|held| held.contains(now)) {
+            let anchors = std::slice::from_ref(&issuer.anchor);
+            leaf.verify_for_usage(ALGORITHMS, anchors, &[], at, usage, None, None)
+                .map_err(|error| refuse(&error, kind))?;
+            return Ok(held.and(certificate.validity()));
+        }
         let lists: Vec<_> = self.revocations.iter().map(|revocations| &revocations.list).collect();
         // The root's list has the issuers; of the keys of chips and providers there is none. Without a list there is nothing to
         // look into: the caller decided that this may be.
@@ -68,19 +83,13 @@ impl Authority {
                 .with_expiration_policy(ExpirationPolicy::Enforce)
                 .build()
         });
-        let der = CertificateDer::from(certificate.der());
-        let leaf = EndEntityCert::try_from(&der).map_err(|error| refuse(&error, kind))?;
-        let at = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let anchors = std::slice::from_ref(&self.ark);
         let issuers = std::slice::from_ref(&issuer.der);
-        leaf.verify_for_usage(ALGORITHMS, anchors, issuers, at, KeyUsage::client_auth(), options, None)
+        leaf.verify_for_usage(ALGORITHMS, anchors, issuers, at, usage, options, None)
             .map_err(|error| refuse(&error, kind))?;
         let of_list = self.revocations.iter().map(|revocations| revocations.validity);
-        let all: Vec<_> = [certificate.validity(), issuer.validity].into_iter().chain(of_list).collect();
-        Ok(Validity {
-            from: all.iter().map(|validity| validity.from).max().unwrap_or(now),
-            to: all.iter().map(|validity| validity.to).min().unwrap_or(now),
-        })
+        let held = *issuer.held.get_or_init(|| of_list.fold(issuer.validity, Validity::and));
+        Ok(held.and(certificate.validity()))
     }
 
     /// Whether the root signed this certificate or list, and is named as its issuer.

@@ -36,6 +36,17 @@ pub struct Validity {
     pub to: u64,
 }
 
+impl Validity {
+    pub(super) fn contains(self, now: u64) -> bool {
+        (self.from..=self.to).contains(&now)
+    }
+
+    /// When both hold.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { from: self.from.max(other.from), to: self.to.min(other.to) }
+    }
+}
+
 impl SnpCertificate {
     /// Largest that is read: AMD's have 1.4 KiB.
     pub const MAX: usize = 4096;

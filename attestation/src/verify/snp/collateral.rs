@@ -136,7 +136,7 @@ impl SnpCollateral {
         }
         let digest = certificate.digest();
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&digest).copied();
-        if held.is_some_and(|validity| (validity.from..=validity.to).contains(&now)) {
+        if held.is_some_and(|validity| validity.contains(now)) {
             return Ok(());
         }
         let validity = authority.check(certificate, now)?;

@@ -1,5 +1,7 @@
 //! What a file of the collateral holds, by what it says of itself.
 
+use std::sync::OnceLock;
+
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
 use webpki::OwnedCertRevocationList;
@@ -47,7 +49,9 @@ impl Item<'_> {
         let validity = certificate.tbs_certificate().validity();
         let (from, to) = (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
         let validity = Validity { from: from.as_secs(), to: to.as_secs() };
-        Ok(Issuer { der: CertificateDer::from(self.der.clone()), validity })
+        let der = CertificateDer::from(self.der.clone());
+        let anchor = webpki::anchor_from_trusted_cert(&der).map_err(|error| self.malformed(error))?.to_owned();
+        Ok(Issuer { der, validity, anchor, held: OnceLock::new() })
     }
 
     pub(super) fn revocations(&self) -> Result<Revocations, Refusal> {
