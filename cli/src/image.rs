@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use latchkey_attestation::reference::PlatformProfile;
 use latchkey_image::{
-    Built, ContainerImage, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode,
+    Built, Cloud, ContainerImage, Form, Image, ImageCode, ImageConfig, ImageError, Part, Progress, Warning, WarningCode,
 };
 use latchkey_initramfs::source_date_epoch;
 use latchkey_kubernetes::Reference;
@@ -18,6 +18,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
+use crate::upload::Upload;
 
 /// As large as the reader of configurations takes.
 const MAX_CONFIG: usize = 1024 * 1024;
@@ -27,6 +28,7 @@ const MAX_PROGRAM: usize = 64 << 20;
 pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let out = arguments.required_path("out")?;
     let mut image = configured(arguments)?;
+    image.clouds.extend(clouds(arguments)?);
     image.epoch = source_date_epoch().map_err(CommandError::usage)?;
 
     let begun = Instant::now();
@@ -48,7 +50,18 @@ pub(crate) fn build(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     for Warning { path, finding, .. } in built.warnings.iter().flatten() {
         output.say(Tone::Warning, "warning", &printable(&format!("the root's {path}: {finding}")));
     }
-    output.report(&BuildReport::of(&built))
+    output.report(&BuildReport::of(&built, &image))
+}
+
+/// From `--for`.
+fn clouds(arguments: &Arguments) -> Result<Vec<Cloud>, CommandError> {
+    let named = |name: &str| {
+        Cloud::ALL.into_iter().find(|cloud| cloud.name() == name).ok_or_else(|| {
+            let known = Cloud::ALL.map(Cloud::name).join(", ");
+            CommandError::usage(format!("--for {name}: no image is made for that")).fix(format!("say one of {known}"))
+        })
+    };
+    arguments.texts("for")?.into_iter().map(named).collect()
 }
 
 /// `latchkey image units`: what an image's systemd needs, in a directory.
@@ -142,7 +155,9 @@ fn words(part: &str) -> &'static str {
         "uki" => "boot stub, kernel, initramfs and command line in one file",
         "esp" => "the boot partition",
         "disk" => "all partitions together",
-        "disk-qcow2" => "the same for QEMU",
+        "disk-qcow2" => "the same for QEMU and OpenStack",
+        "disk-vhd" => "the same for Azure",
+        "disk-tar-gz" => "the same for Google",
         "enrolment" => "the keys that firmware must have",
         "manifest" => "what machines will measure",
         _ => "",
@@ -157,6 +172,10 @@ struct BuildReport<'a> {
     kernel: &'a str,
     disk: &'a Path,
     qcow2: Option<&'a PathBuf>,
+    vhd: Option<&'a PathBuf>,
+    tar_gz: Option<&'a PathBuf>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    uploads: Vec<Upload>,
     uki: &'a Path,
     manifest: Option<&'a PathBuf>,
     signature: Option<&'a PathBuf>,
@@ -185,7 +204,8 @@ struct PartRow<'a> {
 }
 
 impl<'a> BuildReport<'a> {
-    fn of(built: &'a Built) -> Self {
+    fn of(built: &'a Built, image: &Image) -> Self {
+        let form = |wanted| built.forms.iter().find(|(form, _)| *form == wanted).map(|(_, path)| path);
         let warning =
             |Warning { code, path, finding }: &'a Warning| RootWarning { code: code.as_str(), path, what: finding };
         let part = |Part { what, file, size, sha256 }: &'a Part| PartRow {
@@ -199,7 +219,10 @@ impl<'a> BuildReport<'a> {
             command_line: &built.command_line,
             kernel: &built.kernel_release,
             disk: &built.disk,
-            qcow2: built.qcow2.as_ref(),
+            qcow2: form(Form::Qcow2),
+            vhd: form(Form::Vhd),
+            tar_gz: form(Form::TarGz),
+            uploads: image.clouds.iter().map(|cloud| Upload::of(*cloud, built, image)).collect(),
             uki: &built.uki,
             manifest: built.manifest.as_ref(),
             signature: built.signature.as_ref(),
@@ -247,7 +270,8 @@ impl Report for BuildReport<'_> {
             (Some(_), Some(_)) => None,
         };
         facts.extend(manifest.map(|sentence| ("manifest", sentence.to_owned())));
-        format!("{table}\n{}{}", launches(self.machines), pairs(&facts))
+        let uploads: String = self.uploads.iter().map(|upload| upload.text(style)).collect();
+        format!("{table}\n{}{}{uploads}", launches(self.machines), pairs(&facts))
     }
 }
 

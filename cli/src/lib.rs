@@ -49,6 +49,7 @@ mod store_error;
 mod tpm;
 mod trust;
 mod upgrade;
+mod upload;
 mod verify;
 mod which_machine;
 

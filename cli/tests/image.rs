@@ -218,6 +218,51 @@ fn a_configuration_that_is_none_and_a_missing_program_are_named() {
     assert!(error.to_string().contains("apt-get install squashfs-tools"), "{error}");
 }
 
+#[test]
+fn an_image_for_clouds_has_their_forms_words_and_commands() {
+    let parts = Parts::new();
+    let network = "quiet latchkey.network=dhcp4 latchkey.cluster_step=kubeadm";
+    parts.configure(&json!({ "clouds": ["gcp", "azure", "aws"], "command_line": network }));
+    let built = document(&parts.run(&[], "out/a"));
+    assert_eq!(built["error"], Value::Null, "{built}");
+    let line = built["command_line"].as_str().unwrap();
+    assert!(line.contains("console=tty0 console=ttyS0,115200 latchkey.metadata=auto"), "{line}");
+    let raw = fs::metadata(built["disk"].as_str().unwrap()).unwrap().len();
+    let vhd = fs::read(built["vhd"].as_str().unwrap()).unwrap();
+    assert_eq!((vhd.len() as u64, &vhd[vhd.len() - 512..][..8]), (raw + 512, &b"conectix"[..]));
+    assert!(built["tar_gz"].as_str().unwrap().ends_with("sample_1.0.0.tar.gz"), "{built}");
+    assert_eq!(built["qcow2"], Value::Null);
+    let uploads: Vec<_> = built["uploads"].as_array().unwrap().iter().map(|upload| upload["cloud"].clone()).collect();
+    assert_eq!(uploads, ["aws", "gcp", "azure"]);
+    assert!(built["uploads"][2]["commands"][0].as_str().unwrap().contains("sample_1.0.0.vhd"), "{built}");
+    // Equal inputs give equal bytes, in every form.
+    let again = document(&parts.run(&[], "out/b"));
+    assert_eq!(built["parts"], again["parts"]);
+
+    // What a later build does not make is removed, and a word that the operator said stands.
+    parts.configure(&json!({ "command_line": format!("{network} latchkey.metadata=aws") }));
+    let later = document(&parts.run(&[], "out/a"));
+    assert_eq!((&later["vhd"], &later["tar_gz"], &later["uploads"]), (&Value::Null, &Value::Null, &Value::Null));
+    assert!(!parts.path("out/a/sample_1.0.0.vhd").exists() && !parts.path("out/a/sample_1.0.0.tar.gz").exists());
+    let config = parts.path("sample.json").display().to_string();
+    let out = parts.path("out/c").display().to_string();
+    let for_cloud = |cloud: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_latchkey"));
+        let arguments = ["image", "build", &config, "--out", &out, "--output", "json", "--for", cloud];
+        document(&latchkey_test_support::output(command.args(arguments)).unwrap())
+    };
+    let azure = for_cloud("azure");
+    assert!(azure["command_line"].as_str().unwrap().contains("latchkey.metadata=aws") && azure["vhd"].is_string());
+    let unknown = for_cloud("clouds9")["error"].clone();
+    assert!(unknown.to_string().contains("aws, gcp, azure, openstack, qemu"), "{unknown}");
+
+    parts.configure(
+        &json!({ "command_line": "latchkey.network=none latchkey.metadata=gcp latchkey.cluster_step=kubeadm" }),
+    );
+    let error = document(&parts.run(&[], "out/d"))["error"].clone();
+    assert!(error.to_string().contains("latchkey.metadata means nothing without a network"), "{error}");
+}
+
 /// Seconds of the epoch, and how provenance writes them.
 const RELEASED: (u32, &str) = (1_700_000_000, "2023-11-14T22:13:20Z");
 

@@ -14,6 +14,7 @@ use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 use latchkey_node_config::Config;
 
+use crate::cloud::Form;
 use crate::error::{ImageError, at};
 use crate::gpt::{Content, Disk, Partition};
 use crate::identity::Identity;
@@ -31,7 +32,7 @@ use crate::systemd::Addition;
 use crate::tree::{Reads, Tree as RootTree};
 use crate::uki::Uki;
 use crate::verity::{self, Tree};
-use crate::{cmdline, esp, kernel, login_audit, os_release, preflight};
+use crate::{cloud, cmdline, esp, kernel, login_audit, os_release, preflight};
 
 /// A machine's host and firmware can give systemd credentials (SMBIOS, `fw_cfg`), units, users and passwords among them, and
 /// nothing measures these (systemd.system-credentials(7)).
@@ -52,8 +53,8 @@ pub struct Built {
     pub disk: PathBuf,
     /// What in the root opens a way in; none if it was a finished file system, which is not looked into.
     pub warnings: Option<Vec<Warning>>,
-    /// The disk as qcow2.
-    pub qcow2: Option<PathBuf>,
+    /// The disk in the other forms that were wanted.
+    pub forms: Vec<(Form, PathBuf)>,
     /// The unified kernel image.
     pub uki: PathBuf,
     /// The reference manifest, if it was for any type of machine.
@@ -74,7 +75,7 @@ impl Image {
     /// |---|---|
     /// | `NAME_VERSION.raw` | the disk |
     /// | `NAME_VERSION.efi` | the unified kernel image |
-    /// | `NAME_VERSION.qcow2` | the disk for QEMU, if wanted |
+    /// | `NAME_VERSION.qcow2`, `.vhd`, `.tar.gz` | the disk for QEMU and OpenStack, Azure, Google, if wanted |
     /// | `NAME_VERSION.PK.esl`, `.KEK.esl`, `.db.esl`, `.vars.fd` | what to enroll, with Secure Boot |
     /// | `reference.json`, `reference.json.minisig` | what the image measures, if machines are named; signed, if there is a key |
     pub fn build(&self, out: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, ImageError> {
@@ -84,7 +85,7 @@ impl Image {
         if self.systemd.as_ref().is_some_and(|systemd| !systemd.in_root) {
             root.takes_additions()?;
         }
-        if self.qcow2 {
+        if self.forms().contains(&Form::Qcow2) {
             Program::QemuImg.demand()?;
         }
         let there = self.said_to_be_there()?;
@@ -251,13 +252,21 @@ impl Job<'_> {
         let file_system = state.map(|state| Wanted::parse(&format!("?{}", state.file_system.name())));
         let all = self.image.module_names.clone();
         let unused = config.filter(|_| all == default_modules()).map(unused_modules).unwrap_or_default();
-        all.into_iter().filter(|wanted| !unused.contains(&wanted.name.as_str())).chain(file_system).collect()
+        let mut names: Vec<Wanted> =
+            all.into_iter().filter(|wanted| !unused.contains(&wanted.name.as_str())).chain(file_system).collect();
+        for driver in self.image.clouds.iter().flat_map(|cloud| cloud.modules()).map(|name| Wanted::parse(name)) {
+            if names.iter().all(|wanted| wanted.name != driver.name) {
+                names.push(driver);
+            }
+        }
+        names
     }
 
     fn command_line(&self, cmdline: &str, root: &Hashed) -> String {
         let (hash, salt, blocks) = (hex::encode(root.tree.root_hash), hex::encode(root.salt), root.tree.data_blocks);
         let format = root.format.name();
-        let mut own = cmdline::protections(cmdline);
+        let mut own = cloud::words(&self.image.clouds, cmdline);
+        own.extend(cmdline::protections(cmdline));
         // What the agent takes without the word, written down: the key that a machine shows is its identity, and measured.
         if !cmdline.split_ascii_whitespace().any(|word| word.starts_with("latchkey.ek=")) {
             own.insert(0, "latchkey.ek=ecc-p256".to_owned());
@@ -293,11 +302,23 @@ impl Job<'_> {
         self.layout(&boot, root).write(&mut out)?;
         self.staging.outer_file("disk", name)?;
 
-        if self.image.qcow2 {
-            self.staging.begins("disk-qcow2");
-            let name = self.staging.named("qcow2");
-            convert(&file, &self.staging.place(&name))?;
-            self.staging.outer_file("disk-qcow2", name)?;
+        let wanted = self.image.forms();
+        for (form, part, ending) in Form::MADE {
+            if !wanted.contains(&form) {
+                continue;
+            }
+            self.staging.begins(part);
+            let name = self.staging.named(ending);
+            let made = self.staging.place(&name);
+            match form {
+                Form::Raw => {}
+                Form::Qcow2 => convert(&file, &made)?,
+                Form::Vhd => {
+                    cloud::write_vhd(&file, &made, self.identity.uuid("virtual hard disk")).map_err(at(&made))?;
+                }
+                Form::TarGz => cloud::write_tar_gz(&file, &made).map_err(at(&made))?,
+            }
+            self.staging.outer_file(part, name)?;
         }
         Ok(())
     }
@@ -360,7 +381,7 @@ impl Built {
             command_line,
             kernel_release,
             disk: file("disk").unwrap_or_default(),
-            qcow2: file("disk-qcow2"),
+            forms: Form::MADE.into_iter().filter_map(|(form, part, _)| Some((form, file(part)?))).collect(),
             uki: file("uki").unwrap_or_default(),
             manifest: file("manifest"),
             signature: file("signature"),
@@ -376,7 +397,7 @@ impl Built {
         let optional = |path: Option<PathBuf>| path.map(|path| out.join(path));
         Self {
             disk: out.join(self.disk),
-            qcow2: optional(self.qcow2),
+            forms: self.forms.into_iter().map(|(form, path)| (form, out.join(path))).collect(),
             uki: out.join(self.uki),
             manifest: optional(self.manifest),
             signature: optional(self.signature),

@@ -1,5 +1,6 @@
 //! The configuration file of an image: closed, versioned JSON.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io::Read as _;
@@ -14,6 +15,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::cloud::Cloud;
 use crate::image::{Image, Source};
 use crate::kubernetes::{KubernetesConfig, KubernetesError};
 use crate::root::{Compression, RootFormat};
@@ -73,6 +75,9 @@ pub struct ImageConfig {
     /// Whether to make a qcow2 file too [no].
     #[serde(default)]
     qcow2: bool,
+    /// Where the image is brought to: `aws`, `gcp`, `azure`, `openstack`, `qemu` [nowhere that needs more].
+    #[serde(default)]
+    clouds: BTreeSet<Cloud>,
     /// Signs the image for Secure Boot [no].
     secure_boot: Option<SecureBootConfig>,
     /// The types of machines that the reference manifest is for: names of built-in ones, or descriptions
@@ -242,6 +247,7 @@ impl ImageConfig {
         image.esp_size = self.esp_size;
         image.state_size = self.state_size.unwrap_or(image.state_size);
         image.qcow2 = self.qcow2;
+        image.clouds = self.clouds;
         image.secure_boot = self.secure_boot.map(|keys| keys.load(directory)).transpose()?;
         image.machines = match self.machines {
             Some(machines) => machines.into_iter().map(|machine| machine.load(directory)).collect::<Result<_, _>>()?,

@@ -1,6 +1,7 @@
 //! What an image is made of.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use latchkey_initramfs::Wanted;
 use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
+use crate::cloud::{Cloud, Form};
 use crate::error::{ImageError, at};
 use crate::kubernetes::Kubernetes;
 use crate::modules::default_modules;
@@ -80,6 +82,8 @@ pub struct Image {
     pub state_size: u64,
     /// Whether to make a qcow2 file too.
     pub qcow2: bool,
+    /// Where it is brought to [nowhere that needs another form of the disk, or drivers beside those of `module_names`].
+    pub clouds: BTreeSet<Cloud>,
     /// Signs the image, and enrolls who signed it [neither].
     pub secure_boot: Option<SecureBoot>,
     /// The types of machines that the reference manifest is for. With Secure Boot and a variable store for it, one is
@@ -99,6 +103,12 @@ pub struct Image {
 }
 
 impl Image {
+    /// Forms of the disk that are made beside the raw one.
+    pub(crate) fn forms(&self) -> BTreeSet<Form> {
+        let asked = self.qcow2.then_some(Form::Qcow2);
+        self.clouds.iter().map(|cloud| cloud.form()).chain(asked).collect()
+    }
+
     /// Whether there are types of machines for a manifest.
     pub(crate) fn has_manifest(&self) -> bool {
         !self.machines.is_empty() || self.secure_boot.as_ref().is_some_and(|keys| keys.variables.is_some())
@@ -132,6 +142,7 @@ impl Image {
             esp_size: None,
             state_size: STATE_SIZE,
             qcow2: false,
+            clouds: BTreeSet::new(),
             secure_boot: None,
             machines: Vec::new(),
             serial: None,

@@ -15,6 +15,7 @@
 
 mod archive;
 pub mod build;
+mod cloud;
 pub mod cmdline;
 pub mod config;
 mod container_image;
@@ -45,6 +46,7 @@ pub mod uki;
 pub mod verity;
 
 pub use build::Built;
+pub use cloud::{Cloud, Form};
 pub use config::{ConfigError, ImageConfig};
 pub use container_image::{ContainerImage, ContainerImageError};
 pub use container_store::ContainerStoreError;

@@ -21,6 +21,7 @@ use latchkey_attestation::Digest;
 use latchkey_attestation::reference::Origin;
 use ring::digest::{Context, SHA256};
 
+use crate::cloud::Form;
 use crate::error::ImageError;
 use crate::image::Image;
 use crate::parts::hash_of_file;
@@ -50,6 +51,10 @@ impl Record {
         record.option("compression", &compression);
         record.option("moduleNames", &names.join(" "));
         record.option("stateSize", &image.state_size.to_string());
+        if !image.clouds.is_empty() {
+            let names: Vec<&str> = image.clouds.iter().map(|cloud| cloud.name()).collect();
+            record.option("clouds", &names.join(" "));
+        }
         if let Some(systemd) = &image.systemd {
             record.option("systemd", &in_words(systemd));
         }
@@ -67,7 +72,8 @@ impl Record {
             record.source(&format!("initramfs-file {path} {permissions:04o}"), content);
         }
         record.secure_boot(image);
-        let programs = root.program().into_iter().chain(image.qcow2.then_some(Program::QemuImg));
+        let programs =
+            root.program().into_iter().chain(image.forms().contains(&Form::Qcow2).then_some(Program::QemuImg));
         for program in programs {
             record.0.tools.insert(program.name().to_owned(), program.version()?);
         }

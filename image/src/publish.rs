@@ -12,7 +12,7 @@ use crate::error::{ImageError, at};
 use crate::manifest::{FILE as MANIFEST, SIGNATURE};
 
 /// Endings of the files that a build may hand out under its image's name and version.
-const ENDINGS: [&str; 7] = ["raw", "efi", "qcow2", "PK.esl", "KEK.esl", "db.esl", "vars.fd"];
+const ENDINGS: [&str; 9] = ["raw", "efi", "qcow2", "vhd", "tar.gz", "PK.esl", "KEK.esl", "db.esl", "vars.fd"];
 /// As large as readers of manifests take one.
 const MAX_MANIFEST: u64 = 1 << 20;
 

@@ -14,10 +14,21 @@ const OUT: Flag = Flag {
 pub(super) const BUILD: Command = Command {
     path: &["image", "build"],
     operands: &[CONFIG],
-    flags: &[OUT],
+    flags: &[
+        OUT,
+        Flag {
+            long: "for",
+            value: Some("CLOUD"),
+            need: Need::AnyNumber,
+            text: "aws, gcp, azure, openstack or qemu: with the drivers, console and metadata of\nthere, and the disk in the form that it takes; as \"clouds\" in CONFIG",
+        },
+    ],
     summary: "builds an operating system image",
     about: ABOUT,
-    examples: &["latchkey image build edge.json --out build"],
+    examples: &[
+        "latchkey image build edge.json --out build",
+        "latchkey image build edge.json --out build --for aws --for azure",
+    ],
     run: image::build,
 };
 
@@ -80,7 +91,7 @@ CONFIG is closed; paths in it are relative to its directory:
 latchkey.command is a program of the root that makes the machine part of the cluster.
 A node joins by itself only if command_line has latchkey.join_service=HOST:PORT and the
 latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
-first node reads its init secret's hash only with latchkey.metadata=qemu.
+first node reads its init secret's hash only with latchkey.metadata=qemu, or a cloud's.
 root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
 The first two are looked into: latchkey.init must be there, and /dev, /proc, /run and
 /sys; log-ins and shells on consoles and accounts without a password are warned about.
@@ -90,6 +101,11 @@ What may stand there too, with its default: module_names [what Debian's cloud ke
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
 state_size [16777216; at least 4194304], qcow2 [false], and:
+  "clouds": ["aws", "gcp", "azure", "openstack", "qemu"]
+      where the image is brought to: drivers of there, consoles, latchkey.metadata=auto
+      (unless command_line says something else), and the disk as they take it,
+      NAME_VERSION.qcow2, .vhd (fixed, whole MiB) or .tar.gz (disk.raw, whole GiB);
+      printed is how their own commands upload it. One image may be for all of them
   "systemd": {"state": {"file_system": "ext4", "persist": ["/etc/kubernetes", "/srv"]}}
       for a root that systemd runs (latchkey.init=/lib/systemd/systemd): the agent as
       a unit; no log-ins, shells or measurements of systemd's own; with state, a file
@@ -122,8 +138,8 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       with secure_boot.variables, OVMF with these]; naming one whose Secure Boot is off
       admits machines that have it off
       a description may say which SEV-SNP guests of QEMU are such machines; their launch
-      digests stand in reference.json too (nothing is decided by them). firmware is the
-      file that -bios gets:
+      digests stand in reference.json too, for policies with a section `snp`. firmware
+      is the file that -bios gets:
         "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4],
                 "vcpu_type": "EPYC-v4", "guest_features": "0x1", "kernel_hashes": true}
       kernel_hashes are those of a direct boot ("boot": "qemu-kernel"; -kernel with
