@@ -43,7 +43,11 @@ pub const KEYS: [Key; 19] = [
     ),
     key("latchkey.interface", "the network interface: `auto`, a name, or a MAC address `aa:bb:cc:dd:ee:ff`", "`auto`"),
     key("latchkey.network_timeout", "seconds for the network to come up, 1–3600", "`60`"),
-    key("latchkey.metadata", "where instance metadata comes from: `qemu`, `none`", "`none`"),
+    key(
+        "latchkey.metadata",
+        "where instance metadata comes from: `qemu`, a cloud (`aws`, `gcp`, `azure`, `openstack`, `hetzner`), `auto` (by SMBIOS), `none`",
+        "`none`",
+    ),
     key(
         "latchkey.join_service",
         "`HOST:PORT[,HOST:PORT]…`, at most 8; IPv6 addresses in brackets",

@@ -179,6 +179,12 @@ impl Keys {
                 needs: "latchkey.join_service",
             });
         }
+        let asks_a_server =
+            !matches!(self.metadata, None | Some(MetadataSource::Qemu | MetadataSource::Auto | MetadataSource::None));
+        if asks_a_server && matches!(self.network, Some(NetworkSetup::None)) {
+            let needs = "a network; latchkey.network is none";
+            return Err(ConfigError::MissingCompanion { key: "latchkey.metadata", needs });
+        }
         Ok(Config {
             root_verity: self.root_verity,
             root_fs: self.root_fs.unwrap_or(RootFs::Squashfs),

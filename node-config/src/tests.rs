@@ -197,7 +197,7 @@ fn values_out_of_form_refuse() {
         ("listen_port", &["", "0", "65536", "-1"]),
         ("log", &["trace", "INFO", ""]),
         ("ek", &["p256", "auto", "ecc-p256,rsa-2048"]),
-        ("metadata", &["aws"]),
+        ("metadata", &["AWS", "ec2", "openstack,aws"]),
         ("role_hint", &["master"]),
         ("cluster_step", &["k3s"]),
         ("command", &["sh -c x", "relative"]),

@@ -116,9 +116,21 @@ string_enum! {
 
 string_enum! {
     /// Where instance metadata comes from.
-    pub enum MetadataSource, "qemu or none" {
+    pub enum MetadataSource, "qemu, aws, gcp, azure, openstack, hetzner, auto or none" {
         /// QEMU's `fw_cfg`, else its SMBIOS strings.
         Qemu = "qemu",
+        /// User data of Amazon EC2, by version 2 of its metadata service.
+        Aws = "aws",
+        /// The attribute `latchkey-metadata` of a Google Compute Engine instance.
+        Gcp = "gcp",
+        /// User data of an Azure virtual machine.
+        Azure = "azure",
+        /// User data of `OpenStack`, by its metadata service.
+        Openstack = "openstack",
+        /// User data of a Hetzner server.
+        Hetzner = "hetzner",
+        /// The one of the cloud that the machine's SMBIOS names, QEMU's on QEMU, none elsewhere.
+        Auto = "auto",
         /// There is none.
         None = "none",
     }

@@ -82,7 +82,8 @@ pub struct Fleet {
     /// PATH of the operator's command, if it is another than this program's.
     pub(crate) path: Option<OsString>,
     pub(crate) pki: pki::Pki,
-    init_hash: String,
+    /// Of the init secret, for metadata.
+    pub init_hash: String,
     /// More places where machines find the join service, as their metadata names them.
     pub(crate) peers: Vec<String>,
     /// What operator and join service verify processors' reports by.
@@ -128,6 +129,8 @@ fn operating_system(then: &str, programs: &[(&str, Vec<u8>)]) -> Result<RootFs, 
 pub struct Plan<'a> {
     /// More words on the measured command line.
     pub words: &'a str,
+    /// Where nodes have their metadata from, if not from QEMU.
+    pub metadata: Option<&'a str>,
     /// Commands that the OS runs after stage 2.
     pub then: &'a str,
     /// Programs in the OS: path and content.
@@ -184,7 +187,8 @@ impl Fleet {
         let mut works = ImageWorks::new(&run, &programs.cli, plan.machines, plan.secure_boot, plan.show)?;
         let step = plan.debian.as_ref().map_or(Step::Hook(HOOK), |debian| debian.step).words();
         let service = format!("latchkey.join_service={HOST}:{} {key_words}", join_port.number());
-        let site_words = format!("latchkey.metadata=qemu latchkey.ek=ecc-p384 {step} {service}");
+        let metadata = plan.metadata.unwrap_or("qemu");
+        let site_words = format!("latchkey.metadata={metadata} latchkey.ek=ecc-p384 {step} {service}");
         let mut path = None;
         if let Some(network) = plan.debian.as_ref().and_then(|debian| debian.step.pods()) {
             works.kubernetes = crate::kubernetes::provide(Which::This)?.configuration(network);

@@ -1,5 +1,6 @@
 //! Machines: everything that stays when the power goes.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,6 +37,7 @@ pub struct Machine {
     forwards: Vec<(Port, u16)>,
     lan: Option<Socket>,
     metadata: Option<PathBuf>,
+    cloud: Option<SocketAddr>,
     extra: Vec<String>,
     pub(crate) isolated: bool,
 }
@@ -63,6 +65,7 @@ impl Machine {
             forwards: Vec::new(),
             lan: None,
             metadata: None,
+            cloud: None,
             extra: Vec::new(),
             isolated: false,
         }
@@ -141,6 +144,13 @@ impl Machine {
         Ok(self)
     }
 
+    /// Puts it into a cloud: its SMBIOS says so, and this fake of the cloud's servers answers where those do.
+    #[must_use]
+    pub fn in_cloud(mut self, smbios: &str, server: SocketAddr) -> Self {
+        self.cloud = Some(server);
+        self.arguments(&["-smbios", smbios])
+    }
+
     /// Cuts it off: it reaches nobody, and is reached through its forwarded ports only.
     #[must_use]
     pub fn isolated(mut self) -> Self {
@@ -156,7 +166,7 @@ impl Machine {
     }
 
     /// The address on this machine behind which the guest's `guest_port` is.
-    pub fn address(&self, guest_port: u16) -> Option<std::net::SocketAddr> {
+    pub fn address(&self, guest_port: u16) -> Option<SocketAddr> {
         self.forwards.iter().find(|(_, guest)| *guest == guest_port).map(|(port, _)| port.address())
     }
 
@@ -205,6 +215,13 @@ impl Machine {
         let forward = |(port, guest): &(Port, u16)| format!("hostfwd=tcp:127.0.0.1:{}-:{guest}", port.number());
         let restrict = if self.isolated { "on" } else { "off" };
         let mut network = vec![format!("user,id=net,restrict={restrict}")];
+        if let Some(server) = &self.cloud {
+            // A network that has both addresses: those of metadata servers, and of Azure's wire server.
+            network.push("net=168.0.0.0/7,host=168.0.0.2,dns=168.0.0.3,dhcpstart=168.0.0.15".into());
+            let relay = format!("busybox nc 127.0.0.1 {}", server.port());
+            let addresses = ["169.254.169.254", "168.63.129.16"];
+            network.extend(addresses.map(|address| format!("guestfwd=tcp:{address}:80-cmd:{relay}")));
+        }
         network.extend(self.forwards.iter().map(forward));
         // An option ROM would be measured into PCR 2, and is of no use.
         let device = format!("virtio-net-pci,netdev=net,romfile=,mac={}", hardware_address(&self.name));

@@ -7,6 +7,7 @@
 
 mod clock;
 mod flood;
+pub mod metadata;
 pub mod mirror;
 mod port;
 mod process;

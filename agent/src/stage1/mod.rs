@@ -13,6 +13,8 @@ mod prepare;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use smol::future::FutureExt as _;
+
 use latchkey_reason::{Reason, reason_codes};
 
 use crate::lifecycle::{Stop, backoff::Backoff};
@@ -24,6 +26,7 @@ use crate::platform::{clock, console, power};
 use latchkey_node_config::Config;
 
 use driver::Ended;
+use prepare::Up;
 
 /// All steps of this boot.
 static TIMELINE: Timeline = Timeline::new();
@@ -67,6 +70,9 @@ impl BootError {
     }
 }
 
+/// How long a node that could leave waits until its cloud knows that it is up.
+const REPORT: Duration = Duration::from_secs(10);
+
 /// Runs stage 1. The machine leaves for the OS, or reboots.
 pub fn run(pid1: Pid1) -> ! {
     power::reboot_on_panic(pid1);
@@ -83,10 +89,17 @@ pub fn run(pid1: Pid1) -> ! {
 }
 
 fn boot(pid1: Pid1) -> Result<Infallible, BootError> {
-    let (root, prepared, machine) = prepare::prepare(pid1)?;
+    let Up { root, prepared, machine, report } = prepare::prepare(pid1)?;
     let config = prepared.config.clone();
     match smol::block_on(driver::drive(prepared, machine)) {
-        Ended::Leaves => leave(pid1, root, &config),
+        Ended::Leaves => {
+            // Mostly it was told long ago. What is not told by then is not: the node is more than its cloud's word for it.
+            let late = async {
+                smol::Timer::after(REPORT).await;
+            };
+            smol::block_on(report.or(late));
+            leave(pid1, root, &config)
+        }
         Ended::Stopped(Stop::Refused { code, message }) => Err(BootError { step: "refused", code, message }),
         Ended::Stopped(Stop::Reset { code, attempts }) => {
             let message = format!("the disk was reset after {attempts} of {} attempts", crate::lifecycle::MAX_ATTEMPTS);

@@ -17,21 +17,26 @@ use super::disk::StateDisk;
 use super::machine::RealMachine;
 use super::{BootError, TIMELINE, grow};
 use crate::platform::devices::{BlockDevice, Wanted, Watch};
-use crate::platform::metadata::{self, InstanceMetadata};
+use crate::platform::metadata::{self, InstanceMetadata, MetadataError};
 use crate::platform::modules::Need;
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
 use crate::platform::snp::KernelReports;
 use crate::platform::{PlatformError, console, entropy, hardening, logging, modules, mounts, power};
-use latchkey_node_config::Config;
+use latchkey_node_config::{Config, MetadataSource};
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
 const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
 
-/// A machine that nobody says anything about.
-const NO_METADATA: InstanceMetadata =
-    InstanceMetadata { node_name: None, role: None, init_secret_hash: None, peers: Vec::new() };
+/// All of a machine that is up.
+pub(super) struct Up {
+    pub(super) root: OpenRoot,
+    pub(super) prepared: Prepared,
+    pub(super) machine: RealMachine,
+    /// Tells the cloud that this machine is up, if it wants to be told.
+    pub(super) report: smol::Task<()>,
+}
 
 /// A machine that is up.
 pub(super) struct Prepared {
@@ -42,7 +47,7 @@ pub(super) struct Prepared {
     pub(super) node_name: String,
 }
 
-pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
+pub(super) fn prepare(pid1: Pid1) -> Result<Up, BootError> {
     run("mounts", || {
         mounts::kernel_file_systems(pid1)?;
         // Before the console is opened, and reported on it.
@@ -69,7 +74,7 @@ pub(super) fn prepare(pid1: Pid1) -> Result<(OpenRoot, Prepared, RealMachine), B
 }
 
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
-async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, RealMachine), BootError> {
+async fn find_all(pid1: Pid1, config: Config) -> Result<Up, BootError> {
     let watch = Watch::begin().map_err(|error| failure("devices", &error.into()))?;
     let template = crate::ek_template(config.ek);
     let tpm = smol::unblock(move || attesting_tpm(template));
@@ -79,8 +84,7 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, Rea
     let (network, (root, state)) = smol::future::try_zip(network, disks).await?;
     let tpm = tpm.await?;
 
-    let metadata = run("metadata", || metadata::fetch(config.metadata))?;
-    let metadata = metadata.unwrap_or(NO_METADATA);
+    let (metadata, report) = fetch_metadata(config.metadata).await?;
     let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&tpm));
 
     let step = TIMELINE.begin("grow-state");
@@ -101,7 +105,12 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<(OpenRoot, Prepared, Rea
     // A key is still to come, and the processor has nothing else to do meanwhile.
     let modules = smol::unblock(move || run("state-disk-modules", || modules::load(pid1, Need::StateDisk).map(drop)));
     let machine = RealMachine::new(tpm, disk, modules);
-    Ok((root, Prepared { config, attester, network: Some(network), metadata, node_name }, machine))
+    Ok(Up {
+        root,
+        prepared: Prepared { config, attester, network: Some(network), metadata, node_name },
+        machine,
+        report,
+    })
 }
 
 /// Opens the root while the state disk is looked for.
@@ -131,6 +140,22 @@ async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoo
         Ok(state)
     };
     smol::future::try_zip(opening, finding).await
+}
+
+/// Of a machine that nobody says anything about they are empty. The task tells their cloud that this machine is up.
+async fn fetch_metadata(source: MetadataSource) -> Result<(InstanceMetadata, smol::Task<()>), BootError> {
+    let step = TIMELINE.begin("metadata");
+    let failed = |error: MetadataError| failure("metadata", &error.into());
+    let source = metadata::settle(source).map_err(failed)?;
+    let metadata = source.fetch().await.map_err(failed)?;
+    step.note(format_args!("{source}"));
+    step.done();
+    let report = smol::spawn(async move {
+        if let Some(said) = source.report_ready().await {
+            console::line("metadata", &said);
+        }
+    });
+    Ok((metadata.unwrap_or_default(), report))
 }
 
 fn attesting_tpm(template: EkTemplate) -> Result<AttestingTpm, BootError> {

@@ -18,7 +18,7 @@ use latchkey_node_config::{Endpoint, RoleHint};
 pub const MAX_PEERS: usize = 16;
 
 /// What metadata says: requests, never facts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceMetadata {
     /// The name this node asks for: a lower-case DNS name, with or without dots (RFC 1123).
     pub node_name: Option<String>,

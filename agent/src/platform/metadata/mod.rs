@@ -2,13 +2,22 @@
 //!
 //! Nothing here is measured, so nothing here is a fact: a name and a role are requests the join service may refuse, a
 //! peer is an address to try, and the hash of the init secret only decides who may *ask* this node to found a cluster
-//! (the asker, too, verifies the node). The trait is closed: a new source is a change of this module, reviewed as such.
+//! (the asker, too, verifies the node). Sources are a closed list: a new one is a change of this module, reviewed as such.
 
+mod azure_ready;
+mod cloud;
+mod detect;
 mod document;
 mod fw_cfg;
+mod http;
 mod smbios;
 
+use std::fmt;
 use std::io;
+use std::path::{Path, PathBuf};
+
+use cloud::{Cloud, CloudError};
+use detect::{Found, detect};
 
 pub use document::{COSTS, InitSecretHash, InstanceMetadata, MAX_PEERS};
 pub use smbios::oem_string;
@@ -19,23 +28,13 @@ use latchkey_reason::reason_codes;
 /// The most bytes of metadata read.
 pub const MAX_BYTES: usize = 16 * 1024;
 
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// A source of instance metadata.
-pub trait Metadata: sealed::Sealed {
-    /// Reads and checks the metadata of this instance; `None` if the source has none.
-    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError>;
-}
-
 /// QEMU: the `fw_cfg` file `opt/latchkey/metadata.json`, else the SMBIOS string `latchkey.metadata=JSON`.
 ///
 /// `-fw_cfg name=opt/latchkey/metadata.json,file=…` needs the kernel's `qemu_fw_cfg` module;
 /// `-smbios type=11,value=latchkey.metadata={…}` (or `path=FILE`) needs none, and holds what fits in one string.
 #[derive(Debug)]
 pub struct Qemu {
-    sysfs: std::path::PathBuf,
+    sysfs: PathBuf,
 }
 
 impl Default for Qemu {
@@ -44,9 +43,7 @@ impl Default for Qemu {
     }
 }
 
-impl sealed::Sealed for Qemu {}
-
-impl Metadata for Qemu {
+impl Qemu {
     fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError> {
         let bytes = match fw_cfg::read(&self.sysfs)? {
             Some(bytes) => Some(bytes),
@@ -56,28 +53,58 @@ impl Metadata for Qemu {
     }
 }
 
-/// No metadata at all.
-#[derive(Debug)]
-pub struct Nothing;
+/// Where metadata come from, once that is settled: the configuration's word, or what the machine says it is.
+pub fn settle(source: MetadataSource) -> Result<Settled, MetadataError> {
+    Ok(Settled(match source {
+        MetadataSource::Qemu => Found::Qemu,
+        MetadataSource::Aws => Found::Cloud(Cloud::Aws),
+        MetadataSource::Gcp => Found::Cloud(Cloud::Gcp),
+        MetadataSource::Azure => Found::Cloud(Cloud::Azure),
+        MetadataSource::Openstack => Found::Cloud(Cloud::OpenStack),
+        MetadataSource::Hetzner => Found::Cloud(Cloud::Hetzner),
+        MetadataSource::Auto => detect(Path::new("/sys"))?,
+        MetadataSource::None => Found::Nothing,
+    }))
+}
 
-impl sealed::Sealed for Nothing {}
+/// One source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settled(Found);
 
-impl Metadata for Nothing {
-    fn fetch(&self) -> Result<Option<InstanceMetadata>, MetadataError> {
-        Ok(None)
+impl Settled {
+    /// Reads the metadata of this instance; `None` if the source has none. Clouds are asked over the network.
+    pub async fn fetch(self) -> Result<Option<InstanceMetadata>, MetadataError> {
+        match self.0 {
+            Found::Cloud(cloud) => cloud.fetch().await,
+            Found::Qemu => Qemu::default().fetch(),
+            Found::Nothing => Ok(None),
+        }
+    }
+
+    /// Tells the cloud that this machine is up, if it wants to be told; and what became of it.
+    pub async fn report_ready(self) -> Option<String> {
+        if self.0 != Found::Cloud(Cloud::Azure) {
+            return None;
+        }
+        Some(match azure_ready::report().await {
+            Ok(()) => "Azure knows that this machine is up".to_owned(),
+            Err(error) => format!("Azure was not told that this machine is up: {error}"),
+        })
     }
 }
 
-/// Reads the metadata of this instance from the configured source.
-pub fn fetch(source: MetadataSource) -> Result<Option<InstanceMetadata>, MetadataError> {
-    match source {
-        MetadataSource::Qemu => Qemu::default().fetch(),
-        MetadataSource::None => Nothing.fetch(),
+impl fmt::Display for Settled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Found::Cloud(cloud) => cloud.name(),
+            Found::Qemu => "qemu",
+            Found::Nothing => "none",
+        })
     }
 }
 
 /// At most [`MAX_BYTES`] of a file; `None` if it does not exist.
-fn read_bounded(path: &std::path::Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataError> {
+fn read_bounded(path: &Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataError> {
     use io::Read as _;
     let failed = |source| MetadataError::Unreadable { path: path.display().to_string(), source };
     let file = match std::fs::File::open(path) {
@@ -120,6 +147,14 @@ pub enum MetadataError {
     /// The machine's SMBIOS table is damaged.
     #[error("the SMBIOS table of this machine is damaged")]
     Smbios,
+    /// The cloud's metadata server gave none.
+    #[error("metadata of {cloud}: {source}")]
+    Cloud {
+        /// Which.
+        cloud: &'static str,
+        /// Why.
+        source: CloudError,
+    },
 }
 
 reason_codes! {
@@ -137,6 +172,9 @@ reason_codes! {
         /// The machine's SMBIOS table is damaged.
         Smbios = "smbios-damaged":
             "use fw_cfg or latchkey.metadata=none";
+        /// The cloud's metadata server gave none.
+        Server = "metadata-server-failed":
+            "check that the instance may ask its metadata server (on AWS version 2), and that latchkey.metadata names the cloud it runs in";
     }
 }
 
@@ -148,6 +186,7 @@ impl MetadataError {
             Self::TooLarge { .. } => MetadataCode::TooLarge,
             Self::Schema(_) | Self::Field { .. } => MetadataCode::Invalid,
             Self::Smbios => MetadataCode::Smbios,
+            Self::Cloud { .. } => MetadataCode::Server,
         }
     }
 }
@@ -156,7 +195,6 @@ impl MetadataError {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::PathBuf;
 
     struct Sysfs(PathBuf);
 
@@ -202,7 +240,9 @@ mod tests {
     fn a_machine_without_metadata_is_no_failure() {
         assert_eq!(Sysfs::new().fetch().unwrap(), None);
         assert_eq!(Sysfs::new().with(DMI, &smbios::tests::table(&["other=1"])).fetch().unwrap(), None);
-        assert_eq!(Nothing.fetch().unwrap(), None);
+        let none = settle(MetadataSource::None).unwrap();
+        assert_eq!(smol::block_on(none.fetch()).unwrap(), None);
+        assert_eq!(smol::block_on(none.report_ready()), None);
     }
 
     #[test]

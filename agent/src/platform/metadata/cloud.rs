@@ -1,0 +1,364 @@
+//! Metadata servers of clouds: what each is asked, and how its answers are read.
+//!
+//! The document is what the operator gave the instance as user data, and nothing else is: what a cloud says of an instance beside it
+//! can be its name, where the document has none.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use latchkey_disk::NodeName;
+use serde::Deserialize;
+
+use super::http::{Answer, HttpError, Question, Server};
+use super::{InstanceMetadata, MAX_BYTES, MetadataError};
+use crate::lifecycle::backoff::Backoff;
+
+/// A cloud whose metadata server is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cloud {
+    /// Amazon EC2, the instance metadata service's version 2.
+    Aws,
+    /// Google Compute Engine.
+    Gcp,
+    /// Azure.
+    Azure,
+    /// `OpenStack`, by its own paths.
+    OpenStack,
+    /// Hetzner.
+    Hetzner,
+}
+
+/// Where all of them answer.
+const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80);
+/// From the first question to the last try.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+/// Names, and tokens.
+const MAX_TEXT: usize = 1024;
+/// `OpenStack`'s document beside ours.
+pub(super) const MAX_JSON: usize = 64 * 1024;
+
+/// What a server said of this instance.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    /// The operator's document.
+    document: Option<Vec<u8>>,
+    /// What the cloud calls the instance.
+    name: Option<String>,
+}
+
+/// Why an answer is no good.
+#[derive(Debug, thiserror::Error)]
+pub enum CloudError {
+    /// There is none.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// The server refuses, or has other things to do.
+    #[error("{path}: HTTP status {status}")]
+    Status {
+        /// What was asked for.
+        path: &'static str,
+        /// What it said.
+        status: u16,
+    },
+    /// What answers is something else.
+    #[error("{path}: {what}")]
+    Answer {
+        /// What was asked for.
+        path: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl CloudError {
+    /// Whether another try may end better: nobody answers yet, or the server is busy.
+    fn passes(&self) -> bool {
+        match self {
+            Self::Http(HttpError::Io(_) | HttpError::Late) => true,
+            // 401: a token that ended meanwhile. 410: Azure's service restarts.
+            Self::Status { status, .. } => matches!(status, 401 | 408 | 410 | 429 | 500..=599),
+            Self::Http(HttpError::Malformed(_)) | Self::Answer { .. } => false,
+        }
+    }
+}
+
+impl Cloud {
+    /// Its word on the kernel command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Aws => "aws",
+            Self::Gcp => "gcp",
+            Self::Azure => "azure",
+            Self::OpenStack => "openstack",
+            Self::Hetzner => "hetzner",
+        }
+    }
+
+    pub(super) async fn fetch(self) -> Result<Option<InstanceMetadata>, MetadataError> {
+        self.fetch_from(self.server(ADDRESS), PATIENCE).await
+    }
+
+    fn server(self, address: SocketAddr) -> Server {
+        let name = if self == Self::Gcp { "metadata.google.internal" } else { "169.254.169.254" };
+        Server { address, name }
+    }
+
+    async fn fetch_from(self, server: Server, patience: Duration) -> Result<Option<InstanceMetadata>, MetadataError> {
+        let said = patiently(patience, || self.ask(server)).await;
+        said.map_err(|source| MetadataError::Cloud { cloud: self.name(), source })?.into_metadata()
+    }
+
+    async fn ask(self, server: Server) -> Result<Said, CloudError> {
+        match self {
+            Self::Aws => aws(server).await,
+            Self::Gcp => gcp(server).await,
+            Self::Azure => azure(server).await,
+            Self::OpenStack => openstack(server).await,
+            Self::Hetzner => hetzner(server).await,
+        }
+    }
+}
+
+/// Tries again as long as that may end better.
+pub(super) async fn patiently<T, F: Future<Output = Result<T, CloudError>>>(
+    patience: Duration,
+    attempt: impl Fn() -> F,
+) -> Result<T, CloudError> {
+    let mut backoff = Backoff::new(u64::from_ne_bytes(crate::platform::entropy::bytes()));
+    let began = Instant::now();
+    loop {
+        match attempt().await {
+            Err(error) if error.passes() && began.elapsed() < patience => {
+                smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
+            }
+            ended => return ended,
+        }
+    }
+}
+
+impl Said {
+    fn into_metadata(self) -> Result<Option<InstanceMetadata>, MetadataError> {
+        let document = self.document.filter(|document| !document.trim_ascii().is_empty());
+        let metadata = document.map(|document| InstanceMetadata::parse(&document)).transpose()?;
+        // A cloud's names are for people and may be anything. What is no node's name is passed over: the node then has one of its own.
+        let name =
+            self.name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
+        Ok(match (metadata, name) {
+            (None, None) => None,
+            (metadata, name) => {
+                let metadata = metadata.unwrap_or_default();
+                Some(InstanceMetadata { node_name: metadata.node_name.clone().or(name), ..metadata })
+            }
+        })
+    }
+}
+
+/// What a path answers; `None` where there is nothing (404).
+async fn get(
+    server: Server,
+    path: &'static str,
+    headers: &[(&str, &str)],
+    limit: usize,
+) -> Result<Option<Answer>, CloudError> {
+    let answer = server.ask(Question::get(path, headers, limit)).await?;
+    match answer.status {
+        200 => Ok(Some(answer)),
+        404 => Ok(None),
+        status => Err(CloudError::Status { path, status }),
+    }
+}
+
+async fn bytes(server: Server, path: &'static str, headers: &[(&str, &str)]) -> Result<Option<Vec<u8>>, CloudError> {
+    Ok(get(server, path, headers, MAX_BYTES).await?.map(|answer| answer.body))
+}
+
+async fn text(server: Server, path: &'static str, headers: &[(&str, &str)]) -> Result<Option<String>, CloudError> {
+    let answer = get(server, path, headers, MAX_TEXT).await?;
+    answer.map(|answer| as_text(path, answer.body)).transpose()
+}
+
+fn as_text(path: &'static str, bytes: Vec<u8>) -> Result<String, CloudError> {
+    String::from_utf8(bytes).map_err(|_| CloudError::Answer { path, what: "no UTF-8" })
+}
+
+/// `docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html`: nothing is read without a token, so a
+/// server that knows only version 1 is not asked.
+async fn aws(server: Server) -> Result<Said, CloudError> {
+    const TOKEN: &str = "/latest/api/token";
+    let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", "60")];
+    let answer = server.ask(Question::send("PUT", TOKEN, &ttl, &[], MAX_TEXT)).await?;
+    if answer.status != 200 {
+        return Err(CloudError::Status { path: TOKEN, status: answer.status });
+    }
+    let token = as_text(TOKEN, answer.body)?;
+    // It goes into a header.
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CloudError::Answer { path: TOKEN, what: "no token" });
+    }
+    let with = [("X-aws-ec2-metadata-token", token.as_str())];
+    let document = bytes(server, "/latest/user-data", &with).await?;
+    Ok(Said { document, name: text(server, "/latest/meta-data/local-hostname", &with).await? })
+}
+
+/// `cloud.google.com/compute/docs/metadata/querying-metadata`: who does not name itself is not the server.
+async fn gcp(server: Server) -> Result<Said, CloudError> {
+    const DOCUMENT: &str = "/computeMetadata/v1/instance/attributes/latchkey-metadata";
+    const NAME: &str = "/computeMetadata/v1/instance/name";
+    let flavor = [("Metadata-Flavor", "Google")];
+    let of_google = |path, answer: Option<Answer>| match answer {
+        Some(answer) if !answer.of_google => {
+            Err(CloudError::Answer { path, what: "not of Google's metadata server (Metadata-Flavor)" })
+        }
+        answer => Ok(answer.map(|answer| answer.body)),
+    };
+    let document = of_google(DOCUMENT, get(server, DOCUMENT, &flavor, MAX_BYTES).await?)?;
+    let name = of_google(NAME, get(server, NAME, &flavor, MAX_TEXT).await?)?;
+    Ok(Said { document, name: name.map(|name| as_text(NAME, name)).transpose()? })
+}
+
+/// `learn.microsoft.com/azure/virtual-machines/instance-metadata-service`: user data is Base64.
+async fn azure(server: Server) -> Result<Said, CloudError> {
+    const DOCUMENT: &str = "/metadata/instance/compute/userData?api-version=2021-01-01&format=text";
+    const NAME: &str = "/metadata/instance/compute/name?api-version=2021-01-01&format=text";
+    let metadata = [("Metadata", "true")];
+    let encoded = get(server, DOCUMENT, &metadata, 2 * MAX_BYTES).await?.map(|answer| answer.body);
+    let decoded = encoded.map(|encoded| STANDARD.decode(encoded.trim_ascii())).transpose();
+    let document = decoded.map_err(|_| CloudError::Answer { path: DOCUMENT, what: "no Base64" })?;
+    Ok(Said { document, name: text(server, NAME, &metadata).await? })
+}
+
+/// `docs.openstack.org/nova/latest/user/metadata.html`.
+async fn openstack(server: Server) -> Result<Said, CloudError> {
+    const ABOUT: &str = "/openstack/latest/meta_data.json";
+    /// Of all that is there.
+    #[derive(Deserialize)]
+    struct About {
+        hostname: Option<String>,
+    }
+    let document = bytes(server, "/openstack/latest/user_data", &[]).await?;
+    let about = get(server, ABOUT, &[], MAX_JSON).await?;
+    let about = about.map(|answer| serde_json::from_slice::<About>(&answer.body)).transpose();
+    let about = about.map_err(|_| CloudError::Answer { path: ABOUT, what: "no JSON with a name" })?;
+    Ok(Said { document, name: about.and_then(|about| about.hostname) })
+}
+
+/// `docs.hetzner.cloud/reference/cloud#server-metadata`.
+async fn hetzner(server: Server) -> Result<Said, CloudError> {
+    let document = bytes(server, "/hetzner/v1/userdata", &[]).await?;
+    Ok(Said { document, name: text(server, "/hetzner/v1/metadata/hostname", &[]).await? })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use latchkey_test_support::metadata::{FakeServer, nothing};
+
+    use super::*;
+
+    const DOCUMENT: &str = r#"{"version":1,"role":"worker"}"#;
+
+    fn fetch(cloud: Cloud, server: &FakeServer) -> Result<Option<InstanceMetadata>, MetadataError> {
+        smol::block_on(cloud.fetch_from(cloud.server(server.address()), Duration::from_secs(30)))
+    }
+
+    fn name(metadata: Result<Option<InstanceMetadata>, MetadataError>) -> Option<String> {
+        metadata.unwrap().unwrap().node_name
+    }
+
+    fn documented(cloud: Cloud, document: Option<&'static str>) -> FakeServer {
+        FakeServer::of(cloud.name(), document)
+    }
+
+    const CLOUDS: [(Cloud, &str); 5] = [
+        (Cloud::Aws, "ip-10-0-2-15.eu-central-1.compute.internal"),
+        (Cloud::Gcp, "edge-7"),
+        (Cloud::Azure, "edge-7"),
+        (Cloud::OpenStack, "edge-7.novalocal"),
+        (Cloud::Hetzner, "edge-7"),
+    ];
+
+    #[test]
+    fn the_operator_s_document_counts_and_the_cloud_s_name_where_that_has_none() {
+        for (cloud, named) in CLOUDS {
+            let metadata = fetch(cloud, &documented(cloud, Some(DOCUMENT))).unwrap().unwrap();
+            assert_eq!(metadata.node_name.as_deref(), Some(named), "{cloud:?}");
+            assert!(metadata.role.is_some());
+            let own = documented(cloud, Some(r#"{"version":1,"node_name":"mine"}"#));
+            assert_eq!(name(fetch(cloud, &own)).as_deref(), Some("mine"));
+            assert_eq!(name(fetch(cloud, &documented(cloud, None))).as_deref(), Some(named));
+            // What was meant for something else is no document of ours, and not passed over.
+            let error = fetch(cloud, &documented(cloud, Some("#cloud-config\nusers: []\n"))).unwrap_err();
+            assert_eq!(error.code().as_str(), "metadata-invalid", "{cloud:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_busy_or_away_for_a_moment_is_asked_again() {
+        let asked = AtomicU32::new(0);
+        let server = FakeServer::new(move |question| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 => (429, "Retry-After: 1\r\n", String::new()),
+            1 => (503, "", String::new()),
+            _ if question.starts_with("GET /hetzner/v1/userdata ") => (200, "", DOCUMENT.into()),
+            _ => nothing(),
+        });
+        assert_eq!(fetch(Cloud::Hetzner, &server).unwrap().unwrap().node_name, None);
+        assert_eq!(server.heard().len(), 4);
+    }
+
+    #[test]
+    fn a_token_that_ended_is_asked_for_again() {
+        let asked = AtomicU32::new(0);
+        let server = FakeServer::new(move |question| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 | 2 => (200, "", "token".into()),
+            1 => (401, "", String::new()),
+            _ if question.contains("user-data") => (200, "", DOCUMENT.into()),
+            _ => nothing(),
+        });
+        fetch(Cloud::Aws, &server).unwrap().unwrap();
+    }
+
+    #[test]
+    fn what_will_not_get_better_is_refused_at_once_and_named() {
+        let refused = |cloud, status: u16, headers: &'static str, body: &'static str| {
+            let server = FakeServer::new(move |_| (status, headers, body.into()));
+            let error = fetch(cloud, &server).unwrap_err();
+            assert_eq!(server.heard().len(), 1);
+            assert_eq!(error.code().as_str(), "metadata-server-failed");
+            error.to_string()
+        };
+        assert!(refused(Cloud::Aws, 403, "", "").contains("aws: /latest/api/token: HTTP status 403"));
+        assert!(refused(Cloud::Aws, 404, "", "").contains("404"), "a server of version 1 is not asked");
+        assert!(refused(Cloud::Aws, 200, "", "a\r\nHost: b").contains("no token"));
+        assert!(refused(Cloud::Gcp, 200, "", DOCUMENT).contains("Metadata-Flavor"));
+        assert!(refused(Cloud::Azure, 200, "", "no Base64!").contains("no Base64"));
+        assert!(refused(Cloud::Hetzner, 301, "Location: http://elsewhere/\r\n", "").contains("301"));
+        let endless: &'static str = "a".repeat(MAX_BYTES + 1).leak();
+        assert!(refused(Cloud::OpenStack, 200, "", endless).contains("longer than it may be"));
+        let cut = FakeServer::raw(|_| b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{".to_vec());
+        assert!(fetch(Cloud::Hetzner, &cut).unwrap_err().to_string().contains("not as long as it says"));
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_passed_over() {
+        for said in ["", "a b", "a\nb", "..", "x_y"] {
+            let server = FakeServer::new(move |question| {
+                let body = if question.contains("hostname") { said } else { DOCUMENT };
+                (200, "", body.into())
+            });
+            assert_eq!(fetch(Cloud::Hetzner, &server).unwrap().unwrap().node_name, None, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_never_answers_is_waited_for_no_longer_than_that() {
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let began = Instant::now();
+        let none =
+            smol::block_on(Cloud::Gcp.fetch_from(Cloud::Gcp.server(nobody), Duration::from_secs(1))).unwrap_err();
+        assert_eq!(none.code().as_str(), "metadata-server-failed");
+        assert!(began.elapsed() >= Duration::from_secs(1));
+    }
+}
