@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use latchkey_tpm::wire::{EccPoint, EkTemplate, HashAlg, Public, PublicKey};
+use latchkey_tpm::wire::{Curve, EccPoint, EkTemplate, HashAlg, Public, PublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::parse::Digest;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::spki::public_key;
 
 /// A TPM's stable identity: SHA-256 of its endorsement key's `TPMT_PUBLIC`, in which coordinates are padded to the
 /// curve's size so that one key has one digest.
@@ -24,6 +25,22 @@ impl EkDigest {
     /// `ek-malformed`, `ek-template-unknown`.
     pub fn of_public_area(tpmt_public: &[u8]) -> Result<Self, Refusal> {
         EndorsementKey::parse(tpmt_public).map(|ek| ek.digest)
+    }
+
+    /// The digest of the endorsement key with this `SubjectPublicKeyInfo` (DER), as clouds and tpm2-tools give it: of the template
+    /// that nearly every TPM has of its kind, L-1 (RSA 2048), L-2 (P-256) or H-3 (P-384). A key of another template has another digest.
+    ///
+    /// # Errors
+    /// `ek-malformed`.
+    pub fn of_subject_public_key_info(der: &[u8]) -> Result<Self, Refusal> {
+        let no = || Refusal::new(ReasonCode::EkMalformed, "no key of P-256, P-384 or RSA 2048 with the exponent 65537");
+        let key = public_key(der).ok_or_else(no)?;
+        let template = match &key {
+            PublicKey::Rsa { .. } => EkTemplate::RsaL1,
+            PublicKey::Ecc { curve: Curve::P256, .. } => EkTemplate::P256L2,
+            PublicKey::Ecc { curve: Curve::P384, .. } => EkTemplate::P384H3,
+        };
+        Ok(Self::of(&Public { key, ..template.public() }))
     }
 
     /// Reads 64 lower-case hexadecimal digits.

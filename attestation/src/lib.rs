@@ -32,6 +32,7 @@ pub mod reference;
 pub mod refusal;
 mod report_data;
 mod signature;
+mod spki;
 pub mod validate;
 pub mod verify;
 

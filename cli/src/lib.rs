@@ -22,6 +22,7 @@ mod codes;
 mod collateral;
 mod credentials;
 mod documents;
+mod ek_file;
 mod error;
 mod exit;
 mod files;

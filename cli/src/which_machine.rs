@@ -7,12 +7,13 @@ use latchkey_attestation::{EkDigest, Policy};
 
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
+use crate::ek_file;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files;
 use crate::output::{Output, Tone};
 
-/// A digest and what editors put around it.
+/// A key, and what clouds and editors put around it.
 const MAX_FILE: usize = 4096;
 
 /// Which machine the operator means, of all that the policy admits.
@@ -97,7 +98,7 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
     Ok(answer.trim() == "yes")
 }
 
-/// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them.
+/// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them or the key.
 pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, CommandError> {
     let Some(path) = arguments.path(flag) else { return Ok(None) };
     read(path).map(Some).map_err(|failure| failure.because(format!("--{flag} {}", path.display())))
@@ -105,16 +106,18 @@ pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDiges
 
 /// The EK digest that an argument names, in the same way.
 pub(crate) fn read(named: &Path) -> Result<EkDigest, CommandError> {
-    let parse = |text: &str| EkDigest::from_hex(&text.trim().to_ascii_lowercase());
-    if let Some(ek) = named.to_str().and_then(parse) {
+    if let Some(ek) = named.to_str().and_then(|text| EkDigest::from_hex(&text.trim().to_ascii_lowercase())) {
         return Ok(ek);
     }
     let malformed = || {
-        let failure = CommandError::usage("neither an EK digest of 64 hexadecimal digits nor a file that holds one");
-        failure.fix("see the line `TPM` of `latchkey verify NODE`")
+        let what = "neither an EK digest of 64 hexadecimal digits nor a file that holds one, or the key";
+        CommandError::usage(what).fix("see the line `TPM` of `latchkey verify NODE`")
     };
-    let text = files::read(named, MAX_FILE).map_err(|_| malformed())?;
-    std::str::from_utf8(&text).ok().and_then(parse).ok_or_else(malformed)
+    let file = files::read(named, MAX_FILE).map_err(|_| malformed())?;
+    let what = || format!("the endorsement key in {} cannot be used", named.display());
+    ek_file::digest(&file)
+        .ok_or_else(malformed)?
+        .map_err(|refusal| CommandError::refused(Exit::Usage, what(), &refusal))
 }
 
 /// Refuses another machine than the one that a flag names.

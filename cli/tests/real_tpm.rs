@@ -7,9 +7,13 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use latchkey_attestation::EkDigest;
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::wire::EkTemplate;
+use serde_json::json;
 use support::node::{FakeNode, Tpm};
 use support::operator::Operator;
 
@@ -51,4 +55,55 @@ fn a_certified_tpm_is_recorded_initialised_and_verified() {
     let verified = operator.verify(&node, &["--locked", &id, "--ek", &ek, "--output", "json"]).succeeded().json();
     assert_eq!(verified["claims"]["trust"]["kind"], "ek-chain");
     assert_eq!(verified["claims"]["locked"], true);
+}
+
+#[test]
+fn an_endorsement_key_is_one_machine_in_every_form_that_tools_and_clouds_give_it() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let operator = Operator::new();
+    for (template, handle, kind) in
+        [(EkTemplate::RsaL1, "0x81010001", "rsa-2048"), (EkTemplate::P384H3, "0x81010016", "ecc-sec-p384")]
+    {
+        let attester = AttestingTpm::new(swtpm.connect().unwrap(), template).unwrap();
+        let ek = EkDigest::of_public_area(&attester.ek_public().marshal()).unwrap().to_string();
+        drop(attester);
+        let pinned = |file: &[u8]| {
+            let _ = std::fs::remove_file(operator.path("policy.json"));
+            std::fs::write(operator.path("key"), file).unwrap();
+            operator.run(&[
+                "policy",
+                "new",
+                "--ek-pin",
+                "key",
+                "--manifest",
+                "demo",
+                "--unsigned",
+                "--out",
+                "policy.json",
+            ])
+        };
+        let pin = |file: &[u8]| {
+            pinned(file).succeeded();
+            operator.json("policy.json")["ak_trust"][0]["ek_sha256"][0].as_str().unwrap().to_owned()
+        };
+        assert_eq!(pin(format!("{ek}\n").as_bytes()), ek);
+        for form in ["tss", "tpmt", "pem", "der"] {
+            let Some(_) = swtpm.tool("tpm2_readpublic", &["-c", handle, "-f", form, "-o", "key"]) else { return };
+            let file = std::fs::read(swtpm.directory().join("key")).unwrap();
+            assert_eq!(pin(&file), ek, "{kind} {form}");
+            let cut = pinned(&file[..file.len() - 7]).failed(2);
+            assert!(cut.err.contains("key"), "{}", cut.err);
+            if matches!(form, "tpmt" | "der") {
+                // As `aws ec2 get-instance-tpm-ek-pub` prints it.
+                let value = STANDARD.encode(&file);
+                let of_aws = json!({"InstanceId": "i-1", "KeyType": kind, "KeyFormat": form, "KeyValue": value});
+                assert_eq!(pin(of_aws.to_string().as_bytes()), ek, "{kind} {form} of AWS");
+            }
+        }
+    }
+    for file in [&b""[..], b"{}", b"-----BEGIN PUBLIC KEY-----\n", b"\x30\x00", b"\x00\x23", b"\x00\x01\xff"] {
+        std::fs::write(operator.path("key"), file).unwrap();
+        let none = ["policy", "new", "--ek-pin", "key", "--manifest", "demo", "--unsigned", "--out", "none.json"];
+        assert!(operator.run(&none).failed(2).err.contains("key"));
+    }
 }

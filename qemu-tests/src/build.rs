@@ -85,8 +85,10 @@ pub fn with_fake_amd(binary: &str) -> Result<PathBuf, HarnessError> {
     // In a place of their own: what other tests call is not exchanged under them.
     let target = target_directory().join("fake-amd").display().to_string();
     let feature = ["--features", "latchkey-collateral/fake-snp", "--target-dir", &target, "--bins"];
+    // They are built for this alone, and nobody looks into them.
+    let quick = ["--config", "profile.dev.debug=false"];
     let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
-    once(&PROGRAMS, &packages.chain(feature).collect::<Vec<_>>())?.program(binary)
+    once(&PROGRAMS, &packages.chain(feature).chain(quick).collect::<Vec<_>>())?.program(binary)
 }
 
 /// The same as users get it: in the profile that ships, but with its symbols (debug information is left out as there).

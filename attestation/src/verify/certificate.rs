@@ -1,6 +1,6 @@
 //! The endorsement key's certificate: TCG EK Credential Profile for TPM Family 2.0, section 3.
 
-use latchkey_tpm::wire::{Curve, Public, PublicKey};
+use latchkey_tpm::wire::{Public, PublicKey};
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
 use std::time::Duration;
 use webpki::{EndEntityCert, Error, KeyUsage};
@@ -8,6 +8,7 @@ use webpki::{EndEntityCert, Error, KeyUsage};
 use crate::parse::{AttesterIdentity, Digest};
 use crate::policy::EkChain;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::spki::public_key;
 
 /// Checks that the identity's certificate is for `ek`, is an EK certificate, and chains to a root of the policy at
 /// `now`. Returns the digest of that root.
@@ -57,21 +58,14 @@ fn root_digest(chain: &EkChain, anchor: &TrustAnchor<'_>) -> Result<Digest, Refu
 }
 
 fn is_for(certificate: &EndEntityCert<'_>, ek: &Public) -> bool {
-    let spki = certificate.subject_public_key_info();
-    match &ek.key {
-        PublicKey::Ecc { curve, point } => {
-            let prefix = match curve {
-                Curve::P256 => SPKI_P256,
-                Curve::P384 => SPKI_P384,
-            };
-            let key = spki.strip_prefix(prefix);
-            key.is_some() && key == point.uncompressed(*curve).as_deref()
+    match (public_key(&certificate.subject_public_key_info()), &ek.key) {
+        (Some(PublicKey::Rsa { modulus: certified, .. }), PublicKey::Rsa { bits: 2048, modulus, .. }) => {
+            certified == *modulus
         }
-        PublicKey::Rsa { bits: 2048, modulus, .. } => SPKI_RSA_2048.iter().any(|prefix| {
-            let key = spki.strip_prefix(*prefix).and_then(|rest| rest.strip_suffix(EXPONENT_65537));
-            key == Some(modulus)
-        }),
-        PublicKey::Rsa { .. } => false,
+        (Some(PublicKey::Ecc { curve: certified, point: at }), PublicKey::Ecc { curve, point }) => {
+            certified == *curve && at.uncompressed(*curve) == point.uncompressed(*curve)
+        }
+        _ => false,
     }
 }
 
@@ -110,32 +104,3 @@ const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     webpki::ring::RSA_PSS_2048_8192_SHA384_LEGACY_KEY,
     webpki::ring::RSA_PSS_2048_8192_SHA512_LEGACY_KEY,
 ];
-
-/// RFC 5480, section 2: id-ecPublicKey with secp256r1, up to the uncompressed point.
-const SPKI_P256: &[u8] = &[
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-/// RFC 5480, section 2: id-ecPublicKey with secp384r1, up to the uncompressed point.
-const SPKI_P384: &[u8] = &[
-    0x30, 0x76, 0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00,
-    0x22, 0x03, 0x62, 0x00,
-];
-/// RFC 3279, section 2.3.1 (rsaEncryption) and RFC 4055, section 1.2 (id-RSAES-OAEP without parameters, with empty
-/// ones), up to the 2048-bit modulus. TPM makers use both kinds for EKs.
-const SPKI_RSA_2048: &[&[u8]] = &[
-    &[
-        0x30, 0x82, 0x01, 0x22, 0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05,
-        0x00, 0x03, 0x82, 0x01, 0x0f, 0x00, 0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00,
-    ],
-    &[
-        0x30, 0x82, 0x01, 0x20, 0x30, 0x0b, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x07, 0x03,
-        0x82, 0x01, 0x0f, 0x00, 0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00,
-    ],
-    &[
-        0x30, 0x82, 0x01, 0x22, 0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x07, 0x30,
-        0x00, 0x03, 0x82, 0x01, 0x0f, 0x00, 0x30, 0x82, 0x01, 0x0a, 0x02, 0x82, 0x01, 0x01, 0x00,
-    ],
-];
-/// The end of an `RSAPublicKey`: INTEGER 65537, the only exponent of a TCG template.
-const EXPONENT_65537: &[u8] = &[0x02, 0x03, 0x01, 0x00, 0x01];

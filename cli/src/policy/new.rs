@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style};
 use crate::reference::signer_key;
+use crate::which_machine;
 
 /// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
 const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
@@ -80,7 +81,7 @@ impl Draft {
         let warn = pcrs(arguments, "warn", &WARN)?;
         let firmware_refuse = pcrs(arguments, "firmware-refuse", &[])?;
         let mut ak_trust = Vec::new();
-        let pins = arguments.texts("ek-pin")?.into_iter().map(pin).collect::<Result<Vec<_>, _>>()?;
+        let pins = arguments.paths("ek-pin").iter().map(|path| pin(path)).collect::<Result<Vec<_>, _>>()?;
         if !pins.is_empty() {
             ak_trust.push(TrustRuleFile::PinnedEk { ek_sha256: pins });
         }
@@ -224,9 +225,8 @@ pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, CommandError> {
     })
 }
 
-fn pin(text: &str) -> Result<EkDigest, CommandError> {
-    EkDigest::from_hex(text)
-        .ok_or_else(|| CommandError::usage(format!("--ek-pin {text}: expected 64 lower-case hexadecimal digits")))
+fn pin(named: &Path) -> Result<EkDigest, CommandError> {
+    which_machine::read(named).map_err(|failure| failure.because(format!("--ek-pin {}", named.display())))
 }
 
 fn template(text: &str) -> Result<&'static str, CommandError> {

@@ -43,9 +43,9 @@ const EK_INTERMEDIATE: Flag = Flag {
 };
 const EK_PIN: Flag = Flag {
     long: "ek-pin",
-    value: Some("SHA256"),
+    value: Some("EK"),
     need: AnyNumber,
-    text: "trust the TPM with this endorsement key (SHA-256 of its TPMT_PUBLIC)",
+    text: "trust the TPM with this endorsement key: SHA-256 of its TPMT_PUBLIC, or a file\nwith that, with the key (TPM2B or TPMT, PEM, DER), or with what\n`aws ec2 get-instance-tpm-ek-pub` prints",
 };
 const EK_TEMPLATE: Flag = Flag {
     long: "ek-template",
