@@ -38,7 +38,7 @@ pub(crate) fn digest(file: &[u8]) -> Option<Result<EkDigest, Refusal>> {
     }
 }
 
-/// What AWS tells of a NitroTPM's endorsement key.
+/// What AWS tells of a `NitroTPM`'s endorsement key.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase", deny_unknown_fields)]
 struct OfAws {
