@@ -79,16 +79,29 @@ pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
 }
 
-/// The same with the roots of a fake AMD, where a directory of collateral names some: no release can be built so.
+/// The same with the roots of a fake AMD, where a directory of collateral names some: no release can be built so. In a place of their
+/// own, and those without are where they were.
 pub fn with_fake_amd(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
-    // In a place of their own: what other tests call is not exchanged under them.
-    let target = target_directory().join("fake-amd").display().to_string();
-    let feature = ["--features", "latchkey-collateral/fake-snp", "--target-dir", &target, "--bins"];
-    // They are built for this alone, and nobody looks into them.
-    let quick = ["--config", "profile.dev.debug=false"];
-    let packages = PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]);
-    once(&PROGRAMS, &packages.chain(feature).chain(quick).collect::<Vec<_>>())?.program(binary)
+    let mut place = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    if place.is_none() {
+        let packages: Vec<_> =
+            PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]).chain(["--bins"]).collect();
+        let built = cargo_build(&[&packages[..], &["--features", "latchkey-collateral/fake-snp"]].concat())?;
+        let directory = target_directory().join("fake-amd");
+        std::fs::create_dir_all(&directory).map_err(io_error("make", &directory))?;
+        let mut copies = Vec::new();
+        for (name, path) in built.0 {
+            let copy = directory.join(&name);
+            // What runs is not written to: another process may have the one before.
+            let new = directory.join(format!("{name}.{}", std::process::id()));
+            std::fs::copy(&path, &new).and_then(|_| std::fs::rename(&new, &copy)).map_err(io_error("copy", &path))?;
+            copies.push((name, copy));
+        }
+        cargo_build(&packages)?;
+        *place = Some(Built(copies));
+    }
+    place.as_ref().map_or_else(|| Built(Vec::new()).program(binary), |built| built.program(binary))
 }
 
 /// The same as users get it: in the profile that ships, but with its symbols (debug information is left out as there).
