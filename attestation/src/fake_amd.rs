@@ -33,6 +33,8 @@ pub struct Published {
     pub revoked: bool,
     /// There is a list of what it revoked.
     pub list: bool,
+    /// Until when it is good: `YYMMDD`.
+    pub list_until: &'static str,
     /// As large as AMD's are; others are made faster.
     pub large_keys: bool,
 }
@@ -94,7 +96,7 @@ impl FakeAmd {
 
     /// One that published something else.
     pub fn with(product: SnpProduct, change: impl FnOnce(&mut Published)) -> Self {
-        let mut published = Published { revoked: false, list: true, large_keys: false };
+        let mut published = Published { revoked: false, list: true, list_until: "301125", large_keys: false };
         change(&mut published);
         let size = if published.large_keys { KeySize::Rsa4096 } else { KeySize::Rsa2048 };
         let rsa = || RsaKeyPair::generate(size).unwrap();
@@ -111,7 +113,10 @@ impl FakeAmd {
         let mut chain = [pem("CERTIFICATE", &authority(&of_chips, &chips, 2)), pem("CERTIFICATE", &root)].concat();
         chain.extend(pem("CERTIFICATE", &authority(&of_providers, &providers, 3)));
         if published.list {
-            chain.extend(pem("X509 CRL", &revocations(&ark, &ark_name, published.revoked, ["261115", "301125"])));
+            chain.extend(pem(
+                "X509 CRL",
+                &revocations(&ark, &ark_name, published.revoked, ["261115", published.list_until]),
+            ));
         }
         let later_list = revocations(&ark, &ark_name, published.revoked, ["261116", "301126"]);
         let root = Digest(digest(&SHA256, &root).as_ref().try_into().unwrap());

@@ -23,6 +23,7 @@ pub mod config;
 mod control_plane;
 mod credentials;
 pub mod decision;
+mod ending;
 mod freshness;
 pub mod identity;
 mod keys;

@@ -2,7 +2,9 @@
 
 use crate::api_certificate;
 use crate::approver::Pulse;
+use crate::clock::unix;
 use crate::decision::Warning;
+use crate::ending::soon;
 use crate::metrics::{Gauges, Metrics};
 use crate::service::LastKeyError;
 use crate::snapshot::Current;
@@ -58,6 +60,7 @@ impl Admin for Pages {
             serials: self.current.serials(),
             reloads: self.current.reloads(),
             api_certificate_ends: self.certificate_ends(),
+            collateral_ends: snapshot.snp_collateral.as_ref().and_then(|it| it.first_end()).map(|(_, ends)| ends),
         });
         self.table.render(&mut page);
         self.reloads.render(&mut page);
@@ -101,6 +104,12 @@ impl Admin for Pages {
             format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
         });
         let certificate = api_certificate::note(self.certificate_ends());
+        let collateral = snapshot.snp_collateral.as_ref().and_then(|it| it.first_end()).and_then(|(what, ends)| {
+            let when = soon(ends, unix())?;
+            Some(format!(
+                "collateral-ends: {what} {when}: get what AMD published since with `latchkey collateral fetch`"
+            ))
+        });
         let carried = self.table.note().into_iter().chain(self.reloads.note());
         Ok(stale
             .chain(waiting)
@@ -109,6 +118,7 @@ impl Admin for Pages {
             .chain(no_denials)
             .chain(crowded)
             .chain(certificate)
+            .chain(collateral)
             .chain(carried)
             .collect())
     }

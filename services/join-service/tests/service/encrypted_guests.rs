@@ -150,3 +150,21 @@ fn collateral_is_read_anew_and_what_is_bad_keeps_what_was() {
     assert_eq!(told(join(&service, guest.clone())), PeerReason::TeeNotTrusted);
     join(&service, Guest { amd: other, ..guest }).unwrap();
 }
+
+#[test]
+fn the_end_of_what_amd_published_is_told_in_time() {
+    let (machine, amd) = (Machine::new(), FakeAmd::new(SnpProduct::Milan));
+    let mut rig = rig(&machine);
+    rig.config["collateral"] = json!("collateral");
+    publish(&amd, &rig.path("collateral"));
+    let mut service = rig.start();
+    // 2030-11-25.
+    assert_eq!(service.metric("collateral_end_seconds"), 1_921_795_200);
+    assert!(!service.page("/healthz").1.contains("collateral-ends"));
+
+    publish(&FakeAmd::with(SnpProduct::Milan, |it| it.list_until = "261128"), &rig.path("collateral"));
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    let body = service.page("/healthz").1;
+    assert!(body.contains("collateral-ends: the list of what ARK-Milan revoked"), "{body}");
+}
