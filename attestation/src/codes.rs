@@ -50,7 +50,7 @@ reason_codes! {
     SnpReportMalformed = "snp-report-malformed", Peer, EvidenceMalformed, "give the 1184 bytes of the report as the guest's secure processor made them, without what stands around it";
 
     /// The policy demands what a SEV-SNP processor says, and no report came.
-    SnpReportMissing = "snp-report-missing", Platform, TeeNotTrusted, "boot the image as a SEV-SNP guest whose kernel offers reports (configfs-tsm), or take the section `snp` out of the policy";
+    SnpReportMissing = "snp-report-missing", Platform, TeeNotTrusted, "boot the image as a SEV-SNP guest whose kernel offers reports (configfs-tsm or /dev/sev-guest), or take the section `snp` out of the policy";
     /// The policy demands reports, and this verifier was given nothing to verify them by.
     SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the verifier a directory of collateral: `collateral` in the join service's configuration, --collateral on the command line; nodes verify no reports of machines yet: have join services outside of them";
     /// The report has something set where its version has nothing.

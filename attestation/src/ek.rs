@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use latchkey_tpm::wire::{Curve, EccPoint, EkTemplate, HashAlg, Public, PublicKey};
+use latchkey_tpm::wire::{EccPoint, EkTemplate, HashAlg, Public, PublicKey};
 use serde::{Deserialize, Serialize};
 
 use crate::parse::Digest;
@@ -27,20 +27,33 @@ impl EkDigest {
         EndorsementKey::parse(tpmt_public).map(|ek| ek.digest)
     }
 
-    /// The digest of the endorsement key with this `SubjectPublicKeyInfo` (DER), as clouds and tpm2-tools give it: of the template
-    /// that nearly every TPM has of its kind, L-1 (RSA 2048), L-2 (P-256) or H-3 (P-384). A key of another template has another digest.
+    /// The digest of the endorsement key with this `SubjectPublicKeyInfo` (DER), as clouds and tpm2-tools give it. Which template it
+    /// was made from, such a key does not say, and the digest depends on it: it must be the only one of `allowed` of its kind.
     ///
     /// # Errors
-    /// `ek-malformed`.
-    pub fn of_subject_public_key_info(der: &[u8]) -> Result<Self, Refusal> {
-        let no = || Refusal::new(ReasonCode::EkMalformed, "no key of P-256, P-384 or RSA 2048 with the exponent 65537");
+    /// `ek-malformed`: no key of a template; of none that is allowed, or of several.
+    pub fn of_subject_public_key_info(der: &[u8], allowed: impl Fn(EkTemplate) -> bool) -> Result<Self, Refusal> {
+        let refuse = |detail: String| Refusal::new(ReasonCode::EkMalformed, detail);
+        let no = || refuse("no key of P-256, P-384 or RSA 2048 with the exponent 65537".to_owned());
         let key = public_key(der).ok_or_else(no)?;
-        let template = match &key {
-            PublicKey::Rsa { .. } => EkTemplate::RsaL1,
-            PublicKey::Ecc { curve: Curve::P256, .. } => EkTemplate::P256L2,
-            PublicKey::Ecc { curve: Curve::P384, .. } => EkTemplate::P384H3,
+        let is_of = |template: &EkTemplate| match (&key, template.public().key) {
+            (PublicKey::Rsa { .. }, PublicKey::Rsa { .. }) => true,
+            (PublicKey::Ecc { curve, .. }, PublicKey::Ecc { curve: other, .. }) => *curve == other,
+            _ => false,
         };
-        Ok(Self::of(&Public { key, ..template.public() }))
+        let candidates: Vec<_> =
+            EkTemplate::ALL.into_iter().filter(|template| is_of(template) && allowed(*template)).collect();
+        match candidates.as_slice() {
+            [template] => Ok(Self::of(&Public { key, ..template.public() })),
+            [] => Err(refuse("a key of a kind that none of the endorsement-key templates in question has".to_owned())),
+            several => {
+                let names: Vec<_> = several.iter().map(|template| template.name()).collect();
+                Err(refuse(format!(
+                    "the key may be of {}: its public area (TPMT_PUBLIC) says which",
+                    names.join(" or ")
+                )))
+            }
+        }
     }
 
     /// Reads 64 lower-case hexadecimal digits.

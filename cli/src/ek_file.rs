@@ -3,13 +3,15 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_attestation::{EkDigest, Refusal};
+use latchkey_tpm::wire::EkTemplate;
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use rustls_pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 /// The digest of the endorsement key that a file holds: 64 hexadecimal digits, a public area (`TPMT_PUBLIC`, or `TPM2B_PUBLIC` as
-/// tpm2-tools write it), a public key (PEM or DER), or what `aws ec2 get-instance-tpm-ek-pub` prints. `None` where it is none of these.
-pub(crate) fn digest(file: &[u8]) -> Option<Result<EkDigest, Refusal>> {
+/// tpm2-tools write it), a public key (PEM or DER), or what `aws ec2 get-instance-tpm-ek-pub` prints. `None` where it is none of these. Of keys that do
+/// not say which template they are of, it is the one that is allowed.
+pub(crate) fn digest(file: &[u8], allowed: impl Fn(EkTemplate) -> bool) -> Option<Result<EkDigest, Refusal>> {
     let text = std::str::from_utf8(file).unwrap_or_default().trim();
     if let Some(ek) = EkDigest::from_hex(&text.to_ascii_lowercase()) {
         return Some(Ok(ek));
@@ -19,17 +21,17 @@ pub(crate) fn digest(file: &[u8]) -> Option<Result<EkDigest, Refusal>> {
         let key = STANDARD.decode(told.key_value.trim()).ok()?;
         return match told.key_format.as_str() {
             "tpmt" => Some(EkDigest::of_public_area(&key)),
-            "der" => Some(EkDigest::of_subject_public_key_info(&key)),
+            "der" => Some(EkDigest::of_subject_public_key_info(&key, allowed)),
             _ => None,
         };
     }
     if text.starts_with("-----BEGIN PUBLIC KEY-----") {
         let key = SubjectPublicKeyInfoDer::from_pem_slice(file).ok()?;
-        return Some(EkDigest::of_subject_public_key_info(&key));
+        return Some(EkDigest::of_subject_public_key_info(&key, allowed));
     }
     match file {
         // A SEQUENCE; a public area begins with an algorithm, RSA (1) or ECC (0x23).
-        [0x30, ..] => Some(EkDigest::of_subject_public_key_info(file)),
+        [0x30, ..] => Some(EkDigest::of_subject_public_key_info(file, allowed)),
         [0x00, 0x01 | 0x23, ..] => Some(EkDigest::of_public_area(file)),
         [high, low, area @ ..] if usize::from(u16::from_be_bytes([*high, *low])) == area.len() => {
             Some(EkDigest::of_public_area(area))
@@ -48,4 +50,9 @@ struct OfAws {
     _kind: String,
     key_format: String,
     key_value: String,
+}
+
+/// What nearly every TPM has: where nothing else says which templates are meant.
+pub(crate) fn is_usual(template: EkTemplate) -> bool {
+    matches!(template, EkTemplate::RsaL1 | EkTemplate::P256L2 | EkTemplate::P384H3)
 }

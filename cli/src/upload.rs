@@ -32,12 +32,14 @@ impl Upload {
 }
 
 fn commands(cloud: Cloud, file: &Path, name: &str, version: &str) -> Vec<String> {
-    let path = file.display();
+    let path = quoted(&file.display().to_string());
     let base = file.file_name().unwrap_or_default().to_string_lossy();
     match cloud {
         Cloud::Aws => vec![
             format!("aws s3 cp {path} s3://BUCKET/{base}"),
-            format!("aws ec2 import-snapshot --disk-container Format=RAW,UserBucket={{S3Bucket=BUCKET,S3Key={base}}}"),
+            format!(
+                "aws ec2 import-snapshot --disk-container 'Format=RAW,UserBucket={{S3Bucket=BUCKET,S3Key={base}}}'"
+            ),
             format!(
                 "aws ec2 register-image --name {name} --architecture x86_64 --root-device-name /dev/xvda \\\n    \
                  --virtualization-type hvm --ena-support --boot-mode uefi --tpm-support v2.0 --imds-support v2.0 \\\n    \
@@ -72,8 +74,29 @@ fn commands(cloud: Cloud, file: &Path, name: &str, version: &str) -> Vec<String>
              --property hw_firmware_type=uefi --property hw_machine_type=q35 \\\n    \
              --property hw_tpm_model=tpm-crb --property hw_tpm_version=2.0"
         )],
+        Cloud::Hetzner => vec![format!("ssh root@RESCUE 'dd of=/dev/sda bs=1M conv=fsync' < {path}")],
         Cloud::Qemu => {
             vec![format!("virt-install --import --disk {path} --boot uefi --tpm model=tpm-crb,version=2.0 …")]
+        }
+    }
+}
+
+/// A path as a shell takes it for one word.
+fn quoted(path: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if path.chars().all(plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_takes_every_path_for_one_word() {
+        for path in ["build/edge_1.0.0.raw", "a b", "it's", "$(rm -rf x)", "a;b", "`c`", "ü"] {
+            let echo = format!("printf %s {}", quoted(path));
+            let said = std::process::Command::new("sh").args(["-c", &echo]).output().expect("a shell");
+            assert_eq!(String::from_utf8_lossy(&said.stdout), path);
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use latchkey_attestation::{EkDigest, Policy};
+use latchkey_tpm::wire::EkTemplate;
 
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
@@ -45,7 +46,8 @@ impl MeantMachine {
 impl Meant {
     /// By `--ek`, `--accept-any-ek`, or a policy that trusts one TPM alone.
     pub(crate) fn from_arguments(arguments: &Arguments, policy: &Policy) -> Result<Self, CommandError> {
-        match (digest(arguments, "ek")?, arguments.has("accept-any-ek")) {
+        let of_policy = |template| policy.ek_templates().contains(template);
+        match (digest_of(arguments, "ek", of_policy)?, arguments.has("accept-any-ek")) {
             (Some(_), true) => {
                 Err(CommandError::usage("--ek names a machine, and --accept-any-ek names none: say one of them"))
             }
@@ -100,12 +102,21 @@ fn ask(ek: EkDigest, output: &Output) -> Result<bool, CommandError> {
 
 /// The EK digest that a flag names: 64 hexadecimal digits, or a file that holds them or the key.
 pub(crate) fn digest(arguments: &Arguments, flag: &str) -> Result<Option<EkDigest>, CommandError> {
+    digest_of(arguments, flag, ek_file::is_usual)
+}
+
+/// The same, of one of these templates.
+fn digest_of(
+    arguments: &Arguments,
+    flag: &str,
+    allowed: impl Fn(EkTemplate) -> bool,
+) -> Result<Option<EkDigest>, CommandError> {
     let Some(path) = arguments.path(flag) else { return Ok(None) };
-    read(path).map(Some).map_err(|failure| failure.because(format!("--{flag} {}", path.display())))
+    read(path, allowed).map(Some).map_err(|failure| failure.because(format!("--{flag} {}", path.display())))
 }
 
 /// The EK digest that an argument names, in the same way.
-pub(crate) fn read(named: &Path) -> Result<EkDigest, CommandError> {
+pub(crate) fn read(named: &Path, allowed: impl Fn(EkTemplate) -> bool) -> Result<EkDigest, CommandError> {
     if let Some(ek) = named.to_str().and_then(|text| EkDigest::from_hex(&text.trim().to_ascii_lowercase())) {
         return Ok(ek);
     }
@@ -113,9 +124,10 @@ pub(crate) fn read(named: &Path) -> Result<EkDigest, CommandError> {
         let what = "neither an EK digest of 64 hexadecimal digits nor a file that holds one, or the key";
         CommandError::usage(what).fix("see the line `TPM` of `latchkey verify NODE`")
     };
-    let file = files::read(named, MAX_FILE).map_err(|_| malformed())?;
+    let no_digest = "nor is it an EK digest: these are 64 hexadecimal digits";
+    let file = files::read(named, MAX_FILE).map_err(|failure| failure.because(no_digest))?;
     let what = || format!("the endorsement key in {} cannot be used", named.display());
-    ek_file::digest(&file)
+    ek_file::digest(&file, allowed)
         .ok_or_else(malformed)?
         .map_err(|refusal| CommandError::refused(Exit::Usage, what(), &refusal))
 }

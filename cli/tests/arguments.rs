@@ -43,7 +43,7 @@ fn wrong_arguments_are_refused_with_the_reason_and_exit_code_2() {
         (&["init-secret", "--out"], "missing argument"),
         (&["policy", "new", "--out", "p", "--manifest", "m"], "no TPM would be trusted"),
         (&["policy", "new", "--out", "p", "--manifest", "M", "--ek-pin", "00"], "is no name"),
-        (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-pin", "00"], "64 lower-case"),
+        (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-pin", "00"], "64 hexadecimal digits"),
         (&["policy", "new", "--out", "p", "--manifest", "m", "--ek-root", "absent.pem"], "cannot read absent.pem"),
         (&["verify", "--policy", "p", "--reference", "r"], "cannot read p"),
     ] {

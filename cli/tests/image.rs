@@ -254,7 +254,7 @@ fn an_image_for_clouds_has_their_forms_words_and_commands() {
     let azure = for_cloud("azure");
     assert!(azure["command_line"].as_str().unwrap().contains("latchkey.metadata=aws") && azure["vhd"].is_string());
     let unknown = for_cloud("clouds9")["error"].clone();
-    assert!(unknown.to_string().contains("aws, gcp, azure, openstack, qemu"), "{unknown}");
+    assert!(unknown.to_string().contains("aws, gcp, azure, openstack, hetzner, qemu"), "{unknown}");
 
     parts.configure(
         &json!({ "command_line": "latchkey.network=none latchkey.metadata=gcp latchkey.cluster_step=kubeadm" }),

@@ -70,17 +70,8 @@ fn an_endorsement_key_is_one_machine_in_every_form_that_tools_and_clouds_give_it
         let pinned = |file: &[u8]| {
             let _ = std::fs::remove_file(operator.path("policy.json"));
             std::fs::write(operator.path("key"), file).unwrap();
-            operator.run(&[
-                "policy",
-                "new",
-                "--ek-pin",
-                "key",
-                "--manifest",
-                "demo",
-                "--unsigned",
-                "--out",
-                "policy.json",
-            ])
+            let trust = ["policy", "new", "--ek-pin", "key", "--ek-template", template.name(), "--manifest", "demo"];
+            operator.run(&[&trust[..], &["--unsigned", "--out", "policy.json"]].concat())
         };
         let pin = |file: &[u8]| {
             pinned(file).succeeded();
@@ -101,6 +92,16 @@ fn an_endorsement_key_is_one_machine_in_every_form_that_tools_and_clouds_give_it
             }
         }
     }
+    // A key that does not say which template it is of: of none that is meant, or of two.
+    let Some(_) = swtpm.tool("tpm2_readpublic", &["-c", "0x81010001", "-f", "pem", "-o", "key"]) else { return };
+    std::fs::copy(swtpm.directory().join("key"), operator.path("key")).unwrap();
+    let pin = |templates: &[&str]| {
+        let trust = ["policy", "new", "--ek-pin", "key", "--manifest", "demo", "--unsigned", "--out", "two.json"];
+        operator.run(&[&trust[..], templates].concat()).failed(2).err
+    };
+    assert!(pin(&[]).contains("of a kind that none of the endorsement-key templates"));
+    let both = pin(&["--ek-template", "rsa-2048", "--ek-template", "rsa-2048-high"]);
+    assert!(both.contains("may be of rsa-2048 or rsa-2048-high"), "{both}");
     for file in [&b""[..], b"{}", b"-----BEGIN PUBLIC KEY-----\n", b"\x30\x00", b"\x00\x23", b"\x00\x01\xff"] {
         std::fs::write(operator.path("key"), file).unwrap();
         let none = ["policy", "new", "--ek-pin", "key", "--manifest", "demo", "--unsigned", "--out", "none.json"];

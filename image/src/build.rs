@@ -119,7 +119,8 @@ impl Image {
         let agent = self.agent.read()?;
         let demands = if self.is_agent {
             // Any root hash: the real one is known when the root is made.
-            let any = format!("{cmdline} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
+            let words = cloud::words(&self.clouds, cmdline).join(" ");
+            let any = format!("{cmdline} {words} latchkey.root_verity={},salt=,blocks=2", "0".repeat(64));
             let demands = RootDemands::of(&cmdline::agent_config(&any)?);
             executable::check_static(&agent)?;
             Some(demands)

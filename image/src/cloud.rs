@@ -21,13 +21,15 @@ pub enum Cloud {
     Azure,
     /// `OpenStack`'s image service.
     Openstack,
+    /// Hetzner, by its rescue system.
+    Hetzner,
     /// QEMU and libvirt.
     Qemu,
 }
 
 impl Cloud {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Aws, Self::Gcp, Self::Azure, Self::Openstack, Self::Qemu];
+    pub const ALL: [Self; 6] = [Self::Aws, Self::Gcp, Self::Azure, Self::Openstack, Self::Hetzner, Self::Qemu];
 
     /// Its word in configurations and arguments.
     pub fn name(self) -> &'static str {
@@ -36,6 +38,7 @@ impl Cloud {
             Self::Gcp => "gcp",
             Self::Azure => "azure",
             Self::Openstack => "openstack",
+            Self::Hetzner => "hetzner",
             Self::Qemu => "qemu",
         }
     }
@@ -43,7 +46,7 @@ impl Cloud {
     /// The form of the disk that it takes.
     pub fn form(self) -> Form {
         match self {
-            Self::Aws => Form::Raw,
+            Self::Aws | Self::Hetzner => Form::Raw,
             Self::Gcp => Form::TarGz,
             Self::Azure => Form::Vhd,
             Self::Openstack | Self::Qemu => Form::Qcow2,
@@ -55,8 +58,9 @@ impl Cloud {
         match self {
             Self::Aws => &["?ena"],
             Self::Gcp => &["?gve", "?virtio_scsi", "?sd_mod"],
-            Self::Azure => &["?hv_vmbus", "?hv_storvsc", "?sd_mod", "?hv_netvsc", "?mana", "?hv_utils"],
-            Self::Openstack => &["?virtio_scsi", "?sd_mod"],
+            // What is behind Hyper-V's virtual PCI is found by its bus, not by a symbol.
+            Self::Azure => &["?hv_vmbus", "?pci_hyperv", "?hv_storvsc", "?sd_mod", "?hv_netvsc", "?mana", "?hv_utils"],
+            Self::Openstack | Self::Hetzner => &["?virtio_scsi", "?sd_mod"],
             Self::Qemu => &[],
         }
     }

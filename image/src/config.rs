@@ -75,7 +75,7 @@ pub struct ImageConfig {
     /// Whether to make a qcow2 file too [no].
     #[serde(default)]
     qcow2: bool,
-    /// Where the image is brought to: `aws`, `gcp`, `azure`, `openstack`, `qemu` [nowhere that needs more].
+    /// Where the image is brought to: `aws`, `gcp`, `azure`, `openstack`, `hetzner`, `qemu` [nowhere that needs more].
     #[serde(default)]
     clouds: BTreeSet<Cloud>,
     /// Signs the image for Secure Boot [no].

@@ -63,7 +63,7 @@ fn is_for(certificate: &EndEntityCert<'_>, ek: &Public) -> bool {
             certified == *modulus
         }
         (Some(PublicKey::Ecc { curve: certified, point: at }), PublicKey::Ecc { curve, point }) => {
-            certified == *curve && at.uncompressed(*curve) == point.uncompressed(*curve)
+            certified == *curve && at.uncompressed(*curve).is_some_and(|key| Some(key) == point.uncompressed(*curve))
         }
         _ => false,
     }

@@ -11,6 +11,7 @@ use latchkey_cluster_store::NodeRecord;
 
 use crate::arguments::Arguments;
 use crate::codes::CommandCode;
+use crate::ek_file;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::machines::Machines;
@@ -27,7 +28,7 @@ pub(crate) fn machine(
     if let Some(record) = nodes.iter().find(|node| node.name.as_str() == named) {
         return Ok((record.ek_sha256, Some(record.clone())));
     }
-    let ek = which_machine::read(named.as_ref()).map_err(|_| {
+    let ek = which_machine::read(named.as_ref(), ek_file::is_usual).map_err(|_| {
         let failure = CommandError::usage(format!("no node on record is called {named}, and it is no EK digest"));
         failure.fix("see `latchkey node list`")
     })?;

@@ -81,7 +81,13 @@ impl Draft {
         let warn = pcrs(arguments, "warn", &WARN)?;
         let firmware_refuse = pcrs(arguments, "firmware-refuse", &[])?;
         let mut ak_trust = Vec::new();
-        let pins = arguments.paths("ek-pin").iter().map(|path| pin(path)).collect::<Result<Vec<_>, _>>()?;
+        let mut ek_templates =
+            arguments.texts("ek-template")?.into_iter().map(template).collect::<Result<Vec<_>, _>>()?;
+        if ek_templates.is_empty() {
+            ek_templates.push(EkTemplate::P256L2);
+        }
+        let pins = arguments.paths("ek-pin");
+        let pins = pins.iter().map(|path| pin(path, &ek_templates)).collect::<Result<Vec<_>, _>>()?;
         if !pins.is_empty() {
             ak_trust.push(TrustRuleFile::PinnedEk { ek_sha256: pins });
         }
@@ -98,11 +104,7 @@ impl Draft {
         }
         // A register named in one list leaves the other's default, not what the user put there.
         let warn = if arguments.has("warn") { warn } else { warn.without(enforce) };
-        let mut ek_templates =
-            arguments.texts("ek-template")?.into_iter().map(template).collect::<Result<Vec<_>, _>>()?;
-        if ek_templates.is_empty() {
-            ek_templates.push(EkTemplate::P256L2.name());
-        }
+        let ek_templates = ek_templates.into_iter().map(EkTemplate::name).collect();
         let snp = Section::from_arguments(arguments)?;
         Ok(Self { ek_templates, ak_trust, enforce, warn, firmware_refuse, snp })
     }
@@ -225,12 +227,13 @@ pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, CommandError> {
     })
 }
 
-fn pin(named: &Path) -> Result<EkDigest, CommandError> {
-    which_machine::read(named).map_err(|failure| failure.because(format!("--ek-pin {}", named.display())))
+fn pin(named: &Path, templates: &[EkTemplate]) -> Result<EkDigest, CommandError> {
+    which_machine::read(named, |template| templates.contains(&template))
+        .map_err(|failure| failure.because(format!("--ek-pin {}", named.display())))
 }
 
-fn template(text: &str) -> Result<&'static str, CommandError> {
-    EkTemplate::from_name(text).map(EkTemplate::name).ok_or_else(|| {
+fn template(text: &str) -> Result<EkTemplate, CommandError> {
+    EkTemplate::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = EkTemplate::ALL.iter().map(|template| template.name()).collect();
         CommandError::usage(format!("--ek-template {text}: expected one of {}", names.join(", ")))
     })

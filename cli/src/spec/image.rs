@@ -20,7 +20,7 @@ pub(super) const BUILD: Command = Command {
             long: "for",
             value: Some("CLOUD"),
             need: Need::AnyNumber,
-            text: "aws, gcp, azure, openstack or qemu: with the drivers, console and metadata of\nthere, and the disk in the form that it takes; as \"clouds\" in CONFIG",
+            text: "aws, gcp, azure, openstack, hetzner or qemu: with the drivers, console and metadata of\nthere, and the disk in the form that it takes; as \"clouds\" in CONFIG",
         },
     ],
     summary: "builds an operating system image",
@@ -101,7 +101,7 @@ What may stand there too, with its default: module_names [what Debian's cloud ke
 need], stub [/usr/lib/systemd/boot/efi/linuxx64.efi.stub], root_format [squashfs],
 compression [zstd; lz4 for erofs], os_release [the root's], esp_size [what is needed],
 state_size [16777216; at least 4194304], qcow2 [false], and:
-  "clouds": ["aws", "gcp", "azure", "openstack", "qemu"]
+  "clouds": ["aws", "gcp", "azure", "openstack", "hetzner", "qemu"]
       where the image is brought to: drivers of there, consoles, latchkey.metadata=auto
       (unless command_line says something else), and the disk as they take it,
       NAME_VERSION.qcow2, .vhd (fixed, whole MiB) or .tar.gz (disk.raw, whole GiB);

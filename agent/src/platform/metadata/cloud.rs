@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use latchkey_disk::NodeName;
 use serde::Deserialize;
+use smol::future::FutureExt as _;
 
 use super::http::{Answer, HttpError, Question, Server};
 use super::{InstanceMetadata, MAX_BYTES, MetadataError};
@@ -32,21 +33,12 @@ pub(super) enum Cloud {
 
 /// Where all of them answer.
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)), 80);
-/// From the first question to the last try.
+/// All questions and tries together.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Names, and tokens.
 const MAX_TEXT: usize = 1024;
 /// `OpenStack`'s document beside ours.
 pub(super) const MAX_JSON: usize = 64 * 1024;
-
-/// What a server said of this instance.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Said {
-    /// The operator's document.
-    document: Option<Vec<u8>>,
-    /// What the cloud calls the instance.
-    name: Option<String>,
-}
 
 /// Why an answer is no good.
 #[derive(Debug, thiserror::Error)]
@@ -106,52 +98,84 @@ impl Cloud {
     }
 
     async fn fetch_from(self, server: Server, patience: Duration) -> Result<Option<InstanceMetadata>, MetadataError> {
-        let said = patiently(patience, || self.ask(server)).await;
-        said.map_err(|source| MetadataError::Cloud { cloud: self.name(), source })?.into_metadata()
+        let failed = |source| MetadataError::Cloud { cloud: self.name(), source };
+        let document = patiently(patience, || self.document(server)).await.map_err(failed)?;
+        let document = document.filter(|document| !document.trim_ascii().is_empty());
+        let metadata = document.map(|document| InstanceMetadata::parse(&document)).transpose()?;
+        if metadata.as_ref().is_some_and(|metadata| metadata.node_name.is_some()) {
+            return Ok(metadata);
+        }
+        // A cloud's names are for people and may be anything. What is no node's name, or cannot be had, is passed over: the node then
+        // has one of its own.
+        let name = patiently(patience, || self.instance_name(server)).await.ok().flatten();
+        let name = name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
+        Ok(match (metadata, name) {
+            (None, None) => None,
+            (metadata, node_name) => Some(InstanceMetadata { node_name, ..metadata.unwrap_or_default() }),
+        })
     }
 
-    async fn ask(self, server: Server) -> Result<Said, CloudError> {
+    /// What the operator gave the instance; `None` where that is nothing.
+    async fn document(self, server: Server) -> Result<Option<Vec<u8>>, CloudError> {
         match self {
-            Self::Aws => aws(server).await,
-            Self::Gcp => gcp(server).await,
-            Self::Azure => azure(server).await,
-            Self::OpenStack => openstack(server).await,
-            Self::Hetzner => hetzner(server).await,
+            Self::Aws => {
+                let token = aws_token(server).await?;
+                bytes(server, "/latest/user-data", &[(AWS_TOKEN, &token)]).await
+            }
+            Self::Gcp => {
+                let path = "/computeMetadata/v1/instance/attributes/latchkey-metadata";
+                of_google(server, path, MAX_BYTES).await
+            }
+            Self::Azure => azure_document(server).await,
+            Self::OpenStack => bytes(server, "/openstack/latest/user_data", &[]).await,
+            Self::Hetzner => bytes(server, "/hetzner/v1/userdata", &[]).await,
+        }
+    }
+
+    /// What the cloud calls the instance.
+    async fn instance_name(self, server: Server) -> Result<Option<String>, CloudError> {
+        match self {
+            Self::Aws => {
+                let token = aws_token(server).await?;
+                text(server, "/latest/meta-data/local-hostname", &[(AWS_TOKEN, &token)]).await
+            }
+            Self::Gcp => {
+                let path = "/computeMetadata/v1/instance/name";
+                of_google(server, path, MAX_TEXT).await?.map(|name| as_text(path, name)).transpose()
+            }
+            Self::Azure => {
+                let path = "/metadata/instance/compute/name?api-version=2021-01-01&format=text";
+                text(server, path, &[("Metadata", "true")]).await
+            }
+            Self::OpenStack => openstack_name(server).await,
+            Self::Hetzner => text(server, "/hetzner/v1/metadata/hostname", &[]).await,
         }
     }
 }
 
-/// Tries again as long as that may end better.
+/// Tries again as long as that may end better, and no longer than `patience`: then the last error is the answer.
 pub(super) async fn patiently<T, F: Future<Output = Result<T, CloudError>>>(
     patience: Duration,
     attempt: impl Fn() -> F,
 ) -> Result<T, CloudError> {
     let mut backoff = Backoff::new(u64::from_ne_bytes(crate::platform::entropy::bytes()));
-    let began = Instant::now();
+    let end = Instant::now() + patience;
+    let mut last = CloudError::Http(HttpError::Late);
     loop {
-        match attempt().await {
-            Err(error) if error.passes() && began.elapsed() < patience => {
-                smol::Timer::after(Duration::from_millis(backoff.next_ms())).await;
-            }
-            ended => return ended,
+        let late = async {
+            smol::Timer::at(end).await;
+            None
+        };
+        match async { Some(attempt().await) }.or(late).await {
+            None => return Err(last),
+            Some(Err(error)) if error.passes() => last = error,
+            Some(ended) => return ended,
         }
-    }
-}
-
-impl Said {
-    fn into_metadata(self) -> Result<Option<InstanceMetadata>, MetadataError> {
-        let document = self.document.filter(|document| !document.trim_ascii().is_empty());
-        let metadata = document.map(|document| InstanceMetadata::parse(&document)).transpose()?;
-        // A cloud's names are for people and may be anything. What is no node's name is passed over: the node then has one of its own.
-        let name =
-            self.name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
-        Ok(match (metadata, name) {
-            (None, None) => None,
-            (metadata, name) => {
-                let metadata = metadata.unwrap_or_default();
-                Some(InstanceMetadata { node_name: metadata.node_name.clone().or(name), ..metadata })
-            }
-        })
+        let next = Instant::now() + Duration::from_millis(backoff.next_ms());
+        smol::Timer::at(next.min(end)).await;
+        if next >= end {
+            return Err(last);
+        }
     }
 }
 
@@ -183,9 +207,11 @@ fn as_text(path: &'static str, bytes: Vec<u8>) -> Result<String, CloudError> {
     String::from_utf8(bytes).map_err(|_| CloudError::Answer { path, what: "no UTF-8" })
 }
 
+const AWS_TOKEN: &str = "X-aws-ec2-metadata-token";
+
 /// `docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html`: nothing is read without a token, so a
 /// server that knows only version 1 is not asked.
-async fn aws(server: Server) -> Result<Said, CloudError> {
+async fn aws_token(server: Server) -> Result<String, CloudError> {
     const TOKEN: &str = "/latest/api/token";
     let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", "60")];
     let answer = server.ask(Question::send("PUT", TOKEN, &ttl, &[], MAX_TEXT)).await?;
@@ -197,57 +223,42 @@ async fn aws(server: Server) -> Result<Said, CloudError> {
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Err(CloudError::Answer { path: TOKEN, what: "no token" });
     }
-    let with = [("X-aws-ec2-metadata-token", token.as_str())];
-    let document = bytes(server, "/latest/user-data", &with).await?;
-    Ok(Said { document, name: text(server, "/latest/meta-data/local-hostname", &with).await? })
+    Ok(token)
 }
 
-/// `cloud.google.com/compute/docs/metadata/querying-metadata`: who does not name itself is not the server.
-async fn gcp(server: Server) -> Result<Said, CloudError> {
-    const DOCUMENT: &str = "/computeMetadata/v1/instance/attributes/latchkey-metadata";
-    const NAME: &str = "/computeMetadata/v1/instance/name";
-    let flavor = [("Metadata-Flavor", "Google")];
-    let of_google = |path, answer: Option<Answer>| match answer {
-        Some(answer) if !answer.of_google => {
+/// `cloud.google.com/compute/docs/metadata/querying-metadata`: who does not name itself is not the server, also where it has nothing.
+async fn of_google(server: Server, path: &'static str, limit: usize) -> Result<Option<Vec<u8>>, CloudError> {
+    let answer = server.ask(Question::get(path, &[("Metadata-Flavor", "Google")], limit)).await?;
+    match answer.status {
+        200 | 404 if !answer.of_google => {
             Err(CloudError::Answer { path, what: "not of Google's metadata server (Metadata-Flavor)" })
         }
-        answer => Ok(answer.map(|answer| answer.body)),
-    };
-    let document = of_google(DOCUMENT, get(server, DOCUMENT, &flavor, MAX_BYTES).await?)?;
-    let name = of_google(NAME, get(server, NAME, &flavor, MAX_TEXT).await?)?;
-    Ok(Said { document, name: name.map(|name| as_text(NAME, name)).transpose()? })
+        200 => Ok(Some(answer.body)),
+        404 => Ok(None),
+        status => Err(CloudError::Status { path, status }),
+    }
 }
 
 /// `learn.microsoft.com/azure/virtual-machines/instance-metadata-service`: user data is Base64.
-async fn azure(server: Server) -> Result<Said, CloudError> {
+async fn azure_document(server: Server) -> Result<Option<Vec<u8>>, CloudError> {
     const DOCUMENT: &str = "/metadata/instance/compute/userData?api-version=2021-01-01&format=text";
-    const NAME: &str = "/metadata/instance/compute/name?api-version=2021-01-01&format=text";
-    let metadata = [("Metadata", "true")];
-    let encoded = get(server, DOCUMENT, &metadata, 2 * MAX_BYTES).await?.map(|answer| answer.body);
+    let encoded = get(server, DOCUMENT, &[("Metadata", "true")], 2 * MAX_BYTES).await?.map(|answer| answer.body);
     let decoded = encoded.map(|encoded| STANDARD.decode(encoded.trim_ascii())).transpose();
-    let document = decoded.map_err(|_| CloudError::Answer { path: DOCUMENT, what: "no Base64" })?;
-    Ok(Said { document, name: text(server, NAME, &metadata).await? })
+    decoded.map_err(|_| CloudError::Answer { path: DOCUMENT, what: "no Base64" })
 }
 
 /// `docs.openstack.org/nova/latest/user/metadata.html`.
-async fn openstack(server: Server) -> Result<Said, CloudError> {
+async fn openstack_name(server: Server) -> Result<Option<String>, CloudError> {
     const ABOUT: &str = "/openstack/latest/meta_data.json";
     /// Of all that is there.
     #[derive(Deserialize)]
     struct About {
         hostname: Option<String>,
     }
-    let document = bytes(server, "/openstack/latest/user_data", &[]).await?;
     let about = get(server, ABOUT, &[], MAX_JSON).await?;
     let about = about.map(|answer| serde_json::from_slice::<About>(&answer.body)).transpose();
     let about = about.map_err(|_| CloudError::Answer { path: ABOUT, what: "no JSON with a name" })?;
-    Ok(Said { document, name: about.and_then(|about| about.hostname) })
-}
-
-/// `docs.hetzner.cloud/reference/cloud#server-metadata`.
-async fn hetzner(server: Server) -> Result<Said, CloudError> {
-    let document = bytes(server, "/hetzner/v1/userdata", &[]).await?;
-    Ok(Said { document, name: text(server, "/hetzner/v1/metadata/hostname", &[]).await? })
+    Ok(about.and_then(|about| about.hostname))
 }
 
 #[cfg(test)]
@@ -312,8 +323,8 @@ mod tests {
     fn a_token_that_ended_is_asked_for_again() {
         let asked = AtomicU32::new(0);
         let server = FakeServer::new(move |question| match asked.fetch_add(1, Ordering::Relaxed) {
-            0 | 2 => (200, "", "token".into()),
             1 => (401, "", String::new()),
+            _ if question.starts_with("PUT ") => (200, "", "token".into()),
             _ if question.contains("user-data") => (200, "", DOCUMENT.into()),
             _ => nothing(),
         });
@@ -354,11 +365,30 @@ mod tests {
 
     #[test]
     fn a_server_that_never_answers_is_waited_for_no_longer_than_that() {
+        // Of one nobody listens, the other takes every question and says nothing.
         let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let began = Instant::now();
-        let none =
-            smol::block_on(Cloud::Gcp.fetch_from(Cloud::Gcp.server(nobody), Duration::from_secs(1))).unwrap_err();
-        assert_eq!(none.code().as_str(), "metadata-server-failed");
-        assert!(began.elapsed() >= Duration::from_secs(1));
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        for address in [nobody, silent.local_addr().unwrap()] {
+            let began = Instant::now();
+            let none = smol::block_on(Cloud::Gcp.fetch_from(Cloud::Gcp.server(address), Duration::from_secs(1)));
+            assert_eq!(none.unwrap_err().code().as_str(), "metadata-server-failed");
+            // Far less than one question may take, and more than a moment.
+            assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&began.elapsed()));
+        }
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_had_does_not_keep_a_document_from_counting() {
+        for (status, body) in [(403, String::new()), (200, "a".repeat(MAX_TEXT + 1)), (301, String::new())] {
+            let server = FakeServer::new(move |question| match question {
+                _ if question.contains("userdata") => (200, "", DOCUMENT.into()),
+                _ => (status, "", body.clone()),
+            });
+            assert_eq!(fetch(Cloud::Hetzner, &server).unwrap().unwrap().node_name, None);
+        }
+        // Where the document has one, the cloud is not asked.
+        let server = FakeServer::of("hetzner", Some(r#"{"version":1,"node_name":"mine"}"#));
+        assert_eq!(name(fetch(Cloud::Hetzner, &server)).as_deref(), Some("mine"));
+        assert_eq!(server.heard().len(), 1);
     }
 }

@@ -97,21 +97,33 @@ impl Server {
         stream.write_all(&question.bytes(self.name)).await?;
         // Chunks have their sizes beside them; no answer is longer than this.
         let most = MAX_HEAD + 2 * question.limit;
-        let mut bytes = Vec::new();
-        (&mut stream).take(most as u64 + 1).read_to_end(&mut bytes).await?;
-        if bytes.len() > most {
-            return Err(HttpError::Malformed("longer than it may be"));
+        let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+        loop {
+            let read = stream.read(&mut piece).await?;
+            bytes.extend_from_slice(piece.get(..read).unwrap_or_default());
+            if bytes.len() > most {
+                return Err(LONG);
+            }
+            // Who says how long an answer is may keep the connection open, whatever it was asked.
+            if let Some(answer) = parse(&bytes, question.limit, read == 0)? {
+                return Ok(answer);
+            }
         }
-        parse(&bytes, question.limit)
     }
 }
 
-fn parse(bytes: &[u8], limit: usize) -> Result<Answer, HttpError> {
+const LONG: HttpError = HttpError::Malformed("longer than it may be");
+
+/// An answer that is whole; `None` of the beginning of one, as long as it has not `ended`.
+fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, HttpError> {
+    let cut = |what| if ended { Err(HttpError::Malformed(what)) } else { Ok(None) };
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut headers);
     let head = bytes.get(..MAX_HEAD.min(bytes.len())).unwrap_or_default();
     let parsed = response.parse(head).map_err(|_| HttpError::Malformed("no HTTP"))?;
-    let httparse::Status::Complete(length) = parsed else { return Err(HttpError::Malformed("cut in its head")) };
+    let httparse::Status::Complete(length) = parsed else {
+        return if head.len() == MAX_HEAD { Err(LONG) } else { cut("cut in its head") };
+    };
     let rest = bytes.get(length..).unwrap_or_default();
     let value = |name: &str| {
         let mut found = response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
@@ -120,38 +132,57 @@ fn parse(bytes: &[u8], limit: usize) -> Result<Answer, HttpError> {
         if found.next().is_some() { Err(HttpError::Malformed("one header twice")) } else { Ok(first) }
     };
     let body = match (value("transfer-encoding")?, value("content-length")?) {
-        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => unchunked(rest)?,
+        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => match unchunked(rest)? {
+            Some(body) => body,
+            None => return cut("cut in its chunks"),
+        },
         (Some(_), _) => return Err(HttpError::Malformed("in a coding that nobody asked for")),
         (None, Some(length)) => {
             let digits = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-            let length = digits.and_then(|text| text.parse::<usize>().ok());
-            let body = length.and_then(|length| rest.get(..length).filter(|_| rest.len() == length));
-            body.ok_or(HttpError::Malformed("not as long as it says"))?.to_vec()
+            let length: Option<usize> = digits.and_then(|text| text.parse().ok());
+            match length.ok_or(HttpError::Malformed("of a length that is no number"))? {
+                length if length > limit => return Err(LONG),
+                length if length > rest.len() => return cut("not as long as it says"),
+                length if length < rest.len() => return Err(HttpError::Malformed("longer than it says")),
+                _ => rest.to_vec(),
+            }
         }
-        (None, None) => rest.to_vec(),
+        (None, None) if ended => rest.to_vec(),
+        (None, None) => return Ok(None),
     };
     if body.len() > limit {
-        return Err(HttpError::Malformed("longer than it may be"));
+        return Err(LONG);
     }
     let of_google = value("metadata-flavor")? == Some(b"Google");
-    Ok(Answer { status: response.code.unwrap_or_default(), of_google, body })
+    Ok(Some(Answer { status: response.code.unwrap_or_default(), of_google, body }))
 }
 
-/// RFC 9112, section 7.1; trailers are passed over.
-fn unchunked(mut rest: &[u8]) -> Result<Vec<u8>, HttpError> {
+/// RFC 9112, section 7.1, with trailers passed over; `None` of what is not whole.
+fn unchunked(mut rest: &[u8]) -> Result<Option<Vec<u8>>, HttpError> {
+    let malformed = || HttpError::Malformed("no chunks");
     let mut body = Vec::new();
     loop {
-        let Ok(httparse::Status::Complete((head, size))) = httparse::parse_chunk_size(rest) else {
-            return Err(HttpError::Malformed("cut between its chunks"));
-        };
-        if size == 0 {
-            return Ok(body);
+        if rest.first().is_some_and(|byte| !byte.is_ascii_hexdigit()) {
+            return Err(malformed());
         }
-        let cut = || HttpError::Malformed("cut in a chunk");
-        let size = usize::try_from(size).map_err(|_| cut())?;
-        let chunk = rest.get(head..).and_then(|chunk| chunk.split_at_checked(size)).ok_or_else(cut)?;
-        body.extend_from_slice(chunk.0);
-        rest = chunk.1.strip_prefix(b"\r\n").ok_or_else(cut)?;
+        let httparse::Status::Complete((head, size)) = httparse::parse_chunk_size(rest).map_err(|_| malformed())?
+        else {
+            return Ok(None);
+        };
+        let behind = rest.get(head..).unwrap_or_default();
+        if size == 0 {
+            let whole = behind.starts_with(b"\r\n") || behind.windows(4).any(|window| window == b"\r\n\r\n");
+            return Ok(whole.then_some(body));
+        }
+        let Some((chunk, next)) = usize::try_from(size).ok().and_then(|size| behind.split_at_checked(size)) else {
+            return Ok(None);
+        };
+        body.extend_from_slice(chunk);
+        match next {
+            [b'\r', b'\n', next @ ..] => rest = next,
+            [] | [b'\r'] => return Ok(None),
+            _ => return Err(malformed()),
+        }
     }
 }
 
@@ -161,8 +192,23 @@ mod tests {
 
     use super::*;
 
+    /// As it is when no more comes; nothing of what was cut before is an answer of another kind.
     fn body(answer: &[u8]) -> Result<Vec<u8>, HttpError> {
-        parse(answer, 64).map(|answer| answer.body)
+        parse(answer, 64, true).map(|answer| answer.unwrap().body)
+    }
+
+    #[test]
+    fn an_answer_that_says_its_length_is_whole_before_the_connection_ends_and_not_before_that() {
+        for answer in [
+            &b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc"[..],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        ] {
+            for cut in 0..answer.len() {
+                assert_eq!(parse(&answer[..cut], 64, false).unwrap(), None);
+                assert!(parse(&answer[..cut], 64, true).is_err(), "{cut}");
+            }
+            assert_eq!(parse(answer, 64, false).unwrap().unwrap().body, b"abc");
+        }
     }
 
     #[test]
@@ -171,7 +217,7 @@ mod tests {
         assert_eq!(body(b"HTTP/1.0 200 OK\r\n\r\nabc").unwrap(), b"abc");
         let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n2\r\nab\r\n1;x=y\r\nc\r\n0\r\n\r\n";
         assert_eq!(body(chunked).unwrap(), b"abc");
-        let google = parse(b"HTTP/1.1 404 Not Found\r\nMetadata-Flavor: Google\r\n\r\n", 64).unwrap();
+        let google = parse(b"HTTP/1.1 404 Not Found\r\nMetadata-Flavor: Google\r\n\r\n", 64, true).unwrap().unwrap();
         assert_eq!((google.status, google.of_google, google.body.len()), (404, true, 0));
     }
 
@@ -191,6 +237,8 @@ mod tests {
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc\r\n0\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nabc",
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
         ] {
             assert!(body(answer).is_err(), "{}", String::from_utf8_lossy(answer));
         }
@@ -210,8 +258,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_make_the_reader_panic(head in "HTTP/1.1 200 OK\r\n(Transfer-Encoding: chunked\r\n)?\r\n", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&bytes, 64);
-            let _ = parse(&[head.as_bytes(), &bytes].concat(), 64);
+            for ended in [false, true] {
+                let _ = parse(&bytes, 64, ended);
+                let _ = parse(&[head.as_bytes(), &bytes].concat(), 64, ended);
+            }
         }
     }
 }

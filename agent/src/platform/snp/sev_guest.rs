@@ -67,7 +67,12 @@ impl SevGuest {
     /// Asks for a report over these data, and for the certificates that the host has beside it.
     pub(super) fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, SevGuestError> {
         let device = File::options().read(true).write(true).open(&self.device);
-        let device = device.map_err(|source| SevGuestError::None { device: self.device.clone(), source })?;
+        let device = device.map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => {
+                SevGuestError::None { device: self.device.clone(), source }
+            }
+            _ => SevGuestError::Refused { device: self.device.clone(), source, firmware: 0, host: 0 },
+        })?;
         let mut table = vec![0; CertificateTable::MAX];
         let answer = match ioctl::extended_report(&device, report_data, &mut table) {
             // The host has more than there is room for: the verifier's own certificates have to do.

@@ -80,7 +80,10 @@ impl Tsm {
     }
 
     fn entry(&self) -> Result<Entry, TsmError> {
-        let none = |source| TsmError::None { path: self.directory.clone(), source };
+        let none = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => TsmError::None { path: self.directory.clone(), source },
+            _ => TsmError::Io { path: self.directory.clone(), source },
+        };
         let number = self.asked.fetch_add(1, Ordering::Relaxed);
         let path = self.directory.join(format!("latchkey-{}-{number}", std::process::id()));
         fs::create_dir(&path).map_err(none)?;

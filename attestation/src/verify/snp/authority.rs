@@ -85,10 +85,17 @@ impl Authority {
         });
         let anchors = std::slice::from_ref(&self.ark);
         let issuers = std::slice::from_ref(&issuer.der);
-        leaf.verify_for_usage(ALGORITHMS, anchors, issuers, at, usage, options, None)
+        let path = leaf
+            .verify_for_usage(ALGORITHMS, anchors, issuers, at, usage, options, None)
             .map_err(|error| refuse(&error, kind))?;
-        let of_list = self.revocations.iter().map(|revocations| revocations.validity);
-        let held = *issuer.held.get_or_init(|| of_list.fold(issuer.validity, Validity::and));
+        // A list counts until its next one, and not at that moment.
+        let of_list = self.revocations.iter().map(|Revocations { validity: Validity { from, to }, .. }| (*from, *to));
+        let of_list = of_list.map(|(from, to)| Validity { from, to: to.saturating_sub(1) });
+        let held = of_list.fold(issuer.validity, Validity::and);
+        // What the root itself had signed would say nothing of the issuer.
+        if path.intermediate_certificates().any(|certificate| certificate.der() == issuer.der) {
+            issuer.held.get_or_init(|| held);
+        }
         Ok(held.and(certificate.validity()))
     }
 

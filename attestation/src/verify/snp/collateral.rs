@@ -96,9 +96,10 @@ impl SnpCollateral {
         Ok(())
     }
 
-    /// What of it ends first, and when, in seconds since the Unix epoch. From then on something is refused that was not before.
+    /// Which authority or list ends first, and when, in seconds since the Unix epoch: from then on nobody of its product is let in.
+    /// Keys of chips are not among them: each firmware has another, and those of before stay where they lie.
     pub fn first_end(&self) -> Option<(String, u64)> {
-        let of_authorities = self.authorities.iter().flat_map(|authority| {
+        let ends = self.authorities.iter().flat_map(|authority| {
             let product = authority.product;
             let issuer = |name: &'static str, issuer: &Option<Issuer>| {
                 issuer.as_ref().map(|issuer| (format!("the {name} of {product}"), issuer.validity.to))
@@ -107,11 +108,7 @@ impl SnpCollateral {
             let list = list.map(|list| (format!("the list of what ARK-{product} revoked"), list.validity.to));
             [issuer("ASK", &authority.ask), issuer("ASVK", &authority.asvk), list].into_iter().flatten()
         });
-        let of_keys = self.certificates.iter().map(|certificate| {
-            let (kind, product) = (certificate.kind().name(), certificate.product());
-            (format!("a {kind} of {product}"), certificate.validity().to)
-        });
-        of_authorities.chain(of_keys).min_by_key(|(_, end)| *end)
+        ends.min_by_key(|(_, end)| *end)
     }
 
     fn authority(&mut self, item: &Item<'_>, product: SnpProduct) -> Result<&mut Authority, Refusal> {
