@@ -22,12 +22,12 @@ fn main() {
         Fixture::verify(&fixture.other, &collateral, RevocationList::Demanded);
         collateral
     };
-    bench.measure_prepared("attestation/snp-report", what, knows_authority, |collateral| {
+    bench.measure_prepared("attestation/snp-report-new-chip", what, knows_authority, |collateral| {
         Fixture::verify(&fixture.guest, &collateral, RevocationList::Demanded)
     });
     let what = "the first one: its authority and the list of what is revoked, too";
     bench.measure_prepared(
-        "attestation/snp-report-first",
+        "attestation/snp-report",
         what,
         || fixture.collateral(true),
         |collateral| Fixture::verify(&fixture.guest, &collateral, RevocationList::Demanded),

@@ -74,7 +74,7 @@ pub(crate) const PROMISED: [Promised; 22] = [
     promised(
         "attestation/snp-report",
         Limit::Microseconds(260.0),
-        "verifying an SNP report of a new chip: certificate, chain, signature; its authority and the list were verified once before",
+        "verifying one SNP report: certificate, chain with revocation list, signature; nothing known before",
         "`attestation/benches/snp.rs`",
     ),
     promised(

@@ -1,7 +1,6 @@
 //! The build, from what an image is made of to the files that are handed out.
 
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,8 @@ use latchkey_initramfs::executable;
 use latchkey_initramfs::{Initramfs, InitramfsError, ModuleTree, Wanted};
 use latchkey_node_config::Config;
 
-use crate::cloud::Form;
 use crate::error::{ImageError, at};
+use crate::form::Form;
 use crate::gpt::{Content, Disk, Partition};
 use crate::identity::Identity;
 use crate::image::Image;
@@ -310,15 +309,7 @@ impl Job<'_> {
             }
             self.staging.begins(part);
             let name = self.staging.named(ending);
-            let made = self.staging.place(&name);
-            match form {
-                Form::Raw => {}
-                Form::Qcow2 => convert(&file, &made)?,
-                Form::Vhd => {
-                    cloud::write_vhd(&file, &made, self.identity.uuid("virtual hard disk")).map_err(at(&made))?;
-                }
-                Form::TarGz => cloud::write_tar_gz(&file, &made).map_err(at(&made))?,
-            }
+            form.make(&file, &self.staging.place(&name), self.identity.uuid("virtual hard disk"))?;
             self.staging.outer_file(part, name)?;
         }
         Ok(())
@@ -415,12 +406,4 @@ fn halves(root_hash: [u8; 32]) -> (Guid, Guid) {
     first.copy_from_slice(root_hash.split_at(16).0);
     last.copy_from_slice(root_hash.split_at(16).1);
     (Guid::from_text_order(first), Guid::from_text_order(last))
-}
-
-fn convert(raw: &Path, qcow2: &Path) -> Result<(), ImageError> {
-    let mut arguments: Vec<OsString> = ["convert", "-f", "raw", "-O", "qcow2"].iter().map(OsString::from).collect();
-    for path in [raw, qcow2] {
-        arguments.push(std::path::absolute(path).map_err(at(path))?.into());
-    }
-    Ok(Program::QemuImg.run(arguments, None)?)
 }

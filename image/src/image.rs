@@ -10,8 +10,9 @@ use latchkey_initramfs::Wanted;
 use latchkey_measurements::predict::Machine;
 use latchkey_measurements::signing::SigningKey;
 
-use crate::cloud::{Cloud, Form};
+use crate::cloud::Cloud;
 use crate::error::{ImageError, at};
+use crate::form::Form;
 use crate::kubernetes::Kubernetes;
 use crate::modules::default_modules;
 use crate::root::{Compression, RootFormat};

@@ -21,8 +21,8 @@ use latchkey_attestation::Digest;
 use latchkey_attestation::reference::Origin;
 use ring::digest::{Context, SHA256};
 
-use crate::cloud::Form;
 use crate::error::ImageError;
+use crate::form::Form;
 use crate::image::Image;
 use crate::parts::hash_of_file;
 use crate::program::Program;

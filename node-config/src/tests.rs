@@ -80,6 +80,17 @@ fn what_is_written_is_read_again_as_the_same() {
 }
 
 #[test]
+fn metadata_of_a_server_need_a_network() {
+    for source in ["aws", "gcp", "azure", "openstack", "hetzner", "auto"] {
+        let error = Config::parse(format!("latchkey.metadata={source} latchkey.network=none").as_bytes()).unwrap_err();
+        assert!(matches!(error, ConfigError::MissingCompanion { key: "latchkey.metadata", .. }), "{source}: {error}");
+    }
+    for source in ["qemu", "none"] {
+        Config::parse(format!("latchkey.metadata={source} latchkey.network=none").as_bytes()).unwrap();
+    }
+}
+
+#[test]
 fn the_documented_keys_are_those_that_are_read() {
     assert_eq!(table(), include_str!("../KEYS.md"));
     for Key { name, .. } in KEYS {

@@ -148,7 +148,10 @@ async fn fetch_metadata(source: MetadataSource) -> Result<(InstanceMetadata, smo
     let failed = |error: MetadataError| failure("metadata", &error.into());
     let source = metadata::settle(source).map_err(failed)?;
     let metadata = source.fetch().await.map_err(failed)?;
-    step.note(format_args!("{source}"));
+    match &metadata {
+        Some(_) => step.note(format_args!("{source}")),
+        None => step.note(format_args!("{source}, which says nothing of this machine")),
+    }
     step.done();
     let report = smol::spawn(async move {
         if let Some(said) = source.report_ready().await {

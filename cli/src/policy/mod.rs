@@ -4,11 +4,11 @@ mod accept;
 mod check;
 mod install;
 mod new;
-mod section;
 mod snp;
+mod snp_section;
 
 pub(crate) use accept::run as accept_firmware;
 pub(crate) use check::run as check;
 pub(crate) use install::run as install;
 pub(crate) use new::{Draft, manifest_name, run as new};
-pub(crate) use section::floor;
+pub(crate) use snp_section::floor;

@@ -8,7 +8,7 @@ use latchkey_attestation::{EkDigest, FirmwareChange, ImageVersion, PcrSet, Polic
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
-use super::section::Section;
+use super::snp_section::Section;
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;

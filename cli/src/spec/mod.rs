@@ -10,6 +10,7 @@ mod manual;
 mod measure;
 mod node;
 mod parse;
+mod policy;
 mod reference;
 mod table;
 mod upgrade;

@@ -2,7 +2,7 @@
 
 use super::Need::{AnyNumber, AtLeastOnce, AtMostOnce, Once};
 use super::{Command, Flag, Operand, reference};
-use crate::{init, init_secret, policy, record, recover, secret, status, tpm, verify};
+use crate::{init, init_secret, record, recover, secret, status, tpm, verify};
 
 const NODE: Operand = Operand {
     name: "NODE[:PORT]",
@@ -21,42 +21,42 @@ const MASTER_SECRET: Flag = Flag {
     need: Once,
     text: "the master secret, made by `latchkey secret new`; mode 0600",
 };
-const POLICY: Flag =
+pub(super) const POLICY: Flag =
     Flag { long: "policy", value: Some("FILE"), need: Once, text: "whom to admit: see `latchkey policy new`" };
-const REFERENCE: Flag = Flag {
+pub(super) const REFERENCE: Flag = Flag {
     long: "reference",
     value: Some("FILE"),
     need: AtLeastOnce,
     text: "measurements of admitted images: see `latchkey record`",
 };
-const EK_ROOT: Flag = Flag {
+pub(super) const EK_ROOT: Flag = Flag {
     long: "ek-root",
     value: Some("PEM"),
     need: AnyNumber,
     text: "trust TPMs whose endorsement key is certified by this authority",
 };
-const EK_INTERMEDIATE: Flag = Flag {
+pub(super) const EK_INTERMEDIATE: Flag = Flag {
     long: "ek-intermediate",
     value: Some("PEM"),
     need: AnyNumber,
     text: "a certificate between a root and the TPMs, if TPMs do not hold it",
 };
-const EK_PIN: Flag = Flag {
+pub(super) const EK_PIN: Flag = Flag {
     long: "ek-pin",
     value: Some("EK"),
     need: AnyNumber,
     text: "trust the TPM with this endorsement key: SHA-256 of its TPMT_PUBLIC, or a file\nwith that, with the key (TPM2B or TPMT, PEM, DER), or with what\n`aws ec2 get-instance-tpm-ek-pub` prints",
 };
-const EK_TEMPLATE: Flag = Flag {
+pub(super) const EK_TEMPLATE: Flag = Flag {
     long: "ek-template",
     value: Some("NAME"),
     need: AnyNumber,
     text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
 };
 /// Of commands that verify processors' reports.
-const COLLATERAL: Flag =
+pub(super) const COLLATERAL: Flag =
     flag("collateral", "DIR", "what AMD publishes (DIR/snp), for policies that demand reports of SEV-SNP");
-const DIRECTORY: Flag = Flag {
+pub(super) const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
     text: "take all of it from this cluster, in its directory or the API server that this\nnames; with --policy: refuse revisions older than those it remembers",
     ..CLUSTER
@@ -73,34 +73,34 @@ const ANY_EK: Flag = Flag {
     need: AtMostOnce,
     text: "take whichever machine answers, if the policy admits it: whoever can divert\nthe connection to another such machine chooses which",
 };
-const ENFORCE: Flag = Flag {
+pub(super) const ENFORCE: Flag = Flag {
     long: "enforce",
     value: Some("PCRS"),
     need: AtMostOnce,
     text: "registers that must be as an image says [4,7,9,11,12,13]",
 };
-const WARN: Flag = Flag {
+pub(super) const WARN: Flag = Flag {
     long: "warn",
     value: Some("PCRS"),
     need: AtMostOnce,
     text: "registers that may differ with a warning [0,2,3,6]",
 };
-const FIRMWARE_REFUSE: Flag = Flag {
+pub(super) const FIRMWARE_REFUSE: Flag = Flag {
     long: "firmware-refuse",
     value: Some("PCRS"),
     need: AtMostOnce,
     text: "registers of firmware (0 to 3 and 6) that refuse a machine when they are not as on\nits record [none: a warning]",
 };
 
-const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+pub(super) const fn flag(long: &'static str, value: &'static str, text: &'static str) -> Flag {
     Flag { long, value: Some(value), need: AtMostOnce, text }
 }
 
-const fn required(long: &'static str, value: &'static str, text: &'static str) -> Flag {
+pub(super) const fn required(long: &'static str, value: &'static str, text: &'static str) -> Flag {
     Flag { long, value: Some(value), need: Once, text }
 }
 
-const fn switch(long: &'static str, text: &'static str) -> Flag {
+pub(super) const fn switch(long: &'static str, text: &'static str) -> Flag {
     Flag { long, value: None, need: AtMostOnce, text }
 }
 
@@ -197,93 +197,9 @@ pub(super) const COMMANDS: &[Command] = &[
         examples: &["latchkey tpm ek"],
         run: tpm::ek,
     },
-    Command {
-        path: &["policy", "new"],
-        operands: &[],
-        flags: &[
-            required("out", "FILE", "where the policy goes; the file must not exist"),
-            Flag {
-                need: AtLeastOnce,
-                ..flag("manifest", "NAME", "a manifest of reference values whose images are admitted")
-            },
-            flag("minimum-version", "VERSION", "refuse older images, though their measurements are known [0.0.0]"),
-            reference::SIGNER,
-            switch("unsigned", "trust whoever can write the manifests' files, instead of a signer"),
-            EK_ROOT,
-            EK_INTERMEDIATE,
-            EK_PIN,
-            EK_TEMPLATE,
-            ENFORCE,
-            WARN,
-            FIRMWARE_REFUSE,
-            Flag {
-                need: AnyNumber,
-                ..flag(
-                    "snp-report",
-                    "FILE",
-                    "demand SEV-SNP, as this report (or evidence that has one) shows it of a good\nmachine; with --collateral",
-                )
-            },
-            flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
-        ],
-        summary: "writes a policy",
-        about: "A policy says which TPMs are trusted (--ek-root, --ek-pin; at least one) and which\nimages are admitted. Nothing has a permissive default.\n\nOf reports: the oldest firmware among them becomes the floor of its product, and what\nall of them show (one socket, hidden ciphertext, memory checked for aliases) is demanded\nof every machine. None may be of a guest that its host may debug or move.",
-        examples: &[
-            "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub \\",
-            "    --out policy.json",
-        ],
-        run: policy::new,
-    },
-    Command {
-        path: &["policy", "check"],
-        operands: &[],
-        flags: &[
-            Flag { need: AtMostOnce, ..POLICY },
-            Flag { need: AnyNumber, ..REFERENCE },
-            DIRECTORY,
-            super::node::KUBECONFIG,
-            super::node::KUBECTL,
-            flag(
-                "evidence",
-                "FILE",
-                "say for each image whether this evidence, kept by `latchkey verify\n--save-evidence`, would pass, and why not",
-            ),
-            switch("as-recorded", "judge the evidence by the time it was recorded at, not by now"),
-            flag(
-                "snp-report",
-                "FILE",
-                "say which launch this report of an SEV-SNP guest claims (1184 bytes, or\nevidence that has it); with --collateral, whether AMD's hardware\nsigned it and the policy takes it",
-            ),
-            flag(
-                "snp-certificates",
-                "FILE",
-                "what the host gave beside the report: a certificate table (`auxblob`), or\nthe DER of one certificate",
-            ),
-            COLLATERAL,
-        ],
-        summary: "checks a policy and its reference values: whom they admit",
-        about: "Shows each manifest with its revision and signer, and each image with its machine\ntypes, validity and verdict. This explains; it is `latchkey verify --evidence` whose\nexit code says whether evidence is admitted.",
-        examples: &[
-            "latchkey policy check --policy policy.json --reference edge.json",
-            "latchkey policy check --cluster ./plant --evidence edge-1.json",
-        ],
-        run: policy::check,
-    },
-    Command {
-        path: &["policy", "floor"],
-        operands: &[],
-        flags: &[
-            Flag {
-                need: AtLeastOnce,
-                ..flag("from", "FILE", "a report of an SEV-SNP guest (1184 bytes), or evidence that has one")
-            },
-            flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
-        ],
-        summary: "shows which firmware a policy may demand after these reports",
-        about: "For the `tcb_floor` in a policy's section `snp`: of each product the oldest firmware\namong the reports, part by part, so that all of these machines are admitted and none\nthat is older.",
-        examples: &["latchkey policy floor --from edge-1.json --from edge-2.json --collateral ./amd"],
-        run: policy::floor,
-    },
+    super::policy::NEW,
+    super::policy::CHECK,
+    super::policy::FLOOR,
     super::node::INSTALL_POLICY,
     super::node::ACCEPT_FIRMWARE,
     super::collateral::FETCH,

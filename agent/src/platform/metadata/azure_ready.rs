@@ -3,6 +3,7 @@
 //! `learn.microsoft.com/azure/virtual-machines/linux/no-agent`: the wire server says which instance this is, and is told of its health.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
 use super::cloud::{CloudError, MAX_JSON, PATIENCE, patiently};
 use super::http::{Question, Server};
@@ -15,7 +16,7 @@ const HEALTH: &str = "/machine?comp=health";
 const MAX_NAME: usize = 256;
 
 pub(super) async fn report() -> Result<(), CloudError> {
-    patiently(PATIENCE, || report_to(SERVER)).await
+    patiently(Instant::now() + PATIENCE, || report_to(SERVER)).await
 }
 
 async fn report_to(server: Server) -> Result<(), CloudError> {

@@ -99,7 +99,8 @@ impl Cloud {
 
     async fn fetch_from(self, server: Server, patience: Duration) -> Result<Option<InstanceMetadata>, MetadataError> {
         let failed = |source| MetadataError::Cloud { cloud: self.name(), source };
-        let document = patiently(patience, || self.document(server)).await.map_err(failed)?;
+        let end = Instant::now() + patience;
+        let document = patiently(end, || self.document(server)).await.map_err(failed)?;
         let document = document.filter(|document| !document.trim_ascii().is_empty());
         let metadata = document.map(|document| InstanceMetadata::parse(&document)).transpose()?;
         if metadata.as_ref().is_some_and(|metadata| metadata.node_name.is_some()) {
@@ -107,7 +108,7 @@ impl Cloud {
         }
         // A cloud's names are for people and may be anything. What is no node's name, or cannot be had, is passed over: the node then
         // has one of its own.
-        let name = patiently(patience, || self.instance_name(server)).await.ok().flatten();
+        let name = patiently(end, || self.instance_name(server)).await.ok().flatten();
         let name = name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
         Ok(match (metadata, name) {
             (None, None) => None,
@@ -153,13 +154,12 @@ impl Cloud {
     }
 }
 
-/// Tries again as long as that may end better, and no longer than `patience`: then the last error is the answer.
+/// Tries again as long as that may end better, and until `end`: then the last error is the answer.
 pub(super) async fn patiently<T, F: Future<Output = Result<T, CloudError>>>(
-    patience: Duration,
+    end: Instant,
     attempt: impl Fn() -> F,
 ) -> Result<T, CloudError> {
     let mut backoff = Backoff::new(u64::from_ne_bytes(crate::platform::entropy::bytes()));
-    let end = Instant::now() + patience;
     let mut last = CloudError::Http(HttpError::Late);
     loop {
         let late = async {
@@ -375,6 +375,20 @@ mod tests {
             // Far less than one question may take, and more than a moment.
             assert!((Duration::from_secs(1)..Duration::from_secs(4)).contains(&began.elapsed()));
         }
+    }
+
+    #[test]
+    fn document_and_name_together_take_no_longer_than_that() {
+        let server = FakeServer::new(|question| match question {
+            _ if question.contains("userdata") => (200, "", DOCUMENT.into()),
+            _ => (503, "", String::new()),
+        });
+        let began = Instant::now();
+        let patience = Duration::from_secs(2);
+        let hetzner = Cloud::Hetzner;
+        let metadata = smol::block_on(hetzner.fetch_from(hetzner.server(server.address()), patience)).unwrap().unwrap();
+        assert!(metadata.role.is_some() && metadata.node_name.is_none());
+        assert!(began.elapsed() < 2 * patience);
     }
 
     #[test]
