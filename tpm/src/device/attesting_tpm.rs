@@ -1,7 +1,8 @@
 //! A node's identity for one boot: endorsement key, attestation key, and the session everything goes through.
 
-use super::{Hierarchy, Key, Session, Tpm, TpmError};
-use crate::wire::{Credential, EkTemplate, PcrSelection, PcrValues, Public, PublicKey, attestation_key, salt_key};
+use super::attestation_key::AttestationKey;
+use super::{AttestationKeySource, Hierarchy, Key, Session, Tpm, TpmError};
+use crate::wire::{Credential, EkTemplate, PcrSelection, PcrValues, Public, PublicKey, salt_key};
 use zeroize::Zeroizing;
 
 /// The TPM as what proves this node. After [`TpmError::Tampered`] its session is lost and every further call fails:
@@ -13,7 +14,7 @@ pub struct AttestingTpm {
     ek: Key,
     certificate: Option<Vec<u8>>,
     intermediates: Vec<Vec<u8>>,
-    ak: Key,
+    ak: AttestationKey,
 }
 
 /// A quote and the values it is about.
@@ -28,9 +29,14 @@ pub struct Quote {
 }
 
 impl AttestingTpm {
-    /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA), and makes the
-    /// attestation key in that session. Both keys are the same at every boot of this TPM.
-    pub fn new(mut tpm: Tpm, template: EkTemplate) -> Result<Self, TpmError> {
+    /// The same as [`Self::with_key_of`], with an attestation key of our own.
+    pub fn new(tpm: Tpm, template: EkTemplate) -> Result<Self, TpmError> {
+        Self::with_key_of(tpm, template, AttestationKeySource::Own)
+    }
+
+    /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA), and makes or
+    /// finds the attestation key in that session. Both keys are the same at every boot of this TPM.
+    pub fn with_key_of(mut tpm: Tpm, template: EkTemplate, source: AttestationKeySource) -> Result<Self, TpmError> {
         if !tpm.has_sha256_bank()? {
             let what = "no SHA-256 PCR bank; enable it in the firmware set-up";
             return Err(TpmError::Unexpected { command: "TPM2_GetCapability", what });
@@ -46,7 +52,7 @@ impl AttestingTpm {
         if ek != endorsement.key {
             return Err(TpmError::Tampered { command: "TPM2_ReadPublic" });
         }
-        let ak = tpm.create_primary(Hierarchy::Endorsement, &attestation_key(), Some(&mut session))?;
+        let ak = tpm.attestation_key(source, &mut session)?;
         Ok(Self { tpm, session, ek, certificate: endorsement.certificate, intermediates, ak })
     }
 
@@ -67,20 +73,25 @@ impl AttestingTpm {
 
     /// The attestation key.
     pub fn ak_public(&self) -> &Public {
-        self.ak.public()
+        self.ak.key.public()
+    }
+
+    /// Its certificate (DER), if a cloud issued one.
+    pub fn ak_certificate(&self) -> Option<&[u8]> {
+        self.ak.certificate.as_deref()
     }
 
     /// Decrypts `TPM2B_ID_OBJECT ‖ TPM2B_ENCRYPTED_SECRET`, which proves that endorsement and attestation key are in
     /// the same TPM. The secret is at most 64 bytes long.
     pub fn activate(&mut self, credential: &[u8]) -> Result<Zeroizing<Vec<u8>>, TpmError> {
         let credential = Credential::parse(credential).map_err(TpmError::Argument)?;
-        self.tpm.activate_credential(&self.ak, &self.ek, &credential, &mut self.session)
+        self.tpm.activate_credential(&self.ak.key, &self.ek, &credential, &mut self.session)
     }
 
     /// Quotes the registers in `selection` with `qualifying` as the quote's extra data. One signature per call.
     pub fn quote(&mut self, selection: &PcrSelection, qualifying: &[u8; 32]) -> Result<Quote, TpmError> {
         let (attest, signature, pcrs) =
-            self.tpm.quote_with_values(&self.ak, *selection, qualifying, &mut self.session)?;
+            self.tpm.quote_with_values(&self.ak.key, *selection, qualifying, &mut self.session)?;
         Ok(Quote { attest, signature, pcrs })
     }
 

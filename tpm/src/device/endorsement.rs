@@ -146,7 +146,7 @@ fn with_unique(template: EkTemplate, unique: Vec<u8>) -> Public {
 
 /// Whether the key's number or point stands in the certificate. This only picks the right one of a node's own keys;
 /// whether the certificate is genuine is for the verifier to say.
-fn certifies(certificate: &[u8], public: &Public) -> bool {
+pub(super) fn certifies(certificate: &[u8], public: &Public) -> bool {
     let needle = match &public.key {
         PublicKey::Rsa { modulus, .. } => Some(modulus.clone()),
         PublicKey::Ecc { curve, point } => point.uncompressed(*curve),
@@ -155,7 +155,7 @@ fn certifies(certificate: &[u8], public: &Public) -> bool {
 }
 
 /// Splits a DER SEQUENCE with a two-byte length, as every certificate is, off the front.
-fn split_der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(super) fn split_der(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let [0x30, 0x82, high, low, ..] = bytes else { return None };
     bytes.split_at_checked(4 + usize::from(u16::from_be_bytes([*high, *low])))
 }

@@ -48,6 +48,22 @@ pub enum TpmError {
     /// The key cannot take a session salt: not an ECC key, or its point is not on the curve.
     #[error("session salt key is not a valid ECC key")]
     SaltKey,
+    /// A cloud's attestation key, or what it is made from, is not there.
+    #[error("no attestation key of a cloud: no {what} at {handle:#010x}")]
+    AttestationKeyMissing {
+        /// Key, template or certificate.
+        what: &'static str,
+        /// Where it was looked for.
+        handle: u32,
+    },
+    /// A cloud's attestation key is there and cannot be one.
+    #[error("the attestation key `{key}` cannot be used: {why}")]
+    AttestationKeyUnfit {
+        /// Its name in `latchkey.ak`.
+        key: &'static str,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// An argument is out of bounds.
     #[error("argument out of bounds: {0}")]
     Argument(#[source] WireError),
@@ -92,6 +108,12 @@ reason_codes! {
         PcrRaced = "tpm-pcr-raced": "try again; if it stays, find what extends PCRs";
         /// The key cannot take a session salt.
         SaltKey = "tpm-salt-key": "use a TPM whose ECC keys are on their curve";
+        /// A cloud's attestation key, its template or its certificate is not there.
+        AttestationKeyMissing = "tpm-attestation-key-missing":
+            "use a machine type whose TPM has a certified attestation key (docs/clouds.md), or another `latchkey.ak` in the image";
+        /// A cloud's attestation key is of another kind than it must be, or its certificate is another key's.
+        AttestationKeyUnfit = "tpm-attestation-key-unfit":
+            "create the machine anew: something in it, or on the way to its TPM, replaced the key or its certificate";
         /// An argument is out of bounds.
         Argument = "tpm-argument": "report this: it is a defect of Latchkey";
         /// The system's random source failed.
@@ -121,6 +143,8 @@ impl TpmError {
             Self::Tampered { .. } => TpmCode::Tampered,
             Self::PcrRaced => TpmCode::PcrRaced,
             Self::SaltKey => TpmCode::SaltKey,
+            Self::AttestationKeyMissing { .. } => TpmCode::AttestationKeyMissing,
+            Self::AttestationKeyUnfit { .. } => TpmCode::AttestationKeyUnfit,
             Self::Argument(_) => TpmCode::Argument,
             Self::Random => TpmCode::Random,
         }

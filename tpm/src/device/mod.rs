@@ -4,6 +4,7 @@
 //! derived from a salt encrypted to a key of this TPM, so that somebody on the bus who changes a command or an
 //! answer is noticed. See [`Session`] for what remains.
 
+mod attestation_key;
 mod attesting_tpm;
 mod bank;
 mod capability;
@@ -19,6 +20,7 @@ pub mod rig;
 mod session;
 mod transport;
 
+pub use attestation_key::AttestationKeySource;
 pub use attesting_tpm::{AttestingTpm, Quote};
 pub use command::Tpm;
 pub use endorsement::EndorsementKey;

@@ -16,21 +16,30 @@ const WRITTEN: u32 = 1 << 29;
 
 impl Tpm {
     /// The content of the NV index `index`, at most 8 KiB, read with an empty password; `None` if the index does not
-    /// exist, was never written, or may not be read this way.
+    /// exist, was never written, or may not be read this way. An index with a password of its own, as Azure's has, is read as
+    /// the owner, where the owner may.
     pub fn nv_read(&mut self, index: u32) -> Result<Option<Vec<u8>>, TpmError> {
         let Some((attributes, size)) = self.nv_read_public(index)? else { return Ok(None) };
-        let authority = match () {
-            () if attributes & WRITTEN == 0 || size > MAX_NV => return Ok(None),
-            () if attributes & AUTH_READ != 0 => index,
-            () if attributes & OWNER_READ != 0 => Hierarchy::Owner.handle(),
-            () => return Ok(None),
-        };
+        if attributes & WRITTEN == 0 || size > MAX_NV {
+            return Ok(None);
+        }
+        let may_owner = attributes & OWNER_READ != 0;
+        if attributes & AUTH_READ != 0 {
+            match self.nv_read_as(index, index, size) {
+                Err(TpmError::Refused { code, .. }) if may_owner && code.reason() == ResponseReason::AuthFail => {}
+                other => return other.map(Some),
+            }
+        }
+        if may_owner { self.nv_read_as(Hierarchy::Owner.handle(), index, size).map(Some) } else { Ok(None) }
+    }
+
+    fn nv_read_as(&mut self, authority: u32, index: u32, size: usize) -> Result<Vec<u8>, TpmError> {
         let mut content = Vec::with_capacity(size);
         while content.len() < size {
             let chunk = self.nv_read_chunk(authority, index, content.len(), CHUNK.min(size - content.len()))?;
             content.extend_from_slice(&chunk);
         }
-        Ok(Some(content))
+        Ok(content)
     }
 
     fn nv_read_public(&mut self, index: u32) -> Result<Option<(u32, usize)>, TpmError> {

@@ -45,6 +45,15 @@ pub enum PublicKey {
     },
 }
 
+/// What a public area's unique field holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unique {
+    /// A key.
+    Key,
+    /// What a key is made from.
+    Any,
+}
+
 /// `TPMS_ECC_POINT`: coordinates as the TPM holds them, which may lack leading zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EccPoint {
@@ -77,6 +86,15 @@ impl Public {
             return Err(WireError::Length { field: "public area", max: Self::MAX_SIZE, got: bytes.len() });
         }
         Reader::all(bytes, Self::read)
+    }
+
+    /// Parses a whole `TPMT_PUBLIC` that a key is to be made from: its unique field holds no key yet, but anything of at most
+    /// a key's length.
+    pub fn parse_template(bytes: &[u8]) -> Result<Self, WireError> {
+        if bytes.len() > Self::MAX_SIZE {
+            return Err(WireError::Length { field: "template", max: Self::MAX_SIZE, got: bytes.len() });
+        }
+        Reader::all(bytes, |reader| Self::read_as(reader, Unique::Any))
     }
 
     /// As `TPMT_PUBLIC`; parsing the result gives `self` again.
@@ -170,6 +188,10 @@ impl Public {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Self::read_as(reader, Unique::Key)
+    }
+
+    fn read_as(reader: &mut Reader<'_>, unique: Unique) -> Result<Self, WireError> {
         let kind = reader.u16()?;
         let name_alg = HashAlg::from_id(reader.u16()?)?;
         let attributes = Attributes::from_bits(reader.u32()?)?;
@@ -180,8 +202,10 @@ impl Public {
         let symmetric = Symmetric::read(reader)?;
         let scheme = KeyScheme::read(reader)?;
         let key = match (kind, scheme) {
-            (ALG_RSA, KeyScheme::Null | KeyScheme::RsaSsa(_) | KeyScheme::RsaPss(_)) => PublicKey::read_rsa(reader)?,
-            (ALG_ECC, KeyScheme::Null | KeyScheme::Ecdsa(_)) => PublicKey::read_ecc(reader)?,
+            (ALG_RSA, KeyScheme::Null | KeyScheme::RsaSsa(_) | KeyScheme::RsaPss(_)) => {
+                PublicKey::read_rsa(reader, unique)?
+            }
+            (ALG_ECC, KeyScheme::Null | KeyScheme::Ecdsa(_)) => PublicKey::read_ecc(reader, unique)?,
             (ALG_RSA | ALG_ECC, _) => {
                 return Err(WireError::Unsupported { field: "scheme of key type", got: kind.into() });
             }
@@ -210,7 +234,7 @@ impl Public {
 }
 
 impl PublicKey {
-    fn read_rsa(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn read_rsa(reader: &mut Reader<'_>, unique: Unique) -> Result<Self, WireError> {
         let bits = reader.u16()?;
         if !matches!(bits, 2048 | 3072 | 4096) {
             return Err(WireError::Unsupported { field: "RSA key bits", got: bits.into() });
@@ -221,19 +245,20 @@ impl PublicKey {
         }
         let size = usize::from(bits / 8);
         let modulus = reader.sized("RSA modulus", size)?.to_vec();
-        if modulus.len() != size || modulus.first().is_none_or(|byte| byte & 0x80 == 0) {
+        let is_key = unique == Unique::Key;
+        if is_key && (modulus.len() != size || modulus.first().is_none_or(|byte| byte & 0x80 == 0)) {
             return Err(WireError::Length { field: "RSA modulus", max: size, got: modulus.len() });
         }
         Ok(Self::Rsa { bits, exponent, modulus })
     }
 
-    fn read_ecc(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn read_ecc(reader: &mut Reader<'_>, unique: Unique) -> Result<Self, WireError> {
         let curve = Curve::read(reader)?;
         match reader.u16()? {
             ALG_NULL => {}
             got => return Err(WireError::Unsupported { field: "key derivation scheme", got: got.into() }),
         }
-        let point = EccPoint::read(reader, curve)?;
+        let point = EccPoint::read_as(reader, curve, unique)?;
         Ok(Self::Ecc { curve, point })
     }
 }
@@ -269,8 +294,12 @@ impl EccPoint {
     }
 
     fn read(reader: &mut Reader<'_>, curve: Curve) -> Result<Self, WireError> {
+        Self::read_as(reader, curve, Unique::Key)
+    }
+
+    fn read_as(reader: &mut Reader<'_>, curve: Curve, unique: Unique) -> Result<Self, WireError> {
         let mut coordinate = |field| match reader.sized(field, curve.size()) {
-            Ok([]) => Err(WireError::Length { field, max: curve.size(), got: 0 }),
+            Ok([]) if unique == Unique::Key => Err(WireError::Length { field, max: curve.size(), got: 0 }),
             other => other.map(<[u8]>::to_vec),
         };
         Ok(Self { x: coordinate("ECC x")?, y: coordinate("ECC y")? })

@@ -7,7 +7,7 @@ use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
 /// Defines the NV index and writes `content` into it, from where `attributes` allow to read.
-fn define(swtpm: &Swtpm, index: u32, content: &[u8], attributes: &str) -> Option<()> {
+pub(crate) fn define(swtpm: &Swtpm, index: u32, content: &[u8], attributes: &str) -> Option<()> {
     let (index, size) = (format!("{index:#x}"), content.len().to_string());
     swtpm.tool("tpm2_nvdefine", &[&index, "-C", "p", "-s", &size, "-a", attributes])?;
     fs::write(swtpm.directory().join("content"), content).expect("written");
@@ -19,10 +19,10 @@ fn undefine(swtpm: &Swtpm, template: EkTemplate) -> Option<()> {
     swtpm.tool("tpm2_nvundefine", &[&index, "-C", "p"]).map(drop)
 }
 
-const READABLE: &str = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";
+pub(crate) const READABLE: &str = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";
 
 /// Something of a certificate's form that holds `public`, then `padding` bytes that belong to no certificate.
-fn certificate(public: &Public, padding: usize) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn certificate(public: &Public, padding: usize) -> (Vec<u8>, Vec<u8>) {
     let key = match &public.key {
         PublicKey::Rsa { modulus, .. } => modulus.clone(),
         PublicKey::Ecc { curve, point } => point.uncompressed(*curve).expect("point"),
@@ -35,7 +35,7 @@ fn certificate(public: &Public, padding: usize) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// The key this TPM makes of `template`.
-fn made(swtpm: &Swtpm, template: &Public) -> Public {
+pub(crate) fn made(swtpm: &Swtpm, template: &Public) -> Public {
     let mut tpm = witnessed(swtpm);
     tpm.create_primary(Hierarchy::Endorsement, template, None).expect("created").public().clone()
 }
