@@ -44,9 +44,24 @@ pub(crate) const fn ek_template(choice: latchkey_node_config::EkChoice) -> latch
     }
 }
 
+/// The same of the attestation key.
+pub(crate) const fn attestation_key(
+    choice: latchkey_node_config::AkChoice,
+) -> latchkey_tpm::device::AttestationKeySource {
+    use latchkey_node_config::AkChoice;
+    use latchkey_tpm::device::AttestationKeySource;
+    match choice {
+        AkChoice::Own => AttestationKeySource::Own,
+        AkChoice::GoogleEcc => AttestationKeySource::GoogleEcc,
+        AkChoice::GoogleRsa => AttestationKeySource::GoogleRsa,
+        AkChoice::Azure => AttestationKeySource::Azure,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use latchkey_node_config::Config;
+    use latchkey_tpm::device::AttestationKeySource;
     use latchkey_tpm::wire::EkTemplate;
 
     /// Policies, `latchkey tpm ek` and the kernel command line call a template by one name.
@@ -55,6 +70,15 @@ mod tests {
         for template in EkTemplate::ALL {
             let config = Config::parse(format!("latchkey.ek={template}").as_bytes()).unwrap();
             assert_eq!(super::ek_template(config.ek), template);
+        }
+    }
+
+    /// What a TPM error calls a key is what the command line calls it.
+    #[test]
+    fn latchkey_ak_takes_the_names_of_attestation_keys() {
+        for source in AttestationKeySource::ALL {
+            let config = Config::parse(format!("latchkey.ak={}", source.name()).as_bytes()).unwrap();
+            assert_eq!(super::attestation_key(config.ak), source);
         }
     }
 }

@@ -232,6 +232,26 @@ reason_codes! {
     AkImported = "ak-imported", Peer, TpmNotTrusted, "let the TPM create the attestation key (`sensitiveDataOrigin`)";
     /// The AK's algorithm is not one the policy accepts.
     AkAlgorithmRefused = "ak-algorithm-refused", Peer, TpmNotTrusted, "use an ECDSA P-256 / SHA-256 attestation key, or allow the algorithm in the policy's `ak_algorithms`";
+
+    // The AK's certificate.
+    /// The policy demands a certificate of the attestation key, none came.
+    AkCertificateMissing = "ak-certificate-missing", Platform, TpmNotTrusted, "let the machine quote with its cloud's certified attestation key (`latchkey.ak` in its image), on a machine type that has one, or take its TPM by another rule";
+    /// The certificate is not parseable.
+    AkCertificateMalformed = "ak-certificate-malformed", Platform, TpmNotTrusted, "create the machine anew: what its TPM holds is no X.509 v3 certificate";
+    /// The certificate is for another key.
+    AkCertificateOfAnotherKey = "ak-certificate-of-another-key", Peer, TpmNotTrusted, "send the certificate that belongs to the attestation key in use";
+    /// The certificate lacks the purpose of an attestation key, or has another one.
+    AkCertificateNotForAk = "ak-certificate-not-for-ak", Platform, TpmNotTrusted, "take certificates with the extended key usage 2.23.133.8.3 (tcg-kp-AIKCertificate), or say `\"purpose\": \"if-there\"` in the rule if this authority's have none";
+    /// The certificate, or one of its issuers', is not valid yet.
+    AkCertificateNotYetValid = "ak-certificate-not-yet-valid", Platform, TpmNotTrusted, "correct the verifier's clock";
+    /// The certificate, or one of its issuers', has expired.
+    AkCertificateExpired = "ak-certificate-expired", Platform, TpmNotTrusted, "correct the verifier's clock, restart the machine so that its cloud renews the certificate, or give the rule the authority's new intermediate";
+    /// The certificate chains to no root of the policy.
+    AkCertificateUntrusted = "ak-certificate-untrusted", Operator, TpmNotTrusted, "add the cloud's root, and every intermediate it issues with, to the policy's `ak-chain` rule";
+    /// A signature in the chain does not verify.
+    AkCertificateBadSignature = "ak-certificate-bad-signature", Peer, TpmNotTrusted, "create the machine anew: its certificate, or one above it, was altered";
+    /// The chain breaks another rule of X.509.
+    AkCertificateChainInvalid = "ak-certificate-chain-invalid", Platform, TpmNotTrusted, "take a chain that keeps RFC 5280: the detail names the rule that is broken";
     /// The peer could not open the credential: EK and AK are not in one TPM, or the TPM is not there.
     ActivationFailed = "activation-failed", Peer, TpmNotTrusted, "let the TPM that holds the endorsement key hold the attestation key too, and activate the credential of this very connection";
 

@@ -12,6 +12,8 @@ use crate::spki::public_key;
 /// A TPM's stable identity: SHA-256 of its endorsement key's `TPMT_PUBLIC`, in which coordinates are padded to the
 /// curve's size so that one key has one digest.
 ///
+/// Where a policy trusts the attestation key by its own certificate (`ak-chain`), it is the digest of that key instead.
+///
 /// The same as `tpm2_readpublic -c HANDLE -f tpmt -o ek.tpmt && sha256sum ek.tpmt`. In JSON and on display 64 lower-case
 /// hexadecimal digits. Policies pin it, node records are kept by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -64,6 +66,11 @@ impl EkDigest {
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
+    }
+
+    /// The identity of a TPM whose attestation key is certified.
+    pub(crate) fn of_attestation_key(ak: &Public) -> Result<Self, Refusal> {
+        canonical(ak.clone()).map(|ak| Self::of(&ak))
     }
 
     fn of(canonical: &Public) -> Self {

@@ -66,6 +66,13 @@ impl FakeTpm {
         Self { ak_public, ..self }
     }
 
+    /// The same AK beside a new EK: what a program can show of an AK in its reach.
+    #[must_use]
+    pub fn with_another_ek(self) -> Self {
+        let Self { ek, ek_public, .. } = Self::generate();
+        Self { ek, ek_public, ..self }
+    }
+
     /// Sets a PCR.
     pub fn set_pcr(&mut self, index: u8, value: [u8; 32]) {
         self.pcrs.insert(index, value);

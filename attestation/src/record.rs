@@ -55,8 +55,7 @@ impl RecordedEvidence {
         recorded_by: &str,
         recorded_at: u64,
     ) -> Result<Self, Refusal> {
-        if EkDigest::of_public_area(identity.ek_public())? != verified.ek_digest() || evidence.pcrs() != verified.pcrs()
-        {
+        if verified.trust().identity_in(identity)? != verified.ek_digest() || evidence.pcrs() != verified.pcrs() {
             return Err(malformed("identity and evidence are of different sessions"));
         }
         let too_long = || malformed("the evidence is larger than a recording");
@@ -173,7 +172,7 @@ impl RecordedEvidence {
         lock: LockExpectation,
         now: u64,
     ) -> Result<(OfflineFinding, Public), Refusal> {
-        let Claimed { ek, trust, ak } = check_identity(policy, &self.identity, now)?;
+        let Claimed { ek, identity, trust, ak } = check_identity(policy, &self.identity, now)?;
         let (quote, signature) = (self.quote.as_slice(), self.signature.as_slice());
         let binding = self.binding.as_bytes();
         let facts = check_quote(&ek.public, &ak, quote, signature, &self.pcrs, policy.selection(), binding)?;
@@ -183,7 +182,7 @@ impl RecordedEvidence {
         let finding = OfflineFinding {
             recorded_at: self.recorded_at,
             recorded_by: self.recorded_by.clone(),
-            claimed_ek_sha256: ek.digest,
+            claimed_ek_sha256: identity,
             ek_template: ek.template,
             trust,
             image,
@@ -218,7 +217,7 @@ pub struct OfflineFinding {
     pub recorded_at: u64,
     /// Who recorded, as they said.
     pub recorded_by: String,
-    /// The EK in the recording. Trusted by the policy, but not proven to be of the TPM that quoted.
+    /// The EK in the recording, or the AK where that is what the policy trusts. An EK is not proven to be of the TPM that quoted.
     pub claimed_ek_sha256: EkDigest,
     /// Which of a TPM's endorsement keys it is.
     #[serde(serialize_with = "by_name")]

@@ -9,12 +9,10 @@ use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::ReasonCode;
 use latchkey_attestation::{Appraisal, AttesterIdentity, EkDigest, EkTrust, Policy};
 use latchkey_tpm::wire::{Attributes, Curve, EccPoint, Public, PublicKey};
-use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, PublicKeyData, SignatureAlgorithm, date_time_ymd,
-};
+use rcgen::{BasicConstraints, CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
 use ring::rand::SystemRandom;
 use serde_json::json;
+use support::certificates::{Authority, authority, intermediate, issue_for, key_params};
 use support::{NOW, begin_code, booted, pinned, policy, policy_json};
 
 /// TCG EK Credential Profile, section 3.2.16: tcg-kp-EKCertificate.
@@ -33,53 +31,11 @@ fn der(tag: u8, content: &[u8]) -> Vec<u8> {
     [&[tag, u8::try_from(content.len()).unwrap()], content].concat()
 }
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-fn authority(name: &str) -> Authority {
-    CertifiedIssuer::self_signed(authority_params(name), KeyPair::generate().unwrap()).unwrap()
-}
-
-fn intermediate(name: &str, root: &Authority, tweak: impl FnOnce(&mut CertificateParams)) -> Authority {
-    let mut params = authority_params(name);
-    tweak(&mut params);
-    CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), root).unwrap()
-}
-
-fn authority_params(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params
-}
-
-struct EkKey(Vec<u8>);
-
-impl PublicKeyData for EkKey {
-    fn der_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn algorithm(&self) -> &'static SignatureAlgorithm {
-        &rcgen::PKCS_ECDSA_P256_SHA256
-    }
-}
-
-fn ek_params() -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    params.not_before = date_time_ymd(2020, 1, 1);
-    params.not_after = date_time_ymd(9999, 12, 31);
-    params.is_ca = IsCa::ExplicitNoCa;
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Other(EK_PURPOSE.to_vec())];
-    params
-}
-
 /// A certificate for this TPM's EK.
 fn issue(tpm: &FakeTpm, issuer: &Authority, tweak: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
-    let PublicKey::Ecc { point, .. } = &tpm.ek_public().key else { panic!("an ECC key") };
-    let mut params = ek_params();
+    let mut params = key_params(&[ExtendedKeyUsagePurpose::Other(EK_PURPOSE.to_vec())]);
     tweak(&mut params);
-    params.signed_by(&EkKey(point.uncompressed(Curve::P256).unwrap()), issuer).unwrap().der().to_vec()
+    issue_for(tpm.ek_public(), issuer, params)
 }
 
 fn chain_policy(root: &Authority, intermediates: &[&Authority]) -> Policy {

@@ -11,6 +11,7 @@ use latchkey_attestation::{
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
+use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -116,7 +117,7 @@ impl Report for LiveReport<'_> {
                 .on_record_as
                 .as_ref()
                 .map_or_else(|| node.clone(), |name| format!("{node}, on record as {name}")),
-            ek: format!("{} ({})", admission.ek_digest(), admission.ek_template()),
+            ek: tpm_in_words(admission.ek_digest(), admission.ek_template(), admission.trust()),
             tpm_trust: admission.trust(),
             image: admission.image(),
             pcrs: admission.pcrs(),
@@ -214,7 +215,7 @@ impl Report for KeptReport<'_> {
         let finding = self.claims;
         let claims = Claims {
             subject: format!("{}, recorded at {} by {}", self.evidence, finding.recorded_at, finding.recorded_by),
-            ek: format!("{} ({})", finding.claimed_ek_sha256, finding.ek_template),
+            ek: tpm_in_words(finding.claimed_ek_sha256, finding.ek_template, &finding.trust),
             tpm_trust: &finding.trust,
             image: &finding.image,
             pcrs: &finding.pcrs,
@@ -333,6 +334,15 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
     match trust {
         EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
         EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),
+        EkTrust::AkChain { root_sha256 } => format!("its attestation key is certified by the authority {root_sha256}"),
+    }
+}
+
+/// By which of its keys a TPM is known.
+fn tpm_in_words(identity: EkDigest, template: EkTemplate, trust: &EkTrust) -> String {
+    match trust {
+        EkTrust::AkChain { .. } => format!("{identity} (attestation key)"),
+        EkTrust::PinnedEk | EkTrust::EkChain { .. } => format!("{identity} ({template})"),
     }
 }
 

@@ -16,7 +16,7 @@ const fn key(name: &'static str, value: &'static str, without: &'static str) -> 
 }
 
 /// All of them.
-pub const KEYS: [Key; 19] = [
+pub const KEYS: [Key; 20] = [
     key(
         "latchkey.root_verity",
         "the operating system's root: `HASH,salt=HEX,blocks=N`, the root hash of its dm-verity tree (64 hex digits), the salt (up to 512 hex digits), its blocks of 4096 bytes",
@@ -62,6 +62,11 @@ pub const KEYS: [Key; 19] = [
         "latchkey.ek",
         "the template of the endorsement key that this node shows, as the policy's `ek_templates` names it: `ecc-p256` (L-2), `ecc-p384` (H-3), `rsa-2048` (L-1), `ecc-p256-high` (H-2), `rsa-2048-high` (H-1)",
         "`ecc-p256`",
+    ),
+    key(
+        "latchkey.ak",
+        "the attestation key that this node quotes with: `own`, or its cloud's, which has a certificate for a policy's rule `ak-chain`: `google-ecc`, `google-rsa`, `azure`",
+        "`own`",
     ),
     key("latchkey.role_hint", "the role to ask for: `control-plane`, `worker`", "the join service decides alone"),
     key("latchkey.listen_port", "where init and recovery listen, 1–65535", "`9000`"),

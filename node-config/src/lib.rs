@@ -30,7 +30,7 @@ pub use network::{
 };
 pub use root::{RootVerity, Writable};
 pub use value::{
-    ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,
+    AkChoice, ClusterStep, DiskSelector, EkChoice, LogLevel, MetadataSource, RoleHint, RootFs, SpkiHash, StateDisk,
     StateIntegrity,
 };
 
@@ -68,6 +68,8 @@ pub struct Config {
     pub join_service_key: Option<SpkiHash>,
     /// `latchkey.ek`
     pub ek: EkChoice,
+    /// `latchkey.ak`
+    pub ak: AkChoice,
     /// `latchkey.role_hint`
     pub role_hint: Option<RoleHint>,
     /// `latchkey.listen_port`
@@ -138,6 +140,7 @@ struct Keys {
     join_services: Option<Vec<Endpoint>>,
     join_service_key: Option<SpkiHash>,
     ek: Option<EkChoice>,
+    ak: Option<AkChoice>,
     role_hint: Option<RoleHint>,
     listen_port: Option<u16>,
     cluster_step: Option<value::ClusterStepKind>,
@@ -162,6 +165,7 @@ impl Keys {
             "join_service" => once(&mut self.join_services, key, value, network::endpoints),
             "join_service_key" => once(&mut self.join_service_key, key, value, SpkiHash::parse),
             "ek" => once(&mut self.ek, key, value, EkChoice::parse),
+            "ak" => once(&mut self.ak, key, value, AkChoice::parse),
             "role_hint" => once(&mut self.role_hint, key, value, RoleHint::parse),
             "listen_port" => once(&mut self.listen_port, key, value, value::port),
             "cluster_step" => once(&mut self.cluster_step, key, value, value::ClusterStepKind::parse),
@@ -199,6 +203,7 @@ impl Keys {
             join_services,
             join_service_key: self.join_service_key,
             ek: self.ek.unwrap_or(EkChoice::EccP256),
+            ak: self.ak.unwrap_or(AkChoice::Own),
             role_hint: self.role_hint,
             listen_port: self.listen_port.unwrap_or(9000),
             cluster_step: cluster_step(self.cluster_step, self.command)?,

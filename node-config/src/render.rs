@@ -29,6 +29,7 @@ impl fmt::Display for Config {
             words.add("join_service_key", key);
         }
         words.add("ek", self.ek.name());
+        words.add("ak", self.ak.name());
         if let Some(role) = self.role_hint {
             words.add("role_hint", role.name());
         }

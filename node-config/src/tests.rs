@@ -32,7 +32,8 @@ fn every_key_is_read() {
          latchkey.state_disk=device:/dev/nvme0n1p3 latchkey.state_integrity=hmac-sha256 latchkey.device_timeout=5 \
          latchkey.network=static:10.0.2.15/24,gw=10.0.2.2,dns=10.0.2.3,dns=9.9.9.9 latchkey.interface=52:54:00:12:34:56 \
          latchkey.network_timeout=7 latchkey.metadata=qemu latchkey.join_service=join.example:30090,[fd00::1]:1,10.0.2.2:2 \
-         latchkey.join_service_key=sha256:{hash} latchkey.ek=rsa-2048 latchkey.role_hint=worker latchkey.listen_port=9999 \
+         latchkey.join_service_key=sha256:{hash} latchkey.ek=rsa-2048 latchkey.ak=azure latchkey.role_hint=worker \
+         latchkey.listen_port=9999 \
          latchkey.cluster_step=command latchkey.command=/usr/bin/hook latchkey.log=debug -- x"
     ));
     let address = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
@@ -57,6 +58,7 @@ fn every_key_is_read() {
         join_services: ["join.example:30090", "[fd00::1]:1", "10.0.2.2:2"].map(|e| Endpoint::parse(e).unwrap()).into(),
         join_service_key: Some(SpkiHash([0xab; 32])),
         ek: EkChoice::Rsa2048,
+        ak: AkChoice::Azure,
         role_hint: Some(RoleHint::Worker),
         listen_port: 9999,
         cluster_step: Some(ClusterStep::Command("/usr/bin/hook".into())),
@@ -207,6 +209,7 @@ fn values_out_of_form_refuse() {
         ("join_service_key", &["", "sha256:", "sha256:00", "sha512:00"]),
         ("listen_port", &["", "0", "65536", "-1"]),
         ("log", &["trace", "INFO", ""]),
+        ("ak", &["google", "auto", ""]),
         ("ek", &["p256", "auto", "ecc-p256,rsa-2048"]),
         ("metadata", &["AWS", "ec2", "openstack,aws"]),
         ("role_hint", &["master"]),
@@ -389,9 +392,9 @@ proptest! {
     }
 
     #[test]
-    fn no_value_makes_the_reader_panic(key in 0usize..19, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
+    fn no_value_makes_the_reader_panic(key in 0usize..20, value in "[ -~]{0,60}|(static|partlabel|device|sha256|tmpfs):[ -~]{0,40}|[0-9a-f]{64},salt=[ -~]{0,40}") {
         let keys = ["root_verity", "root_fs", "writable", "state_integrity", "init", "state_disk", "device_timeout", "network", "interface", "network_timeout",
-            "metadata", "join_service", "join_service_key", "ek", "role_hint", "listen_port", "cluster_step", "command", "log"];
+            "metadata", "join_service", "join_service_key", "ek", "ak", "role_hint", "listen_port", "cluster_step", "command", "log"];
         let _ = Config::parse(format!("latchkey.{}={value}", keys[key]).as_bytes());
     }
 

@@ -154,6 +154,20 @@ string_enum! {
 }
 
 string_enum! {
+    /// The attestation key that the node quotes with. Asked for by name for the same reason.
+    pub enum AkChoice, "own, google-ecc, google-rsa or azure" {
+        /// Made by the node, ECDSA on P-256.
+        Own = "own",
+        /// Google's, ECDSA on P-256.
+        GoogleEcc = "google-ecc",
+        /// Google's, RSA 2048.
+        GoogleRsa = "google-rsa",
+        /// Azure's, RSA 2048.
+        Azure = "azure",
+    }
+}
+
+string_enum! {
     /// The role a node asks for. The join service decides.
     pub enum RoleHint, "control-plane or worker" {
         /// Runs the control plane.

@@ -10,8 +10,8 @@ use std::io::Read as _;
 use std::sync::{Arc, Mutex};
 
 use latchkey_channel::{Attester, TpmAttester};
-use latchkey_tpm::device::{AttestingTpm, CharDevice, Tpm, TpmError};
-use latchkey_tpm::wire::EkTemplate;
+use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, CharDevice, Tpm, TpmError};
+use latchkey_tpm::wire::{EkTemplate, Public};
 
 use super::disk::StateDisk;
 use super::machine::RealMachine;
@@ -76,8 +76,8 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Up, BootError> {
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<Up, BootError> {
     let watch = Watch::begin().map_err(|error| failure("devices", &error.into()))?;
-    let template = crate::ek_template(config.ek);
-    let tpm = smol::unblock(move || attesting_tpm(template));
+    let (template, source) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
+    let tpm = smol::unblock(move || attesting_tpm(template, source));
     let disks = Box::pin(open_root(pid1, &config, watch));
     let network = Box::pin(run_async("network", net::up(&config)));
     // The network first: it has asked for an address while the disks are still looked at.
@@ -161,27 +161,35 @@ async fn fetch_metadata(source: MetadataSource) -> Result<(InstanceMetadata, smo
     Ok((metadata.unwrap_or_default(), report))
 }
 
-fn attesting_tpm(template: EkTemplate) -> Result<AttestingTpm, BootError> {
+fn attesting_tpm(template: EkTemplate, source: AttestationKeySource) -> Result<AttestingTpm, BootError> {
     let step = TIMELINE.begin("tpm");
     let made = CharDevice::open(CharDevice::DEFAULT)
         .map_err(TpmError::Io)
-        .and_then(|device| AttestingTpm::new(Tpm::new(device), template));
+        .and_then(|device| AttestingTpm::with_key_of(Tpm::new(device), template, source));
     let tpm = made.map_err(|error| BootError::new("tpm", error.code(), &error))?;
     let certificate = if tpm.ek_certificate().is_some() { "with" } else { "without" };
     // An operator compares it with what the command line asks about.
-    step.note(format_args!("endorsement key {certificate} certificate, sha256 {}", hex::encode(ek_digest(&tpm))));
+    step.note(format_args!(
+        "endorsement key {certificate} certificate, sha256 {}",
+        hex::encode(digest(tpm.ek_public()))
+    ));
+    if source != AttestationKeySource::Own {
+        let ak = hex::encode(digest(tpm.ak_public()));
+        step.note(format_args!("attestation key {} with certificate, sha256 {ak}", source.name()));
+    }
     step.done();
     Ok(tpm)
 }
 
 /// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.
 fn name_from(tpm: &AttestingTpm) -> String {
-    format!("node-{}", hex::encode(ek_digest(tpm).get(..6).unwrap_or_default()))
+    format!("node-{}", hex::encode(digest(tpm.ek_public()).get(..6).unwrap_or_default()))
 }
 
-/// What policies, records and the command line call a TPM by: SHA-256 of its endorsement key's `TPMT_PUBLIC`.
-fn ek_digest(tpm: &AttestingTpm) -> [u8; 32] {
-    latchkey_boot_formats::sha256(&[&tpm.ek_public().marshal()])
+/// What policies, records and the command line call a TPM by: SHA-256 of the `TPMT_PUBLIC` of its endorsement key, or of its
+/// attestation key where a policy trusts that one (`ak-chain`).
+fn digest(key: &Public) -> [u8; 32] {
+    latchkey_boot_formats::sha256(&[&key.marshal()])
 }
 
 /// A log that is missing or too long is no reason to stop: it only explains.

@@ -154,7 +154,7 @@ struct Machine {
 
 impl Machine {
     fn real(config: &Config, step: &config::ClusterStep, handover: &Path) -> Self {
-        let ek = crate::ek_template(config.ek);
+        let (ek, ak) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
         Self {
             handover: handover.into(),
             step: match step {
@@ -163,7 +163,7 @@ impl Machine {
             },
             attester: Arc::new(move || {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
-                let attester = AttestingTpm::new(tpm, ek)?;
+                let attester = AttestingTpm::with_key_of(tpm, ek, ak)?;
                 let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
                 Ok(Arc::new(attester.with_snp_reports(Arc::new(KernelReports::default()))))
             }),

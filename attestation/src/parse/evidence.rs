@@ -10,7 +10,8 @@ use crate::refusal::{ReasonCode, Refusal};
 
 /// An attester's claimed identity: public areas and certificates, nothing of it trusted yet.
 ///
-/// JSON: `{"ek_public": base64, "ek_certificate": base64?, "ek_intermediates": [base64]?, "ak_public": base64}`.
+/// JSON: `{"ek_public": base64, "ek_certificate": base64?, "ek_intermediates": [base64]?, "ak_public": base64,
+/// "ak_certificate": base64?}`.
 /// Public areas are `TPMT_PUBLIC` (TPM 2.0 Library Part 2, section 12.2.4) without the size prefix of `TPM2B_PUBLIC`;
 /// certificates are DER.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +23,8 @@ pub struct AttesterIdentity {
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "intermediates")]
     ek_intermediates: Vec<Bytes<MAX_CERTIFICATE>>,
     ak_public: Bytes<MAX_PUBLIC>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ak_certificate: Option<Bytes<MAX_CERTIFICATE>>,
 }
 
 impl AttesterIdentity {
@@ -44,7 +47,17 @@ impl AttesterIdentity {
             ek_certificate: ek_certificate.map(certificate).transpose()?,
             ek_intermediates: ek_intermediates.into_iter().map(certificate).collect::<Result<_, _>>()?,
             ak_public: Bytes::new(ak_public).ok_or_else(|| identity_too_large("ak_public"))?,
+            ak_certificate: None,
         })
+    }
+
+    /// The same with the certificate that a cloud issued for the attestation key.
+    ///
+    /// # Errors
+    /// `identity-malformed` when it is longer than the wire allows.
+    pub fn with_ak_certificate(self, der: Vec<u8>) -> Result<Self, Refusal> {
+        let certificate = Bytes::new(der).ok_or_else(|| identity_too_large("ak_certificate"))?;
+        Ok(Self { ak_certificate: Some(certificate), ..self })
     }
 
     /// Reads the JSON form.
@@ -73,6 +86,11 @@ impl AttesterIdentity {
     /// `TPMT_PUBLIC` of the attestation key.
     pub fn ak_public(&self) -> &[u8] {
         self.ak_public.as_slice()
+    }
+
+    /// DER of the attestation key's certificate.
+    pub fn ak_certificate(&self) -> Option<&[u8]> {
+        self.ak_certificate.as_ref().map(Bytes::as_slice)
     }
 }
 

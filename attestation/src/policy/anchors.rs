@@ -1,4 +1,4 @@
-//! The certificate authorities of TPM makers, as an `ek-chain` rule lists them.
+//! Certificate authorities, as the rules `ek-chain` and `ak-chain` list them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,13 +12,14 @@ use crate::refusal::{ReasonCode, Refusal};
 
 /// Roots, and intermediates that attesters need not send.
 #[derive(Debug, Clone)]
-pub(crate) struct EkChain {
+pub(crate) struct Chain {
     pub(crate) anchors: Vec<TrustAnchor<'static>>,
     /// SHA-256 of each root's DER, in the order of `anchors`.
     pub(crate) root_digests: Vec<Digest>,
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
 }
 
+/// The rule `ek-chain`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EkChainFile {
@@ -27,23 +28,62 @@ pub(crate) struct EkChainFile {
     intermediates: Vec<String>,
 }
 
-impl TryFrom<EkChainFile> for EkChain {
+/// The rule `ak-chain`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AkChainFile {
+    roots: Vec<String>,
+    #[serde(default)]
+    intermediates: Vec<String>,
+    purpose: AkPurpose,
+}
+
+/// Authorities that certify attestation keys.
+#[derive(Debug, Clone)]
+pub(crate) struct AkChain {
+    pub(crate) chain: Chain,
+    pub(crate) purpose: AkPurpose,
+}
+
+/// Whether the certificate of an attestation key must say that it is one (extended key usage tcg-kp-AIKCertificate). Azure's do,
+/// Google's say nothing. One that says something else is refused either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum AkPurpose {
+    Demanded,
+    IfThere,
+}
+
+impl TryFrom<EkChainFile> for Chain {
     type Error = Refusal;
 
-    fn try_from(file: EkChainFile) -> Result<Self, Refusal> {
-        if file.roots.is_empty() {
-            return Err(Refusal::new(ReasonCode::PolicyEmpty, "`ek-chain` lists no root"));
+    fn try_from(EkChainFile { roots, intermediates }: EkChainFile) -> Result<Self, Refusal> {
+        Self::new("ek-chain", &roots, &intermediates)
+    }
+}
+
+impl TryFrom<AkChainFile> for AkChain {
+    type Error = Refusal;
+
+    fn try_from(AkChainFile { roots, intermediates, purpose }: AkChainFile) -> Result<Self, Refusal> {
+        Ok(Self { chain: Chain::new("ak-chain", &roots, &intermediates)?, purpose })
+    }
+}
+
+impl Chain {
+    fn new(rule: &str, roots: &[String], intermediates: &[String]) -> Result<Self, Refusal> {
+        if roots.is_empty() {
+            return Err(Refusal::new(ReasonCode::PolicyEmpty, format!("`{rule}` lists no root")));
         }
-        if file.intermediates.len() > MAX_INTERMEDIATES {
-            let detail =
-                format!("`ek-chain` lists {} intermediates, at most {MAX_INTERMEDIATES}", file.intermediates.len());
+        if intermediates.len() > MAX_INTERMEDIATES {
+            let detail = format!("`{rule}` lists {} intermediates, at most {MAX_INTERMEDIATES}", intermediates.len());
             return Err(Refusal::new(ReasonCode::PolicyMalformed, detail));
         }
-        let roots = file.roots.iter().map(|text| certificate(text)).collect::<Result<Vec<_>, _>>()?;
+        let roots = roots.iter().map(|text| certificate(text)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             anchors: roots.iter().map(anchor).collect::<Result<_, _>>()?,
             root_digests: roots.iter().map(|root| sha256(root)).collect(),
-            intermediates: file.intermediates.iter().map(|text| certificate(text)).collect::<Result<_, _>>()?,
+            intermediates: intermediates.iter().map(|text| certificate(text)).collect::<Result<_, _>>()?,
         })
     }
 }

@@ -6,7 +6,8 @@
 //!   "ek_templates": ["ecc-p256"],
 //!   "ak_trust": [
 //!     {"kind": "pinned-ek", "ek_sha256": ["<64 hex digits>"]},
-//!     {"kind": "ek-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": []}
+//!     {"kind": "ek-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": []},
+//!     {"kind": "ak-chain", "roots": ["-----BEGIN CERTIFICATE-----…"], "intermediates": [], "purpose": "demanded"}
 //!   ],
 //!   "denied_ek_sha256": [],
 //!   "ak_algorithms": ["ecdsa-p256-sha256"],
@@ -23,6 +24,9 @@
 //! A TPM has one endorsement key of each TCG template, and often certificates for several: `ek_templates` says which of
 //! them is its identity. A denial is of a TPM where one template is listed; where several are, a TPM that is denied must be
 //! denied by all of its digests (`latchkey tpm ek` lists them).
+//!
+//! A TPM that is trusted by `ak-chain` has its certified attestation key for its identity, and its digest in records and denials:
+//! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them.
 //!
 //! The section `snp`, if there is one, says which SEV-SNP guests are taken: see [`SnpPolicy`].
 //!
@@ -43,8 +47,8 @@ use crate::parse::{ImageVersion, PcrSet, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::signature::SignerKey;
 
-pub(crate) use anchors::EkChain;
-use anchors::EkChainFile;
+pub(crate) use anchors::{AkChain, AkPurpose, Chain};
+use anchors::{AkChainFile, EkChainFile};
 pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
 use snp::SnpPolicyFile;
@@ -108,6 +112,7 @@ impl Policy {
         self.trust.iter().map(|rule| match rule {
             TrustRule::PinnedEk(pinned) => TrustedBy::PinnedEks(pinned.len()),
             TrustRule::EkChain(chain) => TrustedBy::Authorities(chain.root_digests.len()),
+            TrustRule::AkChain(rule) => TrustedBy::AkAuthorities(rule.chain.root_digests.len()),
         })
     }
 
@@ -127,7 +132,7 @@ impl Policy {
 
     /// Whether it trusts TPMs that it does not name: those of an authority.
     pub fn trusts_authority(&self) -> bool {
-        self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_)))
+        self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_) | TrustRule::AkChain(_)))
     }
 
     /// The templates of endorsement keys that stand for a TPM.
@@ -160,6 +165,8 @@ pub enum TrustedBy {
     PinnedEks(usize),
     /// Authorities that certify endorsement keys.
     Authorities(usize),
+    /// Authorities that certify attestation keys.
+    AkAuthorities(usize),
 }
 
 /// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.
@@ -168,7 +175,9 @@ pub(crate) enum TrustRule {
     /// The EK's digest is listed.
     PinnedEk(BTreeSet<EkDigest>),
     /// The EK's certificate chains to one of the roots.
-    EkChain(EkChain),
+    EkChain(Chain),
+    /// The AK's certificate chains to one of the roots.
+    AkChain(AkChain),
 }
 
 /// An algorithm an attestation key may have.
@@ -251,6 +260,7 @@ enum Unsigned {
 enum TrustRuleFile {
     PinnedEk { ek_sha256: Vec<EkDigest> },
     EkChain(EkChainFile),
+    AkChain(AkChainFile),
 }
 
 #[derive(Deserialize)]
@@ -354,7 +364,8 @@ impl TryFrom<TrustRuleFile> for TrustRule {
                 Err(empty("`pinned-ek` lists no endorsement key"))
             }
             TrustRuleFile::PinnedEk { ek_sha256 } => Ok(Self::PinnedEk(distinct(ek_sha256, "ek_sha256")?)),
-            TrustRuleFile::EkChain(file) => EkChain::try_from(file).map(Self::EkChain),
+            TrustRuleFile::EkChain(file) => Chain::try_from(file).map(Self::EkChain),
+            TrustRuleFile::AkChain(file) => AkChain::try_from(file).map(Self::AkChain),
         }
     }
 }

@@ -1,64 +1,171 @@
-//! The endorsement key's certificate: TCG EK Credential Profile for TPM Family 2.0, section 3.
+//! Certificates of endorsement keys (TCG EK Credential Profile for TPM Family 2.0, section 3) and of attestation keys (TCG Credential
+//! Profile for attestation keys; clouds issue theirs to TPMs of their hosts).
+
+use std::time::Duration;
 
 use latchkey_tpm::wire::{Public, PublicKey};
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
-use std::time::Duration;
-use webpki::{EndEntityCert, Error, KeyUsage};
+use webpki::{
+    EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, KeyUsage,
+    RequiredEkuNotFoundContext,
+};
 
 use crate::parse::{AttesterIdentity, Digest};
-use crate::policy::EkChain;
+use crate::policy::{AkChain, AkPurpose, Chain};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::spki::public_key;
 
 /// Checks that the identity's certificate is for `ek`, is an EK certificate, and chains to a root of the policy at
 /// `now`. Returns the digest of that root.
-pub(super) fn check(chain: &EkChain, ek: &Public, identity: &AttesterIdentity, now: u64) -> Result<Digest, Refusal> {
-    let missing = || Refusal::new(ReasonCode::EkCertificateMissing, "the policy demands an EK certificate");
+pub(super) fn check_ek(chain: &Chain, ek: &Public, identity: &AttesterIdentity, now: u64) -> Result<Digest, Refusal> {
+    let missing = || Refusal::new(EK.missing, "the policy demands an EK certificate");
     let der = CertificateDer::from(identity.ek_certificate().ok_or_else(missing)?);
-    let certificate = EndEntityCert::try_from(&der).map_err(|error| refuse(&error))?;
-    if !is_for(&certificate, ek) {
-        let detail = "the certificate's public key is not the endorsement key shown";
-        return Err(Refusal::new(ReasonCode::EkCertificateOfAnotherTpm, detail));
+    let intermediates: Vec<_> = identity.ek_intermediates().map(CertificateDer::from).collect();
+    let issuers = Purposes { any_of: &[EK_CERTIFICATE] };
+    EK.check(chain, &der, ek, (KeyUsage::required(EK_CERTIFICATE), issuers), intermediates, now)
+}
+
+/// The same of `ak`. A certificate of an attestation key is its authority's word that it signs nothing but what a TPM made: the
+/// attributes beside the key are the attester's word. Only the policy's intermediates are taken: no cloud leaves one in a TPM.
+pub(super) fn check_ak(rule: &AkChain, ak: &Public, identity: &AttesterIdentity, now: u64) -> Result<Digest, Refusal> {
+    let missing = || Refusal::new(AK.missing, "the policy demands a certificate of the attestation key");
+    let der = CertificateDer::from(identity.ak_certificate().ok_or_else(missing)?);
+    let usage = match rule.purpose {
+        AkPurpose::Demanded => KeyUsage::required(AK_CERTIFICATE),
+        AkPurpose::IfThere => KeyUsage::required_if_present(AK_CERTIFICATE),
+    };
+    // Google's authority for both kinds of keys says that it is one for endorsement keys.
+    let issuers = Purposes { any_of: &[AK_CERTIFICATE, EK_CERTIFICATE] };
+    AK.check(&rule.chain, &der, ak, (usage, issuers), Vec::new(), now)
+}
+
+/// What certificates of one kind of key are refused with.
+struct Kind {
+    name: &'static str,
+    missing: ReasonCode,
+    of_another: ReasonCode,
+    expired: ReasonCode,
+    not_yet_valid: ReasonCode,
+    untrusted: ReasonCode,
+    purpose: ReasonCode,
+    bad_signature: ReasonCode,
+    malformed: ReasonCode,
+    chain_invalid: ReasonCode,
+}
+
+const EK: Kind = Kind {
+    name: "endorsement key",
+    missing: ReasonCode::EkCertificateMissing,
+    of_another: ReasonCode::EkCertificateOfAnotherTpm,
+    expired: ReasonCode::EkCertificateExpired,
+    not_yet_valid: ReasonCode::EkCertificateNotYetValid,
+    untrusted: ReasonCode::EkCertificateUntrusted,
+    purpose: ReasonCode::EkCertificateNotForEk,
+    bad_signature: ReasonCode::EkCertificateBadSignature,
+    malformed: ReasonCode::EkCertificateMalformed,
+    chain_invalid: ReasonCode::EkCertificateChainInvalid,
+};
+
+const AK: Kind = Kind {
+    name: "attestation key",
+    missing: ReasonCode::AkCertificateMissing,
+    of_another: ReasonCode::AkCertificateOfAnotherKey,
+    expired: ReasonCode::AkCertificateExpired,
+    not_yet_valid: ReasonCode::AkCertificateNotYetValid,
+    untrusted: ReasonCode::AkCertificateUntrusted,
+    purpose: ReasonCode::AkCertificateNotForAk,
+    bad_signature: ReasonCode::AkCertificateBadSignature,
+    malformed: ReasonCode::AkCertificateMalformed,
+    chain_invalid: ReasonCode::AkCertificateChainInvalid,
+};
+
+impl Kind {
+    fn check(
+        &self,
+        chain: &Chain,
+        der: &CertificateDer<'_>,
+        key: &Public,
+        (usage, issuers): (KeyUsage, Purposes),
+        mut intermediates: Vec<CertificateDer<'_>>,
+        now: u64,
+    ) -> Result<Digest, Refusal> {
+        let certificate = EndEntityCert::try_from(der).map_err(|error| self.refuse(&error))?;
+        if !is_for(&certificate, key) {
+            let detail = format!("the certificate's public key is not the {} shown", self.name);
+            return Err(Refusal::new(self.of_another, detail));
+        }
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
+        self.check_purpose(&certificate, usage, now)?;
+        intermediates.extend(chain.intermediates.iter().cloned());
+        let path = certificate
+            .verify_for_usage(ALGORITHMS, &chain.anchors, &intermediates, now, issuers, None, None)
+            .map_err(|error| self.refuse(&error))?;
+        root_digest(chain, path.anchor())
     }
-    let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
-    check_purpose(&certificate, now)?;
-    check_chain(chain, &certificate, identity, now)
-}
 
-/// The certificate must carry the EK purpose itself. Path building would demand it of the issuers too, which do not
-/// have it; so it is asked without anchors, where the only good outcome is that no issuer is found.
-fn check_purpose(certificate: &EndEntityCert<'_>, now: UnixTime) -> Result<(), Refusal> {
-    let alone = certificate.verify_for_usage(ALGORITHMS, &[], &[], now, KeyUsage::required(EK_CERTIFICATE), None, None);
-    match alone {
-        Err(Error::UnknownIssuer) => Ok(()),
-        Err(error) => Err(refuse(&error)),
-        Ok(_) => Err(Refusal::new(ReasonCode::VerifierFault, "a certificate verified without a root")),
+    /// The certificate must carry the purpose itself. Path building would demand it of the issuers too, which do not
+    /// have it; so it is asked without anchors, where the only good outcome is that no issuer is found.
+    fn check_purpose(&self, certificate: &EndEntityCert<'_>, usage: KeyUsage, now: UnixTime) -> Result<(), Refusal> {
+        match certificate.verify_for_usage(ALGORITHMS, &[], &[], now, usage, None, None) {
+            Err(Error::UnknownIssuer) => Ok(()),
+            Err(error) => Err(self.refuse(&error)),
+            Ok(_) => Err(Refusal::new(ReasonCode::VerifierFault, "a certificate verified without a root")),
+        }
+    }
+
+    fn refuse(&self, error: &Error) -> Refusal {
+        let code = match error {
+            Error::CertExpired { .. } => self.expired,
+            Error::CertNotValidYet { .. } => self.not_yet_valid,
+            Error::UnknownIssuer => self.untrusted,
+            Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => self.purpose,
+            Error::InvalidSignatureForPublicKey => self.bad_signature,
+            Error::BadDer
+            | Error::BadDerTime
+            | Error::TrailingData(_)
+            | Error::UnsupportedCertVersion
+            | Error::InvalidSerialNumber
+            | Error::MalformedExtensions
+            | Error::ExtensionValueInvalid => self.malformed,
+            _ => self.chain_invalid,
+        };
+        Refusal::new(code, error.to_string())
     }
 }
 
-fn check_chain(
-    chain: &EkChain,
-    certificate: &EndEntityCert<'_>,
-    identity: &AttesterIdentity,
-    now: UnixTime,
-) -> Result<Digest, Refusal> {
-    let sent = identity.ek_intermediates().map(CertificateDer::from);
-    let intermediates: Vec<_> = sent.chain(chain.intermediates.iter().cloned()).collect();
-    let usage = KeyUsage::required_if_present(EK_CERTIFICATE);
-    let path = certificate
-        .verify_for_usage(ALGORITHMS, &chain.anchors, &intermediates, now, usage, None, None)
-        .map_err(|error| refuse(&error))?;
-    root_digest(chain, path.anchor())
+/// What the certificates of a path may be for: nothing in particular, or one of these.
+struct Purposes {
+    any_of: &'static [&'static [u8]],
 }
 
-fn root_digest(chain: &EkChain, anchor: &TrustAnchor<'_>) -> Result<Digest, Refusal> {
+impl ExtendedKeyUsageValidator for Purposes {
+    fn validate(&self, present: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
+        let mut others = Vec::new();
+        for purpose in present {
+            let purpose = purpose?;
+            if self.any_of.iter().any(|allowed| KeyPurposeId::new(allowed) == purpose) {
+                return Ok(());
+            }
+            others.push(purpose.to_decoded_oid());
+        }
+        match self.any_of.first() {
+            Some(wanted) if !others.is_empty() => {
+                let (required, present) = (KeyUsage::required(wanted), others);
+                Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn root_digest(chain: &Chain, anchor: &TrustAnchor<'_>) -> Result<Digest, Refusal> {
     let found = chain.anchors.iter().zip(&chain.root_digests).find(|(candidate, _)| *candidate == anchor);
     let lost = || Refusal::new(ReasonCode::VerifierFault, "the chain ends in a root that the policy does not have");
     found.map(|(_, digest)| *digest).ok_or_else(lost)
 }
 
-fn is_for(certificate: &EndEntityCert<'_>, ek: &Public) -> bool {
-    match (public_key(&certificate.subject_public_key_info()), &ek.key) {
+fn is_for(certificate: &EndEntityCert<'_>, key: &Public) -> bool {
+    match (public_key(&certificate.subject_public_key_info()), &key.key) {
         (Some(PublicKey::Rsa { modulus: certified, .. }), PublicKey::Rsa { bits: 2048, modulus, .. }) => {
             certified == *modulus
         }
@@ -69,27 +176,10 @@ fn is_for(certificate: &EndEntityCert<'_>, ek: &Public) -> bool {
     }
 }
 
-fn refuse(error: &Error) -> Refusal {
-    let code = match error {
-        Error::CertExpired { .. } => ReasonCode::EkCertificateExpired,
-        Error::CertNotValidYet { .. } => ReasonCode::EkCertificateNotYetValid,
-        Error::UnknownIssuer => ReasonCode::EkCertificateUntrusted,
-        Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => ReasonCode::EkCertificateNotForEk,
-        Error::InvalidSignatureForPublicKey => ReasonCode::EkCertificateBadSignature,
-        Error::BadDer
-        | Error::BadDerTime
-        | Error::TrailingData(_)
-        | Error::UnsupportedCertVersion
-        | Error::InvalidSerialNumber
-        | Error::MalformedExtensions
-        | Error::ExtensionValueInvalid => ReasonCode::EkCertificateMalformed,
-        _ => ReasonCode::EkCertificateChainInvalid,
-    };
-    Refusal::new(code, error.to_string())
-}
-
 /// EK Credential Profile, section 3.2.16 (extended key usage): "tcg-kp-EKCertificate … 2.23.133.8.1", as DER content.
 const EK_CERTIFICATE: &[u8] = &[0x67, 0x81, 0x05, 0x08, 0x01];
+/// The same registry: "tcg-kp-AIKCertificate … 2.23.133.8.3".
+const AK_CERTIFICATE: &[u8] = &[0x67, 0x81, 0x05, 0x08, 0x03];
 
 /// SHA-1 and RSA below 2048 bits are not among them.
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[

@@ -1,53 +1,98 @@
-//! Why an endorsement key is trusted.
+//! Why a TPM is trusted, and by which of its keys it is known.
 
 use serde::Serialize;
 
 use super::certificate;
-use crate::ek::EndorsementKey;
+use crate::ek::{EkDigest, EndorsementKey};
 use crate::parse::{AttesterIdentity, Digest};
 use crate::policy::{Policy, TrustRule};
 use crate::refusal::{ReasonCode, Refusal};
+use latchkey_tpm::wire::Public;
 
-/// What made an endorsement key trusted.
+/// What made a TPM trusted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum EkTrust {
-    /// The policy lists its digest.
+    /// The policy lists its endorsement key's digest.
     PinnedEk,
-    /// Its certificate chains to a root of the policy.
+    /// Its endorsement key's certificate chains to a root of the policy.
     EkChain {
+        /// SHA-256 of that root's DER.
+        root_sha256: Digest,
+    },
+    /// Its attestation key's certificate chains to a root of the policy.
+    AkChain {
         /// SHA-256 of that root's DER.
         root_sha256: Digest,
     },
 }
 
-impl EndorsementKey {
-    /// Tries the policy's rules in their order. The refusal is the last rule's, which says most: pins come first.
-    pub(crate) fn trust(&self, policy: &Policy, identity: &AttesterIdentity, now: u64) -> Result<EkTrust, Refusal> {
-        if policy.denied.contains(&self.digest) {
-            return Err(Refusal::new(ReasonCode::EkDenied, format!("EK {}", self.digest)));
+impl EkTrust {
+    /// By which of its keys a TPM is known that is trusted for this. An endorsement key that is neither pinned nor certified could be
+    /// a program's: who has one certified attestation key would be as many machines as they like.
+    fn names(&self, ek: EkDigest, ak: EkDigest) -> EkDigest {
+        match self {
+            Self::PinnedEk | Self::EkChain { .. } => ek,
+            Self::AkChain { .. } => ak,
         }
-        // Before any rule: another key of a denied TPM may be certified too, and one TPM is to have one record.
-        if !policy.templates.contains(self.template) {
-            let detail = format!("the EK is of template {}, the policy takes {}", self.template, policy.templates);
-            return Err(Refusal::new(ReasonCode::EkTemplateRefused, detail));
-        }
-        let mut refusal = Refusal::new(ReasonCode::PolicyEmpty, "`ak_trust` has no rule");
-        for rule in &policy.trust {
-            match self.trust_by(rule, identity, now) {
-                Ok(trust) => return Ok(trust),
-                Err(error) => refusal = error,
-            }
-        }
-        Err(refusal)
     }
 
-    fn trust_by(&self, rule: &TrustRule, identity: &AttesterIdentity, now: u64) -> Result<EkTrust, Refusal> {
-        match rule {
-            TrustRule::PinnedEk(pins) if pins.contains(&self.digest) => Ok(EkTrust::PinnedEk),
-            TrustRule::PinnedEk(_) => Err(Refusal::new(ReasonCode::EkNotPinned, format!("EK {}", self.digest))),
-            TrustRule::EkChain(chain) => certificate::check(chain, &self.public, identity, now)
-                .map(|root_sha256| EkTrust::EkChain { root_sha256 }),
+    /// The same of an identity as it was sent.
+    pub(crate) fn identity_in(&self, identity: &AttesterIdentity) -> Result<EkDigest, Refusal> {
+        let malformed = |error: latchkey_tpm::wire::WireError| Refusal::new(ReasonCode::AkMalformed, error.to_string());
+        let ak = Public::parse(identity.ak_public()).map_err(malformed)?;
+        Ok(self.names(EkDigest::of_public_area(identity.ek_public())?, EkDigest::of_attestation_key(&ak)?))
+    }
+}
+
+/// Tries the policy's rules in their order; gives what held, and the TPM's identity. The refusal is the last rule's, which says
+/// most: pins come first.
+pub(super) fn trust(
+    ek: &EndorsementKey,
+    ak: &Public,
+    policy: &Policy,
+    identity: &AttesterIdentity,
+    now: u64,
+) -> Result<(EkTrust, EkDigest), Refusal> {
+    let ak_digest = EkDigest::of_attestation_key(ak)?;
+    for (key, digest) in [("EK", ek.digest), ("AK", ak_digest)] {
+        if policy.denied.contains(&digest) {
+            return Err(Refusal::new(ReasonCode::EkDenied, format!("{key} {digest}")));
+        }
+    }
+    // Before any rule: another key of a denied TPM may be certified too, and one TPM is to have one record.
+    if !policy.templates.contains(ek.template) {
+        let detail = format!("the EK is of template {}, the policy takes {}", ek.template, policy.templates);
+        return Err(Refusal::new(ReasonCode::EkTemplateRefused, detail));
+    }
+    let mut refusal = Refusal::new(ReasonCode::PolicyEmpty, "`ak_trust` has no rule");
+    for rule in &policy.trust {
+        match trust_by(rule, ek, ak, identity, now) {
+            Ok(trust) => {
+                let name = trust.names(ek.digest, ak_digest);
+                return Ok((trust, name));
+            }
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
+}
+
+fn trust_by(
+    rule: &TrustRule,
+    ek: &EndorsementKey,
+    ak: &Public,
+    identity: &AttesterIdentity,
+    now: u64,
+) -> Result<EkTrust, Refusal> {
+    match rule {
+        TrustRule::PinnedEk(pins) if pins.contains(&ek.digest) => Ok(EkTrust::PinnedEk),
+        TrustRule::PinnedEk(_) => Err(Refusal::new(ReasonCode::EkNotPinned, format!("EK {}", ek.digest))),
+        TrustRule::EkChain(chain) => {
+            certificate::check_ek(chain, &ek.public, identity, now).map(|root_sha256| EkTrust::EkChain { root_sha256 })
+        }
+        TrustRule::AkChain(rule) => {
+            certificate::check_ak(rule, ak, identity, now).map(|root_sha256| EkTrust::AkChain { root_sha256 })
         }
     }
 }

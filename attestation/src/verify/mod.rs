@@ -87,15 +87,15 @@ impl Pending {
         Err(Refusal::new(ReasonCode::ActivationFailed, "the returned secret is not the one in the credential"))
     }
 
-    /// The digest of the EK that was claimed, for logs and rate limits. Not proven yet.
+    /// The identity that was claimed, for logs and rate limits. Not proven yet.
     pub fn claimed_ek(&self) -> EkDigest {
-        self.claimed.ek.digest
+        self.claimed.identity
     }
 }
 
 impl std::fmt::Debug for Pending {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pending").field("claimed_ek", &self.claimed.ek.digest).finish_non_exhaustive()
+        f.debug_struct("Pending").field("claimed_ek", &self.claimed.identity).finish_non_exhaustive()
     }
 }
 
@@ -120,7 +120,7 @@ impl TrustedAk {
         let Claimed { ek, ak, .. } = &self.claimed;
         let facts = check_quote(&ek.public, ak, quote, signature, evidence.pcrs(), self.selection, binding)?;
         Ok(VerifiedEvidence {
-            ek_digest: self.claimed.ek.digest,
+            ek_digest: self.claimed.identity,
             ek_template: self.claimed.ek.template,
             trust: self.claimed.trust,
             pcrs: evidence.pcrs().clone(),
@@ -136,7 +136,7 @@ impl TrustedAk {
 
     /// The TPM's stable identity.
     pub fn ek_digest(&self) -> EkDigest {
-        self.claimed.ek.digest
+        self.claimed.identity
     }
 }
 
@@ -231,11 +231,13 @@ impl VerifiedEvidence {
     }
 }
 
-/// An identity whose keys have the right form and whose EK the policy trusts. Whether EK and AK belong together is not
+/// An identity whose keys have the right form, and of which the policy trusts the EK or the AK. Whether they belong together is not
 /// known before activation.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     pub(crate) ek: EndorsementKey,
+    /// The digest of the key that is trusted.
+    pub(crate) identity: EkDigest,
     pub(crate) trust: EkTrust,
     pub(crate) ak: Public,
 }
@@ -243,8 +245,8 @@ pub(crate) struct Claimed {
 pub(crate) fn check_identity(policy: &Policy, identity: &AttesterIdentity, now: u64) -> Result<Claimed, Refusal> {
     let ek = EndorsementKey::parse(identity.ek_public())?;
     let ak = ak::parse(policy, identity.ak_public())?;
-    let trust = ek.trust(policy, identity, now)?;
-    Ok(Claimed { ek, trust, ak })
+    let (trust, identity) = ek_trust::trust(&ek, &ak, policy, identity, now)?;
+    Ok(Claimed { ek, identity, trust, ak })
 }
 
 /// Checks what a guest's processor says of it: over the session with this binding, and the AK that quotes in it.

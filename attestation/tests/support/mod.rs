@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 #![allow(clippy::needless_pass_by_value, reason = "JSON is built in place")]
 
+pub mod certificates;
+
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::refusal::{ReasonCode, Refusal};
 use latchkey_attestation::{

@@ -231,6 +231,10 @@ fn trust_rules(policy: &Policy) -> Vec<String> {
     let rule = |rule| match rule {
         TrustedBy::PinnedEks(count) => plural(count, "TPM, by its endorsement key", "TPMs, by their endorsement keys"),
         TrustedBy::Authorities(count) => format!("TPMs certified by {}", plural(count, "authority", "authorities")),
+        TrustedBy::AkAuthorities(count) => {
+            let authorities = plural(count, "authority", "authorities");
+            format!("TPMs whose attestation key is certified by {authorities}, and is their identity")
+        }
     };
     let mut rules: Vec<String> = policy.trusted_by().map(rule).collect();
     let denied = policy.denied_count();

@@ -1,6 +1,6 @@
 //! Writes policies.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use latchkey_attestation::policy::{AkAlgorithm, Signers};
 use latchkey_attestation::reference::{ManifestName, SignerKey};
@@ -9,22 +9,18 @@ use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use super::snp_section::Section;
+use super::trust_rules::TrustRuleFile;
 use crate::arguments::Arguments;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style};
 use crate::reference::signer_key;
-use crate::which_machine;
 
 /// What a UKI measures: itself, Secure Boot's state, command line, initrd, what is put beside it.
 const ENFORCE: [u8; 6] = [4, 7, 9, 11, 12, 13];
 /// Firmware: it changes with updates that the machine's owner did not make.
 const WARN: [u8; 4] = [0, 2, 3, 6];
-/// A bundle of many authorities' certificates.
-const MAX_PEM: usize = 512 * 1024;
-const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const PEM_END: &str = "-----END CERTIFICATE-----";
 
 pub(crate) fn run(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let path = arguments.required_path("out")?;
@@ -68,6 +64,7 @@ fn signers(arguments: &Arguments) -> Result<Signers, CommandError> {
 pub(crate) struct Draft {
     ek_templates: Vec<&'static str>,
     ak_trust: Vec<TrustRuleFile>,
+    ak_algorithms: Vec<AkAlgorithm>,
     enforce: PcrSet,
     warn: PcrSet,
     firmware_refuse: PcrSet,
@@ -75,38 +72,23 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// From `--ek-root`, `--ek-intermediate`, `--ek-pin`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`.
+    /// From the flags of [`TrustRuleFile::from_arguments`], `--ak-algorithm`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
         let firmware_refuse = pcrs(arguments, "firmware-refuse", &[])?;
-        let mut ak_trust = Vec::new();
         let mut ek_templates =
             arguments.texts("ek-template")?.into_iter().map(template).collect::<Result<Vec<_>, _>>()?;
         if ek_templates.is_empty() {
             ek_templates.push(EkTemplate::P256L2);
         }
-        let pins = arguments.paths("ek-pin");
-        let pins = pins.iter().map(|path| pin(path, &ek_templates)).collect::<Result<Vec<_>, _>>()?;
-        if !pins.is_empty() {
-            ak_trust.push(TrustRuleFile::PinnedEk { ek_sha256: pins });
-        }
-        let roots = certificates(&arguments.paths("ek-root"))?;
-        let intermediates = certificates(&arguments.paths("ek-intermediate"))?;
-        if !roots.is_empty() {
-            ak_trust.push(TrustRuleFile::EkChain { roots, intermediates });
-        } else if !intermediates.is_empty() {
-            return Err(CommandError::usage("--ek-intermediate needs an --ek-root that it leads to"));
-        }
-        if ak_trust.is_empty() {
-            let failure = CommandError::usage("no TPM would be trusted");
-            return Err(failure.fix("name authorities with --ek-root, or single TPMs with --ek-pin"));
-        }
+        let ak_trust = TrustRuleFile::from_arguments(arguments, &ek_templates)?;
+        let ak_algorithms = ak_algorithms(arguments)?;
         // A register named in one list leaves the other's default, not what the user put there.
         let warn = if arguments.has("warn") { warn } else { warn.without(enforce) };
         let ek_templates = ek_templates.into_iter().map(EkTemplate::name).collect();
         let snp = Section::from_arguments(arguments)?;
-        Ok(Self { ek_templates, ak_trust, enforce, warn, firmware_refuse, snp })
+        Ok(Self { ek_templates, ak_trust, ak_algorithms, enforce, warn, firmware_refuse, snp })
     }
 
     /// The policy with these manifests and their minimum versions, all of the same signers.
@@ -134,7 +116,7 @@ impl Draft {
             ek_templates: &self.ek_templates,
             ak_trust: &self.ak_trust,
             denied_ek_sha256: [],
-            ak_algorithms: [AkAlgorithm::EcdsaP256Sha256],
+            ak_algorithms: &self.ak_algorithms,
             pcrs: RegisterRules { enforce: self.enforce, warn: self.warn },
             firmware_change: FirmwareRules {
                 warn: FirmwareChange::registers().without(self.enforce).without(self.firmware_refuse),
@@ -168,20 +150,13 @@ struct PolicyFile<'a> {
     ek_templates: &'a [&'static str],
     ak_trust: &'a [TrustRuleFile],
     denied_ek_sha256: [EkDigest; 0],
-    ak_algorithms: [AkAlgorithm; 1],
+    ak_algorithms: &'a [AkAlgorithm],
     pcrs: RegisterRules,
     firmware_change: FirmwareRules,
     lock: &'static str,
     references: Vec<ReferenceRuleFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     snp: Option<&'a Section>,
-}
-
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-enum TrustRuleFile {
-    PinnedEk { ek_sha256: Vec<EkDigest> },
-    EkChain { roots: Vec<String>, intermediates: Vec<String> },
 }
 
 #[derive(Serialize)]
@@ -227,16 +202,26 @@ pub(crate) fn manifest_name(text: &str) -> Result<ManifestName, CommandError> {
     })
 }
 
-fn pin(named: &Path, templates: &[EkTemplate]) -> Result<EkDigest, CommandError> {
-    which_machine::read(named, |template| templates.contains(&template))
-        .map_err(|failure| failure.because(format!("--ek-pin {}", named.display())))
-}
-
 fn template(text: &str) -> Result<EkTemplate, CommandError> {
     EkTemplate::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = EkTemplate::ALL.iter().map(|template| template.name()).collect();
         CommandError::usage(format!("--ek-template {text}: expected one of {}", names.join(", ")))
     })
+}
+
+/// `--ak-algorithm`; by default what the agent makes itself.
+fn ak_algorithms(arguments: &Arguments) -> Result<Vec<AkAlgorithm>, CommandError> {
+    let named = arguments.texts("ak-algorithm")?;
+    let algorithms = named.into_iter().map(|text| match text {
+        "ecdsa-p256-sha256" => Ok(AkAlgorithm::EcdsaP256Sha256),
+        "rsassa-2048-sha256" => Ok(AkAlgorithm::Rsassa2048Sha256),
+        other => {
+            let what = format!("--ak-algorithm {other}: expected ecdsa-p256-sha256 or rsassa-2048-sha256");
+            Err(CommandError::usage(what))
+        }
+    });
+    let algorithms = algorithms.collect::<Result<Vec<_>, _>>()?;
+    Ok(if algorithms.is_empty() { vec![AkAlgorithm::EcdsaP256Sha256] } else { algorithms })
 }
 
 /// `4,7,11`: no register twice, none above 23.
@@ -253,26 +238,4 @@ fn pcrs(arguments: &Arguments, flag: &str, default: &[u8]) -> Result<PcrSet, Com
             text.unwrap_or_default()
         ))
     })
-}
-
-/// Every certificate of the files, one text each.
-fn certificates(paths: &[PathBuf]) -> Result<Vec<String>, CommandError> {
-    let mut found = Vec::new();
-    for path in paths {
-        let file = files::read(path, MAX_PEM)?;
-        let text = String::from_utf8(file).unwrap_or_default();
-        let before = found.len();
-        let mut rest = text.as_str();
-        while let Some(start) = rest.find(PEM_BEGIN) {
-            let block = rest.get(start..).unwrap_or_default();
-            let Some(end) = block.find(PEM_END).map(|at| at + PEM_END.len()) else { break };
-            found.push(format!("{}\n", block.get(..end).unwrap_or_default()));
-            rest = block.get(end..).unwrap_or_default();
-        }
-        if found.len() == before {
-            let what = format!("{} holds no certificate in PEM form", path.display());
-            return Err(CommandError::usage(what).fix("convert it: openssl x509 -inform der -in FILE -out FILE.pem"));
-        }
-    }
-    Ok(found)
 }

@@ -53,6 +53,30 @@ pub(super) const EK_TEMPLATE: Flag = Flag {
     need: AnyNumber,
     text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
 };
+pub(super) const AK_ROOT: Flag = Flag {
+    long: "ak-root",
+    value: Some("PEM"),
+    need: AnyNumber,
+    text: "trust TPMs whose attestation key is certified by this authority, a cloud's; as\nlatchkey.ak in the image",
+};
+pub(super) const AK_INTERMEDIATE: Flag = Flag {
+    long: "ak-intermediate",
+    value: Some("PEM"),
+    need: AnyNumber,
+    text: "a certificate between such a root and the TPMs: no TPM holds one",
+};
+pub(super) const AK_PURPOSE: Flag = Flag {
+    long: "ak-purpose",
+    value: Some("WORD"),
+    need: AtMostOnce,
+    text: "demanded: certificates say that they are of attestation keys, as Azure's do;\nif-there: they may say nothing, as Google's [demanded]",
+};
+pub(super) const AK_ALGORITHM: Flag = Flag {
+    long: "ak-algorithm",
+    value: Some("NAME"),
+    need: AnyNumber,
+    text: "what attestation keys may be: ecdsa-p256-sha256, which agents make, or\nrsassa-2048-sha256 [ecdsa-p256-sha256]",
+};
 /// Of commands that verify processors' reports.
 pub(super) const COLLATERAL: Flag =
     flag("collateral", "DIR", "what AMD publishes (DIR/snp), for policies that demand reports of SEV-SNP");
@@ -172,6 +196,10 @@ pub(super) const COMMANDS: &[Command] = &[
             EK_INTERMEDIATE,
             EK_PIN,
             EK_TEMPLATE,
+            AK_ROOT,
+            AK_INTERMEDIATE,
+            AK_PURPOSE,
+            AK_ALGORITHM,
             ENFORCE,
             WARN,
             FIRMWARE_REFUSE,

@@ -153,6 +153,15 @@ impl Swtpm {
         Some(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Puts `content` into an NV index that anybody may read, as manufacturers and clouds do. As [`Self::tool`].
+    pub fn put_nv(&self, index: u32, content: &[u8]) -> Option<()> {
+        let (index, size) = (format!("{index:#x}"), content.len().to_string());
+        let readable = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";
+        self.tool("tpm2_nvdefine", &[&index, "-C", "p", "-s", &size, "-a", readable])?;
+        fs::write(self.directory.join("content"), content).expect("written");
+        self.tool("tpm2_nvwrite", &[&index, "-C", "p", "-i", "content"]).map(drop)
+    }
+
     /// Resets the machine: a new process on the same state. PCRs are zero, transient objects gone.
     pub fn restart(&mut self) -> io::Result<()> {
         self.stop();

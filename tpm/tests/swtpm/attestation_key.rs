@@ -1,6 +1,6 @@
 //! Attestation keys that a cloud put into the TPM, laid out by `tpm2-tools` as Google and Azure do.
 
-use crate::endorsement::{READABLE, certificate, define, made};
+use crate::endorsement::{certificate, made};
 use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, TpmCode, TpmError};
@@ -49,7 +49,7 @@ fn the_keys_of_google_are_made_from_templates() {
             refusal(&swtpm, source),
             (TpmCode::AttestationKeyMissing, format!("no attestation key of a cloud: no template at {:#010x}", at + 1))
         );
-        let Some(()) = define(&swtpm, at + 1, &template.marshal(), READABLE) else { return };
+        let Some(()) = swtpm.put_nv(at + 1, &template.marshal()) else { return };
         let (code, said) = refusal(&swtpm, source);
         assert_eq!(
             (code, said.ends_with(&format!("no certificate at {at:#010x}"))),
@@ -57,7 +57,7 @@ fn the_keys_of_google_are_made_from_templates() {
         );
         let key = made(&swtpm, &template);
         let (der, stored) = certificate(&key, 40);
-        let Some(()) = define(&swtpm, at, &stored, READABLE) else { return };
+        let Some(()) = swtpm.put_nv(at, &stored) else { return };
         let mut attester = asked(&swtpm, source).expect("attester");
         assert_eq!((attester.ak_public(), attester.ak_certificate()), (&key, Some(der.as_slice())));
         assert_quotes(&mut attester);
@@ -73,8 +73,8 @@ fn a_key_of_another_kind_or_with_the_certificate_of_another_is_refused() {
     let Some(swtpm) = Swtpm::start() else { return };
     let another = made(&swtpm, &attestation_key());
     let (_, stored) = certificate(&another, 0);
-    let Some(()) = define(&swtpm, 0x01c1_0003, &template(false).marshal(), READABLE) else { return };
-    let Some(()) = define(&swtpm, 0x01c1_0002, &stored, READABLE) else { return };
+    let Some(()) = swtpm.put_nv(0x01c1_0003, &template(false).marshal()) else { return };
+    let Some(()) = swtpm.put_nv(0x01c1_0002, &stored) else { return };
     let (code, said) = refusal(&swtpm, AttestationKeySource::GoogleEcc);
     assert!(code == TpmCode::AttestationKeyUnfit && said.contains("about another key"), "{said}");
     let mut signs_anything = template(true);
@@ -84,8 +84,8 @@ fn a_key_of_another_kind_or_with_the_certificate_of_another_is_refused() {
         | Attributes::USER_WITH_AUTH
         | Attributes::SIGN;
     let (_, stored) = certificate(&made(&swtpm, &signs_anything), 0);
-    let Some(()) = define(&swtpm, 0x01c1_0001, &signs_anything.marshal(), READABLE) else { return };
-    let Some(()) = define(&swtpm, 0x01c1_0000, &stored, READABLE) else { return };
+    let Some(()) = swtpm.put_nv(0x01c1_0001, &signs_anything.marshal()) else { return };
+    let Some(()) = swtpm.put_nv(0x01c1_0000, &stored) else { return };
     let (code, said) = refusal(&swtpm, AttestationKeySource::GoogleRsa);
     assert!(code == TpmCode::AttestationKeyUnfit && said.contains("no restricted signing key"), "{said}");
 }

@@ -7,7 +7,7 @@ use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
 /// Defines the NV index and writes `content` into it, from where `attributes` allow to read.
-pub(crate) fn define(swtpm: &Swtpm, index: u32, content: &[u8], attributes: &str) -> Option<()> {
+fn define(swtpm: &Swtpm, index: u32, content: &[u8], attributes: &str) -> Option<()> {
     let (index, size) = (format!("{index:#x}"), content.len().to_string());
     swtpm.tool("tpm2_nvdefine", &[&index, "-C", "p", "-s", &size, "-a", attributes])?;
     fs::write(swtpm.directory().join("content"), content).expect("written");
@@ -19,7 +19,7 @@ fn undefine(swtpm: &Swtpm, template: EkTemplate) -> Option<()> {
     swtpm.tool("tpm2_nvundefine", &[&index, "-C", "p"]).map(drop)
 }
 
-pub(crate) const READABLE: &str = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";
+const READABLE: &str = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";
 
 /// Something of a certificate's form that holds `public`, then `padding` bytes that belong to no certificate.
 pub(crate) fn certificate(public: &Public, padding: usize) -> (Vec<u8>, Vec<u8>) {

@@ -88,6 +88,10 @@ impl Attester for TpmAttester {
             tpm.ek_intermediates().to_vec(),
             tpm.ak_public().marshal(),
         );
+        let identity = match tpm.ak_certificate() {
+            Some(certificate) => identity.and_then(|identity| identity.with_ak_certificate(certificate.to_vec())),
+            None => identity,
+        };
         identity.map(Identity::Tpm).map_err(failed)
     }
 
