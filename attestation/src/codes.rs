@@ -171,7 +171,6 @@ reason_codes! {
 
     // What vendors publish for verifiers.
     /// A file of the collateral is not what it has to be.
-    #[cfg(feature = "snp")]
     CollateralMalformed = "collateral-malformed", Operator, VerifierUnavailable, "fetch the file that the detail names again";
     /// A root certificate of the collateral is not one that this program knows.
     #[cfg(feature = "snp")]
@@ -212,6 +211,8 @@ reason_codes! {
     EkCertificateBadSignature = "ek-certificate-bad-signature", Peer, TpmNotTrusted, "provision the EK certificate again: it, or one above it, was altered";
     /// The chain breaks a rule of X.509 path validation.
     EkCertificateChainInvalid = "ek-certificate-chain-invalid", Platform, TpmNotTrusted, "issue the chain according to RFC 5280: the detail names the rule that is broken";
+    /// The EK certificate, or one of its issuers', is on its issuer's list of revoked ones.
+    EkCertificateRevoked = "ek-certificate-revoked", Platform, TpmNotTrusted, "replace the TPM: its maker no longer vouches for it";
 
     // The attestation key.
     /// The AK public area is no `TPMT_PUBLIC`.
@@ -252,6 +253,16 @@ reason_codes! {
     AkCertificateBadSignature = "ak-certificate-bad-signature", Peer, TpmNotTrusted, "create the machine anew: its certificate, or one above it, was altered";
     /// The chain breaks another rule of X.509.
     AkCertificateChainInvalid = "ak-certificate-chain-invalid", Platform, TpmNotTrusted, "take a chain that keeps RFC 5280: the detail names the rule that is broken";
+    /// The attestation key's certificate, or one of its issuers', is on its issuer's list of revoked ones.
+    AkCertificateRevoked = "ak-certificate-revoked", Platform, TpmNotTrusted, "create the machine anew, or take the root out of the policy: the authority no longer vouches for this key";
+
+    // Lists of what authorities of TPMs revoked.
+    /// The rule demands a list of each authority of the chain, and there is none of one.
+    TpmRevocationListMissing = "tpm-revocation-list-missing", Operator, VerifierUnavailable, "put the lists of all authorities of the chain into the collateral's `tpm`, or say `\"revocation_list\": \"if-there\"` in the rule if one publishes none";
+    /// A list of an authority of the chain is too old to say anything.
+    TpmRevocationListExpired = "tpm-revocation-list-expired", Operator, VerifierUnavailable, "fetch the authority's list again and put it in the old one's place, or correct the verifier's clock";
+    /// A list in an authority's name is not signed by it.
+    TpmRevocationListInvalid = "tpm-revocation-list-invalid", Operator, VerifierUnavailable, "fetch the authority's list again: the one in the collateral is signed by another key, or by one that may sign no lists";
     /// The peer could not open the credential: EK and AK are not in one TPM, or the TPM is not there.
     ActivationFailed = "activation-failed", Peer, TpmNotTrusted, "let the TPM that holds the endorsement key hold the attestation key too, and activate the credential of this very connection";
 

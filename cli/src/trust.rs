@@ -11,6 +11,7 @@ use latchkey_attestation::{
 };
 use latchkey_channel::TpmVerifier;
 use latchkey_cluster_store::signature_of;
+use latchkey_collateral::Collateral;
 use latchkey_measurements::diagnose::what_differs;
 use serde::Serialize;
 
@@ -66,7 +67,9 @@ impl Trust {
 
     /// The same with what `--collateral` names.
     pub(crate) fn with_collateral(self, arguments: &Arguments) -> Result<Self, CommandError> {
-        Ok(Self { snp_collateral: collateral::snp(arguments)?, ..self })
+        let Some(Collateral { snp, tpm }) = collateral::named(arguments)? else { return Ok(self) };
+        let policy = Arc::new((*self.policy).clone().knowing(Arc::new(tpm)));
+        Ok(Self { snp_collateral: snp.map(Arc::new), policy, ..self })
     }
 
     /// Who decides on a node. Nobody is asked under a policy that demands what cannot be verified.

@@ -4,6 +4,7 @@
 //! ```text
 //! DIRECTORY/
 //!   snp/    AMD's chains and lists of revoked authorities, certificates of chips and providers: *.pem, *.der, *.crl, *.crt
+//!   tpm/    what authorities of TPMs' keys revoked: lists in PEM or DER, one of each authority
 //! ```
 //!
 //! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
@@ -22,11 +23,12 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Refusal;
+use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
 
 #[cfg(feature = "fake-snp")]
 pub use fake_roots::publish_fake;
-pub use stamp::{Stamp, stamp_snp};
+pub use stamp::{Stamp, stamp};
 
 /// Why a directory is no collateral.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,50 @@ pub enum CollateralError {
     /// A file is not what it has to be.
     #[error(transparent)]
     Refused(Refusal),
+}
+
+/// All of a directory.
+#[derive(Debug)]
+pub struct Collateral {
+    /// AMD's part, where there is a directory `snp`, or none of the others.
+    pub snp: Option<SnpCollateral>,
+    /// What authorities of TPMs revoked; nothing without a directory `tpm`.
+    pub tpm: TpmRevocations,
+}
+
+/// Reads all of a directory.
+///
+/// # Errors
+/// As [`read_snp`] and [`read_tpm`].
+pub fn read(directory: &Path) -> Result<Collateral, CollateralError> {
+    let tpm = read_tpm(directory)?;
+    let snp = if is_of_tpms_only(directory) { None } else { Some(read_snp(directory)?) };
+    Ok(Collateral { snp, tpm })
+}
+
+/// Reads the lists of what authorities of TPMs revoked.
+///
+/// # Errors
+/// [`CollateralError`]; `collateral-malformed` names the file.
+pub fn read_tpm(directory: &Path) -> Result<TpmRevocations, CollateralError> {
+    let Some(directory) = tpm_directory(directory) else { return Ok(TpmRevocations::default()) };
+    let files = read_files(&directory)?;
+    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    TpmRevocations::new(&files).map_err(CollateralError::Refused)
+}
+
+/// Who cannot look whether it is there is told so when it is read.
+fn tpm_directory(directory: &Path) -> Option<PathBuf> {
+    let path = directory.join("tpm");
+    (!is_missing(&path)).then_some(path)
+}
+
+fn is_of_tpms_only(directory: &Path) -> bool {
+    is_missing(&directory.join("snp")) && tpm_directory(directory).is_some()
+}
+
+fn is_missing(path: &Path) -> bool {
+    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Reads AMD's part of a collateral directory.
@@ -141,6 +187,24 @@ mod tests {
             fs::write(directory.path().join("snp").join(name), content).unwrap();
         }
         read_snp(directory.path())
+    }
+
+    /// A site without confidential machines has lists for its TPMs only.
+    #[test]
+    fn each_part_is_read_where_it_is_and_a_directory_of_neither_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let (snp, tpm) = (place.path().join("snp"), place.path().join("tpm"));
+        assert!(read(place.path()).is_err());
+        fs::create_dir(&tpm).unwrap();
+        let both = |at: &Path| read(at).map(|it| (it.snp.is_some(), it.tpm.count()));
+        assert_eq!(both(place.path()).unwrap(), (false, 0));
+        fs::create_dir(&snp).unwrap();
+        assert_eq!(both(place.path()).unwrap(), (true, 0));
+        fs::write(tpm.join("vendor.crl"), "fetched on Monday").unwrap();
+        let error = both(place.path()).unwrap_err();
+        assert!(error.to_string().contains("vendor.crl"), "{error}");
+        fs::remove_dir_all(&tpm).unwrap();
+        assert_eq!(both(place.path()).unwrap(), (true, 0));
     }
 
     #[test]

@@ -7,20 +7,24 @@ use std::path::Path;
 use latchkey_attestation::parse::Digest;
 use ring::digest::{Context, SHA256};
 
-use crate::{CollateralError, paths};
+use crate::{CollateralError, is_of_tpms_only, paths, tpm_directory};
 
 /// What a directory's files look like from outside: by names, sizes, times and numbers, so that nothing large is read only to see
 /// that it is as it was. Equal stamps: nobody wrote in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp(Digest);
 
-/// The stamp of AMD's part of a collateral directory.
+/// The stamp of a collateral directory.
 ///
 /// # Errors
 /// The directory, or a file in it, cannot be looked at, or there are more files than anybody publishes.
-pub fn stamp_snp(directory: &Path) -> Result<Stamp, CollateralError> {
+pub fn stamp(directory: &Path) -> Result<Stamp, CollateralError> {
     let mut hash = Context::new(&SHA256);
-    for path in paths(&directory.join("snp"))? {
+    let mut all = if is_of_tpms_only(directory) { Vec::new() } else { paths(&directory.join("snp"))? };
+    if let Some(tpm) = tpm_directory(directory) {
+        all.extend(paths(&tpm)?);
+    }
+    for path in all {
         // A link's target counts: whole directories are exchanged so.
         let about = fs::metadata(&path).map_err(|source| CollateralError::Unreadable { path: path.clone(), source })?;
         let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()].map(i64::to_be_bytes);
@@ -43,13 +47,13 @@ mod tests {
     fn whatever_is_written_renamed_or_removed_changes_the_stamp() {
         let directory = tempfile::tempdir().unwrap();
         let (place, snp) = (directory.path(), directory.path().join("snp"));
-        assert!(stamp_snp(place).is_err());
+        assert!(super::stamp(place).is_err());
         fs::create_dir(&snp).unwrap();
-        let mut seen = vec![stamp_snp(place).unwrap()];
-        assert_eq!(stamp_snp(place).unwrap(), seen[0]);
+        let mut seen = vec![super::stamp(place).unwrap()];
+        assert_eq!(super::stamp(place).unwrap(), seen[0]);
         // What is no file of it does not count, nor is it looked at.
         std::os::unix::fs::symlink("nobody@nowhere", snp.join(".#a")).unwrap();
-        assert_eq!(stamp_snp(place).unwrap(), seen[0]);
+        assert_eq!(super::stamp(place).unwrap(), seen[0]);
         let changes: [&dyn Fn(); 4] = [
             &|| fs::write(snp.join("a"), "one").unwrap(),
             &|| fs::write(snp.join("b"), "two").unwrap(),
@@ -59,9 +63,13 @@ mod tests {
         ];
         for change in changes {
             change();
-            let stamp = stamp_snp(place).unwrap();
+            let stamp = super::stamp(place).unwrap();
             assert_ne!(seen.last(), Some(&stamp));
             seen.push(stamp);
         }
+        let tpm = place.join("tpm");
+        fs::create_dir(&tpm).unwrap();
+        fs::write(tpm.join("a"), "a list").unwrap();
+        assert_ne!(seen.last(), Some(&super::stamp(place).unwrap()), "of either part");
     }
 }

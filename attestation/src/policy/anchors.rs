@@ -7,6 +7,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor};
 use serde::Deserialize;
 
+use super::RevocationList;
 use crate::parse::Digest;
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -17,6 +18,8 @@ pub(crate) struct Chain {
     /// SHA-256 of each root's DER, in the order of `anchors`.
     pub(crate) root_digests: Vec<Digest>,
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
+    /// Whether every certificate must be on no list of its issuer.
+    pub(crate) revocation_list: RevocationList,
 }
 
 /// The rule `ek-chain`.
@@ -26,6 +29,7 @@ pub(crate) struct EkChainFile {
     roots: Vec<String>,
     #[serde(default)]
     intermediates: Vec<String>,
+    revocation_list: Option<RevocationList>,
 }
 
 /// The rule `ak-chain`.
@@ -35,6 +39,7 @@ pub(crate) struct AkChainFile {
     roots: Vec<String>,
     #[serde(default)]
     intermediates: Vec<String>,
+    revocation_list: Option<RevocationList>,
     purpose: AkPurpose,
 }
 
@@ -57,21 +62,28 @@ pub(crate) enum AkPurpose {
 impl TryFrom<EkChainFile> for Chain {
     type Error = Refusal;
 
-    fn try_from(EkChainFile { roots, intermediates }: EkChainFile) -> Result<Self, Refusal> {
-        Self::new("ek-chain", &roots, &intermediates)
+    fn try_from(EkChainFile { roots, intermediates, revocation_list }: EkChainFile) -> Result<Self, Refusal> {
+        Self::new("ek-chain", &roots, &intermediates, revocation_list)
     }
 }
 
 impl TryFrom<AkChainFile> for AkChain {
     type Error = Refusal;
 
-    fn try_from(AkChainFile { roots, intermediates, purpose }: AkChainFile) -> Result<Self, Refusal> {
-        Ok(Self { chain: Chain::new("ak-chain", &roots, &intermediates)?, purpose })
+    fn try_from(file: AkChainFile) -> Result<Self, Refusal> {
+        let AkChainFile { roots, intermediates, revocation_list, purpose } = file;
+        Ok(Self { chain: Chain::new("ak-chain", &roots, &intermediates, revocation_list)?, purpose })
     }
 }
 
 impl Chain {
-    fn new(rule: &str, roots: &[String], intermediates: &[String]) -> Result<Self, Refusal> {
+    /// Without a word about lists, those that are there count.
+    fn new(
+        rule: &str,
+        roots: &[String],
+        intermediates: &[String],
+        lists: Option<RevocationList>,
+    ) -> Result<Self, Refusal> {
         if roots.is_empty() {
             return Err(Refusal::new(ReasonCode::PolicyEmpty, format!("`{rule}` lists no root")));
         }
@@ -84,6 +96,7 @@ impl Chain {
             anchors: roots.iter().map(anchor).collect::<Result<_, _>>()?,
             root_digests: roots.iter().map(|root| sha256(root)).collect(),
             intermediates: intermediates.iter().map(|text| certificate(text)).collect::<Result<_, _>>()?,
+            revocation_list: lists.unwrap_or(RevocationList::IfThere),
         })
     }
 }

@@ -25,6 +25,9 @@
 //! them is its identity. A denial is of a TPM where one template is listed; where several are, a TPM that is denied must be
 //! denied by all of its digests (`latchkey tpm ek` lists them).
 //!
+//! `ek-chain` and `ak-chain` may say `"revocation_list": "demanded"`: then each certificate below the root needs a list of its issuer
+//! that does not name it. Without that word a list that is there counts, and must not have ended ([`Policy::knowing`]).
+//!
 //! A TPM that is trusted by `ak-chain` has its certified attestation key for its identity, and its digest in records and denials:
 //! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them.
 //!
@@ -34,10 +37,12 @@
 
 mod anchors;
 mod firmware;
+mod revocations;
 mod snp;
 mod templates;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +56,7 @@ pub(crate) use anchors::{AkChain, AkPurpose, Chain};
 use anchors::{AkChainFile, EkChainFile};
 pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
+pub use revocations::TpmRevocations;
 use snp::SnpPolicyFile;
 #[cfg(feature = "snp")]
 pub(crate) use snp::{Allowed, Demanded, SnpKey};
@@ -70,6 +76,7 @@ pub struct Policy {
     pub(crate) warn: PcrSet,
     firmware: FirmwareChange,
     snp: Option<Box<SnpPolicy>>,
+    pub(crate) revoked: Arc<TpmRevocations>,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -145,6 +152,13 @@ impl Policy {
     pub fn for_local_manifest(self, manifest: ManifestName, minimum_version: ImageVersion) -> Self {
         let rule = ReferenceRule { manifest, minimum_version, signers: Signers::TrustLocalFile };
         Self { references: vec![rule], ..self }
+    }
+
+    /// The same policy where more is known: what authorities of TPMs revoked. A policy that was only read knows of nothing, and
+    /// refuses by a rule whose `revocation_list` is `demanded`.
+    #[must_use]
+    pub fn knowing(self, revoked: Arc<TpmRevocations>) -> Self {
+        Self { revoked, ..self }
     }
 
     /// What it demands of a SEV-SNP guest, if it takes any.
@@ -317,6 +331,7 @@ impl TryFrom<PolicyFile> for Policy {
             enforce,
             warn,
             firmware,
+            revoked: Arc::default(),
             snp: file.snp.map(SnpPolicy::try_from).transpose()?.map(Box::new),
             references,
         })

@@ -11,23 +11,35 @@ use webpki::{
 };
 
 use crate::parse::{AttesterIdentity, Digest};
-use crate::policy::{AkChain, AkPurpose, Chain};
+use crate::policy::{AkChain, AkPurpose, Chain, TpmRevocations};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::spki::public_key;
 
 /// Checks that the identity's certificate is for `ek`, is an EK certificate, and chains to a root of the policy at
 /// `now`. Returns the digest of that root.
-pub(super) fn check_ek(chain: &Chain, ek: &Public, identity: &AttesterIdentity, now: u64) -> Result<Digest, Refusal> {
+pub(super) fn check_ek(
+    chain: &Chain,
+    ek: &Public,
+    identity: &AttesterIdentity,
+    revoked: &TpmRevocations,
+    now: u64,
+) -> Result<Digest, Refusal> {
     let missing = || Refusal::new(EK.missing, "the policy demands an EK certificate");
     let der = CertificateDer::from(identity.ek_certificate().ok_or_else(missing)?);
     let intermediates: Vec<_> = identity.ek_intermediates().map(CertificateDer::from).collect();
     let issuers = Purposes { any_of: &[EK_CERTIFICATE] };
-    EK.check(chain, &der, ek, (KeyUsage::required(EK_CERTIFICATE), issuers), intermediates, now)
+    EK.check(chain, &der, ek, (KeyUsage::required(EK_CERTIFICATE), issuers), (intermediates, revoked), now)
 }
 
 /// The same of `ak`. A certificate of an attestation key is its authority's word that it signs nothing but what a TPM made: the
 /// attributes beside the key are the attester's word. Only the policy's intermediates are taken: no cloud leaves one in a TPM.
-pub(super) fn check_ak(rule: &AkChain, ak: &Public, identity: &AttesterIdentity, now: u64) -> Result<Digest, Refusal> {
+pub(super) fn check_ak(
+    rule: &AkChain,
+    ak: &Public,
+    identity: &AttesterIdentity,
+    revoked: &TpmRevocations,
+    now: u64,
+) -> Result<Digest, Refusal> {
     let missing = || Refusal::new(AK.missing, "the policy demands a certificate of the attestation key");
     let der = CertificateDer::from(identity.ak_certificate().ok_or_else(missing)?);
     let usage = match rule.purpose {
@@ -36,7 +48,7 @@ pub(super) fn check_ak(rule: &AkChain, ak: &Public, identity: &AttesterIdentity,
     };
     // Google's authority for both kinds of keys says that it is one for endorsement keys.
     let issuers = Purposes { any_of: &[AK_CERTIFICATE, EK_CERTIFICATE] };
-    AK.check(&rule.chain, &der, ak, (usage, issuers), Vec::new(), now)
+    AK.check(&rule.chain, &der, ak, (usage, issuers), (Vec::new(), revoked), now)
 }
 
 /// What certificates of one kind of key are refused with.
@@ -51,6 +63,7 @@ struct Kind {
     bad_signature: ReasonCode,
     malformed: ReasonCode,
     chain_invalid: ReasonCode,
+    revoked: ReasonCode,
 }
 
 const EK: Kind = Kind {
@@ -64,6 +77,7 @@ const EK: Kind = Kind {
     bad_signature: ReasonCode::EkCertificateBadSignature,
     malformed: ReasonCode::EkCertificateMalformed,
     chain_invalid: ReasonCode::EkCertificateChainInvalid,
+    revoked: ReasonCode::EkCertificateRevoked,
 };
 
 const AK: Kind = Kind {
@@ -77,6 +91,7 @@ const AK: Kind = Kind {
     bad_signature: ReasonCode::AkCertificateBadSignature,
     malformed: ReasonCode::AkCertificateMalformed,
     chain_invalid: ReasonCode::AkCertificateChainInvalid,
+    revoked: ReasonCode::AkCertificateRevoked,
 };
 
 impl Kind {
@@ -86,7 +101,7 @@ impl Kind {
         der: &CertificateDer<'_>,
         key: &Public,
         (usage, issuers): (KeyUsage, Purposes),
-        mut intermediates: Vec<CertificateDer<'_>>,
+        (mut intermediates, revoked): (Vec<CertificateDer<'_>>, &TpmRevocations),
         now: u64,
     ) -> Result<Digest, Refusal> {
         let certificate = EndEntityCert::try_from(der).map_err(|error| self.refuse(&error))?;
@@ -97,10 +112,12 @@ impl Kind {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         self.check_purpose(&certificate, usage, now)?;
         intermediates.extend(chain.intermediates.iter().cloned());
-        let path = certificate
-            .verify_for_usage(ALGORITHMS, &chain.anchors, &intermediates, now, issuers, None, None)
-            .map_err(|error| self.refuse(&error))?;
-        root_digest(chain, path.anchor())
+        let anchors = &chain.anchors;
+        let root = revoked.with_options(chain.revocation_list, |lists| {
+            let path = certificate.verify_for_usage(ALGORITHMS, anchors, &intermediates, now, issuers, lists, None)?;
+            Ok(root_digest(chain, path.anchor()))
+        });
+        root.map_err(|error| self.refuse(&error))?
     }
 
     /// The certificate must carry the purpose itself. Path building would demand it of the issuers too, which do not
@@ -120,6 +137,13 @@ impl Kind {
             Error::UnknownIssuer => self.untrusted,
             Error::RequiredEkuNotFoundContext(_) | Error::EmptyEkuExtension => self.purpose,
             Error::InvalidSignatureForPublicKey => self.bad_signature,
+            Error::CertRevoked => self.revoked,
+            Error::UnknownRevocationStatus => ReasonCode::TpmRevocationListMissing,
+            Error::CrlExpired { .. } => ReasonCode::TpmRevocationListExpired,
+            Error::InvalidCrlSignatureForPublicKey
+            | Error::IssuerNotCrlSigner
+            | Error::UnsupportedCrlSignatureAlgorithmContext(_)
+            | Error::UnsupportedCrlSignatureAlgorithmForPublicKeyContext(_) => ReasonCode::TpmRevocationListInvalid,
             Error::BadDer
             | Error::BadDerTime
             | Error::TrailingData(_)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::certificate;
 use crate::ek::{EkDigest, EndorsementKey};
 use crate::parse::{AttesterIdentity, Digest};
-use crate::policy::{Policy, TrustRule};
+use crate::policy::{Policy, TpmRevocations, TrustRule};
 use crate::refusal::{ReasonCode, Refusal};
 use latchkey_tpm::wire::Public;
 
@@ -67,7 +67,7 @@ pub(super) fn trust(
     }
     let mut refusal = Refusal::new(ReasonCode::PolicyEmpty, "`ak_trust` has no rule");
     for rule in &policy.trust {
-        match trust_by(rule, ek, ak, identity, now) {
+        match trust_by(rule, ek, ak, (identity, &policy.revoked), now) {
             Ok(trust) => {
                 let name = trust.names(ek.digest, ak_digest);
                 return Ok((trust, name));
@@ -82,17 +82,16 @@ fn trust_by(
     rule: &TrustRule,
     ek: &EndorsementKey,
     ak: &Public,
-    identity: &AttesterIdentity,
+    (identity, revoked): (&AttesterIdentity, &TpmRevocations),
     now: u64,
 ) -> Result<EkTrust, Refusal> {
     match rule {
         TrustRule::PinnedEk(pins) if pins.contains(&ek.digest) => Ok(EkTrust::PinnedEk),
         TrustRule::PinnedEk(_) => Err(Refusal::new(ReasonCode::EkNotPinned, format!("EK {}", ek.digest))),
-        TrustRule::EkChain(chain) => {
-            certificate::check_ek(chain, &ek.public, identity, now).map(|root_sha256| EkTrust::EkChain { root_sha256 })
-        }
+        TrustRule::EkChain(chain) => certificate::check_ek(chain, &ek.public, identity, revoked, now)
+            .map(|root_sha256| EkTrust::EkChain { root_sha256 }),
         TrustRule::AkChain(rule) => {
-            certificate::check_ak(rule, ak, identity, now).map(|root_sha256| EkTrust::AkChain { root_sha256 })
+            certificate::check_ak(rule, ak, identity, revoked, now).map(|root_sha256| EkTrust::AkChain { root_sha256 })
         }
     }
 }

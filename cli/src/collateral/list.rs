@@ -21,6 +21,8 @@ use crate::output::{Output, Report, Style, Table, Tone, printable};
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = directory(arguments)?;
     let inventory = list_snp(directory).map_err(|error| unusable(&error))?;
+    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
+    latchkey_collateral::read_tpm(directory).map_err(|error| unusable(&error))?;
     let files = inventory.entries().map(|(file, item)| Row::of(file, item)).collect();
     output.report(&ShowReport { directory: directory.display().to_string(), files })
 }
@@ -32,6 +34,8 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         return Err(CommandError::usage(format!("--within {within_days}: expected 0 to {MAX_WITHIN_DAYS} days")));
     }
     let inventory = list_snp(directory).map_err(|error| unusable(&error))?;
+    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
+    latchkey_collateral::read_tpm(directory).map_err(|error| unusable(&error))?;
     let now = now();
     let soon = now.saturating_add(u64::from(within_days) * DAY);
     let files: Vec<_> = inventory

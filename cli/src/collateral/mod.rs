@@ -4,10 +4,8 @@ mod fetch;
 mod list;
 mod report;
 
-use std::sync::Arc;
-
 use latchkey_attestation::verify::snp::SnpCollateral;
-use latchkey_collateral::CollateralError;
+use latchkey_collateral::{Collateral, CollateralError};
 
 use crate::arguments::Arguments;
 use crate::error::CommandError;
@@ -17,10 +15,14 @@ pub(crate) use fetch::fetch;
 pub(crate) use list::{check, show};
 pub(crate) use report::KeptReport;
 
-/// AMD's part of the directory that `--collateral` names.
-pub(crate) fn snp(arguments: &Arguments) -> Result<Option<Arc<SnpCollateral>>, CommandError> {
-    let collateral = arguments.path("collateral").map(latchkey_collateral::read_snp).transpose();
-    collateral.map(|it| it.map(Arc::new)).map_err(|error| unusable(&error))
+/// The directory that `--collateral` names.
+pub(crate) fn named(arguments: &Arguments) -> Result<Option<Collateral>, CommandError> {
+    arguments.path("collateral").map(latchkey_collateral::read).transpose().map_err(|error| unusable(&error))
+}
+
+/// AMD's part of that directory.
+pub(crate) fn snp(arguments: &Arguments) -> Result<Option<SnpCollateral>, CommandError> {
+    Ok(named(arguments)?.and_then(|collateral| collateral.snp))
 }
 
 /// A directory that cannot be used as collateral.
@@ -30,7 +32,7 @@ pub(crate) fn unusable(error: &CollateralError) -> CommandError {
             CommandError::refused(Exit::Usage, "the collateral cannot be used", refusal)
         }
         CollateralError::Unreadable { .. } | CollateralError::TooLarge { .. } => {
-            CommandError::usage(error.to_string()).fix("give the directory that has AMD's files in its `snp`")
+            CommandError::usage(error.to_string()).fix("give the directory that has AMD's files in its `snp`, or lists of what authorities of TPMs revoked in its `tpm`")
         }
     }
 }

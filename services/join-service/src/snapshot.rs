@@ -3,11 +3,12 @@
 use crate::clock::unix;
 use crate::decision::Rules;
 use crate::freshness::{Behind, COLLATERAL, DENIALS, Freshness};
+use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::verify::snp::SnpCollateral;
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
-use latchkey_collateral::{CollateralError, Stamp};
+use latchkey_collateral::{Collateral, CollateralError, Stamp};
 use latchkey_keys::SecretVec;
 use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub material: Option<Arc<ClusterMaterial>>,
     /// By what processors' reports are verified, where the service has a directory of it.
     pub snp_collateral: Option<Arc<SnpCollateral>>,
+    /// What authorities of TPMs revoked; the policy knows it.
+    pub tpm_revocations: Arc<TpmRevocations>,
     /// Opaque bytes for the nodes' cluster step.
     pub payload: Arc<SecretVec>,
 }
@@ -58,15 +61,25 @@ impl Snapshot {
             cluster: documents.cluster()?.map(Arc::new),
             material: documents.material()?.map(Arc::new),
             snp_collateral: None,
+            tpm_revocations: Arc::default(),
             payload: payload(documents)?,
         })
+    }
+
+    /// The same with this collateral.
+    fn with_collateral(self, Collateral { snp, tpm }: Collateral) -> Self {
+        let (snp_collateral, tpm_revocations) = (snp.map(Arc::new), Arc::new(tpm));
+        Self { policy: knowing(&self.policy, &tpm_revocations), snp_collateral, tpm_revocations, ..self }
     }
 
     /// The same with one part read anew.
     fn with(&self, part: Part, documents: &dyn Documents) -> Result<Self, StoreError> {
         let mut next = self.clone();
         match part {
-            Part::Attestation => (next.policy, next.references) = attestation(documents)?,
+            Part::Attestation => {
+                (next.policy, next.references) = attestation(documents)?;
+                next.policy = knowing(&next.policy, &next.tpm_revocations);
+            }
             Part::Enrolment => next.enrolment = Arc::new(documents.enrolment()?),
             Part::Cluster => {
                 next.cluster = Some(Arc::new(documents.cluster()?.ok_or_else(|| gone(documents))?));
@@ -82,6 +95,10 @@ impl Snapshot {
 fn gone(documents: &dyn Documents) -> StoreError {
     let path = documents.place().join("cluster.json");
     StoreError::Io { action: "read", path, source: std::io::ErrorKind::NotFound.into() }
+}
+
+fn knowing(policy: &Policy, revoked: &Arc<TpmRevocations>) -> Arc<Policy> {
+    Arc::new(policy.clone().knowing(Arc::clone(revoked)))
 }
 
 fn attestation(documents: &dyn Documents) -> Result<(Arc<Policy>, Arc<References>), StoreError> {
@@ -154,9 +171,11 @@ impl Current {
     pub fn load(documents: Arc<dyn Documents>, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
         let loaded = Part::ALL.iter().map(|part| (part.name(), documents.fingerprint(*part))).collect();
-        let collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp_snp(directory).ok());
-        let snp_collateral = collateral.map(latchkey_collateral::read_snp).transpose()?.map(Arc::new);
-        let snapshot = Snapshot { snp_collateral, ..Snapshot::read(&*documents)? };
+        let collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
+        let mut snapshot = Snapshot::read(&*documents)?;
+        if let Some(directory) = collateral {
+            snapshot = snapshot.with_collateral(latchkey_collateral::read(directory)?);
+        }
         let freshness = Mutex::new(Freshness::new(Instant::now()));
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
         Ok(Self { documents, snapshot, freshness, loaded, collateral, collateral_loaded })
@@ -277,17 +296,15 @@ impl Follower {
             return;
         };
         // Before reading: a change in between is seen as one later.
-        let stamp = latchkey_collateral::stamp_snp(directory).ok();
+        let stamp = latchkey_collateral::stamp(directory).ok();
         if stamp.is_some() && stamp == self.collateral {
             current.freshness().mended(COLLATERAL);
             return;
         }
-        match latchkey_collateral::read_snp(directory) {
+        match latchkey_collateral::read(directory) {
             Ok(collateral) => {
                 self.collateral = stamp;
-                let snp_collateral = Some(Arc::new(collateral));
-                let next = Snapshot { snp_collateral, ..(*current.snapshot()).clone() };
-                current.put_in_force(next, COLLATERAL);
+                current.put_in_force((*current.snapshot()).clone().with_collateral(collateral), COLLATERAL);
             }
             Err(error) => {
                 self.collateral = None;

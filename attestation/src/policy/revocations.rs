@@ -1,0 +1,102 @@
+//! What authorities of TPMs revoked: lists of endorsement-key and attestation-key certificates, and of intermediates.
+
+use std::collections::BTreeSet;
+
+use rustls_pki_types::CertificateRevocationListDer;
+use rustls_pki_types::pem::PemObject;
+use webpki::{
+    CertRevocationList, Error, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy,
+};
+
+use super::RevocationList;
+use crate::refusal::{ReasonCode, Refusal};
+
+/// Lists of revoked certificates (RFC 5280, section 5): a snapshot, made of files once. Whether a list is its authority's is known
+/// when a chain leads to that authority.
+#[derive(Debug, Default)]
+pub struct TpmRevocations {
+    lists: Vec<CertRevocationList<'static>>,
+}
+
+impl TpmRevocations {
+    /// Reads files, each of one list in DER, or of any number in PEM. Of one authority and part there is one list: an older one
+    /// beside it could be the one that counts.
+    ///
+    /// # Errors
+    /// `collateral-malformed` names the file.
+    pub fn new(files: &[(&str, &[u8])]) -> Result<Self, Refusal> {
+        let (mut lists, mut seen) = (Vec::new(), BTreeSet::new());
+        for (name, content) in files {
+            if content.len() > MAX_FILE {
+                return Err(malformed(name, &format!("{} bytes, at most {MAX_FILE}", content.len())));
+            }
+            for der in ders(name, content)? {
+                if lists.len() == MAX_LISTS {
+                    return Err(malformed(name, &format!("more than {MAX_LISTS} lists")));
+                }
+                let list =
+                    OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &error.to_string()))?;
+                let list = CertRevocationList::from(list);
+                let whose = (list.issuer().to_vec(), list.issuing_distribution_point().map(<[u8]>::to_vec));
+                if !seen.insert(whose) {
+                    return Err(malformed(
+                        name,
+                        "another list of an authority that has one; keep the newer of the two",
+                    ));
+                }
+                lists.push(list);
+            }
+        }
+        Ok(Self { lists })
+    }
+
+    /// How many lists there are.
+    pub fn count(&self) -> usize {
+        self.lists.len()
+    }
+
+    /// Calls `check` with what a path is held against, if there is anything.
+    pub(crate) fn with_options<T>(
+        &self,
+        rule: RevocationList,
+        check: impl FnOnce(Option<webpki::RevocationOptions<'_>>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let lists: Vec<_> = self.lists.iter().collect();
+        let unknown = match rule {
+            RevocationList::Demanded => UnknownStatusPolicy::Deny,
+            RevocationList::IfThere => UnknownStatusPolicy::Allow,
+        };
+        let options = RevocationOptionsBuilder::new(&lists).map(|builder| {
+            builder.with_status_policy(unknown).with_expiration_policy(ExpirationPolicy::Enforce).build()
+        });
+        match (options, rule) {
+            (Ok(options), _) => check(Some(options)),
+            (Err(_), RevocationList::IfThere) => check(None),
+            (Err(_), RevocationList::Demanded) => Err(Error::UnknownRevocationStatus),
+        }
+    }
+}
+
+fn ders(name: &str, content: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
+    if !content.windows(PEM_BEGIN.len()).any(|window| window == PEM_BEGIN) {
+        return Ok(vec![content.to_vec()]);
+    }
+    let lists = CertificateRevocationListDer::pem_slice_iter(content)
+        .map(|list| list.map(|list| list.as_ref().to_vec()).map_err(|error| malformed(name, &format!("{error:?}"))))
+        .collect::<Result<Vec<_>, _>>()?;
+    if lists.is_empty() {
+        Err(malformed(name, "PEM of something else than lists of revoked certificates"))
+    } else {
+        Ok(lists)
+    }
+}
+
+fn malformed(name: &str, why: &str) -> Refusal {
+    Refusal::new(ReasonCode::CollateralMalformed, format!("{name}: {why}"))
+}
+
+const PEM_BEGIN: &[u8] = b"-----BEGIN ";
+/// Vendors' lists have some KiB.
+const MAX_FILE: usize = 1024 * 1024;
+/// A list for each authority of a large site. Each is compared with each certificate of a path.
+const MAX_LISTS: usize = 256;
