@@ -120,9 +120,10 @@ fn lists_are_demanded_of_every_authority_of_the_chain_or_count_where_they_are() 
     for (kind, _) in KINDS {
         let demanded = |lists: &[Vec<u8>]| site.verdict(kind, Some("demanded"), lists);
         let missing = Some(ReasonCode::TpmRevocationListMissing);
-        for lists in [&[][..], &[of_root.clone()], &[of_issuer.clone()], &[list(&authority("another's"), &[])]] {
-            assert_eq!(demanded(lists), missing);
-            assert_eq!(site.verdict(kind, Some("if-there"), lists), None);
+        let of_another = list(&authority("another's"), &[]);
+        for lists in [vec![], vec![of_root.clone()], vec![of_issuer.clone()], vec![of_another]] {
+            assert_eq!(demanded(&lists), missing);
+            assert_eq!(site.verdict(kind, Some("if-there"), &lists), None);
         }
         assert_eq!(demanded(&[of_root.clone(), of_issuer.clone()]), None);
         assert_eq!(begin_code(&site.policy(kind, Some("demanded")), &site.identity()), missing, "nobody gave lists");

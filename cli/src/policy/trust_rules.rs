@@ -60,8 +60,11 @@ impl TrustRuleFile {
     }
 }
 
-/// The roots and intermediates of one kind of key, if there are any.
-fn authorities(arguments: &Arguments, key: &str) -> Result<Option<(Vec<String>, Vec<String>)>, CommandError> {
+/// Roots, and intermediates below them.
+type Authorities = (Vec<String>, Vec<String>);
+
+/// Those of one kind of key, if there are any.
+fn authorities(arguments: &Arguments, key: &str) -> Result<Option<Authorities>, CommandError> {
     let read = |what: &str| certificates(&arguments.paths(&format!("{key}-{what}")));
     let (roots, intermediates) = (read("root")?, read("intermediate")?);
     match (roots.is_empty(), intermediates.is_empty()) {

@@ -154,6 +154,9 @@ impl Swtpm {
     }
 
     /// Puts `content` into an NV index that anybody may read, as manufacturers and clouds do. As [`Self::tool`].
+    ///
+    /// # Panics
+    /// As [`Self::tool`], and if the content cannot be written.
     pub fn put_nv(&self, index: u32, content: &[u8]) -> Option<()> {
         let (index, size) = (format!("{index:#x}"), content.len().to_string());
         let readable = "platformcreate|ppwrite|ppread|ownerread|authread|no_da";

@@ -8,6 +8,7 @@
 mod api_server;
 mod approvals;
 mod certificates;
+mod certified_keys;
 mod clocks;
 mod control_planes;
 mod crash;

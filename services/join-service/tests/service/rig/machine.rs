@@ -37,6 +37,11 @@ impl Machine {
         Self(Arc::new(tpm))
     }
 
+    /// The same machine (its other handles are gone) with another endorsement key beside its attestation key.
+    pub(crate) fn with_another_ek(self) -> Self {
+        Self(Arc::new(Arc::into_inner(self.0).unwrap().with_another_ek()))
+    }
+
     /// The same machine after it took the lock on this cluster.
     pub(crate) fn locked(self, rig: &Rig) -> Self {
         Self::booted(Arc::into_inner(self.0).unwrap(), IMAGE, rig.cluster.cluster_id.locked_pcr15())

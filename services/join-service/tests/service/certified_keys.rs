@@ -1,0 +1,167 @@
+//! Machines that quote with an attestation key which a cloud certified, and what that cloud's authority revoked, read while the
+//! service runs.
+
+use crate::rig::{Answer, Machine, Rig, Service, TIME, join_request, policy};
+use latchkey_api::v1::{JoinTicket, Role};
+use latchkey_channel::message::{Evidence, Identity};
+use latchkey_channel::{Attester, ChannelError, Kind, Kinds, PeerReason, ProofError, ProofRequest, Purpose};
+use latchkey_tpm::wire::{Curve, PublicKey};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod, KeyPair,
+    PublicKeyData, RevokedCertParams, SerialNumber, SignatureAlgorithm, date_time_ymd,
+};
+use serde_json::json;
+use std::fs;
+use std::sync::Arc;
+
+const DISK: &str = "0a0a0a0a-0000-4000-8000-000000000001";
+const SERIAL: u64 = 78;
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn list(by: &Authority, serials: &[u64]) -> Vec<u8> {
+    let revoked = serials.iter().map(|serial| RevokedCertParams {
+        serial_number: SerialNumber::from(*serial),
+        revocation_time: date_time_ymd(2025, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    });
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2025, 1, 1),
+        next_update: date_time_ymd(2999, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: revoked.collect(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(by).unwrap().der().to_vec()
+}
+
+struct EccKey(Vec<u8>);
+
+impl PublicKeyData for EccKey {
+    fn der_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_ECDSA_P256_SHA256
+    }
+}
+
+/// A machine whose attestation key has a certificate.
+#[derive(Clone)]
+struct Certified {
+    machine: Machine,
+    certificate: Vec<u8>,
+}
+
+impl Certified {
+    fn by(authority: &Authority, machine: Machine) -> Self {
+        let PublicKey::Ecc { point, .. } = &machine.tpm().ak_public().key else { panic!("an ECC key") };
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::ExplicitNoCa;
+        params.serial_number = Some(SerialNumber::from(SERIAL));
+        let certificate = params.signed_by(&EccKey(point.uncompressed(Curve::P256).unwrap()), authority).unwrap();
+        Self { certificate: certificate.der().to_vec(), machine }
+    }
+}
+
+impl Attester for Certified {
+    fn kinds(&self) -> Kinds {
+        self.machine.kinds()
+    }
+
+    fn identity(&self, _: Kind) -> Result<Identity, ProofError> {
+        Ok(Identity::Tpm(self.machine.tpm().identity().with_ak_certificate(self.certificate.clone()).unwrap()))
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        self.machine.prove(request)
+    }
+}
+
+fn join(service: &Service, attester: impl Attester + 'static) -> Result<JoinTicket, Answer> {
+    let request = join_request(DISK, "worker-1", Role::Unspecified);
+    let attester = Arc::new(attester);
+    service.call_with(attester, Purpose::Join, async |client| client.issue_join_ticket(&request, TIME).await)
+}
+
+fn assert_refused(service: &mut Service, attester: impl Attester + 'static, code: &str) {
+    match join(service, attester) {
+        Err(Answer::Refused(ChannelError::PeerRefused(
+            PeerReason::TpmNotTrusted | PeerReason::VerifierUnavailable,
+        ))) => {}
+        other => panic!("{:?}", other.map(|_| "a ticket")),
+    }
+    service.next_line(&["refused", code]);
+}
+
+/// A cluster that lets in what this authority certified, if its list does not name it.
+fn rig(cloud: &Authority) -> Rig {
+    let mut rig = Rig::new(&[&Machine::new()]);
+    let rule = json!({
+        "kind": "ak-chain", "roots": [cloud.pem()], "purpose": "if-there", "revocation_list": "demanded",
+    });
+    rig.directory.write_policy(&policy(&json!([rule])).to_string()).unwrap();
+    fs::create_dir_all(rig.path("collateral/tpm")).unwrap();
+    rig.config["collateral"] = json!("collateral");
+    rig
+}
+
+#[test]
+fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
+    let cloud = authority();
+    let rig = rig(&cloud);
+    let machine = Certified::by(&cloud, Machine::new());
+    let mut service = rig.start();
+    assert_refused(&mut service, machine.clone(), "tpm-revocation-list-missing");
+
+    let file = rig.path("collateral/tpm/cloud.crl");
+    fs::write(&file, list(&cloud, &[])).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    assert_eq!(join(&service, machine.clone()).unwrap().state_disk_key, rig.key_of(DISK));
+
+    // A list that nobody can read leaves in force what was.
+    fs::write(&file, "fetched on Monday").unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["cannot be used", "collateral", "cloud.crl"]);
+    join(&service, machine.clone()).unwrap();
+
+    fs::write(&file, list(&cloud, &[SERIAL])).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    assert_refused(&mut service, machine.clone(), "ak-certificate-revoked");
+
+    // A policy that is read anew knows it, too.
+    let policy = fs::read_to_string(rig.path("cluster/policy.json"));
+    rig.directory.write_policy(&format!("{}\n", policy.unwrap())).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "attestation"]);
+    assert_refused(&mut service, machine, "ak-certificate-revoked");
+}
+
+/// Its endorsement key is whatever its program says: the machine on record is the one with the certified key.
+#[test]
+fn another_endorsement_key_beside_the_certified_key_is_no_other_machine() {
+    let cloud = authority();
+    let rig = rig(&cloud);
+    fs::write(rig.path("collateral/tpm/cloud.crl"), list(&cloud, &[])).unwrap();
+    let service = rig.start();
+    let first = Certified::by(&cloud, Machine::new());
+    join(&service, first.clone()).unwrap();
+    let records = || rig.directory.records().unwrap().len();
+    let before = records();
+    let Certified { machine, certificate } = first;
+    let second = Certified { machine: machine.with_another_ek(), certificate };
+    // The same name and disk: of another machine they would be taken.
+    join(&service, second).unwrap();
+    assert_eq!(records(), before);
+}
