@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use latchkey_attestation::LockExpectation;
+use latchkey_attestation::{AttesterIdentity, LockExpectation};
 use latchkey_channel::frame::{self, FrameError, Slot};
 use latchkey_channel::message::{Admitted, Challenge, Demand, Evidence, Hello, Identity, Message, Proof};
 use latchkey_channel::rig::{self, SharedKey};
@@ -280,7 +280,7 @@ fn a_flood_of_empty_or_tiny_records_is_cut_off() {
         if stream.write_all(&header).await.is_err() {
             return;
         }
-        // One byte per record is 23 bytes on the wire; 32 KiB of them are beyond what a handshake can need.
+        // One byte per record is 23 bytes on the wire; 38 KiB of them are beyond what a handshake can need.
         for _ in 0..Slot::Hello.limit() - 1 {
             if stream.write_all(b" ").await.is_err() || stream.flush().await.is_err() {
                 return;
@@ -393,7 +393,19 @@ fn a_refused_peer_learns_no_values() {
 
 #[test]
 fn a_frame_fault_says_what_was_expected_and_what_came() {
-    let error = frame::announced_len([0, 0, 0x90, 0], Slot::Hello).unwrap_err();
-    assert!(matches!(error, FrameError::TooLong { limit: 32_768, got: 36_864 }));
-    assert_eq!(error.to_string(), "expected at most 32768 bytes, 36864 were announced");
+    let error = frame::announced_len([0, 0, 0xa0, 0], Slot::Hello).unwrap_err();
+    assert!(matches!(error, FrameError::TooLong { limit: 38_912, got: 40_960 }));
+    assert_eq!(error.to_string(), "expected at most 38912 bytes, 40960 were announced");
+}
+
+/// The largest identity that is one fits the frame: six certificates, two public areas.
+#[test]
+fn the_largest_identity_fits_its_frame() {
+    let (public, certificate) = (vec![0xff; 1024], vec![0xff; 4096]);
+    let chain = vec![certificate.clone(); 4];
+    let identity = AttesterIdentity::new(public.clone(), Some(certificate.clone()), chain, public).unwrap();
+    let identity = identity.with_ak_certificate(certificate).unwrap();
+    // Purpose, kinds, nonce and names of fields.
+    let rest = 1024;
+    assert!(serde_json::to_vec(&Identity::Tpm(identity)).unwrap().len() + rest <= Slot::Hello.limit());
 }
