@@ -244,7 +244,7 @@ reason_codes! {
     /// The certificate lacks the purpose of an attestation key, or has another one.
     AkCertificateNotForAk = "ak-certificate-not-for-ak", Platform, TpmNotTrusted, "take certificates with the extended key usage 2.23.133.8.3 (tcg-kp-AIKCertificate), or say `\"purpose\": \"if-there\"` in the rule if this authority's have none";
     /// The certificate, or one of its issuers', is not valid yet.
-    AkCertificateNotYetValid = "ak-certificate-not-yet-valid", Platform, TpmNotTrusted, "correct the verifier's clock";
+    AkCertificateNotYetValid = "ak-certificate-not-yet-valid", Platform, TpmNotTrusted, "correct the verifier's clock, or wait until the certificate and its issuers' begin";
     /// The certificate, or one of its issuers', has expired.
     AkCertificateExpired = "ak-certificate-expired", Platform, TpmNotTrusted, "correct the verifier's clock, restart the machine so that its cloud renews the certificate, or give the rule the authority's new intermediate";
     /// The certificate chains to no root of the policy.
