@@ -5,6 +5,8 @@
 //!   Latchkey knows;
 //! * [`Cursor`] and the functions beside it: little-endian fields of bytes that somebody else wrote, never beyond their end;
 //! * [`ReadAt`]: bytes that can be read at any place;
+//! * [`Window`]: a part of them;
+//! * `fat` (feature): a bounded reader of FAT file systems;
 //! * `gpt` (feature): a strict, bounded reader of GUID partition tables, with their CRC-32;
 //! * `sha256` (feature): SHA-256 of bytes in memory.
 //!
@@ -16,6 +18,8 @@
 #[cfg(feature = "gpt")]
 mod crc32;
 mod cursor;
+#[cfg(feature = "fat")]
+pub mod fat;
 pub mod firmware_guid;
 #[cfg(feature = "gpt")]
 pub mod gpt;
@@ -26,6 +30,7 @@ pub mod partition_type;
 mod read_at;
 #[cfg(feature = "sha256")]
 mod sha256;
+mod window;
 
 #[cfg(feature = "gpt")]
 pub use crc32::crc32;
@@ -34,3 +39,4 @@ pub use guid::Guid;
 pub use read_at::ReadAt;
 #[cfg(feature = "sha256")]
 pub use sha256::sha256;
+pub use window::Window;

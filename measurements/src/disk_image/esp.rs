@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use super::fat::{Entry, Fat};
-use super::{ImageError, ReadAt, Window};
+use latchkey_boot_formats::fat::{Entry, Fat};
+use latchkey_boot_formats::{ReadAt, Window};
+
+use super::{ImageError, fitting};
 
 /// Another file than what is booted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,7 @@ pub(super) fn read<R: ReadAt + ?Sized>(
         }
     }
     let booted = booted.ok_or(ImageError::NoFile(BOOTED))?;
+    fitting(booted.size.into())?;
     others.sort_by(|one, other| one.path.cmp(&other.path));
     Ok((fat.file(&booted)?, others))
 }

@@ -1,7 +1,7 @@
 //! What firmware boots from a disk image, and what else there would be measured with it.
 //!
 //! 1. [`gpt`] finds the EFI system partition of a raw disk image,
-//! 2. [`fat`] reads its file system,
+//! 2. [`latchkey_boot_formats::fat`] reads its file system,
 //! 3. [`esp`] takes `EFI/BOOT/BOOTX64.EFI` from it and judges every other file by its name.
 //!
 //! A unified kernel image by itself is taken as it is. The readers are our own: the crates that write such disks for us
@@ -9,14 +9,14 @@
 
 mod error;
 mod esp;
-mod fat;
 mod gpt;
 
 use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use latchkey_boot_formats::ReadAt;
+use latchkey_boot_formats::fat::FatError;
+use latchkey_boot_formats::{ReadAt, Window};
 
 pub use error::ImageError;
 pub use esp::{Influence, OtherFile};
@@ -51,8 +51,8 @@ impl<R: ReadAt> BootImage<R> {
     /// As [`BootImage::open`].
     pub fn read(file: R) -> Result<Self, ImageError> {
         let size = file.size().map_err(unreadable)?;
-        let window = Window { file: &file, start: 0, size };
-        let magic = window.bytes(0, 4.min(usize::try_from(size).unwrap_or(4)))?;
+        let magic =
+            Window::new(&file, 0, size).bytes(0, 4.min(usize::try_from(size).unwrap_or(4))).map_err(unreadable)?;
         if magic == *QCOW2 {
             return Err(ImageError::Qcow2);
         }
@@ -62,7 +62,7 @@ impl<R: ReadAt> BootImage<R> {
             return Ok(Self { uki, others: Vec::new(), from_disk: false });
         }
         let (start, size) = gpt::esp(&file, size)?;
-        let (ranges, others) = esp::read(&Window { file: &file, start, size })?;
+        let (ranges, others) = esp::read(&Window::new(&file, start, size))?;
         let ranges: Vec<_> = ranges.into_iter().map(|range| range.start + start..range.end + start).collect();
         Ok(Self { uki: Pieces::new(file, ranges), others, from_disk: true })
     }
@@ -81,33 +81,15 @@ fn fitting(size: u64) -> Result<usize, ImageError> {
     small.ok_or(ImageError::TooLarge { what: "the unified kernel image", size, limit: MAX_UKI })
 }
 
-/// A part of a file.
-struct Window<'a, R: ?Sized> {
-    file: &'a R,
-    start: u64,
-    size: u64,
-}
-
-impl<R: ReadAt + ?Sized> Window<'_, R> {
-    /// So many bytes from `offset` on. Nothing is allocated for what the part does not have.
-    fn bytes(&self, offset: u64, length: usize) -> Result<Vec<u8>, ImageError> {
-        self.position(offset, length)?;
-        let mut bytes = vec![0; length];
-        self.fill(offset, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// Fills the buffer with the bytes from `offset` on.
-    fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ImageError> {
-        let position = self.position(offset, buffer.len())?;
-        self.file.read_exact_at(buffer, position).map_err(unreadable)
-    }
-
-    /// Where in the file these bytes are.
-    fn position(&self, offset: u64, length: usize) -> Result<u64, ImageError> {
-        let end = u64::try_from(length).ok().and_then(|length| offset.checked_add(length));
-        let position = self.start.checked_add(offset).filter(|_| end.is_some_and(|end| end <= self.size));
-        position.ok_or(ImageError::Truncated)
+impl From<FatError> for ImageError {
+    fn from(error: FatError) -> Self {
+        match error {
+            FatError::Io(error) => unreadable(error),
+            FatError::Bad(what) => Self::BadFileSystem(what),
+            FatError::TableTooLarge { size, limit } => {
+                Self::TooLarge { what: "the file allocation table", size, limit }
+            }
+        }
     }
 }
 

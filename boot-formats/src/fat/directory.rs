@@ -1,13 +1,16 @@
 //! Directories: short names, and long ones in front of them.
 
-use latchkey_boot_formats::Cursor;
+use crate::Cursor;
 
 /// A file or directory.
 #[derive(Debug, Clone)]
-pub(in crate::disk_image) struct Entry {
-    pub(in crate::disk_image) name: String,
-    pub(in crate::disk_image) is_directory: bool,
-    pub(in crate::disk_image) size: u32,
+pub struct Entry {
+    /// Its name: the long one, where it has one that is whole.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_directory: bool,
+    /// Bytes of a file.
+    pub size: u32,
     pub(super) first_cluster: u32,
 }
 
@@ -28,17 +31,32 @@ pub(super) fn entries(bytes: &[u8]) -> Vec<Entry> {
                         found.push(Entry { name: long.unwrap_or(entry.name), ..entry });
                     }
                 }
-                Some(Record::Label) | None => long = LongName::default(),
+                Some(Record::Label { .. }) | None => long = LongName::default(),
             },
         }
     }
     found
 }
 
+/// The label of a volume, from its root directory: of "only one file on the volume that has this attribute set", the first.
+pub(super) fn label(bytes: &[u8]) -> Option<String> {
+    let records = bytes.chunks_exact(32).take_while(|record| !record.starts_with(&[0]));
+    records.filter(|record| !record.starts_with(&[0xe5])).find_map(|record| match Record::parse(record)? {
+        Record::Label { name } => Some(label_text(&name)),
+        _ => None,
+    })
+}
+
+/// Padded with spaces.
+pub(super) fn label_text(name: &[u8; 11]) -> String {
+    let text: String = name.iter().map(|&byte| char::from(byte)).collect();
+    text.trim_end().to_owned()
+}
+
 enum Record {
     Long { ordinal: u8, checksum: u8, units: Vec<u16> },
     Short { name: [u8; 11], entry: Entry },
-    Label,
+    Label { name: [u8; 11] },
 }
 
 impl Record {
@@ -56,7 +74,7 @@ impl Record {
             return Some(Self::Long { ordinal: *name.first()?, checksum, units });
         }
         if attributes & LABEL != 0 {
-            return Some(Self::Label);
+            return Some(Self::Label { name });
         }
         let case = fields.u8()?;
         let _times = fields.take(7)?;
