@@ -45,7 +45,7 @@ pub const KEYS: [Key; 20] = [
     key("latchkey.network_timeout", "seconds for the network to come up, 1–3600", "`60`"),
     key(
         "latchkey.metadata",
-        "where instance metadata comes from: `qemu`, a cloud (`aws`, `gcp`, `azure`, `openstack`, `hetzner`), `auto` (by SMBIOS), `none`",
+        "where instance metadata comes from: `qemu`, a cloud (`aws`, `gcp`, `azure`, `openstack`, `hetzner`), a volume (`nocloud`: label `cidata`; `config-drive`: label `config-2`), `auto` (by SMBIOS), `none`",
         "`none`",
     ),
     key(

@@ -183,7 +183,7 @@ impl Keys {
                 needs: "latchkey.join_service",
             });
         }
-        let asks_a_server = !matches!(self.metadata, None | Some(MetadataSource::Qemu | MetadataSource::None));
+        let asks_a_server = self.metadata.is_some_and(MetadataSource::asks_a_server);
         if asks_a_server && matches!(self.network, Some(NetworkSetup::None)) {
             let needs = "a network; latchkey.network is none";
             return Err(ConfigError::MissingCompanion { key: "latchkey.metadata", needs });

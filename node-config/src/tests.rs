@@ -87,7 +87,7 @@ fn metadata_of_a_server_need_a_network() {
         let error = Config::parse(format!("latchkey.metadata={source} latchkey.network=none").as_bytes()).unwrap_err();
         assert!(matches!(error, ConfigError::MissingCompanion { key: "latchkey.metadata", .. }), "{source}: {error}");
     }
-    for source in ["qemu", "none"] {
+    for source in ["qemu", "nocloud", "config-drive", "none"] {
         Config::parse(format!("latchkey.metadata={source} latchkey.network=none").as_bytes()).unwrap();
     }
 }
@@ -211,7 +211,7 @@ fn values_out_of_form_refuse() {
         ("log", &["trace", "INFO", ""]),
         ("ak", &["google", "auto", ""]),
         ("ek", &["p256", "auto", "ecc-p256,rsa-2048"]),
-        ("metadata", &["AWS", "ec2", "openstack,aws"]),
+        ("metadata", &["AWS", "ec2", "openstack,aws", "cidata", "NoCloud"]),
         ("role_hint", &["master"]),
         ("cluster_step", &["k3s"]),
         ("command", &["sh -c x", "relative"]),

@@ -116,7 +116,7 @@ string_enum! {
 
 string_enum! {
     /// Where instance metadata comes from.
-    pub enum MetadataSource, "qemu, aws, gcp, azure, openstack, hetzner, auto or none" {
+    pub enum MetadataSource, "qemu, aws, gcp, azure, openstack, hetzner, nocloud, config-drive, auto or none" {
         /// QEMU's `fw_cfg`, else its SMBIOS strings.
         Qemu = "qemu",
         /// User data of Amazon EC2, by version 2 of its metadata service.
@@ -129,10 +129,24 @@ string_enum! {
         Openstack = "openstack",
         /// User data of a Hetzner server.
         Hetzner = "hetzner",
-        /// The one of the cloud that the machine's SMBIOS names, QEMU's on QEMU, none elsewhere.
+        /// A volume with the label `cidata`.
+        Nocloud = "nocloud",
+        /// `OpenStack`'s config drive: a volume with the label `config-2`.
+        ConfigDrive = "config-drive",
+        /// The one that the machine's SMBIOS names: `nocloud`, a cloud, QEMU's on QEMU; none elsewhere.
         Auto = "auto",
         /// There is none.
         None = "none",
+    }
+}
+
+impl MetadataSource {
+    /// Whether it is or may be one that is asked over the network.
+    pub(crate) fn asks_a_server(self) -> bool {
+        match self {
+            Self::Aws | Self::Gcp | Self::Azure | Self::Openstack | Self::Hetzner | Self::Auto => true,
+            Self::Qemu | Self::Nocloud | Self::ConfigDrive | Self::None => false,
+        }
     }
 }
 

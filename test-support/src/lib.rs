@@ -15,6 +15,7 @@ mod skip;
 mod stop;
 mod stream;
 mod tied;
+pub mod volume;
 
 pub use clock::wrong_clock;
 pub use flood::{Flood, FloodSize, connect_from, first_words, open_many_files};

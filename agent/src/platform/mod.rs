@@ -11,6 +11,7 @@
 //! | [`console`], [`logging`], [`timeline`] | lines for humans and for tests; one step after the other, with its time |
 //! | [`modules`] | kernel modules, in the order the builder of the initramfs wrote down |
 //! | [`devices`] | disks and partitions, by label, by type, by the rule of the state disk |
+//! | [`volume`] | files of a small FAT or ISO 9660 volume, read without mounting it |
 //! | [`root`] | the root of the operating system, which the measured root hash vouches for |
 //! | [`net`] | links, addresses, routes, DHCPv4, router advertisements, names |
 //! | [`metadata`] | what the machine's owner or host says about this instance: requests, never facts |
@@ -38,6 +39,7 @@ pub mod snp;
 pub mod switch_root;
 pub(crate) mod sys;
 pub mod timeline;
+pub mod volume;
 
 use latchkey_node_config::ConfigError;
 use latchkey_reason::{Reason, reasons};

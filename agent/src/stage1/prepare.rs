@@ -8,6 +8,7 @@ use std::fmt::Display;
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use latchkey_channel::{Attester, TpmAttester};
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, CharDevice, Tpm, TpmError};
@@ -17,14 +18,14 @@ use super::disk::StateDisk;
 use super::machine::RealMachine;
 use super::{BootError, TIMELINE, grow};
 use crate::platform::devices::{BlockDevice, Wanted, Watch};
-use crate::platform::metadata::{self, InstanceMetadata, MetadataError};
+use crate::platform::metadata::{self, InstanceMetadata, MetadataError, Settled};
 use crate::platform::modules::Need;
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
 use crate::platform::root::{Located, OpenRoot};
 use crate::platform::snp::KernelReports;
 use crate::platform::{PlatformError, console, entropy, hardening, logging, modules, mounts, power};
-use latchkey_node_config::{Config, MetadataSource};
+use latchkey_node_config::Config;
 
 /// The firmware's event log, and the most of it that is sent along (`TpmEvidence::event_log`).
 const EVENT_LOG: (&str, u64) = ("/sys/kernel/security/tpm0/binary_bios_measurements", 128 * 1024);
@@ -76,15 +77,18 @@ pub(super) fn prepare(pid1: Pid1) -> Result<Up, BootError> {
 /// The TPM works, the root is opened and the network comes up while the disks are looked for.
 async fn find_all(pid1: Pid1, config: Config) -> Result<Up, BootError> {
     let watch = Watch::begin().map_err(|error| failure("devices", &error.into()))?;
-    let (template, source) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
-    let tpm = smol::unblock(move || attesting_tpm(template, source));
+    let (template, key) = (crate::ek_template(config.ek), crate::attestation_key(config.ak));
+    let tpm = smol::unblock(move || attesting_tpm(template, key));
+    let source = run("metadata-source", || metadata::settle(config.metadata))?;
+    let volume = Box::pin(metadata_volume(source, config.device_timeout));
     let disks = Box::pin(open_root(pid1, &config, watch));
     let network = Box::pin(run_async("network", net::up(&config)));
     // The network first: it has asked for an address while the disks are still looked at.
-    let (network, (root, state)) = smol::future::try_zip(network, disks).await?;
+    let disks = smol::future::try_zip(disks, volume);
+    let (network, ((root, state), volume)) = smol::future::try_zip(network, disks).await?;
     let tpm = tpm.await?;
 
-    let (metadata, report) = fetch_metadata(config.metadata).await?;
+    let (metadata, report) = fetch_metadata(source, volume).await?;
     let node_name = metadata.node_name.clone().unwrap_or_else(|| name_from(&tpm));
 
     let step = TIMELINE.begin("grow-state");
@@ -142,12 +146,29 @@ async fn open_root(pid1: Pid1, config: &Config, watch: Watch) -> Result<(OpenRoo
     smol::future::try_zip(opening, finding).await
 }
 
+/// The volume that metadata are on, if they are on one.
+async fn metadata_volume(source: Settled, timeout: Duration) -> Result<Option<BlockDevice>, BootError> {
+    if !source.is_volume() {
+        return Ok(None);
+    }
+    let name = "metadata-volume";
+    let step = TIMELINE.begin(name);
+    let volume = source.volume(timeout).await.map_err(|error| failure(name, &error.into()))?;
+    if let Some(volume) = &volume {
+        step.note(volume);
+    }
+    step.done();
+    Ok(volume)
+}
+
 /// Of a machine that nobody says anything about they are empty. The task tells their cloud that this machine is up.
-async fn fetch_metadata(source: MetadataSource) -> Result<(InstanceMetadata, smol::Task<()>), BootError> {
+async fn fetch_metadata(
+    source: Settled,
+    volume: Option<BlockDevice>,
+) -> Result<(InstanceMetadata, smol::Task<()>), BootError> {
     let step = TIMELINE.begin("metadata");
     let failed = |error: MetadataError| failure("metadata", &error.into());
-    let source = metadata::settle(source).map_err(failed)?;
-    let metadata = source.fetch().await.map_err(failed)?;
+    let metadata = source.fetch(volume.as_ref()).await.map_err(failed)?;
     match &metadata {
         Some(_) => step.note(format_args!("{source}")),
         None => step.note(format_args!("{source}, which says nothing of this machine")),

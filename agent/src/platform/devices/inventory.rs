@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use latchkey_boot_formats::gpt;
 
 use super::DeviceError;
+use crate::platform::volume::Label;
 
 /// Files of sysfs have at most a page.
 const MAX_ATTRIBUTE: u64 = 4096;
@@ -84,6 +85,8 @@ impl fmt::Display for BlockDevice {
 pub struct Inventory {
     /// The devices; those of the kernel's own making and optical drives are left out.
     pub devices: Vec<BlockDevice>,
+    /// Optical drives: nothing but volumes is looked for on them.
+    pub optical: Vec<BlockDevice>,
     root: PathBuf,
 }
 
@@ -97,7 +100,15 @@ impl Inventory {
         };
         let mut devices = list().map_err(|source| DeviceError::Inventory { source })?;
         devices.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Self { devices, root: root.to_owned() })
+        let (optical, devices) = devices.into_iter().partition(|device| device.name.starts_with("sr"));
+        Ok(Self { devices, optical, root: root.to_owned() })
+    }
+
+    /// What has a volume with this label on it: partitions, disks without any, media in optical drives.
+    pub fn volumes(&self, label: Label) -> Vec<&BlockDevice> {
+        let devices = self.devices.iter().filter(|device| !self.has_partitions(device)).chain(&self.optical);
+        // A drive without a medium cannot be opened.
+        devices.filter(|device| self.open(device).is_ok_and(|file| label.is_of(&file))).collect()
     }
 
     /// The partitions whose table entries are wanted, and the first damaged table met on the way.
@@ -119,8 +130,12 @@ impl Inventory {
     }
 
     fn table(&self, disk: &BlockDevice) -> Result<gpt::Table, gpt::GptError> {
-        let file = fs::File::open(self.root.join("dev").join(&disk.name)).map_err(gpt::GptError::Io)?;
+        let file = self.open(disk).map_err(gpt::GptError::Io)?;
         gpt::read(&file, disk.bytes, disk.sector)
+    }
+
+    fn open(&self, device: &BlockDevice) -> io::Result<fs::File> {
+        fs::File::open(self.root.join("dev").join(&device.name))
     }
 
     fn matching<'a>(
@@ -152,7 +167,7 @@ fn describe(entry: &Path) -> Option<BlockDevice> {
     // With several paths to one NVMe disk the kernel makes a disk of its own over them, and hides the paths.
     let made_up = lies_in("virtual") && !lies_in("nvme-subsystem");
     let hidden = number(&place.join("hidden")) == Some(1);
-    if made_up || hidden || name.starts_with("sr") || name.starts_with("fd") {
+    if made_up || hidden || name.starts_with("fd") {
         return None;
     }
     let kind = kind(&place)?;

@@ -24,6 +24,7 @@ pub use error::{DeviceCode, DeviceError};
 pub use grow::{Growth, Step, plan as plan_growth};
 pub use inventory::{BlockDevice, Inventory, Kind};
 
+use crate::platform::volume::Label;
 use latchkey_boot_formats::Guid;
 use latchkey_node_config::{DiskSelector, StateDisk};
 use select::Choice;
@@ -40,6 +41,8 @@ pub enum Wanted<'a> {
     Partition(Guid, &'static str),
     /// The state disk by the rule above; these devices and the disks they lie on are the operating system's.
     AutoState(&'a [BlockDevice]),
+    /// What has the one volume with this label on it: a partition, a disk without any, a medium in an optical drive.
+    Volume(Label),
 }
 
 impl<'a> Wanted<'a> {

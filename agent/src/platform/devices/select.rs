@@ -44,6 +44,7 @@ pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Choice {
             among_tables(&found, damage)
         }
         Wanted::AutoState(taken) => auto(inventory, taken),
+        Wanted::Volume(label) => Choice::among(&inventory.volumes(*label)),
     }
 }
 
@@ -88,11 +89,16 @@ pub(super) fn settle(choice: Choice, wanted: &Wanted<'_>, inventory: &Inventory)
         Wanted::Selected(selector) => (selector.to_string(), false),
         Wanted::Partition(id, what) => (format!("{what}, partition {id}"), false),
         Wanted::AutoState(_) => ("the state disk".to_owned(), true),
+        Wanted::Volume(label) => (format!("the volume with the label {label}"), false),
     };
     match choice {
         Choice::Found(device) => Ok(device),
         Choice::Ambiguous(many) => Err(DeviceError::Ambiguous { wanted: name, candidates: list(&many), state }),
         Choice::Damaged(error) => Err(error),
-        Choice::Nothing => Err(DeviceError::Missing { wanted: name, present: list(&inventory.devices) }),
+        Choice::Nothing => {
+            let optical = inventory.optical.iter().filter(|_| matches!(wanted, Wanted::Volume(_)));
+            let present: Vec<_> = inventory.devices.iter().chain(optical).cloned().collect();
+            Err(DeviceError::Missing { wanted: name, present: list(&present) })
+        }
     }
 }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use latchkey_boot_formats::gpt_sample::{disk, entry};
 use latchkey_boot_formats::partition_type::STATE;
 
+use latchkey_test_support::volume::Maker;
+
 use super::select::{Choice, choose, settle};
 use super::*;
 
@@ -235,6 +237,43 @@ fn a_table_damaged_in_both_copies_is_named() {
 }
 
 #[test]
+fn a_volume_is_found_by_its_label_on_a_disk_a_partition_and_in_a_drive_and_two_refuse() {
+    let volume = |label| {
+        let path = std::env::temp_dir()
+            .join(format!("latchkey-{:016x}", u64::from_ne_bytes(crate::platform::entropy::bytes())));
+        Maker::Genisoimage(&["-rock"]).make(&path, label, &[("user-data", "{}")]);
+        let bytes = fs::read(&path).unwrap();
+        fs::remove_file(path).unwrap();
+        bytes
+    };
+    let (seed, drive) = (volume("cidata"), volume("config-2"));
+    let base = || Machine::new().disk("vda", &with_state()).partition("vda", 1, "esp", 40).disk("vdb", &blank());
+    let machine = base().disk("vdc", &seed).disk("sr0", &drive).disk("sr1", b"");
+    machine.write("sys/devices/pci/block/sr1/size", "4194300\n");
+    fs::remove_file(machine.0.join("dev/sr1")).unwrap();
+    assert_eq!(machine.find(&Wanted::Volume(Label::Cidata)), Ok("vdc".into()));
+    assert_eq!(machine.find(&Wanted::Volume(Label::Config2)), Ok("sr0".into()), "beside a drive without a medium");
+    // A medium in a drive is nothing else, whatever it is called.
+    assert_eq!(machine.find(&Wanted::Selected(&DiskSelector::Device("sr0".into()))), Err("device-missing"));
+
+    let twice = base().disk("vdc", &seed).disk("sr0", &seed);
+    assert_eq!(twice.find(&Wanted::Volume(Label::Cidata)), Err("device-ambiguous"));
+    let none = base().disk("sr0", &drive);
+    let inventory = Inventory::scan(&none.0).unwrap();
+    let wanted = Wanted::Volume(Label::Cidata);
+    let error = settle(choose(&inventory, &wanted), &wanted, &inventory).unwrap_err().to_string();
+    assert!(error.starts_with("no disk for the volume with the label cidata appeared"), "{error}");
+    assert!(error.contains("/dev/vdb") && error.contains("/dev/sr0"), "{error}");
+
+    let partition = base().disk("vdc", &blank()).partition("vdc", 1, "seed", 40);
+    partition.write("dev/vdc1", &seed);
+    assert_eq!(partition.find(&wanted), Ok("vdc1".into()));
+    // What lies over a disk with partitions is not looked at as a whole.
+    partition.write("dev/vdc", &seed);
+    assert_eq!(partition.find(&wanted), Ok("vdc1".into()));
+}
+
+#[test]
 fn a_description_for_logs_has_size_label_and_serial() {
     let machine =
         Machine::new().disk("vda", &with_state()).partition("vda", 2, "state", 48).set("vda/vda2", "ro", "1\n");
@@ -267,4 +306,8 @@ fn a_state_disk_is_chosen_when_it_has_been_quiet_for_long_enough() {
     assert_eq!(waits(&Wanted::Selected(&labelled)), Some(quiet + long), "nothing yet");
     let named = DiskSelector::Device("vda".into());
     assert_eq!(waits(&Wanted::Selected(&named)), None, "there is one of a name");
+    assert_eq!(waits(&Wanted::Volume(Label::Cidata)), Some(quiet + long), "nothing yet");
+    let wanted = Wanted::Volume(Label::Cidata);
+    let found = Choice::Found(inventory.devices[0].clone());
+    assert_eq!(waits_until(&found, &wanted, quiet, quiet + long), Some(quiet + SETTLE), "a second one may come");
 }

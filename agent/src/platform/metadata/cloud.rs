@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use latchkey_disk::NodeName;
-use serde::Deserialize;
 use smol::future::FutureExt as _;
 
 use super::http::{Answer, HttpError, Question, Server};
-use super::{InstanceMetadata, MAX_BYTES, MetadataError};
+use super::{InstanceMetadata, MAX_BYTES, MetadataError, openstack};
 use crate::lifecycle::backoff::Backoff;
 
 /// A cloud whose metadata server is asked.
@@ -37,7 +35,7 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(1
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Names, and tokens.
 const MAX_TEXT: usize = 1024;
-/// `OpenStack`'s document beside ours.
+/// Documents of theirs beside ours.
 pub(super) const MAX_JSON: usize = 64 * 1024;
 
 /// Why an answer is no good.
@@ -54,6 +52,12 @@ pub enum CloudError {
         /// What it said.
         status: u16,
     },
+    /// The server has nothing of this instance, not even what it has of each.
+    #[error("{path}: HTTP status 404, so this instance is not known there (yet)")]
+    Unknown {
+        /// What was asked for.
+        path: &'static str,
+    },
     /// What answers is something else.
     #[error("{path}: {what}")]
     Answer {
@@ -68,7 +72,7 @@ impl CloudError {
     /// Whether another try may end better: nobody answers yet, or the server is busy.
     fn passes(&self) -> bool {
         match self {
-            Self::Http(HttpError::Io(_) | HttpError::Late) => true,
+            Self::Http(HttpError::Io(_) | HttpError::Late) | Self::Unknown { .. } => true,
             // 401: a token that ended meanwhile. 410: Azure's service restarts.
             Self::Status { status, .. } => matches!(status, 401 | 408 | 410 | 429 | 500..=599),
             Self::Http(HttpError::Malformed(_)) | Self::Answer { .. } => false,
@@ -97,23 +101,21 @@ impl Cloud {
         Server { address, name }
     }
 
-    async fn fetch_from(self, server: Server, patience: Duration) -> Result<Option<InstanceMetadata>, MetadataError> {
+    pub(super) async fn fetch_from(
+        self,
+        server: Server,
+        patience: Duration,
+    ) -> Result<Option<InstanceMetadata>, MetadataError> {
         let failed = |source| MetadataError::Cloud { cloud: self.name(), source };
         let end = Instant::now() + patience;
         let document = patiently(end, || self.document(server)).await.map_err(failed)?;
-        let document = document.filter(|document| !document.trim_ascii().is_empty());
-        let metadata = document.map(|document| InstanceMetadata::parse(&document)).transpose()?;
-        if metadata.as_ref().is_some_and(|metadata| metadata.node_name.is_some()) {
+        let metadata = InstanceMetadata::given(document)?;
+        if InstanceMetadata::names_its_node(metadata.as_ref()) {
             return Ok(metadata);
         }
-        // A cloud's names are for people and may be anything. What is no node's name, or cannot be had, is passed over: the node then
-        // has one of its own.
+        // What cannot be had is passed over as what is no name.
         let name = patiently(end, || self.instance_name(server)).await.ok().flatten();
-        let name = name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
-        Ok(match (metadata, name) {
-            (None, None) => None,
-            (metadata, node_name) => Some(InstanceMetadata { node_name, ..metadata.unwrap_or_default() }),
-        })
+        Ok(InstanceMetadata::named(metadata, name.as_deref()))
     }
 
     /// What the operator gave the instance; `None` where that is nothing.
@@ -128,7 +130,7 @@ impl Cloud {
                 of_google(server, path, MAX_BYTES).await
             }
             Self::Azure => azure_document(server).await,
-            Self::OpenStack => bytes(server, "/openstack/latest/user_data", &[]).await,
+            Self::OpenStack => openstack::document(server).await,
             Self::Hetzner => bytes(server, "/hetzner/v1/userdata", &[]).await,
         }
     }
@@ -148,7 +150,7 @@ impl Cloud {
                 let path = "/metadata/instance/compute/name?api-version=2021-01-01&format=text";
                 text(server, path, &[("Metadata", "true")]).await
             }
-            Self::OpenStack => openstack_name(server).await,
+            Self::OpenStack => openstack::instance_name(server).await,
             Self::Hetzner => text(server, "/hetzner/v1/metadata/hostname", &[]).await,
         }
     }
@@ -180,7 +182,7 @@ pub(super) async fn patiently<T, F: Future<Output = Result<T, CloudError>>>(
 }
 
 /// What a path answers; `None` where there is nothing (404).
-async fn get(
+pub(super) async fn get(
     server: Server,
     path: &'static str,
     headers: &[(&str, &str)],
@@ -194,7 +196,11 @@ async fn get(
     }
 }
 
-async fn bytes(server: Server, path: &'static str, headers: &[(&str, &str)]) -> Result<Option<Vec<u8>>, CloudError> {
+pub(super) async fn bytes(
+    server: Server,
+    path: &'static str,
+    headers: &[(&str, &str)],
+) -> Result<Option<Vec<u8>>, CloudError> {
     Ok(get(server, path, headers, MAX_BYTES).await?.map(|answer| answer.body))
 }
 
@@ -245,20 +251,6 @@ async fn azure_document(server: Server) -> Result<Option<Vec<u8>>, CloudError> {
     let encoded = get(server, DOCUMENT, &[("Metadata", "true")], 2 * MAX_BYTES).await?.map(|answer| answer.body);
     let decoded = encoded.map(|encoded| STANDARD.decode(encoded.trim_ascii())).transpose();
     decoded.map_err(|_| CloudError::Answer { path: DOCUMENT, what: "no Base64" })
-}
-
-/// `docs.openstack.org/nova/latest/user/metadata.html`.
-async fn openstack_name(server: Server) -> Result<Option<String>, CloudError> {
-    const ABOUT: &str = "/openstack/latest/meta_data.json";
-    /// Of all that is there.
-    #[derive(Deserialize)]
-    struct About {
-        hostname: Option<String>,
-    }
-    let about = get(server, ABOUT, &[], MAX_JSON).await?;
-    let about = about.map(|answer| serde_json::from_slice::<About>(&answer.body)).transpose();
-    let about = about.map_err(|_| CloudError::Answer { path: ABOUT, what: "no JSON with a name" })?;
-    Ok(about.and_then(|about| about.hostname))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::cloud::Cloud;
+use super::seed::Seed;
 use super::{MetadataError, read_bounded};
 
 /// A field of SMBIOS, with the line break that the kernel adds.
@@ -12,6 +13,8 @@ const MAX_FIELD: usize = 256;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
     Cloud(Cloud),
+    /// On a volume.
+    Volume(Seed),
     Qemu,
     /// A machine that nobody says anything about.
     Nothing,
@@ -30,15 +33,21 @@ const KNOWN: &[(&str, &str, Found)] = &[
     ("sys_vendor", "QEMU", Found::Qemu),
 ];
 
+/// What cloud-init's `NoCloud` is asked for by, in the serial number of a system: nobody has that there by chance.
+const NOCLOUD: &[u8] = b"ds=nocloud";
+
 pub(super) fn detect(sysfs: &Path) -> Result<Found, MetadataError> {
+    let says = |field: &str| match read_bounded(&sysfs.join("class/dmi/id").join(field), MAX_FIELD) {
+        // As long as no known one is.
+        Err(MetadataError::TooLarge { .. }) => Ok(Vec::new()),
+        text => text.map(|text| text.unwrap_or_default().trim_ascii().to_vec()),
+    };
+    // Whoever says this chose it for this one machine: it comes before what all machines of a cloud say.
+    if let Some(b"" | [b';', ..]) = says("product_serial")?.strip_prefix(NOCLOUD) {
+        return Ok(Found::Volume(Seed::NoCloud));
+    }
     for (field, value, found) in KNOWN {
-        let path = sysfs.join("class/dmi/id").join(field);
-        let text = match read_bounded(&path, MAX_FIELD) {
-            // As long as no known one is.
-            Err(MetadataError::TooLarge { .. }) => continue,
-            text => text?.unwrap_or_default(),
-        };
-        if text.trim_ascii() == value.as_bytes() {
+        if says(field)? == value.as_bytes() {
             return Ok(*found);
         }
     }
@@ -76,6 +85,17 @@ mod tests {
         );
         for other in [&[hyper_v][..], &[("sys_vendor", "Amazon EC2 of mine")], &[]] {
             assert_eq!(machine(other), Found::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_serial_number_that_asks_for_nocloud_comes_first() {
+        let cloud = ("sys_vendor", "OpenStack Foundation");
+        for serial in ["ds=nocloud", "ds=nocloud;h=edge-7"] {
+            assert_eq!(machine(&[cloud, ("product_serial", serial)]), Found::Volume(Seed::NoCloud), "{serial}");
+        }
+        for other in ["ds=nocloud-net;s=http://10.0.2.2/", "ds=nocloudy", "DS=NOCLOUD", "x ds=nocloud", "ec2a5f"] {
+            assert_eq!(machine(&[cloud, ("product_serial", other)]), Found::Cloud(Cloud::OpenStack), "{other}");
         }
     }
 

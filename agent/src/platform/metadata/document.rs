@@ -55,6 +55,27 @@ impl InstanceMetadata {
             peers: peers(&document.peers)?,
         })
     }
+
+    /// The same of what an operator may have given an instance: nothing, or nothing but white space, is no document.
+    pub(super) fn given(document: Option<Vec<u8>>) -> Result<Option<Self>, MetadataError> {
+        let document = document.filter(|document| !document.trim_ascii().is_empty());
+        document.map(|document| Self::parse(&document)).transpose()
+    }
+
+    /// Whether a document names its node, so that nobody else is asked.
+    pub(super) fn names_its_node(of: Option<&Self>) -> bool {
+        of.is_some_and(|metadata| metadata.node_name.is_some())
+    }
+
+    /// With the name that others have for this instance, where it has none of its own. Such names are for people and may be
+    /// anything: what is no node's name is passed over, and the node then has one of its own.
+    pub(super) fn named(of: Option<Self>, name: Option<&str>) -> Option<Self> {
+        let name = name.map(|name| name.trim().to_ascii_lowercase()).filter(|name| name.parse::<NodeName>().is_ok());
+        match (of, name) {
+            (None, None) => None,
+            (of, node_name) => Some(Self { node_name, ..of.unwrap_or_default() }),
+        }
+    }
 }
 
 fn node_name(name: String) -> Result<String, MetadataError> {

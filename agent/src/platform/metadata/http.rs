@@ -112,6 +112,14 @@ impl Server {
     }
 }
 
+/// The body of an answer, as it would count; `None` of the beginning of one, as long as it has not `ended`.
+///
+/// # Errors
+/// [`HttpError::Malformed`].
+pub fn answer_body(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Vec<u8>>, HttpError> {
+    parse(bytes, limit, ended).map(|answer| answer.map(|answer| answer.body))
+}
+
 const LONG: HttpError = HttpError::Malformed("longer than it may be");
 
 /// An answer that is whole; `None` of the beginning of one, as long as it has not `ended`.

@@ -8,22 +8,32 @@ mod azure_ready;
 mod cloud;
 mod detect;
 mod document;
+mod error;
 mod fw_cfg;
 mod http;
+mod openstack;
+mod seed;
 mod smbios;
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use cloud::{Cloud, CloudError};
+use cloud::Cloud;
 use detect::{Found, detect};
+use seed::Seed;
 
 pub use document::{COSTS, InitSecretHash, InstanceMetadata, MAX_PEERS};
+pub use error::{MetadataCode, MetadataError};
+pub use http::{HttpError, answer_body};
+pub use openstack::hostname as openstack_hostname;
+pub use seed::local_hostname;
 pub use smbios::oem_string;
 
+use super::devices::{self, BlockDevice, Wanted};
+
 use latchkey_node_config::MetadataSource;
-use latchkey_reason::reason_codes;
 
 /// The most bytes of metadata read.
 pub const MAX_BYTES: usize = 16 * 1024;
@@ -62,6 +72,8 @@ pub fn settle(source: MetadataSource) -> Result<Settled, MetadataError> {
         MetadataSource::Azure => Found::Cloud(Cloud::Azure),
         MetadataSource::Openstack => Found::Cloud(Cloud::OpenStack),
         MetadataSource::Hetzner => Found::Cloud(Cloud::Hetzner),
+        MetadataSource::Nocloud => Found::Volume(Seed::NoCloud),
+        MetadataSource::ConfigDrive => Found::Volume(Seed::ConfigDrive),
         MetadataSource::Auto => detect(Path::new("/sys"))?,
         MetadataSource::None => Found::Nothing,
     }))
@@ -72,12 +84,27 @@ pub fn settle(source: MetadataSource) -> Result<Settled, MetadataError> {
 pub struct Settled(Found);
 
 impl Settled {
-    /// Reads the metadata of this instance; `None` if the source has none. Clouds are asked over the network.
-    pub async fn fetch(self) -> Result<Option<InstanceMetadata>, MetadataError> {
+    /// Whether the source is a volume.
+    pub fn is_volume(self) -> bool {
+        matches!(self.0, Found::Volume(_))
+    }
+
+    /// The volume that metadata are on, waiting for it until the time is over; `None` of a source that is none.
+    pub async fn volume(self, timeout: Duration) -> Result<Option<BlockDevice>, MetadataError> {
         match self.0 {
-            Found::Cloud(cloud) => cloud.fetch().await,
-            Found::Qemu => Qemu::default().fetch(),
-            Found::Nothing => Ok(None),
+            Found::Volume(seed) => Ok(Some(devices::find(&Wanted::Volume(seed.label()), timeout).await?)),
+            Found::Cloud(_) | Found::Qemu | Found::Nothing => Ok(None),
+        }
+    }
+
+    /// Reads the metadata of this instance, from the volume if that is what they are on; `None` if the source has none. Clouds are
+    /// asked over the network.
+    pub async fn fetch(self, volume: Option<&BlockDevice>) -> Result<Option<InstanceMetadata>, MetadataError> {
+        match (self.0, volume) {
+            (Found::Cloud(cloud), _) => cloud.fetch().await,
+            (Found::Volume(seed), Some(volume)) => seed.read(&volume.path()),
+            (Found::Qemu, _) => Qemu::default().fetch(),
+            (Found::Nothing | Found::Volume(_), _) => Ok(None),
         }
     }
 
@@ -97,6 +124,7 @@ impl fmt::Display for Settled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Found::Cloud(cloud) => cloud.name(),
+            Found::Volume(seed) => seed.name(),
             Found::Qemu => "qemu",
             Found::Nothing => "none",
         })
@@ -116,83 +144,9 @@ fn read_bounded(path: &Path, limit: usize) -> Result<Option<Vec<u8>>, MetadataEr
     if bytes.len() > limit { Err(MetadataError::TooLarge { limit }) } else { Ok(Some(bytes)) }
 }
 
-/// The instance metadata is not acceptable.
-#[derive(Debug, thiserror::Error)]
-pub enum MetadataError {
-    /// The source is there but cannot be read.
-    #[error("instance metadata cannot be read from {path} ({source})")]
-    Unreadable {
-        /// The file.
-        path: String,
-        /// What the kernel said.
-        source: io::Error,
-    },
-    /// There is more of it than allowed.
-    #[error("instance metadata is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
-    /// It is not JSON of our schema.
-    #[error("instance metadata is not the JSON of latchkey's version 1 ({0})")]
-    Schema(String),
-    /// A field has a value it must not have.
-    #[error("the instance metadata's {field} is not {expected}")]
-    Field {
-        /// The field.
-        field: &'static str,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// The machine's SMBIOS table is damaged.
-    #[error("the SMBIOS table of this machine is damaged")]
-    Smbios,
-    /// The cloud's metadata server gave none.
-    #[error("metadata of {cloud}: {source}")]
-    Cloud {
-        /// Which.
-        cloud: &'static str,
-        /// Why.
-        source: CloudError,
-    },
-}
-
-reason_codes! {
-    /// The instance metadata is not acceptable.
-    pub enum MetadataCode {
-        /// The source is there but cannot be read.
-        Unreadable = "metadata-unreadable":
-            "check how the machine is started";
-        /// There is more of it than allowed.
-        TooLarge = "metadata-too-large":
-            "shorten the metadata";
-        /// It is not of the schema.
-        Invalid = "metadata-invalid":
-            "correct the metadata";
-        /// The machine's SMBIOS table is damaged.
-        Smbios = "smbios-damaged":
-            "use fw_cfg or latchkey.metadata=none";
-        /// The cloud's metadata server gave none.
-        Server = "metadata-server-failed":
-            "check that the instance may ask its metadata server (on AWS version 2), and that latchkey.metadata names the cloud it runs in";
-    }
-}
-
-impl MetadataError {
-    /// The stable reason code.
-    pub fn code(&self) -> MetadataCode {
-        match self {
-            Self::Unreadable { .. } => MetadataCode::Unreadable,
-            Self::TooLarge { .. } => MetadataCode::TooLarge,
-            Self::Schema(_) | Self::Field { .. } => MetadataCode::Invalid,
-            Self::Smbios => MetadataCode::Smbios,
-            Self::Cloud { .. } => MetadataCode::Server,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::devices::DeviceError;
     use super::*;
     use std::fs;
 
@@ -241,8 +195,22 @@ mod tests {
         assert_eq!(Sysfs::new().fetch().unwrap(), None);
         assert_eq!(Sysfs::new().with(DMI, &smbios::tests::table(&["other=1"])).fetch().unwrap(), None);
         let none = settle(MetadataSource::None).unwrap();
-        assert_eq!(smol::block_on(none.fetch()).unwrap(), None);
+        assert_eq!(smol::block_on(none.fetch(None)).unwrap(), None);
         assert_eq!(smol::block_on(none.report_ready()), None);
+    }
+
+    #[test]
+    fn a_volume_that_does_not_appear_is_waited_for_and_named() {
+        for (source, label) in [(MetadataSource::Nocloud, "cidata"), (MetadataSource::ConfigDrive, "config-2")] {
+            let settled = settle(source).unwrap();
+            assert!(settled.is_volume());
+            let error = smol::block_on(settled.volume(Duration::from_millis(20))).unwrap_err();
+            assert_eq!(error.code().as_str(), "metadata-volume-missing");
+            assert!(error.to_string().contains(label), "{error}");
+        }
+        let ambiguous = DeviceError::Ambiguous { wanted: "x".into(), candidates: "y".into(), state: false };
+        assert_eq!(MetadataError::from(ambiguous).code().as_str(), "metadata-volume-ambiguous");
+        assert_eq!(smol::block_on(settle(MetadataSource::Aws).unwrap().volume(Duration::ZERO)).unwrap(), None);
     }
 
     #[test]
