@@ -57,7 +57,9 @@ impl Cloud {
             Self::Gcp => &["?gve", "?virtio_scsi", "?sd_mod"],
             // What is behind Hyper-V's virtual PCI is found by its bus, not by a symbol.
             Self::Azure => &["?hv_vmbus", "?pci_hyperv", "?hv_storvsc", "?sd_mod", "?hv_netvsc", "?mana", "?hv_utils"],
-            Self::Openstack | Self::Hetzner => &["?virtio_scsi", "?sd_mod"],
+            // Nova's config drive is a CD-ROM on IDE, SATA or SCSI.
+            Self::Openstack => &["?virtio_scsi", "?sd_mod", "?sr_mod", "?ata_piix", "?ahci"],
+            Self::Hetzner => &["?virtio_scsi", "?sd_mod"],
             Self::Qemu => &[],
         }
     }

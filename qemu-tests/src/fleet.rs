@@ -131,6 +131,8 @@ pub struct Plan<'a> {
     pub words: &'a str,
     /// Where nodes have their metadata from, if not from QEMU.
     pub metadata: Option<&'a str>,
+    /// More modules in the initramfs.
+    pub modules: &'static [&'static str],
     /// Commands that the OS runs after stage 2.
     pub then: &'a str,
     /// Programs in the OS: path and content.
@@ -201,6 +203,7 @@ impl Fleet {
                 works.kubernetes["key_service"] = json!(build::for_nodes("latchkey-key-service")?);
             }
         }
+        works.modules.extend(plan.modules);
         if plan.encrypted_guests {
             works.agent = Some(crate::encrypted::agent_behind_a_fake_device(&run)?);
             works.modules.extend(["fuse", "cuse"]);

@@ -47,6 +47,14 @@ impl Monitor {
         self.execute("dump-guest-memory", &json!({"paging": false, "protocol": format!("file:{}", file.display())}))
     }
 
+    /// Puts a disk in while the machine runs: read-only, its content the file's.
+    pub fn plug_in(&mut self, file: &Path) -> Result<(), HarnessError> {
+        let content = json!({"driver": "file", "filename": file, "read-only": true});
+        let node = json!({"driver": "raw", "node-name": "plugged", "read-only": true, "file": content});
+        self.execute("blockdev-add", &node)?;
+        self.execute("device_add", &json!({"driver": "virtio-blk-pci", "drive": "plugged", "id": "plugged-disk"}))
+    }
+
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<(), HarnessError> {
         let line = format!("{}\n", json!({"execute": command, "arguments": arguments}));
         self.stream.get_mut().write_all(line.as_bytes()).map_err(io_error("write to", "QEMU's monitor".as_ref()))?;
