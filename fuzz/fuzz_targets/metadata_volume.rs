@@ -6,12 +6,8 @@ use latchkey_agent::platform::metadata::{local_hostname, openstack_hostname};
 use latchkey_agent::platform::volume::{Label, read_file};
 use libfuzzer_sys::fuzz_target;
 
-const PATHS: [&[&str]; 4] = [
-    &["user-data"],
-    &["meta-data"],
-    &["openstack", "latest", "user_data"],
-    &["openstack", "latest", "meta_data.json"],
-];
+const PATHS: [&[&str]; 4] =
+    [&["user-data"], &["meta-data"], &["openstack", "latest", "user_data"], &["openstack", "latest", "meta_data.json"]];
 const LIMIT: usize = 4096;
 /// Before the descriptors of ISO 9660.
 const SYSTEM_AREA: usize = 16 * 2048;

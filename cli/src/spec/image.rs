@@ -91,7 +91,7 @@ CONFIG is closed; paths in it are relative to its directory:
 latchkey.command is a program of the root that makes the machine part of the cluster.
 A node joins by itself only if command_line has latchkey.join_service=HOST:PORT and the
 latchkey.join_service_key=sha256:HASH that `latchkey-join-service --new-key` prints; a
-first node reads its init secret's hash only with latchkey.metadata=qemu, or a cloud's.
+first node reads its init secret's hash only if latchkey.metadata is set.
 root is a directory, a tar archive (plain, xz, zstd), or a finished squashfs or erofs.
 The first two are looked into: latchkey.init must be there, and /dev, /proc, /run and
 /sys; log-ins and shells on consoles and accounts without a password are warned about.
