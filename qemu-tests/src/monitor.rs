@@ -47,12 +47,13 @@ impl Monitor {
         self.execute("dump-guest-memory", &json!({"paging": false, "protocol": format!("file:{}", file.display())}))
     }
 
-    /// Puts a disk in while the machine runs: read-only, its content the file's.
-    pub fn plug_in(&mut self, file: &Path) -> Result<(), HarnessError> {
+    /// Puts a disk in while the machine runs, at a `pcie-root-port` of this name: read-only, its content the file's.
+    pub fn plug_in(&mut self, port: &str, file: &Path) -> Result<(), HarnessError> {
         let content = json!({"driver": "file", "filename": file, "read-only": true});
         let node = json!({"driver": "raw", "node-name": "plugged", "read-only": true, "file": content});
         self.execute("blockdev-add", &node)?;
-        self.execute("device_add", &json!({"driver": "virtio-blk-pci", "drive": "plugged", "id": "plugged-disk"}))
+        let device = json!({"driver": "virtio-blk-pci", "drive": "plugged", "id": "plugged-disk", "bus": port});
+        self.execute("device_add", &device)
     }
 
     fn execute(&mut self, command: &str, arguments: &Value) -> Result<(), HarnessError> {

@@ -66,9 +66,9 @@ fn the_image_of_all_clouds_is_founded_from_a_seed_volume_that_is_there_or_comes_
     let disk = |serial| Disk::new(&seed, serial).read_only();
     is_founded(&fleet, &machine("seeded").disk(disk("seed")).start().unwrap(), "edge-7");
 
-    let late = machine("late").start().unwrap();
+    let late = machine("late").arguments(&["-device", "pcie-root-port,id=free,chassis=1"]).start().unwrap();
     late.expect("metadata-volume: begin", STEP).unwrap();
-    late.monitor().unwrap().plug_in(&seed).unwrap();
+    late.monitor().unwrap().plug_in("free", &seed).unwrap();
     is_founded(&fleet, &late, "edge-7");
 
     let two = machine("two").disk(disk("seed")).disk(disk("other")).start().unwrap();
@@ -79,8 +79,8 @@ fn the_image_of_all_clouds_is_founded_from_a_seed_volume_that_is_there_or_comes_
 
 #[test]
 fn an_image_is_founded_from_a_config_drive_as_nova_makes_and_attaches_it() {
-    // Drivers of a CD-ROM on IDE, as an image for OpenStack has them.
-    let modules = &["sr_mod", "ata_piix"];
+    // Drivers of a CD-ROM, as an image for OpenStack has them.
+    let modules = &["sr_mod", "virtio_scsi"];
     let plan = Plan { metadata: Some("config-drive"), modules, then: "echo OS up", ..Plan::default() };
     let fleet = Fleet::planned("config-drive", plan).unwrap();
     let document = document(&fleet);
@@ -89,7 +89,8 @@ fn an_image_is_founded_from_a_config_drive_as_nova_makes_and_attaches_it() {
     let options = &["-ldots", "-allow-lowercase", "-allow-multidot", "-l", "-J", "-r"];
     let drive = volume(&fleet, Maker::Genisoimage(options), "config-2", &files);
     let medium = format!("if=none,id=medium,format=raw,media=cdrom,readonly=on,file={}", drive.display());
-    let machine = fleet.machine("drive").unwrap().arguments(&["-drive", &medium, "-device", "ide-cd,drive=medium"]);
+    let drive = ["-drive", &medium, "-device", "virtio-scsi-pci", "-device", "scsi-cd,drive=medium"];
+    let machine = fleet.machine("drive").unwrap().arguments(&drive);
     let node = machine.start().unwrap();
     node.expect("metadata-volume: /dev/sr0", STEP).unwrap();
     is_founded(&fleet, &node, "edge-7.novalocal");
