@@ -135,3 +135,52 @@ fn the_data_of_events_is_whole_in_json_and_bounded_on_a_screen() {
     let json = measure_log(&log, &["--output", "json"]).succeeded().json();
     assert!(json["events"][0].get("raw").is_none());
 }
+
+/// The log of a TDX machine of Google's; `None`, and a skip, without the folder of vectors.
+fn confidential() -> Option<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/vectors/eventlog/ccel-gce-tdx.bin");
+    path.exists().then(|| path.display().to_string())
+}
+
+#[test]
+fn the_log_of_a_confidential_machine_is_listed_and_replayed_to_its_registers() {
+    let Some(log) = confidential() else { return };
+    let text = measure_log(&log, &[]).succeeded().out;
+    assert!(text.contains("REGISTER") && text.contains("REPLAYED, SHA384"), "{text}");
+    assert!(text.contains("1      RTMR0     EFI_HANDOFF_TABLES2"), "{text}");
+    assert!(text.contains("operating system; as a TPM's PCR 8 to 15"), "{text}");
+    let json = measure_log(&log, &["--output", "json", "--raw"]).succeeded().json();
+    assert_eq!((&json["format"], &json["events"][12]["mr"]), (&"ccel".into(), &"RTMR1".into()), "{json}");
+    assert_eq!(json["events"][8]["raw"], "00000000");
+    assert_eq!(json["rtmrs"]["RTMR3"]["value"], "00".repeat(48));
+    assert_eq!(json["rtmrs"]["RTMR0"]["pcrs"], serde_json::json!([1, 7]));
+    assert_eq!(json["pcrs"], serde_json::json!({}));
+}
+
+#[test]
+fn the_kernels_padded_table_and_a_header_for_register_0_are_read_too() {
+    let Some(log) = confidential() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let (mut bytes, path) = (fs::read(log).unwrap(), directory.path().join("CCEL"));
+    bytes.resize(64 * 1024, 0xff);
+    fs::write(&path, &bytes).unwrap();
+    let path = path.display().to_string();
+    let json = measure_log(&path, &["--output", "json"]).succeeded().json();
+    assert_eq!(json["padding"], 64 * 1024 - 2026);
+    bytes[0] = 0;
+    fs::write(&path, &bytes).unwrap();
+    let said = measure_log(&path, &["--ccel", "--output", "json"]).succeeded().json();
+    assert_eq!(said["rtmrs"], json["rtmrs"]);
+}
+
+#[test]
+fn what_is_of_a_tpm_is_refused_beside_a_confidential_machines_log() {
+    let Some(log) = confidential() else { return };
+    for arguments in [["--pcr", "1"], ["--tpm", "/dev/tpmrm0"], ["--expect", "x"], ["--bank", "sha256"]] {
+        let ran = measure_log(&log, &arguments);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains(arguments[0]), "{}", ran.err);
+    }
+    let ran = measure_log(&fixture("honest"), &["--ccel"]);
+    assert!(ran.err.contains("not the log of a confidential machine") && ran.err.contains("CCEL"), "{}", ran.err);
+}

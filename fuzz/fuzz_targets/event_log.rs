@@ -1,8 +1,9 @@
-//! A firmware's event log, or evidence with one: read, explained, replayed. What is read ends where it says, and a log
+//! A firmware's event log, of a TPM or of a confidential machine, or evidence with one: read, explained, replayed. What is read ends where it says, and a log
 //! differs from itself in nothing.
 #![no_main]
 
 use latchkey_attestation::PcrValues;
+use latchkey_measurements::cc::{CcLog, Mr};
 use latchkey_measurements::firmware::measured;
 use latchkey_measurements::replay::firmware_pcrs;
 use latchkey_measurements::report::Report;
@@ -10,6 +11,7 @@ use latchkey_measurements::{Bank, EventLog, Replay, explain_difference};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
+    confidential(bytes);
     let Ok(log) = EventLog::parse(bytes) else { return };
     assert!(log.padding() < bytes.len());
     assert_eq!(explain_difference(&log, &log, firmware_pcrs()), None);
@@ -24,3 +26,16 @@ fuzz_target!(|bytes: &[u8]| {
     let firmware = measured(&values, Some(bytes));
     assert!(firmware.pcrs().set().is_empty() || firmware.problem().is_none(), "a record that cannot be read again");
 });
+
+fn confidential(bytes: &[u8]) {
+    let read = CcLog::parse(bytes);
+    if CcLog::is_one(bytes) {
+        assert!(EventLog::parse(bytes).is_err(), "a log of both kinds");
+    }
+    let Ok(log) = read else { return };
+    assert!(log.padding() < bytes.len());
+    let (report, replayed) = (log.report(), log.replay());
+    assert!(!report.to_text().chars().any(|c| c.is_control() && c != '\n'), "a log writes to the terminal");
+    assert_eq!((report.events.len(), report.rtmrs.len()), (log.events().len(), 4));
+    assert_eq!(replayed.check(replayed.values(), &Mr::RTMRS), Ok(()));
+}

@@ -2,6 +2,7 @@
 
 use crate::MeasurementCode;
 use crate::bank::AlgorithmId;
+use crate::mr::Mr;
 
 /// What is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,12 +58,16 @@ pub enum LogErrorKind {
     /// The crypto-agile header is not an event of PCR 0.
     #[error("the header is an event of PCR {0}, not of PCR 0")]
     HeaderPcr(u32),
-    /// The log of a confidential machine: UEFI 2.10, section 38.4 (`EFI_CC_MEASUREMENT_PROTOCOL`), where TDX has measurement
-    /// register 1 in the header's place of a PCR and no bank but SHA-384.
+    /// The log of a confidential machine where a TPM's is read: UEFI 2.10, section 38 (`EFI_CC_MEASUREMENT_PROTOCOL`), where
+    /// TDX has measurement register 1 in the header's place of a PCR and no bank but SHA-384. [`crate::cc`] reads it.
     #[error(
-        "the log of a confidential machine (CCEL, as of Intel TDX): its registers are MRTD and RTMR 0 to 3, not a TPM's PCRs; such logs are not read"
+        "the log of a confidential machine (CCEL, as of Intel TDX): its registers are MRTD and RTMR0 to RTMR3, not a TPM's \
+         PCRs; give the TPM's own log"
     )]
     ConfidentialMachine,
+    /// Another log where a confidential machine's is read.
+    #[error("not the log of a confidential machine (CCEL), which has a crypto-agile header that lists sha384 alone")]
+    NoConfidentialMachine,
     /// The crypto-agile header has a digest, which must be zero.
     #[error("the header has a digest, which must be zero")]
     HeaderDigest,
@@ -103,6 +108,15 @@ pub enum LogErrorKind {
     /// An event for a PCR that no TPM has.
     #[error("there is no PCR {0}")]
     PcrUnknown(u32),
+    /// An event for a measurement register that no confidential machine has.
+    #[error("there is no measurement register {0}: 0 is MRTD, 1 to 4 are RTMR0 to RTMR3")]
+    MrUnknown(u32),
+    /// An event that extends MRTD, which is complete before anything of the machine runs.
+    #[error("an event extends MRTD, which is complete before the machine's firmware runs")]
+    MrtdExtended,
+    /// An event of a confidential machine's log that extends a register, without a digest.
+    #[error("an event extends {0} and has no digest")]
+    DigestMissing(Mr),
     /// An event with more digests than there are banks.
     #[error("{got} digests, and only {expected} banks")]
     DigestCount {

@@ -3,16 +3,17 @@
 use std::fmt;
 
 use crate::bank::{AlgorithmId, Bank};
+use crate::mr::Mr;
 
-/// An event: what a PCR was extended with, and what the extender says that it was.
+/// An event: what a register was extended with, and what the extender says that it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event<'a> {
     /// Position in the log, from 0; the header counts, as `tpm2_eventlog` does.
     pub index: usize,
     /// Byte at which it begins.
     pub offset: usize,
-    /// The PCR; `None` for an informational event of no PCR (`0xffffffff`).
-    pub pcr: Option<u8>,
+    /// The register; `None` for an informational event of none (`0xffffffff`).
+    pub register: Option<Register>,
     /// What kind of thing was measured.
     pub kind: EventType,
     /// One digest for each bank.
@@ -27,10 +28,45 @@ impl<'a> Event<'a> {
         self.digests.iter().find(|(algorithm, _)| *algorithm == bank.algorithm()).map(|(_, digest)| *digest)
     }
 
+    /// The PCR it is about; `None` in the log of a confidential machine.
+    pub fn pcr(&self) -> Option<u8> {
+        match self.register? {
+            Register::Pcr(pcr) => Some(pcr),
+            Register::Mr(_) => None,
+        }
+    }
+
+    /// The measurement register of a confidential machine it is about; `None` in a TPM's log.
+    pub fn mr(&self) -> Option<Mr> {
+        match self.register? {
+            Register::Pcr(_) => None,
+            Register::Mr(mr) => Some(mr),
+        }
+    }
+
     /// The PCR this event extends; informational events extend none.
     pub fn extends(&self) -> Option<u8> {
-        if self.kind == EventType::NO_ACTION { None } else { self.pcr }
+        if self.extends_any() { self.pcr() } else { None }
     }
+
+    /// The measurement register this event extends; informational events extend none.
+    pub fn extends_mr(&self) -> Option<Mr> {
+        if self.extends_any() { self.mr() } else { None }
+    }
+
+    /// Whether it extends a register of either kind.
+    pub(crate) fn extends_any(&self) -> bool {
+        self.kind != EventType::NO_ACTION && self.register.is_some()
+    }
+}
+
+/// What an event of a log is about. A log has events of one kind of register only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Register {
+    /// A TPM's PCR, 0 to 23.
+    Pcr(u8),
+    /// A confidential machine's measurement register.
+    Mr(Mr),
 }
 
 /// `TCG_EVENTTYPE` (PFP 1.05, section 10.4).

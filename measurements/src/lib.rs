@@ -13,12 +13,14 @@
 //! 8. [`launch`] predicts what an SEV-SNP guest reports as its launch digest.
 //! 9. [`firmware`] keeps what a machine's firmware measured, and names what is new in it.
 //! 10. [`cel`] reads logs in the canonical form: what systemd measures after the firmware.
+//! 11. [`cc`] reads the logs of confidential machines (CCEL) and replays them to TDX's RTMRs.
 //!
 //! Specification: TCG PC Client Platform Firmware Profile (PFP) 1.05, sections 9 and 10.
 
 #![forbid(unsafe_code)]
 
 pub mod bank;
+pub mod cc;
 pub mod cel;
 pub mod check;
 mod codes;
@@ -34,6 +36,7 @@ pub mod log;
 #[cfg(any(test, feature = "log-sample"))]
 pub mod log_sample;
 pub mod manifest;
+mod mr;
 pub mod pe;
 #[cfg(any(test, feature = "pe-sample"))]
 pub mod pe_sample;
@@ -46,6 +49,7 @@ pub mod signing;
 pub mod source;
 
 pub use bank::{AlgorithmId, Bank};
+pub use cc::{CcLog, Mr, Rtmrs};
 pub use codes::{MeasurementCode, reason_codes};
 pub use difference::{EventDifference, explain_difference, explain_differences};
 pub use error::{LogError, LogErrorKind};

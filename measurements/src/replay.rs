@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use latchkey_attestation::{Component, PcrSet, PcrValues};
 
 use crate::bank::{AlgorithmId, Bank};
+use crate::event::Event;
 use crate::log::EventLog;
 
 /// The PCRs of one bank after a log's events. Holds only PCRs that the log extends, as `tpm2_eventlog` prints them.
@@ -23,13 +24,8 @@ impl Replay {
         if !log.banks().any(|other| other == bank) {
             return None;
         }
-        let mut pcrs = BTreeMap::new();
-        for event in log.events() {
-            let (Some(pcr), Some(digest)) = (event.extends(), event.digest(bank)) else { continue };
-            let value = pcrs.entry(pcr).or_insert_with(|| Self::first_value(log.startup_locality(), bank, pcr));
-            *value = bank.digest(&[value, digest]);
-        }
-        Some(Self { bank, pcrs })
+        let first = |&pcr: &u8| Self::first_value(log.startup_locality(), bank, pcr);
+        Some(Self { bank, pcrs: extended(log, bank, Event::extends, first) })
     }
 
     /// PCRs that another kind of log replays to.
@@ -60,6 +56,22 @@ impl Replay {
     pub fn value(&self, pcr: u8) -> Option<&[u8]> {
         self.pcrs.get(&pcr).map(Vec::as_slice)
     }
+}
+
+/// The registers of one kind after a log's events, each from its first value on.
+pub(crate) fn extended<'a, R: Ord + Copy>(
+    log: &EventLog<'a>,
+    bank: Bank,
+    register: impl Fn(&Event<'a>) -> Option<R>,
+    first: impl Fn(&R) -> Vec<u8>,
+) -> BTreeMap<R, Vec<u8>> {
+    let mut registers = BTreeMap::new();
+    for event in log.events() {
+        let (Some(register), Some(digest)) = (register(event), event.digest(bank)) else { continue };
+        let value = registers.entry(register).or_insert_with(|| first(&register));
+        *value = bank.digest(&[value, digest]);
+    }
+    registers
 }
 
 /// The PCRs that a firmware log accounts for. Not among them: 10, which the kernel extends by itself (IMA), 15, the node

@@ -11,12 +11,13 @@ use crate::check;
 use crate::event::Event;
 use crate::explain::describe;
 use crate::log::{EventLog, Format};
+use crate::mr::Mr;
 use crate::replay::Replay;
 
 /// What `latchkey measure log` shows: all events, and the PCRs of every bank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// `crypto-agile` or `sha1`; of a canonical log, `cel-json` or `cel-json-seq`.
+    /// `crypto-agile` or `sha1`; of a canonical log, `cel-json` or `cel-json-seq`; of a confidential machine, `ccel`.
     pub format: &'static str,
     /// The banks of the log, replayable or not.
     pub banks: Vec<String>,
@@ -32,6 +33,18 @@ pub struct Report {
     pub events: Vec<EventReport>,
     /// Bank, PCR, value: lower-case hexadecimal. Only PCRs that the log extends.
     pub pcrs: BTreeMap<String, BTreeMap<u8, String>>,
+    /// RTMR0 to RTMR3 of a confidential machine (SHA-384), where the log is of one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rtmrs: BTreeMap<Mr, RtmrReport>,
+}
+
+/// One run-time measurement register.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RtmrReport {
+    /// What the log replays to, lower-case hexadecimal.
+    pub value: String,
+    /// The PCRs of a TPM that it stands for.
+    pub pcrs: Vec<u8>,
 }
 
 /// One event.
@@ -44,6 +57,9 @@ pub struct EventReport {
     /// The PCR; absent for informational events of no PCR.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcr: Option<u8>,
+    /// The measurement register of a confidential machine, where the log is of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mr: Option<Mr>,
     /// The specification's name of its type, or its number.
     #[serde(rename = "type")]
     pub kind: String,
@@ -65,7 +81,7 @@ pub struct EventReport {
 pub struct EventData(pub Vec<u8>);
 
 impl Report {
-    /// Everything about `log`.
+    /// Everything about a TPM's `log`; a confidential machine's is told of by [`CcLog::report`](crate::cc::CcLog::report).
     pub fn of(log: &EventLog<'_>) -> Self {
         let replays = log.banks().filter_map(|bank| Replay::of(log, bank));
         let pcrs = |replay: &Replay| replay.iter().map(|(pcr, value)| (pcr, hex::encode(value))).collect();
@@ -80,6 +96,7 @@ impl Report {
             padding: log.padding(),
             events: log.events().iter().map(EventReport::of).collect(),
             pcrs: replays.map(|replay| (replay.bank().to_string(), pcrs(&replay))).collect(),
+            rtmrs: BTreeMap::new(),
         }
     }
 
@@ -119,11 +136,16 @@ impl Report {
         let mut text = String::new();
         let width = self.events.iter().map(|event| event.kind.len()).max().unwrap_or(0);
         for event in &self.events {
-            let pcr = event.pcr.map_or_else(|| "-".to_owned(), |pcr| pcr.to_string());
             let flag = if event.is_flagged() { "  (its digest is not that of its data)" } else { "" };
             // Writing to a String cannot fail.
-            let _ =
-                writeln!(text, "{:>4}  PCR {pcr:>2}  {:width$}  {}{flag}", event.index, event.kind, event.description);
+            let _ = writeln!(
+                text,
+                "{:>4}  {}  {:width$}  {}{flag}",
+                event.index,
+                event.register(),
+                event.kind,
+                event.description
+            );
         }
         text.push_str(&self.not_replayed());
         for (bank, pcrs) in &self.pcrs {
@@ -131,6 +153,9 @@ impl Report {
             for (pcr, value) in pcrs {
                 let _ = writeln!(text, "  PCR {pcr:>2}  {value}");
             }
+        }
+        for (mr, rtmr) in &self.rtmrs {
+            let _ = writeln!(text, "{mr}  {}  {}", rtmr.value, mr.describe());
         }
         text
     }
@@ -166,16 +191,26 @@ impl Serialize for EventData {
 }
 
 impl EventReport {
+    /// The register, as in text.
+    fn register(&self) -> String {
+        match (self.mr, self.pcr) {
+            (Some(mr), _) => format!("{mr:<6}"),
+            (None, Some(pcr)) => format!("PCR {pcr:>2}"),
+            (None, None) => "PCR  -".to_owned(),
+        }
+    }
+
     /// Whether its digests are not those of its data, though they must be.
     fn is_flagged(&self) -> bool {
         self.data == "differs"
     }
 
-    fn of(event: &Event<'_>) -> Self {
+    pub(crate) fn of(event: &Event<'_>) -> Self {
         Self {
             index: event.index,
             offset: event.offset,
-            pcr: event.pcr,
+            pcr: event.pcr(),
+            mr: event.mr(),
             kind: event.kind.to_string(),
             digests: event.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
             size: event.data.len(),

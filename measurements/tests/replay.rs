@@ -34,7 +34,7 @@ fn a_log_of_another_boot_is_refused_and_the_first_pcr_named() {
 fn a_log_with_an_event_hidden_is_refused() {
     let bytes = fixture("override.bin");
     let log = EventLog::parse(&bytes).unwrap();
-    let event = log.events().iter().find(|event| event.pcr == Some(12)).expect("the foreign command line");
+    let event = log.events().iter().find(|event| event.pcr() == Some(12)).expect("the foreign command line");
     let end = log.events()[event.index + 1].offset;
     let hidden = [&bytes[..event.offset], &bytes[end..]].concat();
     let hidden = EventLog::parse(&hidden).unwrap();

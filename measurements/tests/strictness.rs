@@ -169,7 +169,7 @@ fn a_startup_locality_is_believed_once_and_before_pcr_0_begins() {
 #[test]
 fn an_informational_event_may_belong_to_no_pcr() {
     let log = good().event(u32::MAX, NO_ACTION, b"SP800-155 Event\0").bytes;
-    assert_eq!(EventLog::parse(&log).unwrap().events()[3].pcr, None);
+    assert_eq!(EventLog::parse(&log).unwrap().events()[3].register, None);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! `latchkey measure image` predicts both ([`mod@image`]).
 
 mod canonical;
+mod confidential;
 mod expect;
 mod image;
 mod launch;
@@ -11,6 +12,7 @@ mod tpm;
 use std::path::Path;
 
 use latchkey_attestation::parse::PcrSet;
+use latchkey_measurements::cc::CcLog;
 use latchkey_measurements::cel::CelLog;
 use latchkey_measurements::report::Report;
 use latchkey_measurements::source::{Source, SourceError};
@@ -31,6 +33,9 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let source = read(path)?;
     if CelLog::is_one(source.bytes()) {
         return canonical::log(path, &source, arguments, output);
+    }
+    if arguments.has("ccel") || CcLog::is_one(source.bytes()) {
+        return confidential::log(path, &source, arguments, output);
     }
     if arguments.has("firmware-log") {
         return Err(CommandError::usage("--firmware-log is for a canonical log, and this one is the firmware's"));

@@ -64,11 +64,13 @@ impl Report for LogReport {
 }
 
 fn events_and_registers(log: &EventReport, style: Style) -> String {
-    let mut events = Table::new(&["EVENT", "PCR", "TYPE", "WHAT"]);
+    let register = if log.rtmrs.is_empty() { "PCR" } else { "REGISTER" };
+    let mut events = Table::new(&["EVENT", register, "TYPE", "WHAT"]);
     for event in &log.events {
-        let pcr = event.pcr.map_or_else(|| "-".to_owned(), |pcr| pcr.to_string());
+        let register = event.mr.map(|mr| mr.to_string()).or_else(|| event.pcr.map(|pcr| pcr.to_string()));
+        let register = register.unwrap_or_else(|| "-".to_owned());
         let kind = event.kind.trim_start_matches("EV_").to_owned();
-        events.row([event.index.to_string(), pcr, kind, event.description.clone()]);
+        events.row([event.index.to_string(), register, kind, event.description.clone()]);
     }
     let mut text = events.to_string();
     text.extend(log.events.iter().filter_map(data_of_event));
@@ -79,6 +81,13 @@ fn events_and_registers(log: &EventReport, style: Style) -> String {
             values.row([pcr.to_string(), value.clone(), Component::of(pcr).describe().to_owned()]);
         }
         // Writing to a string cannot fail.
+        let _ = write!(text, "\n{values}");
+    }
+    if !log.rtmrs.is_empty() {
+        let mut values = Table::new(&["REGISTER", "REPLAYED, SHA384", "WHAT IS MEASURED INTO IT"]);
+        for (mr, rtmr) in &log.rtmrs {
+            values.row([mr.to_string(), rtmr.value.clone(), mr.describe().to_owned()]);
+        }
         let _ = write!(text, "\n{values}");
     }
     text.push_str(&log.not_replayed());

@@ -54,12 +54,13 @@ pub(super) const LOG: Command = Command {
     operands: &[Operand {
         name: "FILE",
         required: true,
-        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log (which only explains), or evidence kept by\n`latchkey verify`",
+        text: "a TCG event log, such as the kernel's binary_bios_measurements,\nor systemd's tpm2-measure.log (which only explains), or a confidential\nmachine's (CCEL), or evidence kept by `latchkey verify`",
     }],
     flags: &[
         Flag { need: AnyNumber, ..flag("pcr", "PCRS", "only these registers [all]") },
         flag("bank", "BANK", "only this bank: sha1, sha256, sha384 or sha512 [all]"),
         flag("firmware-log", "FILE", "with systemd's log: the firmware's of the same boot, after which it goes on"),
+        switch("ccel", "the log is a confidential machine's, also where its header does not say so"),
         switch("raw", "with the data of each event in hexadecimal; in JSON as `raw`"),
         flag(
             "tpm",
@@ -85,6 +86,7 @@ pub(super) const LOG: Command = Command {
         "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements --bank sha256",
         "latchkey measure log /sys/kernel/security/tpm0/binary_bios_measurements \\",
         "    --tpm /dev/tpmrm0",
+        "latchkey measure log /sys/firmware/acpi/tables/data/CCEL",
         "latchkey measure log node-2.json --reference-log good-boot.bin --pcr 4,9,11",
         "latchkey measure log node-2.json --expect edge.json --expect-image edge_1.0.0.raw",
     ],

@@ -23,7 +23,7 @@ mod split;
 use std::collections::BTreeMap;
 
 use crate::bank::{AlgorithmId, Bank};
-use crate::event::Event;
+use crate::event::{Event, Register as LogRegister};
 use crate::log;
 use crate::replay::Replay;
 use crate::report::{EventReport, Report};
@@ -190,6 +190,7 @@ impl CelLog {
             padding: 0,
             events: self.records.iter().map(Record::report).collect(),
             pcrs: replays.iter().map(|replay| (replay.bank().to_string(), pcrs(replay))).collect(),
+            rtmrs: BTreeMap::new(),
         }
     }
 }
@@ -214,7 +215,8 @@ impl Record {
             return None;
         };
         let digests = self.digests.iter().map(|(algorithm, digest)| (*algorithm, digest.as_slice())).collect();
-        Some(Event { index: self.index, offset: self.offset, pcr: Some(pcr), kind: *kind, digests, data })
+        let register = Some(LogRegister::Pcr(pcr));
+        Some(Event { index: self.index, offset: self.offset, register, kind: *kind, digests, data })
     }
 
     fn report(&self) -> EventReport {
@@ -225,6 +227,7 @@ impl Record {
                 Register::Pcr(pcr) => Some(pcr),
                 Register::Nv(_) => None,
             },
+            mr: None,
             kind: self.content.kind(),
             digests: self.digests.iter().map(|(bank, digest)| (bank.to_string(), hex::encode(digest))).collect(),
             size: self.content.size(),

@@ -15,6 +15,7 @@ use latchkey_boot_formats::{Cursor, Guid};
 use crate::bank::Bank;
 use crate::check;
 use crate::event::{Event, EventType};
+use crate::mr::Mr;
 use guid::Named;
 use text::Text;
 use variable::Variable;
@@ -106,7 +107,8 @@ fn crtm_version(data: &[u8]) -> Option<String> {
 fn ipl(event: &Event<'_>) -> Option<String> {
     let text = Text::parse(event.data)?;
     let section = text.raw().strip_prefix('.').is_some_and(|name| name.chars().all(|c| c.is_ascii_alphanumeric()));
-    if event.pcr != Some(11) || !section {
+    let of_stub = event.pcr() == Some(11) || event.mr() == Some(Mr::Rtmr2);
+    if !of_stub || !section {
         return Some(format!("{text}"));
     }
     let is_name = event.digests.iter().any(|(algorithm, digest)| {

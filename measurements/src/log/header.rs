@@ -1,7 +1,7 @@
 //! The first event: which format the log has, and which banks.
 
-use super::Format;
 use super::bytes::Bytes;
+use super::{Format, Registers};
 use crate::bank::{AlgorithmId, Bank};
 use crate::error::{LogError, LogErrorKind};
 use crate::event::{Event, EventType};
@@ -18,7 +18,26 @@ pub struct SpecId {
 }
 
 /// Which format the log has, by its first event.
-pub(super) fn format(first: &Event<'_>) -> Result<Format, LogError> {
+pub(super) fn format(first: &Event<'_>, registers: Registers) -> Result<Format, LogError> {
+    let format = format_of_any(first)?;
+    let error = |kind| LogError { offset: first.offset, kind };
+    let Format::CryptoAgile(spec) = &format else {
+        return match registers {
+            Registers::Pcrs => Ok(format),
+            Registers::Mrs => Err(error(LogErrorKind::NoConfidentialMachine)),
+        };
+    };
+    let sha384_alone = spec.algorithms == [Bank::Sha384.algorithm()];
+    match (registers, first.pcr()) {
+        (Registers::Pcrs, Some(0)) => Ok(format),
+        (Registers::Pcrs, Some(1)) if sha384_alone => Err(error(LogErrorKind::ConfidentialMachine)),
+        (Registers::Mrs, Some(0 | 1)) if sha384_alone => Ok(format),
+        (Registers::Mrs, Some(0 | 1)) => Err(error(LogErrorKind::NoConfidentialMachine)),
+        (_, other) => Err(error(LogErrorKind::HeaderPcr(other.map_or(u32::MAX, u32::from)))),
+    }
+}
+
+fn format_of_any(first: &Event<'_>) -> Result<Format, LogError> {
     let error = |kind| LogError { offset: first.offset, kind };
     if first.kind != EventType::NO_ACTION || !first.data.starts_with(b"Spec ID Event") {
         return Ok(Format::Sha1);
@@ -26,13 +45,6 @@ pub(super) fn format(first: &Event<'_>) -> Result<Format, LogError> {
     match first.data.split_at_checked(AGILE.len()) {
         Some((signature, rest)) if signature == AGILE => {
             let spec = spec_id(&mut Bytes::at(rest, first.offset + SHA1_EVENT + AGILE.len()));
-            match first.pcr {
-                Some(0) => {}
-                Some(1) if spec.as_ref().is_ok_and(|spec| spec.algorithms == [Bank::Sha384.algorithm()]) => {
-                    return Err(error(LogErrorKind::ConfidentialMachine));
-                }
-                other => return Err(error(LogErrorKind::HeaderPcr(other.map_or(u32::MAX, u32::from)))),
-            }
             if first.digests.iter().any(|(_, digest)| digest.iter().any(|&byte| byte != 0)) {
                 return Err(error(LogErrorKind::HeaderDigest));
             }

@@ -24,7 +24,7 @@ fn of(event: &Event<'_>) -> Result<Option<u8>, LogError> {
     if event.kind != EventType::NO_ACTION || !event.data.starts_with(SIGNATURE) {
         return Ok(None);
     }
-    match (event.pcr, event.data.get(SIGNATURE.len()..)) {
+    match (event.pcr(), event.data.get(SIGNATURE.len()..)) {
         // TPM 2.0 Library Part 3, section 9.3: startup from locality 3, or 4 by an H-CRTM; 0 is the usual one.
         (Some(0), Some(&[locality @ (0 | 3 | 4)])) => Ok(Some(locality)),
         _ => Err(LogError { offset: event.offset, kind: LogErrorKind::LocalityMalformed }),

@@ -6,7 +6,8 @@ mod locality;
 
 use crate::bank::{AlgorithmId, Bank};
 use crate::error::{LogError, LogErrorKind};
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventType, Register};
+use crate::mr::Mr;
 use bytes::Bytes;
 
 pub use header::SpecId;
@@ -32,14 +33,29 @@ pub enum Format {
     Sha1,
 }
 
+/// Which registers a log is about. The form is the same, and a TPM with a SHA-384 bank alone has such logs, too: whoever
+/// reads a log says which it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registers {
+    /// A TPM's PCRs.
+    Pcrs,
+    /// A confidential machine's measurement registers.
+    Mrs,
+}
+
 impl<'a> EventLog<'a> {
-    /// Reads a log of at most [`MAX_SIZE`] bytes.
+    /// Reads a TPM's log of at most [`MAX_SIZE`] bytes.
     ///
     /// What follows the last event must be padding: zeros only, or `0xff` only, as in an ACPI log area that was not filled.
     ///
     /// # Errors
     /// A [`LogError`] with the byte at which the first wrong thing begins.
     pub fn parse(log: &'a [u8]) -> Result<Self, LogError> {
+        Self::parse_of(log, Registers::Pcrs)
+    }
+
+    /// Reads a log of this kind.
+    pub(crate) fn parse_of(log: &'a [u8], registers: Registers) -> Result<Self, LogError> {
         if log.len() > MAX_SIZE {
             return Err(LogError { offset: 0, kind: LogErrorKind::TooLarge { size: log.len(), limit: MAX_SIZE } });
         }
@@ -49,25 +65,32 @@ impl<'a> EventLog<'a> {
             return Err(bytes.error(LogErrorKind::Empty));
         }
         let first = sha1_event(&mut bytes, 0)?;
-        let format = header::format(&first)?;
+        let format = header::format(&first, registers)?;
         let algorithms = match &format {
             Format::CryptoAgile(spec) => spec.algorithms.clone(),
             Format::Sha1 => vec![Bank::Sha1.algorithm()],
         };
-        let mut events = vec![first];
+        // The header is about no register that a confidential machine has: firmware writes 0 or 1 there.
+        let mut events = vec![match registers {
+            Registers::Pcrs => first,
+            Registers::Mrs => Event { register: None, ..first },
+        }];
         while bytes.offset() < padding_from {
             if events.len() == MAX_EVENTS {
                 return Err(bytes.error(LogErrorKind::TooManyEvents { limit: MAX_EVENTS }));
             }
             let index = events.len();
             events.push(match format {
-                Format::CryptoAgile(_) => agile_event(&mut bytes, index, &algorithms)?,
+                Format::CryptoAgile(_) => agile_event(&mut bytes, index, &algorithms, registers)?,
                 Format::Sha1 => sha1_event(&mut bytes, index)?,
             });
         }
-        let startup_locality = locality::find(&events)?;
+        let startup_locality = match registers {
+            Registers::Pcrs => locality::find(&events)?,
+            Registers::Mrs => None,
+        };
         let lacks = |event: &Event<'_>, bank: &AlgorithmId| event.digests.iter().all(|(other, _)| other != bank);
-        let extending = || events.iter().filter(|event| event.extends().is_some());
+        let extending = || events.iter().filter(|event| event.extends_any());
         let is_incomplete = |bank: &&AlgorithmId| extending().any(|event| lacks(event, bank));
         let incomplete = algorithms.iter().filter(is_incomplete).copied().collect();
         Ok(Self { format, algorithms, incomplete, events, startup_locality, padding: log.len() - bytes.offset() })
@@ -114,19 +137,24 @@ impl<'a> EventLog<'a> {
 /// `TCG_PCClientPCREvent`: PCR, type, one SHA-1 digest, size, data.
 fn sha1_event<'a>(bytes: &mut Bytes<'a>, index: usize) -> Result<Event<'a>, LogError> {
     let offset = bytes.offset();
-    let (pcr, kind) = pcr_and_type(bytes)?;
+    let (register, kind) = register_and_type(bytes, Registers::Pcrs)?;
     let digest = bytes.take(Bank::Sha1.digest_size(), "a digest")?;
     let data = event_data(bytes)?;
-    Ok(Event { index, offset, pcr, kind, digests: vec![(Bank::Sha1.algorithm(), digest)], data })
+    Ok(Event { index, offset, register, kind, digests: vec![(Bank::Sha1.algorithm(), digest)], data })
 }
 
-/// `TCG_PCR_EVENT2`: PCR, type, `TPML_DIGEST_VALUES`, size, data.
-fn agile_event<'a>(bytes: &mut Bytes<'a>, index: usize, algorithms: &[AlgorithmId]) -> Result<Event<'a>, LogError> {
+/// `TCG_PCR_EVENT2`, or `CC_EVENT` (UEFI 2.10, section 38.2): register, type, `TPML_DIGEST_VALUES`, size, data.
+fn agile_event<'a>(
+    bytes: &mut Bytes<'a>,
+    index: usize,
+    algorithms: &[AlgorithmId],
+    registers: Registers,
+) -> Result<Event<'a>, LogError> {
     let offset = bytes.offset();
-    let (pcr, kind) = pcr_and_type(bytes)?;
+    let (register, kind) = register_and_type(bytes, registers)?;
     let digests = digests(bytes, algorithms)?;
     let data = event_data(bytes)?;
-    Ok(Event { index, offset, pcr, kind, digests, data })
+    Ok(Event { index, offset, register, kind, digests, data })
 }
 
 /// PFP 1.05, section 10.2: an event has a digest for each bank that the header lists. Real firmware leaves some out; the
@@ -152,14 +180,24 @@ fn digests<'a>(bytes: &mut Bytes<'a>, algorithms: &[AlgorithmId]) -> Result<Vec<
     Ok(digests)
 }
 
-fn pcr_and_type(bytes: &mut Bytes<'_>) -> Result<(Option<u8>, EventType), LogError> {
+fn register_and_type(bytes: &mut Bytes<'_>, registers: Registers) -> Result<(Option<Register>, EventType), LogError> {
     let offset = bytes.offset();
-    let pcr = bytes.u32("a PCR index")?;
+    let index = bytes.u32("a register's index")?;
     let kind = EventType(bytes.u32("an event type")?);
-    match u8::try_from(pcr) {
-        Ok(index) if index < PCR_COUNT => Ok((Some(index), kind)),
-        _ if pcr == NO_PCR && kind == EventType::NO_ACTION => Ok((None, kind)),
-        _ => Err(LogError { offset, kind: LogErrorKind::PcrUnknown(pcr) }),
+    if index == NO_PCR && kind == EventType::NO_ACTION {
+        return Ok((None, kind));
+    }
+    let register = match registers {
+        Registers::Pcrs => u8::try_from(index).ok().filter(|pcr| *pcr < PCR_COUNT).map(Register::Pcr),
+        Registers::Mrs => Mr::of_index(index).map(Register::Mr),
+    };
+    match (register, registers) {
+        (Some(Register::Mr(Mr::Mrtd)), _) if kind != EventType::NO_ACTION => {
+            Err(LogError { offset, kind: LogErrorKind::MrtdExtended })
+        }
+        (Some(register), _) => Ok((Some(register), kind)),
+        (None, Registers::Pcrs) => Err(LogError { offset, kind: LogErrorKind::PcrUnknown(index) }),
+        (None, Registers::Mrs) => Err(LogError { offset, kind: LogErrorKind::MrUnknown(index) }),
     }
 }
 

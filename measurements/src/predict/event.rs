@@ -5,7 +5,7 @@ use latchkey_attestation::reference::ExpectedEvent;
 
 use super::sha256::sha256;
 use crate::bank::Bank;
-use crate::event::{Event, EventType};
+use crate::event::{Event, EventType, Register};
 use crate::explain::describe;
 
 /// What a PCR will be extended with.
@@ -28,7 +28,8 @@ impl PredictedEvent {
     pub(super) fn of_data(pcr: u8, kind: EventType, data: Vec<u8>) -> Self {
         let digest = sha256(&[&data]);
         let digests = vec![(Bank::Sha256.algorithm(), digest.as_bytes().as_slice())];
-        let what = describe(&Event { index: 0, offset: 0, pcr: Some(pcr), kind, digests, data: &data });
+        let what =
+            describe(&Event { index: 0, offset: 0, register: Some(Register::Pcr(pcr)), kind, digests, data: &data });
         Self { pcr, kind, what, digest, data: Some(data) }
     }
 
