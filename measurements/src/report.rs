@@ -142,7 +142,7 @@ impl Report {
                 text,
                 "{:>4}  {}  {:width$}  {}{flag}",
                 event.index,
-                event.register(),
+                event.register(!self.rtmrs.is_empty()),
                 event.kind,
                 event.description
             );
@@ -191,10 +191,11 @@ impl Serialize for EventData {
 }
 
 impl EventReport {
-    /// The register, as in text.
-    fn register(&self) -> String {
+    /// The register, as in text; `confidential` is the log of a machine without PCRs.
+    fn register(&self, confidential: bool) -> String {
         match (self.mr, self.pcr) {
             (Some(mr), _) => format!("{mr:<6}"),
+            (None, _) if confidential => format!("{:<6}", "-"),
             (None, Some(pcr)) => format!("PCR {pcr:>2}"),
             (None, None) => "PCR  -".to_owned(),
         }

@@ -66,8 +66,9 @@ fn a_real_log_is_explained_and_names_registers_and_the_pcrs_that_they_stand_for(
     let Some(bytes) = real() else { return };
     let report = CcLog::parse(&bytes).unwrap().report();
     let text = report.to_text();
-    assert!(text.contains("RTMR0   EV_EFI_VARIABLE_DRIVER_CONFIG"), "{text}");
-    assert!(text.contains("RTMR1   EV_EFI_ACTION                  Exit Boot Services Invocation"), "{text}");
+    assert!(text.contains("   0  -       EV_NO_ACTION"), "{text}");
+    assert!(text.contains("RTMR0   EV_EFI_VARIABLE_DRIVER_CONFIG     Secure Boot is disabled"), "{text}");
+    assert!(text.contains("RTMR1   EV_EFI_ACTION                     Exit Boot Services Invocation"), "{text}");
     assert!(text.contains("as a TPM's PCR 1, 7"), "{text}");
     assert_eq!(report.flagged().count(), 0, "{text}");
     assert!(report.pcrs.is_empty() && report.events.iter().all(|event| event.pcr.is_none()));
