@@ -4,7 +4,9 @@
 //! ACPI 6.5, table "CCEL"). Of Intel TDX, digests are SHA-384, and register 0 is MRTD, 1 to 4 are RTMR0 to RTMR3.
 //!
 //! Nothing in the form itself tells such a log from that of a TPM with a SHA-384 bank alone, so the caller says which one it
-//! reads: [`CcLog::parse`] or [`EventLog::parse`]. [`CcLog::is_one`] knows those whose header says it.
+//! reads: [`CcLog::parse`] or [`EventLog::parse`]. [`CcLog::is_one`] knows those whose header says it: edk2 and Google's
+//! firmware write register 1 there, and a TPM's log has PCR 0. A header for register 0 is taken as a TPM's unless the caller
+//! says otherwise. Which kind a log is decides nothing by itself: read as the wrong one, it does not replay to what is quoted.
 
 use std::collections::BTreeMap;
 

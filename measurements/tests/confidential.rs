@@ -203,6 +203,20 @@ proptest! {
             log.replay();
         }
     }
+
+    #[test]
+    fn the_headers_register_alone_says_what_a_log_is(at in any::<prop::sample::Index>(), byte: u8, head in 0_u8..3) {
+        let mut log = good().bytes;
+        let at = at.index(log.len());
+        log[at] = byte;
+        log[0] = head;
+        let says_so = CcLog::is_one(&log);
+        if let Ok(log) = CcLog::parse(&log) {
+            log.report().to_text();
+            log.replay();
+            prop_assert_eq!(says_so, head == 1);
+        }
+    }
 }
 
 const KNOWN: [&str; 4] = [
