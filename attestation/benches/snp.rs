@@ -6,7 +6,8 @@ use std::path::Path;
 
 use latchkey_attestation::parse::{Digest, HostCertificates, SnpProduct, SnpReport};
 use latchkey_attestation::policy::RevocationList;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::verify::CollateralFile;
+use latchkey_attestation::verify::snp::SnpCollateral;
 use latchkey_bench::Bench;
 use ring::digest::{SHA256, digest};
 

@@ -62,119 +62,188 @@ reason_codes! {
 
     // The certificate of a secure processor's key.
     /// Neither the host nor the collateral has a certificate for the key that signed.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateMissing = "snp-certificate-missing", Platform, TeeNotTrusted, "put the certificate of this chip and firmware into the collateral, or have the host give it to its guests";
     /// The certificate is no X.509, or lacks what AMD puts into it.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateMalformed = "snp-certificate-malformed", Platform, TeeNotTrusted, "fetch the certificate from AMD's key distribution service again";
     /// The certificate is of the other kind of key, or signed by the other kind's authority.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateOfAnotherKind = "snp-certificate-of-another-kind", Peer, TeeNotTrusted, "give a VCEK's certificate for a report that a VCEK signed, and a VLEK's for one that a VLEK signed";
     /// The certificate's product is not the report's.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateOfAnotherProduct = "snp-certificate-of-another-product", Peer, TeeNotTrusted, "give the certificate of the processor that made the report";
     /// The certificate is of another chip.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateOfAnotherChip = "snp-certificate-of-another-chip", Peer, TeeNotTrusted, "give the certificate of the chip that made the report";
     /// The certificate is for other firmware versions than the report says.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateOfAnotherTcb = "snp-certificate-of-another-tcb", Peer, TeeNotTrusted, "give the certificate for the report's `REPORTED_TCB`: after an update of the firmware the key, and its certificate, are others";
     /// No chain to an authority of AMD that this program knows.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateUntrusted = "snp-certificate-untrusted", Platform, TeeNotTrusted, "give a certificate that AMD issued, and AMD's chain for the product in the collateral";
     /// The certificate is not valid yet.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateNotYetValid = "snp-certificate-not-yet-valid", Platform, TeeNotTrusted, "correct the verifier's clock: AMD issues no certificate for the future";
     /// The certificate, or its authority's, has expired.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateExpired = "snp-certificate-expired", Platform, TeeNotTrusted, "correct the verifier's clock, or fetch the certificate again";
     /// AMD revoked the authority that issued the certificate.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCertificateRevoked = "snp-certificate-revoked", Platform, TeeNotTrusted, "fetch the chain and the certificate again: AMD issues them under a new authority";
     /// There is no list of what AMD revoked for this product.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpRevocationListMissing = "snp-revocation-list-missing", Operator, VerifierUnavailable, "put AMD's revocation list for the product into the collateral";
     /// The list of what AMD revoked is too old to say anything.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpRevocationListExpired = "snp-revocation-list-expired", Operator, VerifierUnavailable, "fetch AMD's revocation list again, or correct the verifier's clock";
     /// The report's signature does not verify under the certificate's key.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpSignatureInvalid = "snp-signature-invalid", Peer, EvidenceRejected, "send the report as the secure processor made it, with its own certificate";
     /// The report was made for something else.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpReportDataMismatch = "snp-report-data-mismatch", Peer, EvidenceRejected, "ask for a report over the binding of this very connection: if that was done, something relays or replays evidence";
 
     // Policy: a SEV-SNP guest.
     /// The policy denies this chip.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpChipDenied = "snp-chip-denied", Operator, TeeNotTrusted, "remove the chip from `snp.denied_chips` if its guests are to be admitted again";
     /// The policy does not take this kind of key.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpKeyRefused = "snp-key-refused", Operator, TeeNotTrusted, "have the host use the kind of key that `snp.keys` names, or name this one";
     /// The policy does not name the provider whose key signed.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpProviderRefused = "snp-provider-refused", Operator, TeeNotTrusted, "add the provider to `snp.providers` if its machines may run your guests";
     /// The policy has no floor for this product.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpProductRefused = "snp-product-refused", Operator, TeeNotTrusted, "run the guest on a product that `snp.tcb_floor` names, or give this one a floor";
     /// Firmware or microcode is older than the policy's floor.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpTcbTooOld = "snp-tcb-too-old", Platform, TeeNotTrusted, "update the host's firmware and microcode, commit the update, and launch the guest anew";
     /// The host may still undo an update of its firmware.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpFirmwareProvisional = "snp-firmware-provisional", Platform, TeeNotTrusted, "commit the firmware on the host (SNP_COMMIT), or let `snp.allow` say `provisional-firmware`";
     /// The guest's host may read and write its memory.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpDebugAllowed = "snp-debug-allowed", Platform, TeeNotTrusted, "launch the guest without DEBUG in its policy";
     /// A migration agent may move the guest.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpMigrationAllowed = "snp-migration-allowed", Platform, TeeNotTrusted, "launch the guest without MIGRATE_MA in its policy, or let `snp.allow` say `migration`";
     /// The guest may run where threads share a core.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpSmtAllowed = "snp-smt-allowed", Platform, TeeNotTrusted, "launch the guest without SMT in its policy, or let `snp.allow` say `smt`";
     /// The guest's memory may lie behind CXL.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCxlAllowed = "snp-cxl-allowed", Platform, TeeNotTrusted, "launch the guest without CXL_ALLOW in its policy, or let `snp.allow` say `cxl`";
     /// The guest may run on several sockets.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpNotSingleSocket = "snp-not-single-socket", Platform, TeeNotTrusted, "launch the guest with SINGLE_SOCKET in its policy";
     /// The guest takes older firmware interfaces than the policy.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpAbiTooOld = "snp-abi-too-old", Platform, TeeNotTrusted, "launch the guest with a policy whose ABI version is at least `snp.minimum_abi`";
     /// The host can see ciphertext of the guest's memory.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpCiphertextVisible = "snp-ciphertext-visible", Platform, TeeNotTrusted, "turn ciphertext hiding on in the host's firmware, and launch the guest with it in its policy";
     /// The machine's memory was not looked through for aliases.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpAliasesUnchecked = "snp-aliases-unchecked", Platform, TeeNotTrusted, "update the host's firmware to one that checks memory for aliases";
     /// Another privilege level asked for the report.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpVmplRefused = "snp-vmpl-refused", Platform, TeeNotTrusted, "ask for the report at the level that `snp.vmpl` names";
     /// The ID block is signed by a key that the policy does not name, or there is none.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpIdKeyRefused = "snp-id-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block of a key that `snp.id_key_sha384` names";
     /// The ID key is signed by a key that the policy does not name, or by none.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpAuthorKeyRefused = "snp-author-key-refused", Platform, TeeNotTrusted, "launch the guest with an ID block whose key an author of `snp.author_key_sha384` signed";
     /// The guest's security version is below the policy's.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpGuestSvnTooOld = "snp-guest-svn-too-old", Platform, TeeNotTrusted, "launch the guest with an ID block of at least `snp.minimum_guest_svn`";
     /// The ID block names another family.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpFamilyIdDiffers = "snp-family-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose family `snp.family_id` names";
     /// The ID block names another image.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpImageIdDiffers = "snp-image-id-differs", Platform, TeeNotTrusted, "launch the guest with the ID block whose image `snp.image_id` names";
     /// The host gave the guest other data at launch.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     SnpHostDataDiffers = "snp-host-data-differs", Platform, TeeNotTrusted, "launch the guest with the host data that `snp.host_data` names";
+
+    // What the processor of a TDX guest says.
+    /// The policy demands what a TDX processor says, and no quote came.
+    TdxQuoteMissing = "tdx-quote-missing", Platform, TeeNotTrusted, "boot the image as a TDX guest whose kernel offers quotes (configfs-tsm), or take the section `tdx` out of the policy";
+    /// The policy demands quotes, and this verifier was given nothing to verify them by.
+    TdxNotVerifiable = "tdx-not-verifiable", Operator, VerifierUnavailable, "give the verifier a directory of collateral with Intel's part: `collateral` in the join service's configuration, --collateral on the command line; nodes verify no quotes of machines yet: have join services outside of them";
+    /// The bytes are no quote of a TDX guest with the chain of its key's certificate.
+    #[cfg(feature = "processors")]
+    TdxQuoteMalformed = "tdx-quote-malformed", Peer, EvidenceMalformed, "give the quote as the guest's kernel returned it, version 4 or 5, with the certificate chain of the platform's key in it (certification data of type 5)";
+    /// The host may look into the guest.
+    #[cfg(feature = "processors")]
+    TdxDebugAllowed = "tdx-debug-allowed", Platform, TeeNotTrusted, "launch the guest without DEBUG and without the attributes for profiling";
+    /// The guest may be moved to another machine.
+    #[cfg(feature = "processors")]
+    TdxMigrationAllowed = "tdx-migration-allowed", Platform, TeeNotTrusted, "launch the guest without MIGRATABLE: which machine it is on would not be known";
+    /// Of what belongs to the quote, something is not in the collateral.
+    #[cfg(feature = "processors")]
+    TdxCollateralMissing = "tdx-collateral-missing", Operator, VerifierUnavailable, "fetch Intel's collateral for this platform: `latchkey collateral fetch --tdx-quote`";
+    /// Something of the collateral begins later.
+    #[cfg(feature = "processors")]
+    TdxCollateralNotYetValid = "tdx-collateral-not-yet-valid", Operator, VerifierUnavailable, "correct the verifier's clock: Intel issues nothing for the future";
+    /// Something of the collateral is over.
+    #[cfg(feature = "processors")]
+    TdxCollateralExpired = "tdx-collateral-expired", Operator, VerifierUnavailable, "fetch Intel's collateral again (`latchkey collateral fetch --tdx-quote`), or correct the verifier's clock";
+    /// Intel revoked the platform's certificate, or one of those above it.
+    #[cfg(feature = "processors")]
+    TdxCertificateRevoked = "tdx-certificate-revoked", Platform, TeeNotTrusted, "run the guest on another machine; of one whose certificate was replaced, register the platform with Intel again";
+    /// The quote's signatures, chain or quoting enclave do not lead to Intel.
+    #[cfg(feature = "processors")]
+    TdxQuoteUntrusted = "tdx-quote-untrusted", Platform, TeeNotTrusted, "give the quote as the guest's kernel returned it, of a platform that is registered with Intel; if that was done, fetch the collateral again";
+    /// Intel revoked what the platform runs.
+    #[cfg(feature = "processors")]
+    TdxTcbRevoked = "tdx-tcb-revoked", Platform, TeeNotTrusted, "update the machine's firmware, microcode and TDX module, and launch the guest anew";
+    /// The quote is over other data.
+    #[cfg(feature = "processors")]
+    TdxReportDataMismatch = "tdx-report-data-mismatch", Peer, EvidenceRejected, "ask for a quote over the binding of this very connection: if that was done, something relays or replays evidence";
+    /// The policy denies this platform.
+    #[cfg(feature = "processors")]
+    TdxPlatformDenied = "tdx-platform-denied", Operator, TeeNotTrusted, "remove the platform from `tdx.denied_platforms` if its guests are to be admitted again";
+    /// Intel's word on the platform's TCB is none that the policy takes.
+    #[cfg(feature = "processors")]
+    TdxTcbStatusRefused = "tdx-tcb-status-refused", Platform, TeeNotTrusted, "update the machine's firmware, microcode and TDX module and launch the guest anew, or let `tdx.tcb_status` name the status";
+    /// An advisory of Intel's is open for the platform, and the policy does not tolerate it.
+    #[cfg(feature = "processors")]
+    TdxAdvisoryNotTolerated = "tdx-advisory-not-tolerated", Platform, TeeNotTrusted, "do what the advisory says on the machine, or name it in `tdx.tolerated_advisories`";
+    /// The status is by an evaluation of Intel's that is older than the policy takes.
+    #[cfg(feature = "processors")]
+    TdxEvaluationTooOld = "tdx-evaluation-too-old", Operator, VerifierUnavailable, "fetch Intel's collateral again: its TCB evaluation is older than `tdx.minimum_tcb_evaluation`";
+    /// The TDX module is none that the policy names.
+    #[cfg(feature = "processors")]
+    TdxModuleRefused = "tdx-module-refused", Platform, TeeNotTrusted, "run one of the TDX modules of `tdx.mrseam` on the machine, or name this one";
+    /// The guest's attributes are not those that the policy takes.
+    #[cfg(feature = "processors")]
+    TdxAttributesRefused = "tdx-attributes-refused", Platform, TeeNotTrusted, "launch the guest with SEPT_VE_DISABLE and without the attributes that the detail names, or let `tdx.allow` say them";
+    /// Service guests are bound to the guest.
+    #[cfg(feature = "processors")]
+    TdxServiceTd = "tdx-service-td", Platform, TeeNotTrusted, "launch the guest without service guests, or let `tdx.allow` say `service-td`";
+    /// The guest uses other extended states of the processor.
+    #[cfg(feature = "processors")]
+    TdxXfamDiffers = "tdx-xfam-differs", Platform, TeeNotTrusted, "launch the guest with the extended states of `tdx.xfam`";
+    /// What the guest was launched with is nothing that the policy names.
+    #[cfg(feature = "processors")]
+    TdxMrtdUnknown = "tdx-mrtd-unknown", Platform, TeeNotTrusted, "launch the guest with the firmware whose MRTD `tdx.mrtd` names, or name this one";
+    /// A register that the guest extended has none of the values that the policy names.
+    #[cfg(feature = "processors")]
+    TdxRtmrDiffers = "tdx-rtmr-differs", Platform, MeasurementsRefused, "boot what the values of `tdx.rtmrs` are of: RTMR 0 is the firmware's settings, 1 the boot loader or kernel, 2 what they load";
+    /// What the launcher said of the guest is not what the policy names.
+    #[cfg(feature = "processors")]
+    TdxLaunchDiffers = "tdx-launch-differs", Platform, TeeNotTrusted, "launch the guest with the MRCONFIGID, MROWNER and MROWNERCONFIG that `tdx` names";
 
     // What vendors publish for verifiers.
     /// A file of the collateral is not what it has to be.
     CollateralMalformed = "collateral-malformed", Operator, VerifierUnavailable, "fetch the file that the detail names again";
     /// A root certificate of the collateral is not one that this program knows.
-    #[cfg(feature = "snp")]
-    CollateralRootUnknown = "collateral-root-unknown", Operator, VerifierUnavailable, "take AMD's chain from AMD: no other authority makes SEV-SNP reports true";
+    #[cfg(feature = "processors")]
+    CollateralRootUnknown = "collateral-root-unknown", Operator, VerifierUnavailable, "take AMD's chain from AMD and Intel's from Intel: no other authority makes reports and quotes true";
 
     // The endorsement key.
     /// The EK public area is no `TPMT_PUBLIC`.
@@ -318,7 +387,7 @@ reason_codes! {
     /// PCR 16 to 23.
     OtherPcrDiffers = "other-pcr-differs", Platform, MeasurementsRefused, "take this PCR out of the policy: nothing of a measured boot is in it";
     /// The processor launched another image than the one whose measurements the TPM quotes.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     LaunchOfAnotherImage = "launch-of-another-image", Platform, MeasurementsRefused, "launch the firmware and the image of one and the same release; if that was done, the TPM is not this guest's";
     /// No manifest lists the launch digest of an SEV-SNP guest.
     LaunchUnknown = "launch-unknown", Platform, MeasurementsRefused, "launch firmware, processors and image that a manifest lists, or let the image's machine type say them (`snp`, `latchkey image build`)";

@@ -1,11 +1,13 @@
 //! A fake: AMD with a root, an ASK and an ASVK, keys of a chip and of a provider, and reports that they sign. For tests of verifiers only,
-//! behind the feature `fake-snp`. No collateral trusts it that was not made with its root (`SnpCollateral::with_fake_roots`).
+//! behind the feature `fake-processors`. No collateral trusts it that was not made with its root (`SnpCollateral::with_fake_roots`).
 
 #![expect(clippy::missing_panics_doc, clippy::unwrap_used, reason = "a fake for tests: what fails here fails the test")]
 #![expect(missing_debug_implementations, reason = "a fake for tests, which holds keys")]
 
+use crate::fake_der::{extension, name, pem, sequence, tagged};
 use crate::parse::{Digest, HostCertificates, SigningKey, SnpEvidence, SnpProduct, SnpReport, Tcb};
-use crate::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
+use crate::verify::CollateralFile;
+use crate::verify::snp::{SnpCollateral, SnpInventory};
 use aws_lc_rs::encoding::{AsDer as _, PublicKeyX509Der};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -296,34 +298,4 @@ fn algorithm() -> Vec<u8> {
 fn spki(key: &RsaKeyPair) -> Vec<u8> {
     let algorithm = sequence(&[&tagged(0x06, &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01]), &[0x05, 0x00]]);
     sequence(&[&algorithm, &tagged(0x03, &[&[0], key.public_key().as_ref()].concat())])
-}
-
-fn name(common_name: &str) -> Vec<u8> {
-    let value = sequence(&[&tagged(0x06, &[0x55, 0x04, 0x03]), &tagged(0x0c, common_name.as_bytes())]);
-    sequence(&[&tagged(0x31, &value)])
-}
-
-fn extension(id: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
-    let critical: &[u8] = if critical { &[0x01, 0x01, 0xff] } else { &[] };
-    sequence(&[&tagged(0x06, id), critical, &tagged(0x04, value)])
-}
-
-fn sequence(parts: &[&[u8]]) -> Vec<u8> {
-    tagged(0x30, &parts.concat())
-}
-
-fn tagged(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = content.len();
-    let head = match length {
-        0..=127 => vec![tag, u8::try_from(length).unwrap()],
-        128..=255 => vec![tag, 0x81, u8::try_from(length).unwrap()],
-        _ => [&[tag, 0x82], u16::try_from(length).unwrap().to_be_bytes().as_slice()].concat(),
-    };
-    [head.as_slice(), content].concat()
-}
-
-fn pem(label: &str, der: &[u8]) -> Vec<u8> {
-    use base64::Engine as _;
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n").into_bytes()
 }

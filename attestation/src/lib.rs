@@ -19,8 +19,12 @@
 
 mod codes;
 mod ek;
-#[cfg(feature = "fake-snp")]
+#[cfg(feature = "fake-processors")]
 pub mod fake_amd;
+#[cfg(feature = "fake-processors")]
+mod fake_der;
+#[cfg(feature = "fake-processors")]
+pub mod fake_intel;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
 pub mod firmware;

@@ -8,20 +8,20 @@
 use latchkey_tpm::wire::{EkTemplate, Public};
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, SnpEvidence, TpmEvidence, from_json};
+use crate::parse::{AttesterIdentity, Bytes, Digest, PcrValues, ProcessorEvidence, TpmEvidence, from_json};
 use crate::policy::{Policy, by_name};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
 use crate::validate::{AdmittedImage, LockExpectation, Match, Warning, match_image};
 use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, check_identity, check_quote};
-#[cfg(feature = "snp")]
+#[cfg(feature = "processors")]
 use crate::{
     validate::{AdmittedProcessor, admit_processor},
-    verify::{check_processor, snp::SnpCollateral},
+    verify::ProcessorCollateral,
 };
 
 /// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB; of version 2 where it has what a
-/// processor said (`snp`), and else of version 1.
+/// processor said (`processor`), and else of version 1.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedEvidence {
@@ -36,7 +36,7 @@ pub struct RecordedEvidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_log: Option<Bytes<{ 128 * 1024 }>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    snp: Option<SnpEvidence>,
+    processor: Option<ProcessorEvidence>,
 }
 
 impl RecordedEvidence {
@@ -60,7 +60,7 @@ impl RecordedEvidence {
         }
         let too_long = || malformed("the evidence is larger than a recording");
         let recording = Self {
-            version: version(evidence.snp()),
+            version: version(evidence.processor()),
             recorded_at,
             recorded_by: recorded_by.to_owned(),
             binding: Digest(*verified.binding()),
@@ -69,7 +69,7 @@ impl RecordedEvidence {
             signature: Bytes::new(evidence.signature().to_vec()).ok_or_else(too_long)?,
             pcrs: evidence.pcrs().clone(),
             event_log: evidence.event_log().map(|log| Bytes::new(log.to_vec()).ok_or_else(too_long)).transpose()?,
-            snp: evidence.snp().cloned(),
+            processor: evidence.processor().cloned(),
         };
         recording.check()
     }
@@ -117,9 +117,9 @@ impl RecordedEvidence {
         self.event_log.as_ref().map(Bytes::as_slice)
     }
 
-    /// What the processor of a SEV-SNP guest said, not verified.
-    pub fn unverified_snp(&self) -> Option<&SnpEvidence> {
-        self.snp.as_ref()
+    /// What the machine's processor said, not verified.
+    pub fn unverified_processor(&self) -> Option<&ProcessorEvidence> {
+        self.processor.as_ref()
     }
 
     /// Checks what can be checked without the attester: keys, certificates at `now`, the quote's signature, binding,
@@ -128,7 +128,8 @@ impl RecordedEvidence {
     ///
     /// # Errors
     /// Every code of [`verify`](crate::verify) and [`validate`](crate::validate) but `activation-failed`;
-    /// `snp-not-verifiable` where the policy has a section `snp`: that takes `appraise_recorded_with_snp`.
+    /// `snp-not-verifiable`, `tdx-not-verifiable` where the policy demands a processor's word: that takes
+    /// `appraise_recorded_with_processor`.
     pub fn appraise_recorded(
         &self,
         policy: &Policy,
@@ -136,31 +137,27 @@ impl RecordedEvidence {
         lock: LockExpectation,
         now: u64,
     ) -> Result<OfflineFinding, Refusal> {
-        if policy.snp().is_some() {
-            let detail = "the policy has a section `snp`, and there is nothing to verify reports by";
-            return Err(Refusal::new(ReasonCode::SnpNotVerifiable, detail));
-        }
+        policy.check_demands_no_processor()?;
         self.appraise_tpm(policy, references, lock, now).map(|(finding, _)| finding)
     }
 
-    /// The same, and what the processor said where the policy has a section `snp`.
+    /// The same, and what the processor said where the policy demands that one vouches.
     ///
     /// # Errors
-    /// As [`Self::appraise_recorded`]; and what [`VerifiedEvidence::with_processor`] and [`Policy::validate`] refuse of reports.
-    #[cfg(feature = "snp")]
-    pub fn appraise_recorded_with_snp(
+    /// As [`Self::appraise_recorded`]; and what [`VerifiedEvidence::with_processor`] and [`Policy::validate`] refuse of processors.
+    #[cfg(feature = "processors")]
+    pub fn appraise_recorded_with_processor(
         &self,
         policy: &Policy,
         references: &References,
         lock: LockExpectation,
         now: u64,
-        collateral: &SnpCollateral,
+        collateral: &ProcessorCollateral,
     ) -> Result<OfflineFinding, Refusal> {
         let (finding, ak) = self.appraise_tpm(policy, references, lock, now)?;
-        let Some(demanded) = policy.snp() else { return Ok(finding) };
         let session = (self.binding.as_bytes(), &ak);
-        let verified = check_processor(self.snp.as_ref(), session, collateral, demanded.revocation_list(), now)?;
-        let processor = admit_processor(policy, Some(&verified), &finding.image, references, now)?;
+        let verified = collateral.verify(policy, self.processor.as_ref(), session, now)?;
+        let processor = admit_processor(policy, verified.as_ref(), &finding.image, references, now)?;
         Ok(OfflineFinding { processor, ..finding })
     }
 
@@ -192,7 +189,7 @@ impl RecordedEvidence {
             restart_count: clock.restart_count,
             firmware_version,
             warnings,
-            #[cfg(feature = "snp")]
+            #[cfg(feature = "processors")]
             processor: None,
             unproven: Unproven::ALL,
         };
@@ -203,8 +200,8 @@ impl RecordedEvidence {
         if self.recorded_by.len() > MAX_RECORDED_BY {
             return Err(malformed("`recorded_by` is longer than 256 bytes"));
         }
-        if self.version != version(self.snp.as_ref()) {
-            return Err(malformed("a recording of version 2 has `snp`, one of version 1 has not"));
+        if self.version != version(self.processor.as_ref()) {
+            return Err(malformed("a recording of version 2 has `processor`, one of version 1 has not"));
         }
         Ok(self)
     }
@@ -239,7 +236,7 @@ pub struct OfflineFinding {
     /// Differences that the policy only warns about.
     pub warnings: Vec<Warning>,
     /// The processor that vouched for the machine, where the policy demands one.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processor: Option<AdmittedProcessor>,
     /// What only the live session could prove.
@@ -286,8 +283,8 @@ fn malformed(detail: &str) -> Refusal {
 }
 
 /// The version of a recording.
-fn version(snp: Option<&SnpEvidence>) -> u64 {
-    if snp.is_some() { NEWEST } else { 1 }
+fn version(processor: Option<&ProcessorEvidence>) -> u64 {
+    if processor.is_some() { NEWEST } else { 1 }
 }
 
 const NEWEST: u64 = 2;

@@ -52,6 +52,24 @@ fn ak_digest(tpm: &FakeTpm) -> String {
     hex::encode(ring::digest::digest(&ring::digest::SHA256, &tpm.ak_public().marshal()))
 }
 
+/// A TPM whose endorsement key a rule trusts too could leave its certificate out, and be another machine.
+#[test]
+fn a_policy_knows_machines_by_keys_of_one_kind() {
+    let root = authority("root");
+    let mut both = policy_json(rule(&root, &[], "demanded"));
+    for other in [
+        json!({"kind": "pinned-ek", "ek_sha256": ["ab".repeat(32)]}),
+        json!({"kind": "ek-chain", "roots": [root.pem()]}),
+    ] {
+        both["ak_trust"] = json!([rule(&root, &[], "demanded"), other]);
+        let refusal = Policy::from_json(both.to_string().as_bytes()).unwrap_err();
+        assert_eq!(refusal.code(), ReasonCode::PolicyMalformed);
+        assert!(refusal.detail().contains("take one kind of rule"), "{refusal}");
+    }
+    both["ak_trust"] = json!([rule(&root, &[], "demanded"), rule(&authority("another"), &[], "if-there")]);
+    policy(&both);
+}
+
 #[test]
 fn a_certified_key_is_admitted_beside_an_endorsement_key_that_nobody_certified() {
     let (tpm, root) = (booted(1), authority("root"));
@@ -105,16 +123,14 @@ fn a_denied_endorsement_key_is_not_let_in_by_a_certified_attestation_key() {
 #[test]
 fn which_rule_holds_says_by_which_key_a_tpm_is_known() {
     let (tpm, root) = (booted(1), authority("root"));
-    let mut json = policy_json(pinned(&[digest_of(&tpm)]));
-    json["ak_trust"].as_array_mut().unwrap().push(rule(&root, &[], "demanded"));
+    let (by_ek, by_ak) = (policy_json(pinned(&[digest_of(&tpm)])), policy_json(rule(&root, &[], "demanded")));
     let identity = certified(&tpm, issue(&tpm, &root, |_| ()));
     let claimed = |json: &Value| {
         let (_, pending) = Appraisal::begin(&policy(json), &identity, NOW, &SystemRandom::new()).unwrap();
         pending.claimed_ek()
     };
-    assert_eq!(claimed(&json), digest_of(&tpm));
-    json["ak_trust"].as_array_mut().unwrap().reverse();
-    assert_eq!(claimed(&json), EkDigest::from_hex(&ak_digest(&tpm)).unwrap());
+    assert_eq!(claimed(&by_ek), digest_of(&tpm));
+    assert_eq!(claimed(&by_ak), EkDigest::from_hex(&ak_digest(&tpm)).unwrap());
 }
 
 #[test]

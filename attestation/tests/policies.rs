@@ -157,6 +157,15 @@ fn an_unknown_policy_version_is_refused_as_such() {
 }
 
 #[test]
+fn a_section_that_is_null_is_no_section_that_is_left_out() {
+    for section in ["/snp", "/tdx", "/firmware_change"] {
+        let mut policy = sample();
+        policy[&section[1..]] = Value::Null;
+        assert_eq!(load(&policy).unwrap_err().code(), ReasonCode::PolicyMalformed, "{section}");
+    }
+}
+
+#[test]
 fn there_is_no_trust_rule_none() {
     for kind in ["none", "any", "tofu", "ak-certificate"] {
         let json = with(&sample(), "/ak_trust/0", Some(json!({"kind": kind})));

@@ -162,7 +162,7 @@ fn malformed_and_newer_recordings_are_refused() {
         altered("recorded_at", json!(-1)),
         altered("event_log", json!("A".repeat(180_000))),
         altered("version", json!(2)),
-        altered("snp", json!({ "report": "" })),
+        altered("processor", json!({ "snp": { "report": "" } })),
     ] {
         assert_eq!(P384.appraise(&evidence).unwrap_err().code(), ReasonCode::RecordingMalformed);
     }

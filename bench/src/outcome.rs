@@ -8,13 +8,14 @@ use serde::Serialize;
 use crate::promises::{Limit, PROMISED};
 
 /// Ours, and a peer that does the same work, or a part of it.
-const COMPARED: [(&str, &str); 17] = [
+const COMPARED: [(&str, &str); 18] = [
     ("attestation/quote-p256", "keylime/quote-p256"),
     ("attestation/quote-p256", "tpm2-tools/quote-p256"),
     ("attestation/quote-rsa", "keylime/quote-rsa"),
     ("attestation/quote-rsa", "tpm2-tools/quote-rsa"),
     ("attestation/snp-report", "sev-openssl/snp-report"),
     ("attestation/snp-report", "sev-rustcrypto/snp-report"),
+    ("attestation/tdx-quote", "dcap-qvl/tdx-quote"),
     ("channel/join", "rustls/mutual"),
     ("channel/join-tpm", "rustls/mutual"),
     ("api/unary-1", "grpcio/unary"),

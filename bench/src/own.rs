@@ -11,9 +11,10 @@ use crate::child;
 use crate::outcome::Outcome;
 
 /// Package and benchmark, from the lowest layer to the highest.
-const BENCHMARKS: [(&str, &str); 13] = [
+const BENCHMARKS: [(&str, &str); 14] = [
     ("latchkey-attestation", "appraise"),
     ("latchkey-attestation", "snp"),
+    ("latchkey-attestation", "tdx"),
     ("latchkey-channel", "handshake"),
     ("latchkey-api", "calls"),
     ("latchkey-disk", "unlock"),

@@ -40,8 +40,8 @@ pub use nonce::Nonce;
 pub use peer_reason::PeerReason;
 pub use proof::{
     Appraisal, AppraisalError, Attester, AttesterSet, Claim, NoProof, Observer, PeerProof, PinnedKeyAttester,
-    PinnedKeyError, PinnedKeyVerifier, PinnedPeer, ProofError, ProofRequest, SnpReports, Terms, TpmAttester, TpmPeer,
-    TpmVerifier, Verifier, VerifierSet,
+    PinnedKeyError, PinnedKeyVerifier, PinnedPeer, ProcessorReports, ProofError, ProofRequest, Terms, TpmAttester,
+    TpmPeer, TpmVerifier, Verifier, VerifierSet,
 };
 pub use proven::Proven;
 pub use purpose::{Kind, Kinds, Purpose, PurposeError, PurposeRule, Side, SideRule};

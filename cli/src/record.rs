@@ -76,10 +76,10 @@ impl Job {
                     return Err(CommandError::usage(what));
                 }
                 let policy = load_policy(path)?.1;
-                if policy.snp().is_some() {
+                if !policy.processors().is_empty() {
                     let what =
-                        "the policy demands reports of SEV-SNP, and a recorded manifest says nothing of launches";
-                    let fix = "have `latchkey image build` compute the manifest, with `snp` in its types of machines";
+                        "the policy demands a processor's word, and a recorded manifest says nothing of launches";
+                    let fix = "have `latchkey image build` compute the manifest, with `snp` in its types of machines; of TDX, record without the section `tdx`";
                     return Err(CommandError::usage(what).fix(fix));
                 }
                 Basis::Existing(policy)

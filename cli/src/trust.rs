@@ -1,10 +1,10 @@
-//! Whom to admit: a policy and its reference values, as files, and what processors' reports are verified by.
+//! Whom to admit: a policy and its reference values, as files, and what processors' words are verified by.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use latchkey_attestation::reference::Signature;
-use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{
     AuthenticManifest, LockExpectation, ManifestFile, OfflineFinding, PcrValues, Policy, RecordedEvidence,
     ReferenceValues, References, Refusal,
@@ -32,8 +32,8 @@ pub(crate) struct Trust {
     pub(crate) manifests: Vec<Found>,
     /// Whether older revisions of the manifests would have been noticed: only a cluster's own store remembers them.
     pub(crate) remembers: bool,
-    /// What AMD publishes, where `--collateral` names it.
-    pub(crate) snp_collateral: Option<Arc<SnpCollateral>>,
+    /// What vendors of processors publish, as far as `--collateral` names it.
+    pub(crate) processors: Arc<ProcessorCollateral>,
 }
 
 /// What becomes of a revision that is older than one that was accepted before.
@@ -67,22 +67,20 @@ impl Trust {
 
     /// The same with what `--collateral` names.
     pub(crate) fn with_collateral(self, arguments: &Arguments) -> Result<Self, CommandError> {
-        let Some(Collateral { snp, tpm }) = collateral::named(arguments)? else { return Ok(self) };
+        let Some(Collateral { processors, tpm }) = collateral::named(arguments)? else { return Ok(self) };
         let policy = Arc::new((*self.policy).clone().knowing(Arc::new(tpm)));
-        Ok(Self { snp_collateral: snp.map(Arc::new), policy, ..self })
+        Ok(Self { processors: Arc::new(processors), policy, ..self })
     }
 
     /// Who decides on a node. Nobody is asked under a policy that demands what cannot be verified.
     pub(crate) fn verifier(&self, lock: LockExpectation) -> Result<TpmVerifier, CommandError> {
+        self.processors.check_means(&self.policy).map_err(|refusal| {
+            let what = format!("there is nothing to verify a machine's processor by: {}", refusal.detail());
+            let fix = "name the directory of what its vendor publishes with --collateral DIR, or fetch it: `latchkey collateral fetch`";
+            CommandError::usage(what).fix(fix)
+        })?;
         let verifier = TpmVerifier::new(Arc::clone(&self.policy), Arc::clone(&self.references), lock);
-        match (self.policy.snp(), &self.snp_collateral) {
-            (None, _) => Ok(verifier),
-            (Some(_), Some(collateral)) => Ok(verifier.with_snp_collateral(Arc::clone(collateral))),
-            (Some(_), None) => {
-                let what = "the policy demands reports of SEV-SNP, and there is nothing to verify them by";
-                Err(CommandError::usage(what).fix("name the directory of what AMD publishes with --collateral DIR"))
-            }
-        }
+        Ok(verifier.with_collateral(Arc::clone(&self.processors)))
     }
 
     /// What kept evidence shows at a time, in seconds since the Unix epoch.
@@ -93,10 +91,8 @@ impl Trust {
         at: u64,
     ) -> Result<OfflineFinding, Refusal> {
         let (policy, references) = (&self.policy, &self.references);
-        match &self.snp_collateral {
-            None => recording.appraise_recorded(policy, references, lock, at),
-            Some(collateral) => recording.appraise_recorded_with_snp(policy, references, lock, at, collateral),
-        }
+        self.processors.check_means(policy)?;
+        recording.appraise_recorded_with_processor(policy, references, lock, at, &self.processors)
     }
 
     /// What an older revision would meet.
@@ -113,13 +109,13 @@ impl Trust {
     pub(crate) fn of(policy: &Arc<Policy>, values: ReferenceValues) -> Result<Self, CommandError> {
         let references = fitting(policy, vec![AuthenticManifest::local(values)])?;
         let (policy, policy_file, manifests) = (Arc::clone(policy), Vec::new(), Vec::new());
-        Ok(Self { policy, references, policy_file, manifests, remembers: false, snp_collateral: None })
+        Ok(Self { policy, references, policy_file, manifests, remembers: false, processors: Arc::default() })
     }
 
     /// What is in force in a cluster.
     pub(crate) fn in_force(policy_file: Vec<u8>, policy: Policy, references: References) -> Self {
         let (policy, references) = (Arc::new(policy), Arc::new(references));
-        Self { policy, references, policy_file, manifests: Vec::new(), remembers: true, snp_collateral: None }
+        Self { policy, references, policy_file, manifests: Vec::new(), remembers: true, processors: Arc::default() }
     }
 
     /// A manifest's file, and its signature's if there is one.
@@ -138,7 +134,7 @@ impl Trust {
         }
         let references = fitting(&policy, parsed)?;
         let policy = Arc::new(policy);
-        Ok(Self { policy, references, policy_file, manifests, remembers: false, snp_collateral: None })
+        Ok(Self { policy, references, policy_file, manifests, remembers: false, processors: Arc::default() })
     }
 }
 

@@ -320,13 +320,24 @@ fn vouched_in_words(image: &AdmittedImage, trust: &Trust) -> String {
     text
 }
 
-/// The processor that vouched for the machine, its firmware, and until when its key does.
+/// The processor that vouched for the machine, how up to date it is, and until when that holds.
 fn processor_in_words(processor: &AdmittedProcessor) -> String {
-    let key = match processor.provider() {
-        Some(provider) => format!("the {} of {}", processor.signed_by(), printable(provider)),
-        None => format!("its {}", processor.signed_by()),
-    };
-    format!("{processor}\n{key} signed; the certificate ends {}", format_rfc3339(processor.certificate_ends()))
+    match processor {
+        AdmittedProcessor::Snp(admitted) => {
+            let key = match admitted.provider() {
+                Some(provider) => format!("the {} of {}", admitted.signed_by(), printable(provider)),
+                None => format!("its {}", admitted.signed_by()),
+            };
+            format!("{processor}\n{key} signed; the certificate ends {}", format_rfc3339(admitted.certificate_ends()))
+        }
+        AdmittedProcessor::Tdx(admitted) => {
+            let (tcb, ends) = (format_rfc3339(admitted.tcb_date()), format_rfc3339(admitted.collateral_ends()));
+            format!(
+                "{processor}\npackage {}, its TCB of {tcb}\nwhat Intel says of it holds until {ends}",
+                admitted.ppid()
+            )
+        }
+    }
 }
 
 /// Why the TPM is trusted, in one phrase.

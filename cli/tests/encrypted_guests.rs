@@ -75,7 +75,7 @@ fn without_what_amd_publishes_no_node_is_asked() {
     }
     assert_eq!(node.shown(), (0, 0));
     let nothing = operator.verify(&node, &["--collateral", "nothing"]).failed(2).err;
-    assert!(nothing.contains("nothing/snp"), "{nothing}");
+    assert!(nothing.contains("none of `snp`, `tdx` and `tpm` is in it"), "{nothing}");
     // Where a policy demands none, the directory is read, and has no say.
     change(&operator, "policy.json", |policy| drop(policy.as_object_mut().unwrap().remove("snp")));
     operator.verify(&node, &WITH).succeeded();
@@ -95,7 +95,7 @@ fn a_machine_that_is_no_guest_is_refused_and_so_is_a_guest_of_somebody_else_s_pr
     // Its evidence is kept, for it tells which certificate is missing.
     let keep = ["--collateral", "amd", "--output", "json", "--save-evidence", "foreign.json"];
     assert_eq!(code(&operator.verify(&foreign, &keep).failed(3)), "snp-certificate-untrusted");
-    assert!(operator.json("foreign.json")["snp"]["report"].is_string());
+    assert!(operator.json("foreign.json")["processor"]["snp"]["report"].is_string());
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn kept_evidence_has_the_report_and_is_judged_by_it() {
         evidence["version"] = json!(1);
     });
     assert_eq!(code(&kept(&WITH).failed(2)), "recording-malformed");
-    change(&operator, "evidence.json", |evidence| drop(evidence.as_object_mut().unwrap().remove("snp")));
+    change(&operator, "evidence.json", |evidence| drop(evidence.as_object_mut().unwrap().remove("processor")));
     assert_eq!(code(&kept(&WITH).failed(3)), "snp-report-missing");
 }
 

@@ -115,7 +115,7 @@ fn systemds_log_is_listed_replayed_and_continued() {
     let arguments = ["measure", "log", &log, "--firmware-log", &firmware, "--pcr", "4,11", "--output", "json"];
     let json = latchkey(directory.path(), &arguments).succeeded().json();
     let registers = json["pcrs"]["sha256"].as_object().unwrap();
-    assert_eq!(registers.keys().collect::<Vec<_>>(), ["11", "4"]);
+    assert!(registers.len() == 2 && registers.contains_key("4"), "{registers:?}");
     assert_eq!(registers["11"], "542a039cf42a6e63d16ceaaec33aac1403c264526a07ca7ec86becfe2aa8194d");
 }
 

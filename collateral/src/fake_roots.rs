@@ -1,14 +1,17 @@
-//! A fake: roots that are not AMD's, which a test's directory names. Behind the feature `fake-snp`, never in a release.
+//! A fake: roots that are not AMD's or Intel's, which a test's directory names. Behind the feature `fake-processors`, never in a release.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::fake_intel::FakeIntel;
 use latchkey_attestation::parse::{Digest, SnpProduct};
 
 /// A line for each: product, and the SHA-256 of the root's DER.
 const FAKE_ROOTS: &str = "snp/.fake-roots";
+/// The SHA-256 of the root's DER.
+const FAKE_ROOT: &str = "tdx/.fake-root";
 
 /// Fills a directory with what a fake AMD publishes, and the word that it is one to be believed.
 ///
@@ -21,7 +24,23 @@ pub fn publish_fake(amd: &FakeAmd, directory: &Path) -> io::Result<()> {
     fs::write(directory.join(FAKE_ROOTS), format!("{} {root}\n", product.name()))
 }
 
-pub(crate) fn read(directory: &Path) -> Option<Vec<(SnpProduct, Digest)>> {
+/// The same with what a fake Intel publishes.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn publish_fake_intel(intel: &FakeIntel, directory: &Path) -> io::Result<()> {
+    fs::create_dir_all(directory.join("tdx"))?;
+    for (name, content) in intel.files() {
+        fs::write(directory.join("tdx").join(name), content)?;
+    }
+    fs::write(directory.join(FAKE_ROOT), intel.root().to_string())
+}
+
+pub(crate) fn of_intel(directory: &Path) -> Option<Digest> {
+    Digest::from_hex(&fs::read_to_string(directory.join(FAKE_ROOT)).ok()?)
+}
+
+pub(crate) fn of_amd(directory: &Path) -> Option<Vec<(SnpProduct, Digest)>> {
     let text = fs::read_to_string(directory.join(FAKE_ROOTS)).ok()?;
     let root = |line: &str| {
         let (name, digest) = line.split_once(' ')?;

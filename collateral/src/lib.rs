@@ -5,7 +5,10 @@
 //! DIRECTORY/
 //!   snp/    AMD's chains and lists of revoked authorities, certificates of chips and providers: *.pem, *.der, *.crl, *.crt
 //!   tpm/    what authorities of TPMs' keys revoked: lists in PEM or DER, one of each authority
+//!   tdx/    Intel's root, authorities and lists, TCB information of platforms, the identity of the quoting enclave: *.pem, *.crl, *.json
 //! ```
+//!
+//! One of them is enough.
 //!
 //! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
 //!
@@ -14,7 +17,7 @@
 #[cfg(feature = "fetch")]
 pub mod fetch;
 
-#[cfg(feature = "fake-snp")]
+#[cfg(feature = "fake-processors")]
 mod fake_roots;
 mod stamp;
 
@@ -24,10 +27,12 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::policy::TpmRevocations;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral, SnpInventory};
+use latchkey_attestation::verify::snp::SnpInventory;
+use latchkey_attestation::verify::tdx::TdxInventory;
+use latchkey_attestation::verify::{CollateralFile, ProcessorCollateral};
 
-#[cfg(feature = "fake-snp")]
-pub use fake_roots::publish_fake;
+#[cfg(feature = "fake-processors")]
+pub use fake_roots::{publish_fake, publish_fake_intel};
 pub use stamp::{Stamp, stamp};
 
 /// Why a directory is no collateral.
@@ -57,68 +62,96 @@ pub enum CollateralError {
 /// All of a directory.
 #[derive(Debug)]
 pub struct Collateral {
-    /// AMD's part, where there is a directory `snp`, or none of the others.
-    pub snp: Option<SnpCollateral>,
+    /// What processors' words are verified by: AMD's part and Intel's, each where there is a directory of it.
+    pub processors: ProcessorCollateral,
     /// What authorities of TPMs revoked; nothing without a directory `tpm`.
     pub tpm: TpmRevocations,
 }
 
-/// Reads all of a directory.
+/// Reads a collateral directory: the parts that are there.
 ///
 /// # Errors
-/// As [`read_snp`] and [`read_tpm`].
+/// [`CollateralError`], also where no part is there; `collateral-malformed` and `collateral-root-unknown` name the file.
 pub fn read(directory: &Path) -> Result<Collateral, CollateralError> {
-    let tpm = read_tpm(directory)?;
-    let snp = if is_of_tpms_only(directory) { None } else { Some(read_snp(directory)?) };
-    Ok(Collateral { snp, tpm })
+    let Inventory { snp, tdx, tpm } = list(directory)?;
+    let processors = ProcessorCollateral {
+        snp: snp.map(SnpInventory::into_collateral).transpose().map_err(CollateralError::Refused)?,
+        tdx: tdx.map(TdxInventory::into_collateral).transpose().map_err(CollateralError::Refused)?,
+    };
+    Ok(Collateral { processors, tpm: tpm.map_err(CollateralError::Refused)? })
 }
 
-/// Reads the lists of what authorities of TPMs revoked.
-///
-/// # Errors
-/// [`CollateralError`]; `collateral-malformed` names the file.
-pub fn read_tpm(directory: &Path) -> Result<TpmRevocations, CollateralError> {
-    let Some(directory) = tpm_directory(directory) else { return Ok(TpmRevocations::default()) };
-    let files = read_files(&directory)?;
-    let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
-    TpmRevocations::new(&files).map_err(CollateralError::Refused)
-}
-
-/// Who cannot look whether it is there is told so when it is read.
-fn tpm_directory(directory: &Path) -> Option<PathBuf> {
-    let path = directory.join("tpm");
-    (!is_missing(&path)).then_some(path)
-}
-
-fn is_of_tpms_only(directory: &Path) -> bool {
-    is_missing(&directory.join("snp")) && tpm_directory(directory).is_some()
-}
-
-fn is_missing(path: &Path) -> bool {
-    fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-}
-
-/// Reads AMD's part of a collateral directory.
-///
-/// # Errors
-/// [`CollateralError`]; `collateral-malformed` and `collateral-root-unknown` name the file.
-pub fn read_snp(directory: &Path) -> Result<SnpCollateral, CollateralError> {
-    list_snp(directory)?.into_collateral().map_err(CollateralError::Refused)
+/// What is there, the bad as well as the good.
+#[derive(Debug)]
+pub struct Inventory {
+    /// What authorities of TPMs revoked, or why it cannot be read.
+    pub tpm: Result<TpmRevocations, Refusal>,
+    /// AMD's part.
+    pub snp: Option<SnpInventory>,
+    /// Intel's part.
+    pub tdx: Option<TdxInventory>,
 }
 
 /// The same, file by file: what each is, or why it is nothing.
 ///
 /// # Errors
-/// [`CollateralError::Unreadable`], [`CollateralError::TooLarge`].
-pub fn list_snp(directory: &Path) -> Result<SnpInventory, CollateralError> {
-    let files = read_files(&directory.join("snp"))?;
-    let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
-    #[cfg(feature = "fake-snp")]
-    if let Some(roots) = fake_roots::read(directory) {
-        return Ok(SnpInventory::with_fake_roots(&files, &roots));
+/// [`CollateralError::Unreadable`], [`CollateralError::TooLarge`]; no part is there.
+pub fn list(directory: &Path) -> Result<Inventory, CollateralError> {
+    let [snp, tdx, tpm] = [read_part(directory, SNP)?, read_part(directory, TDX)?, read_part(directory, TPM)?];
+    if snp.is_none() && tdx.is_none() && tpm.is_none() {
+        let source = io::Error::new(io::ErrorKind::NotFound, "none of `snp`, `tdx` and `tpm` is in it");
+        return Err(CollateralError::Unreadable { path: directory.to_owned(), source });
     }
-    Ok(SnpInventory::new(&files))
+    let lists = tpm.unwrap_or_default();
+    let lists: Vec<_> = lists.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
+    Ok(Inventory {
+        tpm: TpmRevocations::new(&lists),
+        snp: snp.map(|files| with_names(&files, |files| snp_inventory(directory, files))),
+        tdx: tdx.map(|files| with_names(&files, |files| tdx_inventory(directory, files))),
+    })
 }
+
+fn snp_inventory(directory: &Path, files: &[CollateralFile<'_>]) -> SnpInventory {
+    #[cfg(feature = "fake-processors")]
+    if let Some(roots) = fake_roots::of_amd(directory) {
+        return SnpInventory::with_fake_roots(files, &roots);
+    }
+    let _ = directory;
+    SnpInventory::new(files)
+}
+
+fn tdx_inventory(directory: &Path, files: &[CollateralFile<'_>]) -> TdxInventory {
+    #[cfg(feature = "fake-processors")]
+    if let Some(root) = fake_roots::of_intel(directory) {
+        return TdxInventory::with_fake_root(files, root);
+    }
+    let _ = directory;
+    TdxInventory::new(files)
+}
+
+fn with_names<T>(files: &[(String, Vec<u8>)], read: impl FnOnce(&[CollateralFile<'_>]) -> T) -> T {
+    let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
+    read(&files)
+}
+
+/// Names and contents.
+type Files = Vec<(String, Vec<u8>)>;
+
+/// One vendor's files, if there is a directory of them.
+fn read_part(directory: &Path, part: &str) -> Result<Option<Files>, CollateralError> {
+    let path = directory.join(part);
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        _ => read_files(&path).map(Some),
+    }
+}
+
+/// AMD's part.
+const SNP: &str = "snp";
+/// Intel's part.
+const TDX: &str = "tdx";
+/// Lists of TPMs' authorities.
+const TPM: &str = "tpm";
 
 /// The files of a directory, in order of their names. What begins with a dot is none: editors and copying programs leave such.
 fn paths(directory: &Path) -> Result<Vec<PathBuf>, CollateralError> {
@@ -139,7 +172,7 @@ fn paths(directory: &Path) -> Result<Vec<PathBuf>, CollateralError> {
     Ok(paths)
 }
 
-fn read_files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, CollateralError> {
+fn read_files(directory: &Path) -> Result<Files, CollateralError> {
     let (mut files, mut total) = (Vec::new(), 0);
     for path in paths(directory)? {
         let file = read_file(&path, MAX_FILE)?;
@@ -180,13 +213,13 @@ const MAX_TOTAL: usize = 128 * 1024 * 1024;
 mod tests {
     use super::*;
 
-    fn with(files: &[(&str, &[u8])]) -> Result<SnpCollateral, CollateralError> {
+    fn with(files: &[(&str, &[u8])]) -> Result<Collateral, CollateralError> {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("snp")).unwrap();
         for (name, content) in files {
             fs::write(directory.path().join("snp").join(name), content).unwrap();
         }
-        read_snp(directory.path())
+        read(directory.path())
     }
 
     /// A site without confidential machines has lists for its TPMs only.
@@ -196,7 +229,7 @@ mod tests {
         let (snp, tpm) = (place.path().join("snp"), place.path().join("tpm"));
         assert!(read(place.path()).is_err());
         fs::create_dir(&tpm).unwrap();
-        let both = |at: &Path| read(at).map(|it| (it.snp.is_some(), it.tpm.count()));
+        let both = |at: &Path| read(at).map(|it| (it.processors.snp.is_some(), it.tpm.count()));
         assert_eq!(both(place.path()).unwrap(), (false, 0));
         fs::create_dir(&snp).unwrap();
         assert_eq!(both(place.path()).unwrap(), (true, 0));
@@ -210,15 +243,15 @@ mod tests {
     #[test]
     fn a_directory_that_is_missing_too_large_or_holds_something_else_is_refused_by_name() {
         let nowhere = tempfile::tempdir().unwrap();
-        let error = read_snp(nowhere.path()).unwrap_err();
-        assert!(matches!(&error, CollateralError::Unreadable { path, .. } if path.ends_with("snp")), "{error}");
+        let error = read(nowhere.path()).unwrap_err();
+        assert!(matches!(&error, CollateralError::Unreadable { path, .. } if path == nowhere.path()), "{error}");
         let error = with(&[("chain.pem", &vec![b'a'; 1024 * 1024 + 1])]).unwrap_err();
         assert!(matches!(error, CollateralError::TooLarge { .. }), "{error}");
         let error = with(&[("notes.txt", b"fetched on Monday")]).unwrap_err();
         assert!(error.to_string().contains("notes.txt"), "{error}");
         let nested = tempfile::tempdir().unwrap();
         fs::create_dir_all(nested.path().join("snp/milan")).unwrap();
-        let error = read_snp(nested.path()).unwrap_err();
+        let error = read(nested.path()).unwrap_err();
         assert!(matches!(&error, CollateralError::Unreadable { path, .. } if path.ends_with("milan")), "{error}");
         assert!(with(&[(".notes.swp", b"an editor's")]).is_ok());
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use latchkey_attestation::parse::Digest;
 use ring::digest::{Context, SHA256};
 
-use crate::{CollateralError, is_of_tpms_only, paths, tpm_directory};
+use crate::{CollateralError, SNP, TDX, TPM, paths};
 
 /// What a directory's files look like from outside: by names, sizes, times and numbers, so that nothing large is read only to see
 /// that it is as it was. Equal stamps: nobody wrote in between.
@@ -20,9 +20,17 @@ pub struct Stamp(Digest);
 /// The directory, or a file in it, cannot be looked at, or there are more files than anybody publishes.
 pub fn stamp(directory: &Path) -> Result<Stamp, CollateralError> {
     let mut hash = Context::new(&SHA256);
-    let mut all = if is_of_tpms_only(directory) { Vec::new() } else { paths(&directory.join("snp"))? };
-    if let Some(tpm) = tpm_directory(directory) {
-        all.extend(paths(&tpm)?);
+    let mut all = Vec::new();
+    for part in [SNP, TDX, TPM].map(|part| directory.join(part)) {
+        // An empty part is another collateral than none.
+        let there = part.symlink_metadata().is_ok();
+        hash.update(&[u8::from(there)]);
+        if there {
+            all.extend(paths(&part)?);
+        }
+    }
+    if all.is_empty() {
+        paths(directory)?;
     }
     for path in all {
         // A link's target counts: whole directories are exchanged so.
@@ -47,7 +55,7 @@ mod tests {
     fn whatever_is_written_renamed_or_removed_changes_the_stamp() {
         let directory = tempfile::tempdir().unwrap();
         let (place, snp) = (directory.path(), directory.path().join("snp"));
-        assert!(super::stamp(place).is_err());
+        assert!(super::stamp(&place.join("none")).is_err());
         fs::create_dir(&snp).unwrap();
         let mut seen = vec![super::stamp(place).unwrap()];
         assert_eq!(super::stamp(place).unwrap(), seen[0]);

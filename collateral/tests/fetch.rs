@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use latchkey_attestation::fake_amd::{Change, FakeAmd};
 use latchkey_attestation::parse::{SigningKey, SnpProduct, SnpReport};
-use latchkey_attestation::verify::snp::CollateralFile;
+use latchkey_attestation::verify::CollateralFile;
 use latchkey_collateral::fetch::{FetchError, Fetched, Fetcher, LIMITS, Origin, State};
 use latchkey_mirror::Limits;
 use latchkey_test_support::mirror::{Answer, Mirror, answers, breaks_after, never_ends, says, stalls_after, trickles};

@@ -87,7 +87,7 @@ pub fn with_fake_amd(binary: &str) -> Result<PathBuf, HarnessError> {
     if place.is_none() {
         let packages: Vec<_> =
             PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]).chain(["--bins"]).collect();
-        let built = cargo_build(&[&packages[..], &["--features", "latchkey-collateral/fake-snp"]].concat())?;
+        let built = cargo_build(&[&packages[..], &["--features", "latchkey-collateral/fake-processors"]].concat())?;
         let directory = target_directory().join("fake-amd");
         std::fs::create_dir_all(&directory).map_err(io_error("make", &directory))?;
         let mut copies = Vec::new();

@@ -22,8 +22,8 @@ use crate::platform::metadata::{self, InstanceMetadata, MetadataError, Settled};
 use crate::platform::modules::Need;
 use crate::platform::net::{self, Network};
 use crate::platform::pid1::Pid1;
+use crate::platform::processor::KernelReports;
 use crate::platform::root::{Located, OpenRoot};
-use crate::platform::snp::KernelReports;
 use crate::platform::{PlatformError, console, entropy, hardening, logging, modules, mounts, power};
 use latchkey_node_config::Config;
 
@@ -101,7 +101,7 @@ async fn find_all(pid1: Pid1, config: Config) -> Result<Up, BootError> {
     step.done();
 
     let tpm = Arc::new(Mutex::new(tpm));
-    let mut attester = TpmAttester::new(Arc::clone(&tpm)).with_snp_reports(Arc::new(KernelReports::default()));
+    let mut attester = TpmAttester::new(Arc::clone(&tpm)).with_processor_reports(Arc::new(KernelReports::default()));
     if let Some(log) = event_log() {
         attester = attester.with_event_log(log);
     }

@@ -32,7 +32,7 @@ use crate::cluster::{ClusterStep, Done, Hook, Kubeadm, Member, Seal, StepError, 
 use crate::flows::progress::Broadcast;
 use crate::handover::{self, HandOver, HandOverError, SecretText, Task};
 use crate::lifecycle::bootstrap::{Bootstrap, Effect, Event, Outcome};
-use crate::platform::snp::KernelReports;
+use crate::platform::processor::KernelReports;
 use crate::platform::timeline::Timeline;
 use crate::platform::{clock, console, power};
 use crate::stage1::BootCode;
@@ -165,7 +165,7 @@ impl Machine {
                 let tpm = Tpm::new(CharDevice::open(CharDevice::DEFAULT).map_err(TpmError::Io)?);
                 let attester = AttestingTpm::with_key_of(tpm, ek, ak)?;
                 let attester = TpmAttester::new(Arc::new(Mutex::new(attester)));
-                Ok(Arc::new(attester.with_snp_reports(Arc::new(KernelReports::default()))))
+                Ok(Arc::new(attester.with_processor_reports(Arc::new(KernelReports::default()))))
             }),
             restart: Arc::new(power::restart),
             waits: Waits::default(),

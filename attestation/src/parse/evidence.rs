@@ -1,11 +1,12 @@
 //! What an attester sends: first who it says it is, then, bound to the session, what it can prove.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use crate::parse::{Bytes, CertificateTable, PcrSet, PcrValues, SnpReport, from_json};
+use crate::parse::{Bytes, PcrSet, PcrValues, ProcessorEvidence, ProcessorKind, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// An attester's claimed identity: public areas and certificates, nothing of it trusted yet.
@@ -96,24 +97,26 @@ impl AttesterIdentity {
 
 /// What the verifier asks of an attester: open this credential, quote these PCRs, have the processor vouch for it.
 ///
-/// JSON: `{"credential": base64, "pcrs": [index, …], "snp_report": true?}`.
+/// JSON: `{"credential": base64, "pcrs": [index, …], "processors": ["snp", "tdx"]?}`. One of those processors is the answer: a machine has
+/// one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpmChallenge {
     credential: Bytes<MAX_CREDENTIAL>,
     pcrs: PcrSet,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    snp_report: bool,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    processors: BTreeSet<ProcessorKind>,
 }
 
 impl TpmChallenge {
-    pub(crate) fn new(credential: Bytes<MAX_CREDENTIAL>, pcrs: PcrSet, snp_report: bool) -> Self {
-        Self { credential, pcrs, snp_report }
+    pub(crate) fn new(credential: Bytes<MAX_CREDENTIAL>, pcrs: PcrSet, processors: BTreeSet<ProcessorKind>) -> Self {
+        Self { credential, pcrs, processors }
     }
 
-    /// Whether a SEV-SNP report over [`report_data`](crate::report_data) must come with the quote.
-    pub fn snp_report(&self) -> bool {
-        self.snp_report
+    /// The processors one of which must vouch for the machine, over [`report_data`](crate::report_data); none where the TPM's word is
+    /// enough.
+    pub fn processors(&self) -> &BTreeSet<ProcessorKind> {
+        &self.processors
     }
 
     /// `TPM2B_ID_OBJECT` ‖ `TPM2B_ENCRYPTED_SECRET`, as `TPM2_ActivateCredential` takes them.
@@ -130,7 +133,7 @@ impl TpmChallenge {
 /// An attester's evidence for one session, nothing of it trusted yet.
 ///
 /// JSON: `{"quote": base64, "signature": base64, "pcrs": {index: hex}, "activated_secret": base64, "event_log": base64?,
-/// "snp": {"report": base64, "certificates": base64?}?}`.
+/// "processor": {"snp": …} or {"tdx": …}?}`; of the last, see [`ProcessorEvidence`].
 // Cloned as part of a message that is sent: every copy of the secret wipes itself.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -143,40 +146,7 @@ pub struct TpmEvidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event_log: Option<Bytes<MAX_EVENT_LOG>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    snp: Option<SnpEvidence>,
-}
-
-/// What a SEV-SNP guest's processor says of it, nothing of it trusted yet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SnpEvidence {
-    report: Bytes<{ SnpReport::SIZE }>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    certificates: Option<Bytes<{ CertificateTable::MAX }>>,
-}
-
-impl SnpEvidence {
-    /// An attestation report, and the table of certificates that the host gave with it.
-    ///
-    /// # Errors
-    /// `evidence-malformed` when one is longer than it can be.
-    pub fn new(report: Vec<u8>, certificates: Option<Vec<u8>>) -> Result<Self, Refusal> {
-        let table = |table| Bytes::new(table).ok_or_else(|| evidence_too_large("certificates"));
-        Ok(Self {
-            report: Bytes::new(report).ok_or_else(|| evidence_too_large("report"))?,
-            certificates: certificates.map(table).transpose()?,
-        })
-    }
-
-    /// The report (AMD 56860, table `ATTESTATION_REPORT`).
-    pub fn report(&self) -> &[u8] {
-        self.report.as_slice()
-    }
-
-    /// The host's table (AMD 56421, section "Extended Guest Request"); empty where it gave none.
-    pub fn certificates(&self) -> &[u8] {
-        self.certificates.as_ref().map_or(&[], Bytes::as_slice)
-    }
+    processor: Option<ProcessorEvidence>,
 }
 
 impl TpmEvidence {
@@ -203,19 +173,19 @@ impl TpmEvidence {
             event_log: event_log
                 .map(|log| Bytes::new(log).ok_or_else(|| evidence_too_large("event_log")))
                 .transpose()?,
-            snp: None,
+            processor: None,
         })
     }
 
-    /// The same with what the guest's processor says.
+    /// The same with what the machine's processor says.
     #[must_use]
-    pub fn with_snp(self, snp: SnpEvidence) -> Self {
-        Self { snp: Some(snp), ..self }
+    pub fn with_processor(self, processor: ProcessorEvidence) -> Self {
+        Self { processor: Some(processor), ..self }
     }
 
-    /// What the guest's processor says of it.
-    pub fn snp(&self) -> Option<&SnpEvidence> {
-        self.snp.as_ref()
+    /// What the machine's processor says of it.
+    pub fn processor(&self) -> Option<&ProcessorEvidence> {
+        self.processor.as_ref()
     }
 
     /// Reads the JSON form.
@@ -259,7 +229,7 @@ impl fmt::Debug for TpmEvidence {
             .field("signature", &self.signature)
             .field("pcrs", &self.pcrs)
             .field("event_log", &self.event_log)
-            .field("snp", &self.snp)
+            .field("processor", &self.processor)
             .finish_non_exhaustive()
     }
 }
@@ -325,7 +295,7 @@ fn identity_too_large(what: &str) -> Refusal {
     Refusal::new(ReasonCode::IdentityMalformed, format!("{what} is larger than the wire allows"))
 }
 
-fn evidence_too_large(what: &str) -> Refusal {
+pub(super) fn evidence_too_large(what: &str) -> Refusal {
     Refusal::new(ReasonCode::EvidenceMalformed, format!("{what} is larger than the wire allows"))
 }
 

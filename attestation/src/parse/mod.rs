@@ -4,12 +4,14 @@ mod encoding;
 mod evidence;
 mod json;
 mod pcr;
+mod processor;
 mod snp;
 mod version;
 
 pub use encoding::{Bytes, Digest, LaunchDigest};
-pub use evidence::{AttesterIdentity, SnpEvidence, TpmChallenge, TpmEvidence};
+pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
+pub use processor::{ProcessorEvidence, ProcessorKind, SnpEvidence, TdxEvidence};
 pub use snp::{
     CertificateTable, GuestPolicy, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout,
 };

@@ -29,6 +29,7 @@ pub(crate) struct EkChainFile {
     roots: Vec<String>,
     #[serde(default)]
     intermediates: Vec<String>,
+    #[serde(default, deserialize_with = "super::present")]
     revocation_list: Option<RevocationList>,
 }
 
@@ -39,6 +40,7 @@ pub(crate) struct AkChainFile {
     roots: Vec<String>,
     #[serde(default)]
     intermediates: Vec<String>,
+    #[serde(default, deserialize_with = "super::present")]
     revocation_list: Option<RevocationList>,
     purpose: AkPurpose,
 }

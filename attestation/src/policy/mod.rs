@@ -29,26 +29,31 @@
 //! that does not name it. Without that word a list that is there counts, and must not have ended ([`Policy::knowing`]).
 //!
 //! A TPM that is trusted by `ak-chain` has its certified attestation key for its identity, and its digest in records and denials:
-//! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them.
+//! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them. So a policy has rules of
+//! one kind: a TPM with keys of both would be two machines.
 //!
-//! The section `snp`, if there is one, says which SEV-SNP guests are taken: see [`SnpPolicy`].
+//! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
+//! processor must vouch for every machine, beside its TPM; where there are both, either kind may, and a verifier needs the
+//! collateral of both.
 //!
 //! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
 mod firmware;
+mod hex;
 mod revocations;
 mod snp;
+mod tdx;
 mod templates;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::ek::EkDigest;
 use crate::name::ManifestName;
-use crate::parse::{ImageVersion, PcrSet, from_json};
+use crate::parse::{ImageVersion, PcrSet, ProcessorKind, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::signature::SignerKey;
 
@@ -58,9 +63,13 @@ pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
 pub use revocations::TpmRevocations;
 use snp::SnpPolicyFile;
-#[cfg(feature = "snp")]
+#[cfg(feature = "processors")]
 pub(crate) use snp::{Allowed, Demanded, SnpKey};
 pub use snp::{RevocationList, SnpPolicy};
+use tdx::TdxPolicyFile;
+#[cfg(feature = "processors")]
+pub(crate) use tdx::{Rtmr, TdxAllowed};
+pub use tdx::{TdxPolicy, TdxTcbStatus};
 pub use templates::EkTemplates;
 pub(crate) use templates::by_name;
 
@@ -77,6 +86,7 @@ pub struct Policy {
     firmware: FirmwareChange,
     snp: Option<Box<SnpPolicy>>,
     pub(crate) revoked: Arc<TpmRevocations>,
+    tdx: Option<Box<TdxPolicy>>,
     pub(crate) references: Vec<ReferenceRule>,
 }
 
@@ -166,6 +176,17 @@ impl Policy {
         self.snp.as_deref()
     }
 
+    /// What it demands of a TDX guest, if it takes any.
+    pub fn tdx(&self) -> Option<&TdxPolicy> {
+        self.tdx.as_deref()
+    }
+
+    /// The kinds of processors one of which must vouch for every machine; none where the TPM's word is enough.
+    pub fn processors(&self) -> BTreeSet<ProcessorKind> {
+        let snp = self.snp.iter().map(|_| ProcessorKind::Snp);
+        snp.chain(self.tdx.iter().map(|_| ProcessorKind::Tdx)).collect()
+    }
+
     /// The manifests this policy refers to.
     pub fn references(&self) -> &[ReferenceRule] {
         &self.references
@@ -247,11 +268,20 @@ struct PolicyFile {
     denied_ek_sha256: Vec<EkDigest>,
     ak_algorithms: Vec<AkAlgorithm>,
     pcrs: PcrRules,
+    #[serde(default, deserialize_with = "present")]
     firmware_change: Option<FirmwareChangeFile>,
+    #[serde(default, deserialize_with = "present")]
     snp: Option<SnpPolicyFile>,
+    #[serde(default, deserialize_with = "present")]
+    tdx: Option<TdxPolicyFile>,
     #[expect(dead_code, reason = "a closed set of one: reading it is the check")]
     lock: LockRegister,
     references: Vec<ReferenceRuleFile>,
+}
+
+/// A field that may be left out, and is not `null`: an empty template must not take a demand away.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 #[derive(Deserialize)]
@@ -317,9 +347,7 @@ impl TryFrom<PolicyFile> for Policy {
             return Err(empty("`ak_algorithms` lists no algorithm"));
         }
         let trust = file.ak_trust.into_iter().map(TrustRule::try_from).collect::<Result<Vec<_>, _>>()?;
-        if trust.is_empty() {
-            return Err(empty("`ak_trust` has no rule"));
-        }
+        check_trust(&trust)?;
         if file.ek_templates.is_empty() {
             return Err(empty("`ek_templates` lists no template"));
         }
@@ -333,6 +361,7 @@ impl TryFrom<PolicyFile> for Policy {
             firmware,
             revoked: Arc::default(),
             snp: file.snp.map(SnpPolicy::try_from).transpose()?.map(Box::new),
+            tdx: file.tdx.map(TdxPolicy::try_from).transpose()?.map(Box::new),
             references,
         })
     }
@@ -383,6 +412,20 @@ impl TryFrom<TrustRuleFile> for TrustRule {
             TrustRuleFile::AkChain(file) => AkChain::try_from(file).map(Self::AkChain),
         }
     }
+}
+
+/// A TPM with keys of both kinds would be two machines, and a denial of the one none of the other: which it is, it would choose.
+fn check_trust(trust: &[TrustRule]) -> Result<(), Refusal> {
+    let by_ak = trust.iter().filter(|rule| matches!(rule, TrustRule::AkChain(_))).count();
+    if trust.is_empty() {
+        return Err(empty("`ak_trust` has no rule"));
+    }
+    if by_ak != 0 && by_ak != trust.len() {
+        let detail = "`ak-chain` stands beside `ek-chain` or `pinned-ek`: a TPM that both could name would be two machines, and \
+                      could come back as the other after a denial; take one kind of rule";
+        return Err(malformed(detail));
+    }
+    Ok(())
 }
 
 fn check_pcrs(enforce: PcrSet, warn: PcrSet) -> Result<(), Refusal> {

@@ -19,8 +19,8 @@ pub struct TpmRevocations {
 }
 
 impl TpmRevocations {
-    /// Reads files, each of one list in DER, or of any number in PEM. Of one authority and part there is one list: an older one
-    /// beside it could be the one that counts.
+    /// Reads files, each of one list in DER, or of any number in PEM. Of one authority there is one list: an older one beside it
+    /// could be the one that counts. A list of a part of what was revoked counts for certificates that name that part.
     ///
     /// # Errors
     /// `collateral-malformed` names the file.
@@ -37,8 +37,7 @@ impl TpmRevocations {
                 let list =
                     OwnedCertRevocationList::from_der(&der).map_err(|error| malformed(name, &error.to_string()))?;
                 let list = CertRevocationList::from(list);
-                let whose = (list.issuer().to_vec(), list.issuing_distribution_point().map(<[u8]>::to_vec));
-                if !seen.insert(whose) {
+                if !seen.insert(list.issuer().to_vec()) {
                     return Err(malformed(
                         name,
                         "another list of an authority that has one; keep the newer of the two",
@@ -84,8 +83,9 @@ fn ders(name: &str, content: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
     let lists = CertificateRevocationListDer::pem_slice_iter(content)
         .map(|list| list.map(|list| list.as_ref().to_vec()).map_err(|error| malformed(name, &format!("{error:?}"))))
         .collect::<Result<Vec<_>, _>>()?;
-    if lists.is_empty() {
-        Err(malformed(name, "PEM of something else than lists of revoked certificates"))
+    // What the reader does not know, it passes over.
+    if lists.len() != content.windows(PEM_BEGIN.len()).filter(|window| *window == PEM_BEGIN).count() {
+        Err(malformed(name, "PEM of something else than lists of revoked certificates (`X509 CRL`)"))
     } else {
         Ok(lists)
     }

@@ -20,12 +20,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::hex::{Hex, is_lower_hex};
 use crate::parse::{SnpProduct, Tcb, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// The section `snp` of a policy.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "snp"), expect(dead_code, reason = "read by whoever verifies reports"))]
+#[cfg_attr(not(feature = "processors"), expect(dead_code, reason = "read by whoever verifies reports"))]
 pub struct SnpPolicy {
     pub(crate) floors: BTreeMap<SnpProduct, Tcb>,
     pub(crate) keys: BTreeSet<SnpKey>,
@@ -50,7 +51,7 @@ impl SnpPolicy {
     /// # Errors
     /// `policy-malformed`, `policy-empty`.
     pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
-        from_json::<SnpPolicyFile>(json, MAX_JSON, ReasonCode::PolicyMalformed)?.try_into()
+        from_json::<SnpPolicyFile>(json, super::MAX_JSON, ReasonCode::PolicyMalformed)?.try_into()
     }
 
     /// Whether a chain holds without a list of what AMD revoked.
@@ -124,8 +125,11 @@ pub(super) struct SnpPolicyFile {
     id_key_sha384: Vec<Hex<48>>,
     #[serde(default)]
     author_key_sha384: Vec<Hex<48>>,
+    #[serde(default, deserialize_with = "super::present")]
     family_id: Option<Hex<16>>,
+    #[serde(default, deserialize_with = "super::present")]
     image_id: Option<Hex<16>>,
+    #[serde(default, deserialize_with = "super::present")]
     host_data: Option<Hex<32>>,
     #[serde(default)]
     denied_chips: Vec<Chip>,
@@ -186,20 +190,6 @@ impl<'de> Deserialize<'de> for Abi {
     }
 }
 
-/// So many bytes as lower-case hexadecimal digits.
-struct Hex<const N: usize>([u8; N]);
-
-impl<'de, const N: usize> Deserialize<'de> for Hex<N> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let mut bytes = [0; N];
-        if !is_lower_hex(&text) || hex::decode_to_slice(&text, &mut bytes).is_err() {
-            return Err(D::Error::custom(format_args!("expected {} lower-case hexadecimal digits", 2 * N)));
-        }
-        Ok(Self(bytes))
-    }
-}
-
 /// A chip's number, 8 or 64 bytes.
 struct Chip(Vec<u8>);
 
@@ -213,13 +203,6 @@ impl<'de> Deserialize<'de> for Chip {
     }
 }
 
-fn is_lower_hex(text: &str) -> bool {
-    text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'))
-}
-
 fn malformed(detail: impl Into<String>) -> Refusal {
     Refusal::new(ReasonCode::PolicyMalformed, detail)
 }
-
-/// As large as a policy as a whole.
-const MAX_JSON: usize = 1024 * 1024;

@@ -4,8 +4,12 @@ mod launch;
 mod lock;
 mod measurements;
 mod most_specific;
-#[cfg(feature = "snp")]
+#[cfg(feature = "processors")]
+mod processor;
+#[cfg(feature = "processors")]
 mod snp;
+#[cfg(feature = "processors")]
+mod tdx;
 
 use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
@@ -13,18 +17,22 @@ use serde::Serialize;
 use crate::parse::{Component, Digest, ImageVersion, PcrSet, PcrValues};
 use crate::policy::{Policy, by_name};
 use crate::reference::{ManifestName, PlatformProfile, References, Source};
-#[cfg(not(feature = "snp"))]
-use crate::refusal::ReasonCode;
 use crate::refusal::Refusal;
+#[cfg(not(feature = "processors"))]
+use crate::verify::not_verifiable;
 use crate::verify::{EkDigest, EkTrust, VerifiedEvidence};
 
 pub use launch::{Covered, KnownLaunch, RecognisedLaunch};
 pub use lock::LockExpectation;
 pub(crate) use measurements::{Match, match_image};
-#[cfg(feature = "snp")]
-pub use snp::AdmittedProcessor;
-#[cfg(feature = "snp")]
-pub(crate) use snp::admit_processor;
+#[cfg(feature = "processors")]
+pub use processor::AdmittedProcessor;
+#[cfg(feature = "processors")]
+pub(crate) use processor::admit_processor;
+#[cfg(feature = "processors")]
+pub use snp::AdmittedSnp;
+#[cfg(feature = "processors")]
+pub use tdx::AdmittedTdx;
 
 /// The witness that evidence was verified and matches the policy. Only [`Policy::validate`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -41,7 +49,7 @@ pub struct Admission {
     restart_count: u32,
     warnings: Vec<Warning>,
     enforced: PcrSet,
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     #[serde(skip_serializing_if = "Option::is_none")]
     processor: Option<AdmittedProcessor>,
 }
@@ -98,7 +106,7 @@ impl Admission {
     }
 
     /// The processor that vouched for the machine, where the policy demands one.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     pub fn processor(&self) -> Option<&AdmittedProcessor> {
         self.processor.as_ref()
     }
@@ -126,7 +134,7 @@ pub struct AdmittedImage {
     pub machine: String,
 }
 
-#[cfg(feature = "snp")]
+#[cfg(feature = "processors")]
 impl AdmittedImage {
     /// Whether both are one image of one manifest, on whatever type of machine.
     fn is_the_image_of(&self, other: &Self) -> bool {
@@ -198,14 +206,15 @@ impl Policy {
 
     /// Decides on verified evidence: one machine type of one image must have all enforced values, the image must be recent
     /// enough, valid `now` (seconds since the Unix epoch) and not revoked, and the lock must stand as `lock` says. Where the policy
-    /// has a section `snp`, a processor must have vouched for the machine as it says, and have launched the same image.
+    /// has a section `snp` or `tdx`, a processor must have vouched for the machine as it says; a SEV-SNP guest must have been launched
+    /// with the same image.
     ///
     /// # Errors
     /// * `…-differs`: no image matches; the refusal's difference names the PCR of the closest image that tells what is wrong,
     ///   and all that differ.
     /// * `image-version-too-old`, `image-not-yet-valid`, `image-expired`, `image-revoked`.
     /// * `already-locked`, `not-locked`, `locked-to-another-cluster`.
-    /// * `snp-…`, `launch-unknown`, `launch-of-another-image`: what the processor says.
+    /// * `snp-…`, `tdx-…`, `launch-unknown`, `launch-of-another-image`: what the processor says.
     pub fn validate(
         &self,
         evidence: &VerifiedEvidence,
@@ -215,11 +224,11 @@ impl Policy {
     ) -> Result<Admission, Refusal> {
         let Match { image, warnings, enforced } = match_image(self, evidence.pcrs(), references, now)?;
         let locked = lock.check(evidence.pcrs())?;
-        #[cfg(feature = "snp")]
-        let processor = snp::admit_processor(self, evidence.processor(), &image, references, now)?;
-        #[cfg(not(feature = "snp"))]
-        if self.snp().is_some() {
-            return Err(Refusal::new(ReasonCode::SnpNotVerifiable, "this program verifies no reports"));
+        #[cfg(feature = "processors")]
+        let processor = admit_processor(self, evidence.processor(), &image, references, now)?;
+        #[cfg(not(feature = "processors"))]
+        if let Some(kind) = self.processors().first() {
+            return Err(not_verifiable(*kind, "this program verifies no processor's word"));
         }
         Ok(Admission {
             ek_sha256: evidence.ek_digest(),
@@ -233,7 +242,7 @@ impl Policy {
             restart_count: evidence.clock().restart_count,
             warnings,
             enforced,
-            #[cfg(feature = "snp")]
+            #[cfg(feature = "processors")]
             processor,
         })
     }

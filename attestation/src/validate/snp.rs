@@ -17,7 +17,7 @@ const SHOWN: usize = 3;
 /// The witness that a secure processor vouched for a guest that the policy takes, whatever the guest's launch digest is: that is
 /// for [`Policy::recognise_launch`](crate::Policy::recognise_launch) to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AdmittedProcessor {
+pub struct AdmittedSnp {
     product: SnpProduct,
     tcb: Tcb,
     signed_by: &'static str,
@@ -26,13 +26,13 @@ pub struct AdmittedProcessor {
     certificate_ends: u64,
 }
 
-impl fmt::Display for AdmittedProcessor {
+impl fmt::Display for AdmittedSnp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.product, self.tcb)
     }
 }
 
-impl AdmittedProcessor {
+impl AdmittedSnp {
     /// The processor's generation.
     pub fn product(&self) -> SnpProduct {
         self.product
@@ -59,23 +59,17 @@ impl AdmittedProcessor {
     }
 }
 
-/// Decides on what the processor says, where the policy demands that it says something: a guest as the section `snp` takes it, launched
-/// with the very image that the TPM's measurements are those of.
-pub(crate) fn admit_processor(
+/// Checks that the processor launched the very image that the TPM's measurements are those of.
+pub(super) fn check_image(
     policy: &Policy,
-    verified: Option<&VerifiedSnpReport>,
+    verified: &VerifiedSnpReport,
     image: &AdmittedImage,
     references: &References,
     now: u64,
-) -> Result<Option<AdmittedProcessor>, Refusal> {
-    let Some(demanded) = policy.snp() else { return Ok(None) };
-    let Some(verified) = verified else {
-        return refuse(ReasonCode::SnpReportMissing, "no report was verified for this machine");
-    };
-    let admitted = demanded.validate(verified)?;
+) -> Result<(), Refusal> {
     let launch = policy.recognise_launch(verified.report().measurement(), references, now)?;
     if launch.launches.iter().any(|known| known.image.is_the_image_of(image)) {
-        return Ok(Some(admitted));
+        return Ok(());
     }
     let known = launch.launches.iter().map(|known| format!("{} {}", known.image.name, known.image.version));
     let known = known.take(SHOWN).collect::<Vec<_>>().join(", ");
@@ -88,14 +82,14 @@ impl SnpPolicy {
     ///
     /// # Errors
     /// `snp-…-refused`, `snp-…-too-old` and their like: one for each demand, with what was expected and what came.
-    pub fn validate(&self, verified: &VerifiedSnpReport) -> Result<AdmittedProcessor, Refusal> {
+    pub fn validate(&self, verified: &VerifiedSnpReport) -> Result<AdmittedSnp, Refusal> {
         let report = verified.report();
         let provider = self.check_signer(verified)?;
         self.check_firmware(verified)?;
         self.check_guest(report.policy())?;
         self.check_platform(report)?;
         self.check_launch(report)?;
-        Ok(AdmittedProcessor {
+        Ok(AdmittedSnp {
             product: verified.product(),
             tcb: verified.reported_tcb(),
             signed_by: verified.certificate().kind().name(),

@@ -4,16 +4,22 @@
 //! Appraisal::begin(policy, identity) ─→ (TpmChallenge, Pending) ─confirm(secret)→ TrustedAk ─verify(evidence, binding)→ VerifiedEvidence
 //! ```
 //!
-//! Where the policy has a section `snp` the challenge asks for a report as well, and `VerifiedEvidence::with_processor` verifies it.
+//! Where the policy has a section `snp` or `tdx` the challenge asks for a processor's word as well, and
+//! `VerifiedEvidence::with_processor` verifies it.
 
 mod ak;
 mod certificate;
 pub(crate) mod cfb;
 mod credential;
 mod ek_trust;
+mod processor;
+#[cfg(feature = "processors")]
+mod published;
 mod quote;
-#[cfg(feature = "snp")]
+#[cfg(feature = "processors")]
 pub mod snp;
+#[cfg(feature = "processors")]
+pub mod tdx;
 
 use std::sync::Arc;
 
@@ -26,15 +32,17 @@ use crate::ek::EndorsementKey;
 use crate::parse::{AttesterIdentity, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
-#[cfg(feature = "snp")]
-use crate::{
-    parse::{CertificateTable, SnpEvidence, SnpReport},
-    policy::RevocationList,
-    report_data,
-};
 
 pub use crate::ek::EkDigest;
 pub use ek_trust::EkTrust;
+#[cfg(feature = "processors")]
+pub(crate) use processor::missing_processor;
+#[cfg(not(feature = "processors"))]
+pub(crate) use processor::not_verifiable;
+#[cfg(feature = "processors")]
+pub use processor::{ProcessorCollateral, VerifiedProcessor};
+#[cfg(feature = "processors")]
+pub use published::{CollateralFile, Validity};
 pub(crate) use quote::{QuoteFacts, check_quote};
 
 /// Where an appraisal begins.
@@ -61,7 +69,7 @@ impl Appraisal {
         let mut secret = Zeroizing::new(vec![0; SECRET_LEN]);
         random.fill(&mut secret).map_err(|_| Refusal::new(ReasonCode::VerifierFault, "no random numbers"))?;
         let credential = credential::make(&claimed.ek.public, &claimed.ak.name(), &secret, random)?;
-        let challenge = TpmChallenge::new(credential, policy.selection(), policy.snp().is_some());
+        let challenge = TpmChallenge::new(credential, policy.selection(), policy.processors());
         Ok((challenge, Pending { secret, claimed, selection: policy.selection() }))
     }
 }
@@ -127,9 +135,9 @@ impl TrustedAk {
             facts,
             binding: *binding,
             event_log: evidence.event_log().map(Arc::from),
-            #[cfg(feature = "snp")]
+            #[cfg(feature = "processors")]
             ak: self.claimed.ak,
-            #[cfg(feature = "snp")]
+            #[cfg(feature = "processors")]
             processor: None,
         })
     }
@@ -152,10 +160,10 @@ pub struct VerifiedEvidence {
     facts: QuoteFacts,
     binding: [u8; 32],
     event_log: Option<Arc<[u8]>>,
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     ak: Public,
-    #[cfg(feature = "snp")]
-    processor: Option<Arc<snp::VerifiedSnpReport>>,
+    #[cfg(feature = "processors")]
+    processor: Option<VerifiedProcessor>,
 }
 
 impl VerifiedEvidence {
@@ -201,28 +209,27 @@ impl VerifiedEvidence {
         self.event_log.as_deref()
     }
 
-    /// Verifies what the processor of a SEV-SNP guest says of it: AMD's hardware signed it, over this session and this very AK. `now`
-    /// is in seconds since the Unix epoch.
+    /// Verifies what the machine's processor says of it, where the policy demands that one does: hardware of its vendor signed it, over
+    /// this session and this very AK. `now` is in seconds since the Unix epoch.
     ///
     /// # Errors
-    /// `snp-report-missing`; `snp-report-…`, `snp-certificate-…` and what else [`SnpCollateral::verify`](snp::SnpCollateral::verify)
-    /// refuses.
-    #[cfg(feature = "snp")]
+    /// `snp-report-missing`, `tdx-quote-missing`; `snp-…`, `tdx-…`: what [`ProcessorCollateral`] refuses.
+    #[cfg(feature = "processors")]
     pub fn with_processor(
         self,
-        evidence: Option<&SnpEvidence>,
-        collateral: &snp::SnpCollateral,
-        rule: RevocationList,
+        evidence: &TpmEvidence,
+        policy: &Policy,
+        collateral: &ProcessorCollateral,
         now: u64,
     ) -> Result<Self, Refusal> {
-        let verified = check_processor(evidence, (&self.binding, &self.ak), collateral, rule, now)?;
-        Ok(Self { processor: Some(Arc::new(verified)), ..self })
+        let processor = collateral.verify(policy, evidence.processor(), (&self.binding, &self.ak), now)?;
+        Ok(Self { processor, ..self })
     }
 
     /// What the processor said, where it was asked.
-    #[cfg(feature = "snp")]
-    pub fn processor(&self) -> Option<&snp::VerifiedSnpReport> {
-        self.processor.as_deref()
+    #[cfg(feature = "processors")]
+    pub fn processor(&self) -> Option<&VerifiedProcessor> {
+        self.processor.as_ref()
     }
 
     /// The same, for who needs it longer: a log has up to 128 KiB.
@@ -247,22 +254,6 @@ pub(crate) fn check_identity(policy: &Policy, identity: &AttesterIdentity, now: 
     let ak = ak::parse(policy, identity.ak_public())?;
     let (trust, identity) = ek_trust::trust(&ek, &ak, policy, identity, now)?;
     Ok(Claimed { ek, identity, trust, ak })
-}
-
-/// Checks what a guest's processor says of it: over the session with this binding, and the AK that quotes in it.
-#[cfg(feature = "snp")]
-pub(crate) fn check_processor(
-    evidence: Option<&SnpEvidence>,
-    (binding, ak): (&[u8; 32], &Public),
-    collateral: &snp::SnpCollateral,
-    rule: RevocationList,
-    now: u64,
-) -> Result<snp::VerifiedSnpReport, Refusal> {
-    let missing = || Refusal::new(ReasonCode::SnpReportMissing, "the evidence has a quote and no report");
-    let evidence = evidence.ok_or_else(missing)?;
-    let report = SnpReport::parse(evidence.report())?;
-    let host = CertificateTable::parse(evidence.certificates())?;
-    collateral.verify(&report, host, &report_data(binding, ak), rule, now)
 }
 
 /// As long as the AES key and HMAC of the credential are strong.

@@ -2,8 +2,9 @@
 
 use latchkey_attestation::fake_amd::{Change, FakeAmd};
 use latchkey_attestation::fake_tpm::FakeTpm;
-use latchkey_attestation::parse::{SigningKey, SnpEvidence, SnpProduct};
-use latchkey_attestation::policy::RevocationList;
+use latchkey_attestation::parse::{ProcessorKind, SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::validate::AdmittedProcessor;
+use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{
     Admission, Appraisal, LockExpectation, Policy, ReasonCode, Refusal, TpmEvidence, report_data,
 };
@@ -38,16 +39,16 @@ fn decided(
     let (tpm, amd) = (booted(1), FakeAmd::new(SnpProduct::Milan));
     let policy = policy(&tpm);
     let (challenge, pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new())?;
-    assert!(challenge.snp_report(), "a policy with the section asks for a report");
+    assert!(challenge.processors().contains(&ProcessorKind::Snp), "a policy with the section asks for a report");
     let mut evidence = tpm.evidence(&challenge, &BINDING).unwrap();
     if let Some(snp) = report(&amd, report_data(&BINDING, tpm.ak_public())) {
-        evidence = evidence.with_snp(snp);
+        evidence = evidence.with_processor(snp.into());
     }
     // As it goes over the wire.
     let evidence = TpmEvidence::from_json(&serde_json::to_vec(&evidence).unwrap()).unwrap();
     let verified = pending.confirm(evidence.activated_secret())?.verify(&evidence, &BINDING)?;
-    let rule = RevocationList::Demanded;
-    let verified = verified.with_processor(evidence.snp(), &amd.collateral(), rule, NOW)?;
+    let collateral = ProcessorCollateral { snp: Some(amd.collateral()), tdx: None };
+    let verified = verified.with_processor(&evidence, &policy, &collateral, NOW)?;
     policy.validate(&verified, &references(&policy, images), LockExpectation::Unlocked, NOW)
 }
 
@@ -63,7 +64,7 @@ fn code(decided: Result<Admission, Refusal>) -> ReasonCode {
 #[test]
 fn a_quote_and_a_report_of_one_machine_and_one_image_are_admitted_together() {
     let admission = decided(&[image(1, LAUNCH, true)], honest).unwrap();
-    let processor = admission.processor().unwrap();
+    let Some(AdmittedProcessor::Snp(processor)) = admission.processor() else { panic!("{admission:?}") };
     assert_eq!((processor.product(), processor.tcb().microcode), (SnpProduct::Milan, 115));
     assert_eq!(admission.image().version.to_string(), "1.1.0");
     // Firmware alone may launch several images: the TPM tells which.

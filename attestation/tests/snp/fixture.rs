@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::parse::{HostCertificates, SigningKey, SnpProduct, SnpReport};
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::verify::CollateralFile;
+use latchkey_attestation::verify::snp::SnpCollateral;
 use ring::digest::{SHA256, digest};
 
 use crate::RULE;

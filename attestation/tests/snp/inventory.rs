@@ -2,7 +2,8 @@
 
 use latchkey_attestation::ReasonCode;
 use latchkey_attestation::parse::{SigningKey, SnpProduct};
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCertificate, SnpInventory, SnpKind};
+use latchkey_attestation::verify::CollateralFile;
+use latchkey_attestation::verify::snp::{SnpCertificate, SnpInventory, SnpKind};
 
 use crate::real;
 use crate::support::NOW;

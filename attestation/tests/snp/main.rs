@@ -13,8 +13,9 @@ use std::path::Path;
 
 use latchkey_attestation::parse::{HostCertificates, SigningKey, SnpProduct, SnpReport};
 use latchkey_attestation::policy::RevocationList;
-use latchkey_attestation::validate::AdmittedProcessor;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpCollateral};
+use latchkey_attestation::validate::AdmittedSnp;
+use latchkey_attestation::verify::CollateralFile;
+use latchkey_attestation::verify::snp::SnpCollateral;
 use latchkey_attestation::{EkDigest, Policy, ReasonCode, Refusal};
 use serde_json::{Value, json};
 
@@ -217,7 +218,7 @@ fn judged(
     kind: SigningKey,
     policy: impl FnOnce(&mut Value),
     change: impl FnOnce(&mut Change),
-) -> Result<AdmittedProcessor, ReasonCode> {
+) -> Result<AdmittedSnp, ReasonCode> {
     let guest = amd.guest(kind, 5, change);
     let report = SnpReport::parse(&guest.report).unwrap();
     let verified = amd.collateral().verify(&report, guest.host(), &REPORT_DATA, RULE, NOW).unwrap();

@@ -16,7 +16,7 @@ use latchkey_attestation::Admission;
 pub use anybody::NoProof;
 pub use pinned::{PinnedKeyAttester, PinnedKeyError, PinnedKeyVerifier, PinnedPeer};
 pub use set::{AttesterSet, VerifierSet};
-pub use tpm::{Observer, SnpReports, TpmAttester, TpmPeer, TpmVerifier};
+pub use tpm::{Observer, ProcessorReports, TpmAttester, TpmPeer, TpmVerifier};
 
 use crate::binding::Binding;
 use crate::message::{Demand, Evidence, Identity};

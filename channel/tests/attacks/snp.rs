@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use latchkey_attestation::fake_amd::FakeAmd;
-use latchkey_attestation::parse::{SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::parse::{ProcessorKind, SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::validate::AdmittedProcessor;
+use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{
     AuthenticManifest, Digest, EkDigest, LockExpectation, Policy, ReferenceValues, References, report_data,
 };
@@ -40,12 +42,12 @@ impl Attester for Guest {
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
-        assert!(challenge.snp_report(), "it is the verifier who asks");
+        assert!(challenge.processors().contains(&ProcessorKind::Snp), "it is the verifier who asks");
         let Evidence::Tpm(evidence) = self.tpm.prove(request)? else { unreachable!() };
         let ak = Public::parse(&self.tpm.ak_public()).unwrap();
         let shown = (self.shows)(&self.amd, report_data(request.binding().as_bytes(), &ak));
         Ok(Evidence::Tpm(match shown {
-            Some(snp) => Box::new(evidence.with_snp(snp)),
+            Some(snp) => Box::new(evidence.with_processor(snp.into())),
             None => evidence,
         }))
     }
@@ -103,10 +105,15 @@ fn demand(tpm: &FakeTpm) -> TpmVerifier {
 
 type Ends = (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>);
 
+/// What `FakeAmd` publishes.
+fn of_amd(amd: &FakeAmd) -> ProcessorCollateral {
+    ProcessorCollateral { snp: Some(amd.collateral()), tdx: None }
+}
+
 /// A node with this to show asks for a ticket.
 fn asks(shows: Shows) -> Ends {
     let (tpm, amd) = (fresh_node(), Arc::new(FakeAmd::new(SnpProduct::Milan)));
-    let of_node = demand(&tpm).with_snp_collateral(Arc::new(amd.collateral()));
+    let of_node = demand(&tpm).with_collateral(Arc::new(of_amd(&amd)));
     ask(Guest { tpm, amd, shows }, of_node)
 }
 
@@ -128,7 +135,8 @@ fn an_encrypted_guest_whose_processor_vouches_for_session_key_and_image_is_admit
     node.unwrap();
     let service = service.unwrap();
     let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
-    assert_eq!(peer.admission().processor().unwrap().product(), SnpProduct::Milan);
+    let Some(AdmittedProcessor::Snp(processor)) = peer.admission().processor() else { panic!("no processor") };
+    assert_eq!(processor.product(), SnpProduct::Milan);
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::path::Path;
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{SnpProduct, Tcb};
 use latchkey_attestation::reference::format_rfc3339;
-use latchkey_attestation::verify::snp::{Signer, SnpCertificate, SnpItem, SnpKind};
-use latchkey_collateral::list_snp;
+use latchkey_attestation::verify::snp::{Signer, SnpCertificate, SnpInventory, SnpItem, SnpKind};
+use latchkey_attestation::verify::tdx::{TdxInventory, TdxItem, TdxKind};
+use latchkey_collateral::list;
 use serde::Serialize;
+
+use latchkey_collateral::CollateralError;
 
 use super::unusable;
 use crate::arguments::Arguments;
@@ -20,10 +23,7 @@ use crate::output::{Output, Report, Style, Table, Tone, printable};
 
 pub(crate) fn show(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory = directory(arguments)?;
-    let inventory = list_snp(directory).map_err(|error| unusable(&error))?;
-    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
-    latchkey_collateral::read_tpm(directory).map_err(|error| unusable(&error))?;
-    let files = inventory.entries().map(|(file, item)| Row::of(file, item)).collect();
+    let files = things(directory, now())?.into_iter().map(|(row, _)| row).collect();
     output.report(&ShowReport { directory: directory.display().to_string(), files })
 }
 
@@ -33,16 +33,13 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
     if within_days > MAX_WITHIN_DAYS {
         return Err(CommandError::usage(format!("--within {within_days}: expected 0 to {MAX_WITHIN_DAYS} days")));
     }
-    let inventory = list_snp(directory).map_err(|error| unusable(&error))?;
-    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
-    latchkey_collateral::read_tpm(directory).map_err(|error| unusable(&error))?;
     let now = now();
-    let soon = now.saturating_add(u64::from(within_days) * DAY);
-    let files: Vec<_> = inventory
-        .entries()
-        .zip(inventory.check(now))
-        .map(|((file, item), verdict)| {
-            let ends_soon = item.is_ok_and(|item| !item.superseded && item.validity.to < soon);
+    let soon = format_rfc3339(now.saturating_add(u64::from(within_days) * DAY));
+    let files: Vec<_> = things(directory, now)?
+        .into_iter()
+        .map(|(row, verdict)| {
+            // Instants of one form: in order as text, too.
+            let ends_soon = row.what.as_ref().is_some_and(|what| !what.superseded && what.valid_until < soon);
             let (verdict, fix, refusal) = match verdict {
                 Err(refusal) => (refusal.code().as_str(), Some(refusal.code().remedy()), Some(refusal)),
                 Ok(()) if ends_soon => {
@@ -51,15 +48,39 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
                 }
                 Ok(()) => (GOOD, None, None),
             };
-            CheckRow { row: Row { refusal, ..Row::of(file, item) }, verdict, fix }
+            CheckRow { row: Row { refusal, ..row }, verdict, fix }
         })
         .collect();
     if files.is_empty() {
-        let what = format!("{} has nothing of AMD's in its `snp`", directory.display());
+        let what =
+            format!("{} has nothing of AMD's in its `snp`, and nothing of Intel's in its `tdx`", directory.display());
         return Err(CommandError::local(CommandCode::CollateralEmpty, what));
     }
     let good = files.iter().all(|file| file.verdict == GOOD);
     output.report(&CheckReport { directory: directory.display().to_string(), within_days, good, files })
+}
+
+/// What there is of something, and whether it holds.
+type Thing = (Row, Result<(), Refusal>);
+
+/// Everything that processors' vendors published, with whether it holds at `now`.
+fn things(directory: &Path, now: u64) -> Result<Vec<Thing>, CommandError> {
+    let inventory = list(directory).map_err(|error| unusable(&error))?;
+    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
+    inventory.tpm.map_err(|refusal| unusable(&CollateralError::Refused(refusal)))?;
+    let of_amd = |inventory: SnpInventory| {
+        let verdicts: Vec<_> = inventory.check(now).collect();
+        let rows = inventory.entries().map(|(file, item)| Row::of(file, item.map(|item| What::of_amd(&item))));
+        rows.zip(verdicts).collect::<Vec<_>>()
+    };
+    let of_intel = |inventory: TdxInventory| {
+        let verdicts: Vec<_> = inventory.check(now).collect();
+        let what = |item: TdxItem| What::of_intel(&item, inventory.is_superseded(&item));
+        let rows = inventory.entries().map(|(file, item)| Row::of(file, item.map(what)));
+        rows.zip(verdicts).collect::<Vec<_>>()
+    };
+    let parts = [inventory.snp.map(of_amd), inventory.tdx.map(of_intel)];
+    Ok(parts.into_iter().flatten().flatten().collect())
 }
 
 fn directory(arguments: &Arguments) -> Result<&Path, CommandError> {
@@ -81,8 +102,12 @@ struct Row {
 /// What it says of itself.
 #[derive(Serialize)]
 struct What {
-    kind: SnpKind,
-    product: SnpProduct,
+    kind: Kind,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    product: Option<SnpProduct>,
+    /// Of Intel's: of which authority or which platforms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    of: Option<String>,
     /// `hwID`, hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     chip: Option<String>,
@@ -97,11 +122,28 @@ struct What {
     superseded: bool,
 }
 
+/// Whose kind of thing.
+#[derive(Clone, Copy, Serialize)]
+#[serde(untagged)]
+enum Kind {
+    Amd(SnpKind),
+    Intel(TdxKind),
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Amd(kind) => kind.name(),
+            Self::Intel(kind) => kind.name(),
+        }
+    }
+}
+
 impl Row {
-    fn of(file: &str, item: Result<SnpItem<'_>, &Refusal>) -> Self {
+    fn of(file: &str, what: Result<What, &Refusal>) -> Self {
         let name = Path::new(file).file_name().map_or_else(|| file.to_owned(), |name| name.display().to_string());
-        let (what, refusal) = match item {
-            Ok(item) => (Some(What::of(&item)), None),
+        let (what, refusal) = match what {
+            Ok(what) => (Some(what), None),
             Err(refusal) => (None, Some(refusal.clone())),
         };
         Self { file: name, what, refusal }
@@ -110,8 +152,9 @@ impl Row {
     /// File, kind and product.
     fn head(&self) -> [String; 3] {
         let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
-        let (kind, product) = (self.what.as_ref().map(|what| what.kind), self.what.as_ref().map(|what| what.product));
-        [self.file.clone(), or_dash(kind.map(SnpKind::name)), or_dash(product.map(SnpProduct::name))]
+        let kind = self.what.as_ref().map(|what| what.kind.name());
+        let product = self.what.as_ref().map(|what| what.product.map_or("TDX", SnpProduct::name));
+        [self.file.clone(), or_dash(kind), or_dash(product)]
     }
 
     fn until(&self) -> String {
@@ -120,15 +163,30 @@ impl Row {
 }
 
 impl What {
-    fn of(item: &SnpItem<'_>) -> Self {
+    fn of_intel(item: &TdxItem, superseded: bool) -> Self {
+        Self {
+            kind: Kind::Intel(item.kind),
+            product: None,
+            of: Some(item.of.to_string()),
+            chip: None,
+            provider: None,
+            tcb: None,
+            valid_from: format_rfc3339(item.validity.from),
+            valid_until: format_rfc3339(item.validity.to),
+            superseded,
+        }
+    }
+
+    fn of_amd(item: &SnpItem<'_>) -> Self {
         let (chip, provider) = match item.key.map(SnpCertificate::signer) {
             Some(Signer::Chip(chip)) => (Some(hex::encode(chip)), None),
             Some(Signer::Provider(provider)) => (None, Some(provider.clone())),
             None => (None, None),
         };
         Self {
-            kind: item.kind,
-            product: item.product,
+            kind: Kind::Amd(item.kind),
+            product: Some(item.product),
+            of: None,
             chip,
             provider,
             tcb: item.key.map(SnpCertificate::tcb),
@@ -144,7 +202,7 @@ impl What {
             (Some(chip), _) if chip.len() > SHOWN => format!("{}…", chip.get(..SHOWN).unwrap_or_default()),
             (Some(chip), _) => chip.clone(),
             (None, Some(provider)) => provider.clone(),
-            (None, None) => "AMD".to_owned(),
+            (None, None) => self.of.clone().unwrap_or_else(|| "AMD".to_owned()),
         }
     }
 }

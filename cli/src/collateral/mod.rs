@@ -5,6 +5,7 @@ mod list;
 mod report;
 
 use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::verify::tdx::TdxCollateral;
 use latchkey_collateral::{Collateral, CollateralError};
 
 use crate::arguments::Arguments;
@@ -22,7 +23,12 @@ pub(crate) fn named(arguments: &Arguments) -> Result<Option<Collateral>, Command
 
 /// AMD's part of that directory.
 pub(crate) fn snp(arguments: &Arguments) -> Result<Option<SnpCollateral>, CommandError> {
-    Ok(named(arguments)?.and_then(|collateral| collateral.snp))
+    Ok(named(arguments)?.and_then(|collateral| collateral.processors.snp))
+}
+
+/// Intel's part of that directory.
+pub(crate) fn tdx(arguments: &Arguments) -> Result<Option<TdxCollateral>, CommandError> {
+    Ok(named(arguments)?.and_then(|collateral| collateral.processors.tdx))
 }
 
 /// A directory that cannot be used as collateral.
@@ -32,7 +38,8 @@ pub(crate) fn unusable(error: &CollateralError) -> CommandError {
             CommandError::refused(Exit::Usage, "the collateral cannot be used", refusal)
         }
         CollateralError::Unreadable { .. } | CollateralError::TooLarge { .. } => {
-            CommandError::usage(error.to_string()).fix("give the directory that has AMD's files in its `snp`, or lists of what authorities of TPMs revoked in its `tpm`")
+            let parts = "AMD's files in its `snp`, Intel's in its `tdx`, or lists of what authorities of TPMs revoked in its `tpm`";
+            CommandError::usage(error.to_string()).fix(format!("give the directory that has {parts}"))
         }
     }
 }

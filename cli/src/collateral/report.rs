@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use latchkey_attestation::parse::{CertificateTable, HostCertificates, SigningKey, SnpReport};
+use latchkey_attestation::parse::{CertificateTable, HostCertificates, ProcessorEvidence, SigningKey, SnpReport};
 use latchkey_attestation::policy::RevocationList;
 use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral, VerifiedSnpReport};
 use latchkey_attestation::{RecordedEvidence, Refusal};
@@ -29,7 +29,7 @@ impl KeptReport {
         // A report begins with its version.
         let (report, mut beside) = if file.starts_with(b"{") {
             let recording = RecordedEvidence::from_json(&file).map_err(refused)?;
-            let snp = recording.unverified_snp().ok_or_else(|| {
+            let snp = recording.unverified_processor().and_then(ProcessorEvidence::snp).ok_or_else(|| {
                 let failure = CommandError::usage(what()).because("the evidence has no report of SEV-SNP");
                 failure.fix("keep evidence of a guest, under a policy with the section `snp`")
             })?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{LaunchDigest, Tcb};
 use latchkey_attestation::policy::{RevocationList, SnpPolicy};
-use latchkey_attestation::validate::{AdmittedProcessor, Covered, RecognisedLaunch};
+use latchkey_attestation::validate::{AdmittedSnp, Covered, RecognisedLaunch};
 use latchkey_attestation::verify::snp::SnpCollateral;
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ impl Claimed {
             Ok(found) => (Some(found), None),
             Err(refusal) => (None, Some(refusal)),
         };
-        let processor = trust.snp_collateral.as_ref().map(|collateral| match self.processor(collateral, trust) {
+        let processor = trust.processors.snp.as_ref().map(|collateral| match self.processor(collateral, trust) {
             Ok(processor) => Judged::Is(processor),
             Err(refusal) => Judged::Refused { refusal },
         });
@@ -111,7 +111,7 @@ struct Processor {
     certificate_ends: u64,
     /// Absent where the policy has no section `snp`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    admitted: Option<AdmittedProcessor>,
+    admitted: Option<AdmittedSnp>,
 }
 
 impl SnpVerdict {

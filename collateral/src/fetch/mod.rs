@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{HostCertificates, SnpProduct, SnpReport};
 use latchkey_attestation::policy::RevocationList;
-use latchkey_attestation::verify::snp::{CollateralFile, SnpInventory, SnpKind};
+use latchkey_attestation::verify::CollateralFile;
+use latchkey_attestation::verify::snp::{SnpInventory, SnpKind};
 use latchkey_mirror::{Address, Answer, Broken, Client, Limits, MirrorError};
 
 pub use code::CollateralCode;
@@ -102,7 +103,7 @@ impl Fetcher {
     }
 
     /// The same with other roots than AMD's, for tests.
-    #[cfg(feature = "fake-snp")]
+    #[cfg(feature = "fake-processors")]
     #[must_use]
     pub fn with_fake_roots(self, roots: Vec<(SnpProduct, latchkey_attestation::parse::Digest)>) -> Self {
         Self { list: List(Box::new(move |files| SnpInventory::with_fake_roots(files, &roots))), ..self }

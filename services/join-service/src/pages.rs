@@ -60,7 +60,7 @@ impl Admin for Pages {
             serials: self.current.serials(),
             reloads: self.current.reloads(),
             api_certificate_ends: self.certificate_ends(),
-            collateral_ends: snapshot.snp_collateral.as_ref().and_then(|it| it.first_end()).map(|(_, ends)| ends),
+            collateral_ends: snapshot.processors.first_end(&snapshot.policy).map(|(_, ends)| ends),
         });
         self.table.render(&mut page);
         self.reloads.render(&mut page);
@@ -104,10 +104,10 @@ impl Admin for Pages {
             format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
         });
         let certificate = api_certificate::note(self.certificate_ends());
-        let collateral = snapshot.snp_collateral.as_ref().and_then(|it| it.first_end()).and_then(|(what, ends)| {
+        let collateral = snapshot.processors.first_end(&snapshot.policy).and_then(|(what, ends)| {
             let when = soon(ends, unix())?;
             Some(format!(
-                "collateral-ends: {what} {when}: get what AMD published since with `latchkey collateral fetch`"
+                "collateral-ends: {what} {when}: get what its vendor published since with `latchkey collateral fetch`"
             ))
         });
         let carried = self.table.note().into_iter().chain(self.reloads.note());

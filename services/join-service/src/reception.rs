@@ -73,17 +73,15 @@ impl Greeted {
     /// What its purpose demands of it; `None` if the purpose is not served, or not yet.
     fn terms(&self) -> Option<Terms> {
         let Connection { snapshot, attester, .. } = &self.connection;
-        let Snapshot { policy, references, cluster, snp_collateral, .. } = &**snapshot;
+        let Snapshot { policy, references, cluster, processors, .. } = &**snapshot;
         let lock = match self.purpose {
             Purpose::Join | Purpose::Rejoin => LockExpectation::Unlocked,
             // Before there is a cluster nobody can be locked to it.
             Purpose::Report => LockExpectation::LockedTo(cluster.as_ref()?.cluster_id.locked_pcr15()),
             Purpose::Init | Purpose::Attach | Purpose::Recover | Purpose::Verify => return None,
         };
-        let mut verifier = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
-        if let Some(collateral) = snp_collateral {
-            verifier = verifier.with_snp_collateral(Arc::clone(collateral));
-        }
+        let verifier = TpmVerifier::new(Arc::clone(policy), Arc::clone(references), lock);
+        let verifier = verifier.with_collateral(Arc::clone(processors));
         Some(Terms { attester: Arc::clone(attester) as _, verifier: Arc::new(verifier) })
     }
 

@@ -112,8 +112,10 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     }
     if let Some(directory) = &config.collateral {
         line(format_args!("verify processors' reports by the collateral in {}", directory.display()));
-    } else if snapshot.policy.snp().is_some() {
-        line(format_args!("admit nobody: the policy demands processors' reports, and `collateral` names no directory"));
+    }
+    if let Err(refusal) = snapshot.processors.check_means(&snapshot.policy) {
+        let why = if config.collateral.is_some() { refusal.detail() } else { "`collateral` names no directory" };
+        line(format_args!("admit nobody: the policy demands processors' reports, and {why}"));
     }
     for manifest in snapshot.references.iter() {
         let values = manifest.values();

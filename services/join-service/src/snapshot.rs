@@ -5,7 +5,7 @@ use crate::decision::Rules;
 use crate::freshness::{Behind, COLLATERAL, DENIALS, Freshness};
 use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
-use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{Policy, References};
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
 use latchkey_collateral::{Collateral, CollateralError, Stamp};
@@ -32,8 +32,8 @@ pub struct Snapshot {
     pub cluster: Option<Arc<ClusterFile>>,
     /// What nodes join by, where the cluster is kept in an API server and somebody has said it.
     pub material: Option<Arc<ClusterMaterial>>,
-    /// By what processors' reports are verified, where the service has a directory of it.
-    pub snp_collateral: Option<Arc<SnpCollateral>>,
+    /// By what processors' words are verified, as far as the service has a directory of it.
+    pub processors: Arc<ProcessorCollateral>,
     /// What authorities of TPMs revoked; the policy knows it.
     pub tpm_revocations: Arc<TpmRevocations>,
     /// Opaque bytes for the nodes' cluster step.
@@ -60,16 +60,16 @@ impl Snapshot {
             enrolment: Arc::new(documents.enrolment()?),
             cluster: documents.cluster()?.map(Arc::new),
             material: documents.material()?.map(Arc::new),
-            snp_collateral: None,
+            processors: Arc::default(),
             tpm_revocations: Arc::default(),
             payload: payload(documents)?,
         })
     }
 
     /// The same with this collateral.
-    fn with_collateral(self, Collateral { snp, tpm }: Collateral) -> Self {
-        let (snp_collateral, tpm_revocations) = (snp.map(Arc::new), Arc::new(tpm));
-        Self { policy: knowing(&self.policy, &tpm_revocations), snp_collateral, tpm_revocations, ..self }
+    fn with_collateral(self, Collateral { processors, tpm }: Collateral) -> Self {
+        let (processors, tpm_revocations) = (Arc::new(processors), Arc::new(tpm));
+        Self { policy: knowing(&self.policy, &tpm_revocations), processors, tpm_revocations, ..self }
     }
 
     /// The same with one part read anew.
@@ -283,34 +283,41 @@ impl Follower {
         }
     }
 
-    /// What is bad keeps what was, until that ends by its own dates.
+    /// What is bad keeps what was, until that ends by its own dates; and so does what is gone.
     fn look_at_collateral(&mut self) {
+        let read = self.read_collateral();
+        let (current, snapshot) = (&*self.current, self.current.snapshot());
+        let means = || snapshot.processors.check_means(&snapshot.policy).map_err(|refusal| refusal.detail().to_owned());
+        match read.and_then(|()| means()) {
+            Ok(()) => current.freshness().mended(COLLATERAL),
+            Err(why) => current.keep(COLLATERAL, &why),
+        }
+    }
+
+    /// Puts in force what the directory has, if it is another than before.
+    fn read_collateral(&mut self) -> Result<(), String> {
         let current = &*self.current;
         let Some(directory) = &current.collateral else {
-            if current.snapshot().policy.snp().is_some() {
-                current
-                    .keep(COLLATERAL, &"the policy demands processors' reports, and `collateral` names no directory");
-            } else {
-                current.freshness().mended(COLLATERAL);
-            }
-            return;
+            return match current.snapshot().policy.processors().is_empty() {
+                true => Ok(()),
+                false => Err("the policy demands a processor's word, and `collateral` names no directory".to_owned()),
+            };
         };
         // Before reading: a change in between is seen as one later.
         let stamp = latchkey_collateral::stamp(directory).ok();
         if stamp.is_some() && stamp == self.collateral {
-            current.freshness().mended(COLLATERAL);
-            return;
+            return Ok(());
         }
-        match latchkey_collateral::read(directory) {
-            Ok(collateral) => {
-                self.collateral = stamp;
-                current.put_in_force((*current.snapshot()).clone().with_collateral(collateral), COLLATERAL);
-            }
-            Err(error) => {
-                self.collateral = None;
-                current.keep(COLLATERAL, &error);
-            }
+        self.collateral = None;
+        let collateral = latchkey_collateral::read(directory).map_err(|error| error.to_string())?;
+        // Without them a certificate that was revoked would be good again, and nobody would be told.
+        if collateral.tpm.count() < current.snapshot().tpm_revocations.count() {
+            let gone = "lists of what authorities of TPMs revoked are gone from its `tpm`";
+            return Err(format!("{gone}: put newer ones in their places, or start the service anew"));
         }
+        self.collateral = stamp;
+        current.put_in_force((*current.snapshot()).clone().with_collateral(collateral), COLLATERAL);
+        Ok(())
     }
 
     /// Whether the part is good, and in force now.

@@ -116,6 +116,8 @@ pub fn chart_definitions() -> String {
     let mut text = HEAD.to_owned();
     for mut definition in custom_resource_definitions() {
         definition["metadata"]["annotations"] = json!({ "helm.sh/resource-policy": "keep" });
+        // Whether a program's JSON keeps the order of fields, any crate beside this one decides.
+        definition.sort_all_objects();
         text.push_str("---\n");
         text.push_str(&serde_json::to_string_pretty(&definition).unwrap_or_default());
         text.push('\n');

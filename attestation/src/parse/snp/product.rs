@@ -50,7 +50,7 @@ impl SnpProduct {
         }
     }
 
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     /// By `productName` of a certificate, such as `Milan-B0`: the name, then perhaps a hyphen and a stepping.
     pub(crate) fn of_certificate(name: &str) -> Option<Self> {
         let name = name.split_once('-').map_or(name, |(name, _)| name);

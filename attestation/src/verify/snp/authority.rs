@@ -13,13 +13,12 @@ use webpki::{
     RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 use x509_cert::Certificate;
-use x509_cert::crl::CertificateList;
-use x509_cert::der::asn1::{AnyRef, BitStringRef};
-use x509_cert::der::{self, Decode as _, Encode as _, Reader as _, SliceReader};
+use x509_cert::der::Decode as _;
 
-use super::certificate::{SnpCertificate, Validity};
+use super::certificate::SnpCertificate;
 use crate::parse::{SigningKey, SnpProduct};
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::published::{Validity, is_signed};
 
 /// What the collateral has of one product's authority.
 #[derive(Debug)]
@@ -101,27 +100,7 @@ impl Authority {
 
     /// Whether the root signed this certificate or list, and is named as its issuer.
     pub(super) fn signed(&self, der: &[u8]) -> bool {
-        self.signed_parts(der).unwrap_or(false)
-    }
-
-    fn signed_parts(&self, der: &[u8]) -> der::Result<bool> {
-        // Certificates and lists are made alike (RFC 5280, sections 4.1 and 5.1): what is signed, how, and the signature.
-        let mut parts = SliceReader::new(AnyRef::from_der(der)?.value())?;
-        let fields = parts.tlv_bytes()?;
-        let algorithm = AnyRef::from_der(parts.tlv_bytes()?)?;
-        let signature = BitStringRef::decode(&mut parts)?;
-        let mut root = SliceReader::new(&self.ark.subject_public_key_info)?;
-        root.tlv_bytes()?;
-        let key = BitStringRef::decode(&mut root)?;
-        let issuer = match (Certificate::from_der(der), <CertificateList>::from_der(der)) {
-            (Ok(certificate), _) => certificate.tbs_certificate().issuer().to_der()?,
-            (_, Ok(list)) => list.tbs_cert_list.issuer.to_der()?,
-            (Err(error), _) => return Err(error),
-        };
-        let known = ALGORITHMS.iter().find(|known| known.signature_alg_id().as_ref() == algorithm.value());
-        let (Some(key), Some(signature)) = (key.as_bytes(), signature.as_bytes()) else { return Ok(false) };
-        let verified = known.is_some_and(|known| known.verify_signature(key, fields, signature).is_ok());
-        Ok(verified && AnyRef::from_der(&issuer)?.value() == self.ark.subject.as_ref())
+        is_signed(der, &self.ark, ALGORITHMS)
     }
 
     /// Checks that the list does not have this certificate of an authority.

@@ -6,6 +6,7 @@ use x509_cert::der::{Decode as _, Encode as _};
 
 use crate::parse::{Digest, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout};
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::published::Validity;
 
 /// A certificate as somebody sent it: read, and not trusted.
 #[derive(Debug, Clone)]
@@ -25,26 +26,6 @@ pub enum Signer {
     Chip(Vec<u8>),
     /// A cloud provider's, on all of its chips: `cspID`.
     Provider(String),
-}
-
-/// From when to when, in seconds since the Unix epoch, both included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Validity {
-    /// `notBefore`.
-    pub from: u64,
-    /// `notAfter`.
-    pub to: u64,
-}
-
-impl Validity {
-    pub(super) fn contains(self, now: u64) -> bool {
-        (self.from..=self.to).contains(&now)
-    }
-
-    /// When both hold.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self { from: self.from.max(other.from), to: self.to.min(other.to) }
-    }
 }
 
 impl SnpCertificate {

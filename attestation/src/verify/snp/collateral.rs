@@ -7,22 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use rustls_pki_types::CertificateDer;
 
 use super::authority::{Authority, Issuer};
-use super::certificate::{SnpCertificate, Validity};
+use super::certificate::SnpCertificate;
 use super::inventory::SnpInventory;
 use super::item::{Item, Subject, What};
 use super::roots::ARKS;
 use crate::parse::{Digest, SnpProduct, SnpReport};
 use crate::policy::RevocationList;
 use crate::refusal::{ReasonCode, Refusal};
-
-/// A file of the collateral, and the name by which a refusal tells of it.
-#[derive(Debug, Clone, Copy)]
-pub struct CollateralFile<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// Its content: PEM (certificates and lists, any number), or the DER of one.
-    pub content: &'a [u8],
-}
+use crate::verify::published::{CollateralFile, Validity, sha256};
 
 /// A snapshot: made of files once, and asked by any number of threads. To take up other files is to make another.
 #[derive(Debug)]
@@ -47,7 +39,7 @@ impl SnpCollateral {
     ///
     /// # Errors
     /// As [`Self::new`].
-    #[cfg(feature = "fake-snp")]
+    #[cfg(feature = "fake-processors")]
     pub fn with_fake_roots(files: &[CollateralFile<'_>], roots: &[(SnpProduct, Digest)]) -> Result<Self, Refusal> {
         SnpInventory::with_roots(files, roots).into_collateral()
     }
@@ -162,12 +154,6 @@ impl SnpCollateral {
         held.insert(digest, validity);
         Ok(())
     }
-}
-
-fn sha256(bytes: &[u8]) -> Digest {
-    let mut digest = Digest::ZERO;
-    digest.0.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
-    digest
 }
 
 /// Of so many chips the chain is remembered; then it is forgotten of all, and checked again.

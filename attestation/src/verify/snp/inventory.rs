@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
-use super::certificate::{SnpCertificate, Validity};
-use super::collateral::{CollateralFile, SnpCollateral};
+use super::certificate::SnpCertificate;
+use super::collateral::SnpCollateral;
 use super::item::{Item, Subject, What, items};
 use super::roots::ARKS;
 use crate::parse::{Digest, SigningKey, SnpProduct};
 use crate::policy::RevocationList;
 use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::published::{CollateralFile, Validity};
 
 /// What there is, the bad as well as the good. [`SnpCollateral`] is made of one in which nothing is bad.
 #[derive(Debug)]
@@ -96,7 +97,7 @@ impl SnpInventory {
     }
 
     /// The same with other roots than AMD's, for tests.
-    #[cfg(feature = "fake-snp")]
+    #[cfg(feature = "fake-processors")]
     pub fn with_fake_roots(files: &[CollateralFile<'_>], roots: &[(SnpProduct, Digest)]) -> Self {
         Self::with_roots(files, roots)
     }

@@ -23,8 +23,8 @@ use crate::parse::{HostCertificates, SigningKey, SnpProduct, SnpReport, Tcb};
 use crate::policy::RevocationList;
 use crate::refusal::{ReasonCode, Refusal};
 
-pub use certificate::{Signer, SnpCertificate, Validity};
-pub use collateral::{CollateralFile, SnpCollateral};
+pub use certificate::{Signer, SnpCertificate};
+pub use collateral::SnpCollateral;
 pub use inventory::{SnpInventory, SnpItem, SnpKind};
 
 /// The witness that a secure processor of AMD signed this report over these report data. Whether what it says is good is for a

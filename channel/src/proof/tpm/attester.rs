@@ -1,9 +1,12 @@
 //! Shows this node's TPM, and what the processor says where the peer asks for it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use latchkey_attestation::parse::{AttesterIdentity, PcrValues, SnpEvidence, TpmChallenge, TpmEvidence};
+use latchkey_attestation::parse::{
+    AttesterIdentity, PcrValues, ProcessorEvidence, ProcessorKind, TpmChallenge, TpmEvidence,
+};
 use latchkey_attestation::report_data;
 use latchkey_tpm::device::AttestingTpm;
 use latchkey_tpm::wire::PcrSelection;
@@ -12,10 +15,14 @@ use crate::message::{Demand, Evidence, Identity};
 use crate::proof::{Attester, ProofError, ProofRequest};
 use crate::purpose::{Kind, Kinds};
 
-/// A machine whose processor says what it launched.
-pub trait SnpReports: Send + Sync {
-    /// A SEV-SNP report over these 64 bytes, and the certificates that the host gives with it. Takes milliseconds.
-    fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, Box<dyn std::error::Error + Send + Sync>>;
+/// A machine whose processor vouches for it.
+pub trait ProcessorReports: Send + Sync {
+    /// What the processor says over these 64 bytes, if it is one of these kinds. Takes milliseconds.
+    fn report(
+        &self,
+        kinds: &BTreeSet<ProcessorKind>,
+        report_data: &[u8; 64],
+    ) -> Result<ProcessorEvidence, Box<dyn std::error::Error + Send + Sync>>;
 }
 
 /// Proves itself with the node's TPM: activates the peer's credential, quotes the peer's PCRs over the binding.
@@ -26,13 +33,13 @@ pub trait SnpReports: Send + Sync {
 pub struct TpmAttester {
     tpm: Arc<Mutex<AttestingTpm>>,
     event_log: Option<Arc<[u8]>>,
-    snp: Option<Arc<dyn SnpReports>>,
+    processor: Option<Arc<dyn ProcessorReports>>,
 }
 
 impl TpmAttester {
     /// Proves with this attester.
     pub fn new(tpm: Arc<Mutex<AttestingTpm>>) -> Self {
-        Self { tpm, event_log: None, snp: None }
+        Self { tpm, event_log: None, processor: None }
     }
 
     /// Sends the firmware's event log (at most 128 KiB) with the evidence, so that the verifier can say what differs.
@@ -43,8 +50,8 @@ impl TpmAttester {
 
     /// Has the processor vouch for this machine where a peer demands it.
     #[must_use]
-    pub fn with_snp_reports(self, snp: Arc<dyn SnpReports>) -> Self {
-        Self { snp: Some(snp), ..self }
+    pub fn with_processor_reports(self, processor: Arc<dyn ProcessorReports>) -> Self {
+        Self { processor: Some(processor), ..self }
     }
 
     fn tpm(&self) -> Result<MutexGuard<'_, AttestingTpm>, ProofError> {
@@ -62,12 +69,15 @@ impl TpmAttester {
         let pcrs = PcrValues::new(quote.pcrs).ok_or_else(|| failed("the TPM quoted a PCR above 23"))?;
         let log = self.event_log.as_ref().map(|log| log.to_vec());
         let evidence = TpmEvidence::new(quote.attest, quote.signature, pcrs, secret, log).map_err(failed)?;
-        if !challenge.snp_report() {
+        if challenge.processors().is_empty() {
             return Ok(evidence);
         }
-        let none = || failed("the peer demands a SEV-SNP report, and this machine's kernel offers none");
-        let report = self.snp.as_ref().ok_or_else(none)?.report(&data);
-        Ok(evidence.with_snp(report.map_err(failed)?))
+        let none = || {
+            let demanded: Vec<_> = challenge.processors().iter().map(ProcessorKind::to_string).collect();
+            failed(format!("the peer demands {}, and this machine has no such processor", demanded.join(" or ")))
+        };
+        let report = self.processor.as_ref().ok_or_else(none)?.report(challenge.processors(), &data);
+        Ok(evidence.with_processor(report.map_err(failed)?))
     }
 }
 
@@ -108,7 +118,7 @@ impl fmt::Debug for TpmAttester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TpmAttester")
             .field("event_log", &self.event_log.is_some())
-            .field("snp", &self.snp.is_some())
+            .field("processor", &self.processor.is_some())
             .finish_non_exhaustive()
     }
 }

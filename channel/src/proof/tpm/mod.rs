@@ -3,5 +3,5 @@
 mod attester;
 mod verifier;
 
-pub use attester::{SnpReports, TpmAttester};
+pub use attester::{ProcessorReports, TpmAttester};
 pub use verifier::{Observer, TpmPeer, TpmVerifier};

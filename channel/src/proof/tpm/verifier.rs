@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use latchkey_attestation::parse::{AttesterIdentity, Digest, TpmEvidence};
 use latchkey_attestation::verify::Pending;
-#[cfg(feature = "snp")]
-use latchkey_attestation::verify::snp::SnpCollateral;
-use latchkey_attestation::{Admission, LockExpectation, Policy, ReasonCode, References, Refusal, VerifiedEvidence};
+#[cfg(feature = "processors")]
+use latchkey_attestation::verify::ProcessorCollateral;
+use latchkey_attestation::{Admission, LockExpectation, Policy, References, Refusal, VerifiedEvidence};
 use ring::rand::SystemRandom;
 
 use crate::binding::Binding;
@@ -29,8 +29,8 @@ pub struct TpmVerifier {
     references: Arc<References>,
     lock: LockExpectation,
     observer: Option<Arc<Observer>>,
-    #[cfg(feature = "snp")]
-    collateral: Option<Arc<SnpCollateral>>,
+    #[cfg(feature = "processors")]
+    collateral: Option<Arc<ProcessorCollateral>>,
 }
 
 impl TpmVerifier {
@@ -41,43 +41,38 @@ impl TpmVerifier {
             references,
             lock,
             observer: None,
-            #[cfg(feature = "snp")]
+            #[cfg(feature = "processors")]
             collateral: None,
         }
     }
 
     /// Verifies by this collateral what processors say, where the policy demands that they do.
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     #[must_use]
-    pub fn with_snp_collateral(self, collateral: Arc<SnpCollateral>) -> Self {
+    pub fn with_collateral(self, collateral: Arc<ProcessorCollateral>) -> Self {
         Self { collateral: Some(collateral), ..self }
     }
 
     /// A policy that demands what nobody here can verify admits nobody.
     fn check_means(&self) -> Result<(), Refusal> {
-        #[cfg(feature = "snp")]
-        let has_means = self.collateral.is_some();
-        #[cfg(not(feature = "snp"))]
-        let has_means = false;
-        if self.policy.snp().is_none() || has_means {
-            return Ok(());
+        #[cfg(feature = "processors")]
+        if let Some(collateral) = &self.collateral {
+            return collateral.check_means(&self.policy);
         }
-        Err(Refusal::new(ReasonCode::SnpNotVerifiable, "the policy has a section `snp`"))
+        self.policy.check_demands_no_processor()
     }
 
-    #[cfg(feature = "snp")]
+    #[cfg(feature = "processors")]
     fn with_processor(
         &self,
         verified: VerifiedEvidence,
         evidence: &TpmEvidence,
         now: u64,
     ) -> Result<VerifiedEvidence, Refusal> {
-        match (self.policy.snp(), &self.collateral) {
-            (Some(demanded), Some(collateral)) => {
-                verified.with_processor(evidence.snp(), collateral, demanded.revocation_list(), now)
-            }
+        match &self.collateral {
+            Some(collateral) => verified.with_processor(evidence, &self.policy, collateral, now),
             // Policy::validate refuses what lacks it.
-            _ => Ok(verified),
+            None => Ok(verified),
         }
     }
 
@@ -131,7 +126,7 @@ impl Appraisal for TpmAppraisal {
         if let Some(observer) = &demands.observer {
             observer(&identity, evidence, &verified);
         }
-        #[cfg(feature = "snp")]
+        #[cfg(feature = "processors")]
         let verified = demands.with_processor(verified, evidence, now)?;
         let admission = demands.policy.validate(&verified, &demands.references, demands.lock, now)?;
         Ok(PeerProof::Tpm(Box::new(TpmPeer { admission, verified })))

@@ -63,9 +63,11 @@ impl Attester for Tpm {
         };
         let Demand::Tpm(challenge) = request.demand() else { panic!("a TPM is what it has") };
         let evidence = tpm.evidence(challenge, request.binding().as_bytes()).expect("the challenge is for this TPM");
-        let Some(amd) = amd.filter(|_| challenge.snp_report()) else { return Ok(Evidence::Tpm(Box::new(evidence))) };
+        let Some(amd) = amd.filter(|_| !challenge.processors().is_empty()) else {
+            return Ok(Evidence::Tpm(Box::new(evidence)));
+        };
         let data = report_data(request.binding().as_bytes(), tpm.ak_public());
         let guest = amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
-        Ok(Evidence::Tpm(Box::new(evidence.with_snp(guest.evidence()))))
+        Ok(Evidence::Tpm(Box::new(evidence.with_processor(guest.evidence().into()))))
     }
 }

@@ -145,6 +145,12 @@ fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
     rig.directory.write_policy(&format!("{}\n", policy.unwrap())).unwrap();
     service.signal(rustix::process::Signal::HUP);
     service.next_line(&["Configuration reloaded", "attestation"]);
+    assert_refused(&mut service, machine.clone(), "ak-certificate-revoked");
+
+    // A list that is gone would make the key good again.
+    fs::remove_file(&file).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["cannot be used", "collateral", "are gone from its `tpm`"]);
     assert_refused(&mut service, machine, "ak-certificate-revoked");
 }
 

@@ -1,8 +1,9 @@
-//! A policy that demands what SEV-SNP processors say, with the collateral by which the service verifies it. AMD is a fake: its root is
-//! trusted by a file that a service without the feature `fake-snp` does not read.
+//! A policy that demands what processors say (SEV-SNP, TDX), with the collateral by which the service verifies it. AMD and Intel are
+//! fakes: their roots are trusted by files that a service without the feature `fake-processors` does not read.
 
 use crate::rig::{Answer, IMAGE, Machine, Rig, Service, hex, policy, reference};
 use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::fake_intel::{self, FakeIntel};
 use latchkey_attestation::parse::{SigningKey, SnpProduct};
 use latchkey_attestation::{ReferenceValues, report_data};
 use latchkey_channel::message::{Demand, Evidence, Identity};
@@ -36,12 +37,36 @@ impl Attester for Guest {
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
         let Demand::Tpm(challenge) = request.demand() else { panic!("no TPM evidence is demanded") };
         let Evidence::Tpm(evidence) = self.machine.prove(request)? else { panic!("no TPM evidence") };
-        if !challenge.snp_report() {
+        if challenge.processors().is_empty() {
             return Ok(Evidence::Tpm(evidence));
         }
         let data = report_data(request.binding().as_bytes(), self.machine.tpm().ak_public());
         let guest = self.amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
-        Ok(Evidence::Tpm(Box::new(evidence.with_snp(guest.evidence()))))
+        Ok(Evidence::Tpm(Box::new(evidence.with_processor(guest.evidence().into()))))
+    }
+}
+
+/// A machine in a TDX guest.
+#[derive(Clone)]
+struct TdxGuest {
+    machine: Machine,
+    intel: Arc<FakeIntel>,
+}
+
+impl Attester for TdxGuest {
+    fn kinds(&self) -> Kinds {
+        self.machine.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        self.machine.identity(kind)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        let Evidence::Tpm(evidence) = self.machine.prove(request)? else { panic!("no TPM evidence") };
+        let data = report_data(request.binding().as_bytes(), self.machine.tpm().ak_public());
+        let quote = self.intel.evidence(|report| report[fake_intel::field::REPORT_DATA..].copy_from_slice(&data));
+        Ok(Evidence::Tpm(Box::new(evidence.with_processor(quote.into()))))
     }
 }
 
@@ -109,10 +134,41 @@ fn a_guest_gets_its_ticket_by_quote_and_report_together_and_by_neither_alone() {
 }
 
 #[test]
+fn a_tdx_guest_gets_its_ticket_by_quote_and_quote_together_and_by_neither_alone() {
+    let (machine, intel) = (Machine::new(), Arc::new(FakeIntel::default()));
+    let mut rig = Rig::new(&[&machine]);
+    let mut demanding = policy(&json!([{ "kind": "pinned-ek", "ek_sha256": [machine.ek()] }]));
+    demanding["tdx"] = json!({ "mrtd": [hex(&[0xd1; 48])], "tcb_status": ["UpToDate"], "rtmrs": "any" });
+    rig.directory.write_policy(&demanding.to_string()).unwrap();
+    rig.config["collateral"] = json!("collateral");
+    // AMD's part alone verifies nobody here.
+    publish(&FakeAmd::new(SnpProduct::Milan), &rig.path("collateral"));
+    let mut service = rig.start();
+    let guest = TdxGuest { machine: machine.clone(), intel: Arc::clone(&intel) };
+    assert_eq!(told(join(&service, guest.clone())), PeerReason::VerifierUnavailable);
+    service.next_line(&["refused", "tdx-not-verifiable"]);
+    let new = rig.path("intel");
+    latchkey_collateral::publish_fake_intel(&intel, &new).unwrap();
+    fs::rename(new.join("tdx"), rig.path("collateral/tdx")).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    assert_eq!(told(join(&service, machine.clone())), PeerReason::TeeNotTrusted);
+    service.next_line(&["refused", "tdx-quote-missing"]);
+    let foreign = TdxGuest { machine, intel: Arc::new(FakeIntel::default()) };
+    assert_eq!(told(join(&service, foreign)), PeerReason::TeeNotTrusted);
+    service.next_line(&["refused", "tdx-quote-untrusted"]);
+    let ticket = join(&service, guest).unwrap();
+    assert_eq!(ticket.state_disk_key, rig.key_of(DISK));
+    service.next_line(&["granted", "TDX, FMSPC b0c06f000000 (UpToDate)"]);
+}
+
+#[test]
 fn without_collateral_nobody_is_let_in_and_everybody_is_told_why() {
     let machine = Machine::new();
     let rig = rig(&machine);
     let mut service = rig.start();
+    // Its first look at what it is configured by.
+    service.next_line(&["Configuration cannot be used", "collateral"]);
     assert_eq!(told(join(&service, machine)), PeerReason::VerifierUnavailable);
     service.next_line(&["refused", "snp-not-verifiable"]);
     let body = service.page("/healthz").1;

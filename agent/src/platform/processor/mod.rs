@@ -1,12 +1,14 @@
-//! What the processor of a SEV-SNP guest says of it: by configfs-tsm (Linux 6.7 and newer), else by the guest driver's own device.
+//! What the processor of a confidential machine says of it: by configfs-tsm (Linux 6.7 and newer), and of a SEV-SNP guest with an older
+//! kernel by the guest driver's own device.
 
 mod sev_guest;
 mod tsm;
 
+use std::collections::BTreeSet;
 use std::error::Error;
 
-use latchkey_attestation::parse::SnpEvidence;
-use latchkey_channel::SnpReports;
+use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind};
+use latchkey_channel::ProcessorReports;
 
 use sev_guest::{SevGuest, SevGuestError};
 use tsm::{Tsm, TsmError};
@@ -21,6 +23,9 @@ pub struct KernelReports {
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
+    /// The kernel offers none by configfs-tsm, and there is no other way for these kinds.
+    #[error("{0}: quotes need a TDX guest, and the kernel's module tdx-guest (Linux 6.7 and newer)")]
+    NoQuotes(TsmError),
     /// The kernel offers none.
     #[error("{tsm}; {device}: reports need a SEV-SNP guest and the kernel's module sev-guest")]
     None {
@@ -37,19 +42,26 @@ pub enum ReportError {
     Device(SevGuestError),
 }
 
-impl SnpReports for KernelReports {
-    fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, Box<dyn Error + Send + Sync>> {
-        Ok(self.ask(report_data)?)
+impl ProcessorReports for KernelReports {
+    fn report(
+        &self,
+        kinds: &BTreeSet<ProcessorKind>,
+        report_data: &[u8; 64],
+    ) -> Result<ProcessorEvidence, Box<dyn Error + Send + Sync>> {
+        Ok(self.ask(kinds, report_data)?)
     }
 }
 
 impl KernelReports {
-    fn ask(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, ReportError> {
-        let tsm = match self.tsm.report(report_data) {
+    fn ask(&self, kinds: &BTreeSet<ProcessorKind>, report_data: &[u8; 64]) -> Result<ProcessorEvidence, ReportError> {
+        let tsm = match self.tsm.report(kinds, report_data) {
             Err(none @ TsmError::None { .. }) => none,
             asked => return asked.map_err(ReportError::Tsm),
         };
-        self.device.report(report_data).map_err(|error| match error {
+        if !kinds.contains(&ProcessorKind::Snp) {
+            return Err(ReportError::NoQuotes(tsm));
+        }
+        self.device.report(report_data).map(ProcessorEvidence::from).map_err(|error| match error {
             device @ SevGuestError::None { .. } => ReportError::None { tsm, device },
             error => ReportError::Device(error),
         })
@@ -66,9 +78,12 @@ mod tests {
         let nowhere = tempfile::tempdir().unwrap();
         let at = |name| nowhere.path().join(name);
         let reports = KernelReports { tsm: Tsm::at(at("report")), device: SevGuest::at(at("sev-guest")) };
-        let error = reports.ask(&[1; 64]).unwrap_err().to_string();
+        let ask = |kind| reports.ask(&[kind].into(), &[1; 64]).unwrap_err().to_string();
+        let error = ask(ProcessorKind::Snp);
         assert!(error.contains("/report") && error.contains("/sev-guest: "), "{error}");
         assert!(error.contains("reports need a SEV-SNP guest"), "{error}");
+        let error = ask(ProcessorKind::Tdx);
+        assert!(error.contains("/report") && error.contains("quotes need a TDX guest"), "{error}");
     }
 
     #[test]
@@ -78,7 +93,7 @@ mod tests {
         fs::write(&device, "").unwrap();
         let reports =
             KernelReports { tsm: Tsm::at(directory.path().join("none/report")), device: SevGuest::at(device) };
-        let error = reports.ask(&[1; 64]).unwrap_err();
+        let error = reports.ask(&[ProcessorKind::Snp].into(), &[1; 64]).unwrap_err();
         assert!(matches!(error, ReportError::Device(SevGuestError::Refused { .. })), "{error}");
     }
 }

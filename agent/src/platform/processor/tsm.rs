@@ -1,19 +1,20 @@
 //! What a confidential machine's processor says: the kernel's reports (`Documentation/ABI/testing/configfs-tsm`, Linux 6.7 and newer).
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::parse::SnpEvidence;
+use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind, SnpEvidence, TdxEvidence};
 
 use super::super::mounts;
 
-/// The provider of SEV-SNP reports.
-const SEV_GUEST: &str = "sev_guest";
-/// A report has 1184 bytes, a host's table of certificates at most 16 KiB.
-const MAX_REPORT: u64 = 4096;
+/// Who answers, by kind of processor: the kernel's word for it.
+const PROVIDERS: [(&str, ProcessorKind); 2] = [("sev_guest", ProcessorKind::Snp), ("tdx_guest", ProcessorKind::Tdx)];
+/// A SEV-SNP report has 1184 bytes, a TDX quote 5 KiB; a host's table of certificates at most 16 KiB.
+const MAX_REPORT: u64 = TdxEvidence::MAX_QUOTE as u64;
 const MAX_TABLE: u64 = 16 * 1024;
 const MAX_TEXT: u64 = 64;
 
@@ -43,8 +44,13 @@ pub enum TsmError {
         source: io::Error,
     },
     /// It is a confidential guest of another kind.
-    #[error("the kernel's reports are of {0:?}, and not of {SEV_GUEST}")]
-    Provider(String),
+    #[error("the kernel's reports are of {provider:?}, and the peer takes {demanded}")]
+    Provider {
+        /// The kernel's word for it.
+        provider: String,
+        /// The kinds that would do.
+        demanded: String,
+    },
     /// The kernel did not answer as it should.
     #[error("{}: {source}", path.display())]
     Io {
@@ -74,9 +80,13 @@ impl Tsm {
         Self { directory, asked: AtomicU32::new(0) }
     }
 
-    /// Asks for a report over these data, and for the certificates that the host has beside it.
-    pub(super) fn report(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, TsmError> {
-        self.entry()?.ask(report_data)
+    /// Asks for what the processor says over these data, and for the certificates that the host has beside it.
+    pub(super) fn report(
+        &self,
+        kinds: &BTreeSet<ProcessorKind>,
+        report_data: &[u8; 64],
+    ) -> Result<ProcessorEvidence, TsmError> {
+        self.entry()?.ask(kinds, report_data)
     }
 
     fn entry(&self) -> Result<Entry, TsmError> {
@@ -93,11 +103,13 @@ impl Tsm {
 
 impl Entry {
     /// Writes the data, and reads what the processor made of them.
-    fn ask(&self, report_data: &[u8; 64]) -> Result<SnpEvidence, TsmError> {
+    fn ask(&self, kinds: &BTreeSet<ProcessorKind>, report_data: &[u8; 64]) -> Result<ProcessorEvidence, TsmError> {
         let provider = self.text("provider")?;
-        if provider != SEV_GUEST {
-            return Err(TsmError::Provider(provider));
-        }
+        let known = PROVIDERS.iter().find(|(name, kind)| *name == provider && kinds.contains(kind));
+        let Some((_, kind)) = known else {
+            let demanded: Vec<_> = kinds.iter().map(ProcessorKind::to_string).collect();
+            return Err(TsmError::Provider { provider, demanded: demanded.join(" or ") });
+        };
         let place = self.0.join("inblob");
         fs::write(&place, report_data).map_err(|source| TsmError::Io { path: place, source })?;
         let first = self.text("generation")?;
@@ -111,7 +123,10 @@ impl Entry {
         if first != then {
             return Err(TsmError::Raced { first, then });
         }
-        Ok(SnpEvidence::new(report, (!table.is_empty()).then_some(table))?)
+        Ok(match kind {
+            ProcessorKind::Snp => SnpEvidence::new(report, (!table.is_empty()).then_some(table))?.into(),
+            ProcessorKind::Tdx => TdxEvidence::new(report)?.into(),
+        })
     }
 
     fn text(&self, name: &str) -> Result<String, TsmError> {
@@ -147,6 +162,10 @@ mod tests {
 
     const REPORT: [u8; 1184] = [7; 1184];
 
+    fn both() -> BTreeSet<ProcessorKind> {
+        [ProcessorKind::Snp, ProcessorKind::Tdx].into()
+    }
+
     /// A fake of an entry as the kernel fills it: files, which answer whatever is asked.
     fn filled(attributes: &[(&str, &[u8])]) -> (tempfile::TempDir, Entry) {
         let directory = tempfile::tempdir().unwrap();
@@ -159,7 +178,7 @@ mod tests {
 
     fn refusal(attributes: &[(&str, &[u8])]) -> String {
         let (_directory, entry) = filled(attributes);
-        entry.ask(&[1; 64]).unwrap_err().to_string()
+        entry.ask(&both(), &[1; 64]).unwrap_err().to_string()
     }
 
     #[test]
@@ -168,20 +187,31 @@ mod tests {
         for (table, shown) in [(Some(&b"table"[..]), &b"table"[..]), (Some(b""), b""), (None, b"")] {
             let table = table.map(|table| ("auxblob", table));
             let (directory, entry) = filled(&[&rest[..], table.as_slice()].concat());
-            let evidence = entry.ask(&[1; 64]).unwrap();
+            let evidence = entry.ask(&both(), &[1; 64]).unwrap();
+            let evidence = evidence.snp().unwrap();
             assert_eq!((evidence.report(), evidence.certificates()), (&REPORT[..], shown));
             assert_eq!(fs::read(directory.path().join("inblob")).unwrap(), [1; 64]);
         }
     }
 
     #[test]
+    fn a_quote_of_a_tdx_guest_comes_the_same_way_where_the_peer_takes_one() {
+        let quote = [4; 5006];
+        let (_directory, entry) = filled(&[("provider", b"tdx_guest\n"), ("generation", b"1\n"), ("outblob", &quote)]);
+        let evidence = entry.ask(&both(), &[1; 64]).unwrap();
+        assert_eq!(evidence.tdx().unwrap().quote(), quote);
+        let error = entry.ask(&[ProcessorKind::Snp].into(), &[1; 64]).unwrap_err().to_string();
+        assert!(error.contains("tdx_guest") && error.contains("a SEV-SNP report"), "{error}");
+    }
+
+    #[test]
     fn what_is_no_report_is_refused_by_name() {
         let generation: (&str, &[u8]) = ("generation", b"1\n");
-        assert!(refusal(&[("provider", b"tdx_guest\n")]).contains("tdx_guest"));
+        assert!(refusal(&[("provider", b"arm_cca_guest\n")]).contains("arm_cca_guest"));
         assert!(refusal(&[]).contains("provider"));
         let sev = ("provider", &b"sev_guest\n"[..]);
         assert!(refusal(&[sev, generation]).contains("outblob"));
-        assert!(refusal(&[sev, generation, ("outblob", &[0; 5000])]).contains("more than 4096 bytes"));
+        assert!(refusal(&[sev, generation, ("outblob", &[0; 16 * 1024 + 1])]).contains("more than 16384 bytes"));
         assert!(refusal(&[sev, generation, ("outblob", &[0; 1185])]).contains("report is larger"));
         let table = vec![0; 16 * 1024 + 1];
         assert!(refusal(&[sev, generation, ("outblob", &REPORT), ("auxblob", &table)]).contains("auxblob: more than"));
@@ -199,7 +229,7 @@ mod tests {
             fs::write(&generation, "2\n").unwrap();
             report.write_all(&REPORT).unwrap();
         });
-        let error = entry.ask(&[1; 64]).unwrap_err();
+        let error = entry.ask(&both(), &[1; 64]).unwrap_err();
         kernel.join().unwrap();
         assert!(matches!(&error, TsmError::Raced { first, then } if first == "1" && then == "2"), "{error}");
     }

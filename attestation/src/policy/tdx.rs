@@ -1,0 +1,196 @@
+//! What a policy demands of a TDX guest.
+//!
+//! ```json
+//! "tdx": {
+//!   "mrtd": ["<96 hex digits>"],
+//!   "tcb_status": ["UpToDate", "SWHardeningNeeded"],
+//!   "tolerated_advisories": ["INTEL-SA-00837"],
+//!   "rtmrs": {"1": ["<96 hex digits>"]},
+//!   "xfam": "e702060000000000"
+//! }
+//! ```
+//!
+//! `"rtmrs": "any"` says that only the TPM tells which image runs: MRTD is that of a firmware, which boots any.
+//!
+//! A guest that its host may debug, profile or move to another machine is refused by every policy, and so is a revoked TCB: there is
+//! no word for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::hex::Hex;
+use crate::parse::{LaunchDigest, from_json};
+use crate::refusal::{ReasonCode, Refusal};
+
+/// The section `tdx` of a policy.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "processors"), expect(dead_code, reason = "read by whoever verifies quotes"))]
+pub struct TdxPolicy {
+    pub(crate) mrtd: BTreeSet<LaunchDigest>,
+    /// Empty: nothing is said of them.
+    pub(crate) rtmrs: BTreeMap<Rtmr, BTreeSet<LaunchDigest>>,
+    pub(crate) tcb_status: BTreeSet<TdxTcbStatus>,
+    pub(crate) tolerated_advisories: BTreeSet<String>,
+    pub(crate) minimum_tcb_evaluation: u32,
+    pub(crate) mrseam: BTreeSet<LaunchDigest>,
+    pub(crate) xfam: Option<[u8; 8]>,
+    pub(crate) allow: BTreeSet<TdxAllowed>,
+    pub(crate) mr_config_id: Option<[u8; 48]>,
+    pub(crate) mr_owner: Option<[u8; 48]>,
+    pub(crate) mr_owner_config: Option<[u8; 48]>,
+    pub(crate) denied_platforms: BTreeSet<[u8; 16]>,
+}
+
+impl TdxPolicy {
+    /// Reads the section alone.
+    ///
+    /// # Errors
+    /// `policy-malformed`, `policy-empty`.
+    pub fn from_json(json: &[u8]) -> Result<Self, Refusal> {
+        from_json::<TdxPolicyFile>(json, super::MAX_JSON, ReasonCode::PolicyMalformed)?.try_into()
+    }
+}
+
+/// How up to date Intel calls a platform (Intel PCS, "TCB Info", field `tcbStatus`). `Revoked` is not among them: no policy can
+/// take it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum TdxTcbStatus {
+    /// Nothing is known against it.
+    UpToDate,
+    /// Software in the guest has to work around something.
+    SWHardeningNeeded,
+    /// The host's settings are not what Intel recommends.
+    ConfigurationNeeded,
+    /// Both.
+    ConfigurationAndSWHardeningNeeded,
+    /// There is an update.
+    OutOfDate,
+    /// There is an update, and the settings are not what Intel recommends.
+    OutOfDateConfigurationNeeded,
+    /// The platform was updated after the guest was launched: launched anew, the guest would be up to date.
+    TDRelaunchAdvised,
+    /// The same, and the settings are not what Intel recommends.
+    TDRelaunchAdvisedConfigurationNeeded,
+}
+
+/// What is refused unless a policy names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TdxAllowed {
+    /// Service guests are bound to the guest (`MRSERVICETD` is not zero).
+    ServiceTd,
+    /// The guest counts events of the processor (attribute `PERFMON`).
+    PerformanceMonitoring,
+    /// The guest uses Key Locker (attribute `KL`).
+    KeyLocker,
+}
+
+/// A register that a guest extends: 0 firmware and its settings, 1 the boot loader or kernel, 2 what they load, 3 anybody's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub(crate) enum Rtmr {
+    #[serde(rename = "0")]
+    R0,
+    #[serde(rename = "1")]
+    R1,
+    #[serde(rename = "2")]
+    R2,
+    #[serde(rename = "3")]
+    R3,
+}
+
+/// Values of registers, or the word that they say nothing: without them only the TPM tells which image runs in the guest, and MRTD is
+/// of a firmware that boots any.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Rtmrs {
+    Any(AnyRtmr),
+    Listed(BTreeMap<Rtmr, Vec<LaunchDigest>>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum AnyRtmr {
+    Any,
+}
+
+/// The section as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TdxPolicyFile {
+    mrtd: Vec<LaunchDigest>,
+    rtmrs: Rtmrs,
+    tcb_status: BTreeSet<TdxTcbStatus>,
+    #[serde(default)]
+    tolerated_advisories: BTreeSet<Advisory>,
+    #[serde(default)]
+    minimum_tcb_evaluation: u32,
+    #[serde(default)]
+    mrseam: Vec<LaunchDigest>,
+    #[serde(default, deserialize_with = "super::present")]
+    xfam: Option<Hex<8>>,
+    #[serde(default)]
+    allow: BTreeSet<TdxAllowed>,
+    #[serde(default, deserialize_with = "super::present")]
+    mr_config_id: Option<Hex<48>>,
+    #[serde(default, deserialize_with = "super::present")]
+    mr_owner: Option<Hex<48>>,
+    #[serde(default, deserialize_with = "super::present")]
+    mr_owner_config: Option<Hex<48>>,
+    #[serde(default)]
+    denied_platforms: Vec<Hex<16>>,
+}
+
+impl TryFrom<TdxPolicyFile> for TdxPolicy {
+    type Error = Refusal;
+
+    fn try_from(file: TdxPolicyFile) -> Result<Self, Refusal> {
+        let empty = |detail: &str| Err(Refusal::new(ReasonCode::PolicyEmpty, detail));
+        if file.mrtd.is_empty() {
+            return empty("`tdx.mrtd` lists no launch measurement");
+        }
+        if file.tcb_status.is_empty() {
+            return empty("`tdx.tcb_status` lists no status");
+        }
+        let rtmrs = match file.rtmrs {
+            Rtmrs::Any(_) => BTreeMap::new(),
+            Rtmrs::Listed(listed) if listed.is_empty() || listed.values().any(Vec::is_empty) => {
+                return empty(
+                    "`tdx.rtmrs`, or a register of it, lists no value: say \"any\" if the TPM alone tells what runs",
+                );
+            }
+            Rtmrs::Listed(listed) => listed,
+        };
+        let set = |digests: Vec<LaunchDigest>| digests.into_iter().collect::<BTreeSet<_>>();
+        Ok(Self {
+            mrtd: set(file.mrtd),
+            rtmrs: rtmrs.into_iter().map(|(register, values)| (register, set(values))).collect(),
+            tcb_status: file.tcb_status,
+            tolerated_advisories: file.tolerated_advisories.into_iter().map(|advisory| advisory.0).collect(),
+            minimum_tcb_evaluation: file.minimum_tcb_evaluation,
+            mrseam: set(file.mrseam),
+            xfam: file.xfam.map(|it| it.0),
+            allow: file.allow,
+            mr_config_id: file.mr_config_id.map(|it| it.0),
+            mr_owner: file.mr_owner.map(|it| it.0),
+            mr_owner_config: file.mr_owner_config.map(|it| it.0),
+            denied_platforms: file.denied_platforms.into_iter().map(|it| it.0).collect(),
+        })
+    }
+}
+
+/// A security advisory of Intel's, as its name is written: `INTEL-SA-00837`.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Advisory(String);
+
+impl<'de> Deserialize<'de> for Advisory {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = text.strip_prefix("INTEL-SA-").filter(|number| number.len() == 5);
+        if number.is_some_and(|number| number.bytes().all(|c| c.is_ascii_digit())) {
+            return Ok(Self(text));
+        }
+        Err(D::Error::custom("expected an advisory of Intel's, such as INTEL-SA-00837"))
+    }
+}

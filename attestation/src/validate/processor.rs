@@ -1,0 +1,55 @@
+//! What a machine's processor says, where the policy demands that one vouches for it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::AdmittedImage;
+use super::snp::{self, AdmittedSnp};
+use super::tdx::AdmittedTdx;
+use crate::policy::Policy;
+use crate::reference::References;
+use crate::refusal::Refusal;
+use crate::verify::{VerifiedProcessor, missing_processor};
+
+/// The witness that a processor vouched for a machine, as the policy demands it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum AdmittedProcessor {
+    /// AMD's.
+    Snp(AdmittedSnp),
+    /// Intel's.
+    Tdx(AdmittedTdx),
+}
+
+impl fmt::Display for AdmittedProcessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Snp(admitted) => admitted.fmt(f),
+            Self::Tdx(admitted) => admitted.fmt(f),
+        }
+    }
+}
+
+/// Decides on what the processor says, where the policy demands that it says something. A SEV-SNP guest must be launched with the very
+/// image that the TPM's measurements are those of; of a TDX guest, the policy's own values decide.
+pub(crate) fn admit_processor(
+    policy: &Policy,
+    verified: Option<&VerifiedProcessor>,
+    image: &AdmittedImage,
+    references: &References,
+    now: u64,
+) -> Result<Option<AdmittedProcessor>, Refusal> {
+    match (policy.snp(), policy.tdx(), verified) {
+        (None, None, _) => Ok(None),
+        (Some(demanded), _, Some(VerifiedProcessor::Snp(verified))) => {
+            let admitted = demanded.validate(verified)?;
+            snp::check_image(policy, verified, image, references, now)?;
+            Ok(Some(AdmittedProcessor::Snp(admitted)))
+        }
+        (_, Some(demanded), Some(VerifiedProcessor::Tdx(verified))) => {
+            demanded.validate(verified).map(AdmittedProcessor::Tdx).map(Some)
+        }
+        (_, _, verified) => Err(missing_processor(policy, verified.map(VerifiedProcessor::kind))),
+    }
+}

@@ -1,0 +1,179 @@
+//! What a verified TDX quote says, against what a policy demands: from the platform upwards, the first difference decides.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::parse::LaunchDigest;
+use crate::policy::{TdxAllowed, TdxPolicy, TdxTcbStatus};
+use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::tdx::VerifiedTdxQuote;
+use crate::verify::tdx::quote::attributes;
+
+/// The witness that Intel's hardware vouched for a guest that the policy takes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AdmittedTdx {
+    fmspc: String,
+    ppid: String,
+    tcb_status: TdxTcbStatus,
+    /// Seconds since the Unix epoch.
+    tcb_date: u64,
+    tcb_evaluation: u32,
+    advisories: Vec<String>,
+    mrtd: LaunchDigest,
+    collateral_ends: u64,
+}
+
+impl fmt::Display for AdmittedTdx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TDX, FMSPC {} ({:?}", self.fmspc, self.tcb_status)?;
+        self.advisories.iter().try_for_each(|advisory| write!(f, ", {advisory}"))?;
+        f.write_str(")")
+    }
+}
+
+impl AdmittedTdx {
+    /// Family, model and configuration of the platform, 12 hexadecimal digits.
+    pub fn fmspc(&self) -> &str {
+        &self.fmspc
+    }
+
+    /// Which package (PPID), 32 hexadecimal digits: what `tdx.denied_platforms` takes.
+    pub fn ppid(&self) -> &str {
+        &self.ppid
+    }
+
+    /// How up to date Intel calls it.
+    pub fn tcb_status(&self) -> TdxTcbStatus {
+        self.tcb_status
+    }
+
+    /// The day of its TCB, in seconds since the Unix epoch.
+    pub fn tcb_date(&self) -> u64 {
+        self.tcb_date
+    }
+
+    /// Advisories that are open and tolerated.
+    pub fn advisories(&self) -> &[String] {
+        &self.advisories
+    }
+
+    /// When the first part of the collateral behind it ends, in seconds since the Unix epoch.
+    pub fn collateral_ends(&self) -> u64 {
+        self.collateral_ends
+    }
+}
+
+impl TdxPolicy {
+    /// Decides on everything in a quote.
+    ///
+    /// # Errors
+    /// `tdx-…`: one for each demand, with what was expected and what came.
+    pub fn validate(&self, verified: &VerifiedTdxQuote) -> Result<AdmittedTdx, Refusal> {
+        self.check_platform(verified)?;
+        self.check_guest(verified)?;
+        self.check_launch(verified)?;
+        Ok(AdmittedTdx {
+            fmspc: hex::encode(verified.quote().fmspc()),
+            ppid: hex::encode(verified.ppid()),
+            tcb_status: verified.tcb_status(),
+            tcb_date: verified.tcb_date(),
+            tcb_evaluation: verified.tcb_evaluation(),
+            advisories: verified.advisories().iter().cloned().collect(),
+            mrtd: verified.quote().mrtd(),
+            collateral_ends: verified.collateral_ends(),
+        })
+    }
+
+    fn check_platform(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
+        if self.denied_platforms.iter().any(|denied| denied.as_slice() == verified.ppid()) {
+            return refuse(ReasonCode::TdxPlatformDenied, format!("PPID {}", hex::encode(verified.ppid())));
+        }
+        let (status, advisories) = (verified.tcb_status(), verified.advisories());
+        let refused = verified.tcb_statuses().difference(&self.tcb_status).next();
+        if let Some(status) = refused {
+            let open = advisories.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let open = if open.is_empty() { String::new() } else { format!(", open: {open}") };
+            return refuse(ReasonCode::TdxTcbStatusRefused, format!("Intel says {status:?}{open}"));
+        }
+        let open: Vec<_> = advisories.difference(&self.tolerated_advisories).map(String::as_str).collect();
+        if !open.is_empty() {
+            return refuse(ReasonCode::TdxAdvisoryNotTolerated, format!("{} ({status:?})", open.join(", ")));
+        }
+        if verified.tcb_evaluation() < self.minimum_tcb_evaluation {
+            let (is, least) = (verified.tcb_evaluation(), self.minimum_tcb_evaluation);
+            return refuse(ReasonCode::TdxEvaluationTooOld, format!("number {is}, at least {least} expected"));
+        }
+        let module = verified.quote().mrseam();
+        if !self.mrseam.is_empty() && !self.mrseam.contains(&module) {
+            return refuse(ReasonCode::TdxModuleRefused, format!("MRSEAM {module}"));
+        }
+        Ok(())
+    }
+
+    fn check_guest(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
+        let allows = |allowed| self.allow.contains(&allowed);
+        let quote = verified.quote();
+        if quote.has_service_tds() && !allows(TdxAllowed::ServiceTd) {
+            return refuse(ReasonCode::TdxServiceTd, "service guests are bound to it");
+        }
+        let taken = [
+            (TdxAllowed::ServiceTd, attributes::SERVICE_TD),
+            (TdxAllowed::PerformanceMonitoring, attributes::PERFORMANCE_MONITORING),
+            (TdxAllowed::KeyLocker, attributes::KEY_LOCKER),
+        ];
+        let taken = taken.into_iter().filter(|(allowed, _)| allows(*allowed)).fold(0, |all, (_, bits)| all | bits);
+        let others = quote.attributes() & !(attributes::PROTECTING | taken);
+        if others != 0 {
+            let bits: Vec<_> = (0..64).filter(|bit| others >> bit & 1 == 1).map(|bit: u32| bit.to_string()).collect();
+            return refuse(ReasonCode::TdxAttributesRefused, format!("bits {} of TDATTRIBUTES", bits.join(", ")));
+        }
+        if quote.vm() != 0 {
+            let detail = format!("part {} of a partitioned guest asked, and not the guest itself", quote.vm());
+            return refuse(ReasonCode::TdxAttributesRefused, detail);
+        }
+        match self.xfam {
+            Some(expected) if expected != quote.xfam() => {
+                let detail = format!("expected {}, got {}", hex::encode(expected), hex::encode(quote.xfam()));
+                refuse(ReasonCode::TdxXfamDiffers, detail)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_launch(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
+        let quote = verified.quote();
+        if !self.mrtd.contains(&quote.mrtd()) {
+            return refuse(ReasonCode::TdxMrtdUnknown, expected_and_got("MRTD", &self.mrtd, quote.mrtd()));
+        }
+        let names = ["MRCONFIGID", "MROWNER", "MROWNERCONFIG"];
+        let expected = [self.mr_config_id, self.mr_owner, self.mr_owner_config];
+        for ((name, expected), got) in names.into_iter().zip(expected).zip(quote.launcher_said()) {
+            if let Some(expected) = expected.filter(|expected| *expected != got) {
+                let detail = format!("{name}: expected {}, got {}", hex::encode(expected), hex::encode(got));
+                return refuse(ReasonCode::TdxLaunchDiffers, detail);
+            }
+        }
+        for (register, values) in &self.rtmrs {
+            let got = verified.rtmr(*register);
+            if !values.contains(&got) {
+                let name = format!("RTMR {}", *register as u8);
+                return refuse(ReasonCode::TdxRtmrDiffers, expected_and_got(&name, values, got));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// As many of the values that would do as a line has room for.
+fn expected_and_got(name: &str, values: &std::collections::BTreeSet<LaunchDigest>, got: LaunchDigest) -> String {
+    let shown = values.iter().take(SHOWN).map(LaunchDigest::to_string).collect::<Vec<_>>().join(", ");
+    format!("{name}: expected one of {} ({shown}), got {got}", values.len())
+}
+
+fn refuse<T>(code: ReasonCode, detail: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::new(code, detail))
+}
+
+/// A detail has room for this many values.
+const SHOWN: usize = 3;
