@@ -51,6 +51,8 @@ pub struct Published {
     pub tcb_years: [u16; 2],
     /// The number of the evaluation that the TCB information is by.
     pub tcb_evaluation: u32,
+    /// Of which platforms the TCB information is.
+    pub tcb_fmspc: [u8; 6],
 }
 
 impl Default for Published {
@@ -62,6 +64,7 @@ impl Default for Published {
             authority_revoked: false,
             tcb_years: [2025, 2030],
             tcb_evaluation: 17,
+            tcb_fmspc: FMSPC,
         }
     }
 }
@@ -69,6 +72,7 @@ impl Default for Published {
 /// An authority with all that it publishes.
 pub struct FakeIntel {
     files: Vec<(&'static str, Vec<u8>)>,
+    later: Vec<(&'static str, Vec<u8>)>,
     root: Digest,
     signing: EcdsaKeyPair,
     /// Of the platform.
@@ -99,17 +103,26 @@ impl FakeIntel {
         let platform_der =
             certificate((&authority, PLATFORM), (&platform, "Intel SGX PCK Certificate"), 4, &of_platform);
         let certificates = [&platform_der, &authority_der, &root_der].map(|der| pem("CERTIFICATE", der));
-        let files = vec![
+        let mut files = vec![
             ("root.pem", pem("CERTIFICATE", &root_der)),
             ("pck-platform.pem", certificates[1].clone()),
             ("tcb-signing.pem", pem("CERTIFICATE", &signing_der)),
-            ("root.crl", list((&root, ROOT), published.authority_revoked.then_some(2))),
-            ("pck-platform.crl", list((&authority, PLATFORM), published.platform_revoked.then_some(4))),
-            ("tcb.json", answer("tcbInfo", &tcb_info(&published), &signing)),
-            ("qe.json", answer("enclaveIdentity", QE_IDENTITY, &signing)),
         ];
+        let answers = |lists: &str, answers: &str| {
+            let of_root = list((&root, ROOT), published.authority_revoked.then_some(2), lists);
+            let of_authority = list((&authority, PLATFORM), published.platform_revoked.then_some(4), lists);
+            let identity = QE_IDENTITY.replace("11-20", answers);
+            [
+                ("root.crl", of_root),
+                ("pck-platform.crl", of_authority),
+                ("tcb.json", answer("tcbInfo", &tcb_info(&published, answers), &signing)),
+                ("qe.json", answer("enclaveIdentity", &identity, &signing)),
+            ]
+        };
+        files.extend(answers("261115", "11-20"));
+        let later = answers("261116", "11-21").to_vec();
         let root = Digest(digest(&SHA256, &root_der).as_ref().try_into().unwrap());
-        Self { files, root, signing, platform, chain: certificates.concat(), enclave: key() }
+        Self { files, later, root, signing, platform, chain: certificates.concat(), enclave: key() }
     }
 
     /// What it publishes, by names that mean nothing.
@@ -121,7 +134,12 @@ impl FakeIntel {
     pub fn tcb_information(&self, change: impl FnOnce(&mut Published)) -> Vec<u8> {
         let mut published = Published::default();
         change(&mut published);
-        answer("tcbInfo", &tcb_info(&published), &self.signing)
+        answer("tcbInfo", &tcb_info(&published, "11-20"), &self.signing)
+    }
+
+    /// The files among them that change from day to day, as they are a day later.
+    pub fn later_files(&self) -> &[(&'static str, Vec<u8>)] {
+        &self.later
     }
 
     /// Whom to believe.
@@ -203,8 +221,8 @@ fn certificate(issuer: Named<'_>, subject: Named<'_>, serial: u8, extensions: &[
     signed(issuer.0, &fields)
 }
 
-fn list(issuer: Named<'_>, revoked: Option<u8>) -> Vec<u8> {
-    let [this, next] = ["261115", "301125"].map(|day| tagged(0x17, format!("{day}000000Z").as_bytes()));
+fn list(issuer: Named<'_>, revoked: Option<u8>, day: &str) -> Vec<u8> {
+    let [this, next] = [day, "301125"].map(|day| tagged(0x17, format!("{day}000000Z").as_bytes()));
     let number = sequence(&[&extension(&[0x55, 0x1d, 0x14], false, &[0x02, 0x01, 1])]);
     let mut fields = [&[0x02, 0x01, 1][..], &algorithm(), &name(issuer.1), &this, &next].concat();
     if let Some(serial) = revoked {
@@ -259,7 +277,7 @@ fn sgx_extension() -> Vec<u8> {
     ])
 }
 
-fn tcb_info(published: &Published) -> String {
+fn tcb_info(published: &Published, day: &str) -> String {
     let zeros = "00".repeat(48);
     let svns = |svns: [u8; 16]| {
         let one = |svn: u8| format!(r#"{{"svn":{svn}}}"#);
@@ -270,8 +288,8 @@ fn tcb_info(published: &Published) -> String {
     let advisories = published.advisories.iter().map(|name| format!(r#""{name}""#)).collect::<Vec<_>>().join(",");
     let [from, to] = published.tcb_years;
     format!(
-        r#"{{"id":"TDX","version":3,"issueDate":"{from}-11-20T00:00:00Z","nextUpdate":"{to}-11-20T00:00:00Z","fmspc":"{fmspc}","pceId":"0000","tcbType":0,"tcbEvaluationDataNumber":{evaluation},"tdxModule":{{"mrsigner":"{zeros}","attributes":"0000000000000000","attributesMask":"FFFFFFFFFFFFFFFF"}},"tdxModuleIdentities":[],"tcbLevels":[{{"tcb":{{"sgxtcbcomponents":[{sgx}],"pcesvn":11,"tdxtcbcomponents":[{tdx}]}},"tcbDate":"2024-03-13T00:00:00Z","tcbStatus":"{status}","advisoryIDs":[{advisories}]}}]}}"#,
-        fmspc = hex::encode_upper(FMSPC),
+        r#"{{"id":"TDX","version":3,"issueDate":"{from}-{day}T00:00:00Z","nextUpdate":"{to}-{day}T00:00:00Z","fmspc":"{fmspc}","pceId":"0000","tcbType":0,"tcbEvaluationDataNumber":{evaluation},"tdxModule":{{"mrsigner":"{zeros}","attributes":"0000000000000000","attributesMask":"FFFFFFFFFFFFFFFF"}},"tdxModuleIdentities":[],"tcbLevels":[{{"tcb":{{"sgxtcbcomponents":[{sgx}],"pcesvn":11,"tdxtcbcomponents":[{tdx}]}},"tcbDate":"2024-03-13T00:00:00Z","tcbStatus":"{status}","advisoryIDs":[{advisories}]}}]}}"#,
+        fmspc = hex::encode_upper(published.tcb_fmspc),
         status = published.status,
         evaluation = published.tcb_evaluation,
     )

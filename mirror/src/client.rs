@@ -12,6 +12,8 @@ use ureq::{Agent, BodyReader, Timeout};
 
 /// More than official addresses need: one, to where GitHub keeps releases.
 pub const MAX_REDIRECTS: u32 = 5;
+/// Longest head of an answer, in bytes.
+pub const MAX_HEAD: usize = 64 * 1024;
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy)]
@@ -92,6 +94,7 @@ pub enum Answer {
 pub struct Body {
     reader: BodyReader<'static>,
     length: Option<u64>,
+    headers: HeaderMap,
 }
 
 /// Why there are no more bytes.
@@ -125,6 +128,7 @@ impl Client {
             .https_only(secure)
             .http_status_as_error(false)
             .max_redirects(MAX_REDIRECTS)
+            .max_response_header_size(MAX_HEAD)
             .user_agent("latchkey")
             .timeout_connect(Some(limits.connect))
             .timeout_per_read(Some(limits.silence))
@@ -154,10 +158,11 @@ impl Client {
             Err(ureq::Error::Timeout(which)) => return Err(self.slow(place, which)),
             Err(error) => return Err(MirrorError::Request { place: place.to_owned(), reason: error.to_string() }),
         };
-        let (status, headers) = (response.status().as_u16(), response.headers());
-        let length = number(headers, &CONTENT_LENGTH);
-        let (retry_after, continues) = (number(headers, &RETRY_AFTER), begins(headers) == Some(have));
-        let body = Body { reader: response.into_body().into_reader(), length };
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        let length = number(&headers, &CONTENT_LENGTH);
+        let (retry_after, continues) = (number(&headers, &RETRY_AFTER), begins(&headers) == Some(have));
+        let body = Body { reader: body.into_reader(), length, headers };
         match status {
             200 => Ok(Answer::Whole(body)),
             206 if have > 0 && continues => Ok(Answer::Rest(body)),
@@ -195,6 +200,14 @@ impl Body {
     /// How many bytes are to come, as the server says.
     pub fn length(&self) -> Option<u64> {
         self.length
+    }
+
+    /// What the answer's header of this name says, if there is one of it, and not several, in visible ASCII. All headers together have
+    /// [`MAX_HEAD`] bytes at most.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.get_all(name).iter();
+        let (first, second) = (values.next()?, values.next());
+        second.is_none().then_some(first)?.to_str().ok()
     }
 }
 

@@ -9,4 +9,4 @@ mod client;
 
 pub use address::Address;
 #[cfg(feature = "client")]
-pub use client::{Answer, Body, Broken, Client, Limits, MAX_REDIRECTS, MirrorError};
+pub use client::{Answer, Body, Broken, Client, Limits, MAX_HEAD, MAX_REDIRECTS, MirrorError};

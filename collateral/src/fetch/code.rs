@@ -15,20 +15,20 @@ reason_codes! {
         /// The report does not say of which product its processor is.
         ProductUnsaid = "collateral-product-unsaid": "say it with --product: reports of version 2 do not";
         /// Directory or mirror do not have it.
-        Missing = "collateral-missing": "put the file there, under the path of AMD's key distribution service, or ask AMD";
+        Missing = "collateral-missing": "put the file there, under the path of the vendor's own service (AMD's KDS, Intel's PCS), or ask the vendor";
         /// The server cannot be reached, or does not speak HTTP.
         Unreachable = "collateral-unreachable": "check the address, and the way to it";
         /// The server wants fewer requests.
         Throttled = "collateral-throttled": "wait as long as the server says, and run the command again; a mirror of your own has no such limit";
-        /// The server answers, and does not give the file.
+        /// The server answers, and does not give the file, or not all that belongs to it.
         AnswerRefused = "collateral-answer-refused": "look at the server's log, or take another mirror";
         /// It does not come, or not in time.
         TooSlow = "collateral-too-slow": "run the command again, or take another mirror";
         /// It came to its end too early.
         Interrupted = "collateral-interrupted": "run the command again, or take another mirror";
-        /// It is longer than what AMD publishes.
+        /// It is longer than what vendors publish.
         TooLarge = "collateral-too-large": "take another mirror: this one sends another file";
-        /// It is a file of AMD's, and another one than was asked for.
+        /// It is a file of the vendor's, and another one than was asked for.
         NotAsAsked = "collateral-not-as-asked": "take another mirror: this one sends another file";
         /// A file or directory cannot be read or written.
         FileUnusable = "file-unusable": "check the path, and who may read or write it";

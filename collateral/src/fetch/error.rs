@@ -46,7 +46,17 @@ pub enum FetchError {
         /// What went wrong.
         reason: String,
     },
-    /// It is longer than what AMD publishes.
+    /// A header of the answer does not give what belongs to the file.
+    #[error("{place}: the header {header} {what}")]
+    Header {
+        /// The address.
+        place: String,
+        /// Its name.
+        header: &'static str,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// It is longer than what vendors publish.
     #[error("{place}: more than {max} bytes")]
     TooLarge {
         /// The address or path.
@@ -54,7 +64,7 @@ pub enum FetchError {
         /// What it may have.
         max: u64,
     },
-    /// It is another file of AMD's.
+    /// It is another file of the vendor's.
     #[error("{place}: {found}, and {wanted} was asked for")]
     NotAsAsked {
         /// The address or path.
@@ -104,6 +114,7 @@ impl FetchError {
                 MirrorError::Slow { .. } => CollateralCode::TooSlow,
             },
             Self::Throttled { .. } => CollateralCode::Throttled,
+            Self::Header { .. } => CollateralCode::AnswerRefused,
             Self::Missing(_) => CollateralCode::Missing,
             Self::Interrupted { .. } => CollateralCode::Interrupted,
             Self::TooLarge { .. } => CollateralCode::TooLarge,

@@ -1,28 +1,32 @@
-//! Gets what belongs to a report: from AMD's key distribution service, from a mirror of it, or from a directory with its paths.
+//! Gets what belongs to a report: from AMD's key distribution service, from a mirror of it, or from a directory with its paths; and
+//! what belongs to a TDX quote: from Intel's service, or a mirror of it.
 //!
-//! Nothing is kept that does not verify: each file must be the one that was asked for, all must hold together, and the report
-//! itself must verify with them. Only then is anything written, each file as a whole.
+//! Nothing is kept that does not verify: each file must be the one that was asked for, all must hold together, and report or quote
+//! must verify with them. Only then is anything written, each file as a whole.
 
 mod code;
+mod download;
 mod error;
 mod kds;
+mod pcs;
 mod store;
+mod tdx;
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{HostCertificates, SnpProduct, SnpReport};
 use latchkey_attestation::policy::RevocationList;
 use latchkey_attestation::verify::CollateralFile;
 use latchkey_attestation::verify::snp::{SnpInventory, SnpKind};
-use latchkey_mirror::{Address, Answer, Broken, Client, Limits, MirrorError};
+use latchkey_mirror::{Address, Client, Limits};
 
 pub use code::CollateralCode;
 pub use error::FetchError;
 pub use kds::KDS;
 use kds::Wanted;
+pub use pcs::PCS;
 pub use store::State;
 
 use crate::{CollateralError, read_file, read_files};
@@ -163,27 +167,7 @@ impl Fetcher {
             }
         };
         let place = format!("{address}/{}", wanted.path);
-        let body = match client.ask(&place, 0, Instant::now()) {
-            Ok(Answer::Whole(body) | Answer::Rest(body)) => body,
-            Ok(Answer::OtherPiece) => return Err(MirrorError::Status { place, status: 206, retry_after: None }.into()),
-            Err(MirrorError::Status { place, status: 429, retry_after }) => {
-                return Err(FetchError::Throttled { place, retry_after });
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if body.length().is_some_and(|length| length > wanted.max) {
-            return Err(FetchError::TooLarge { place, max: wanted.max });
-        }
-        let mut content = Vec::new();
-        if let Err(error) = body.take(wanted.max + 1).read_to_end(&mut content) {
-            return Err(match client.broken(&place, &error) {
-                Broken::Slow(error) => error.into(),
-                Broken::Cut(reason) => FetchError::Interrupted { place, got: content.len(), reason },
-            });
-        }
-        if content.len() as u64 > wanted.max {
-            return Err(FetchError::TooLarge { place, max: wanted.max });
-        }
+        let content = download::get(client, &place, wanted.max)?.content;
         Ok((place, content))
     }
 
