@@ -1,10 +1,10 @@
 //! `latchkey collateral fetch`.
 
 use latchkey_attestation::parse::{SnpProduct, SnpReport};
-use latchkey_collateral::fetch::{FetchError, Fetched, Fetcher, KDS, LIMITS, Origin, State};
+use latchkey_collateral::fetch::{FetchError, Fetched, Fetcher, KDS, LIMITS, Origin, PCS, State};
 use serde::Serialize;
 
-use super::KeptReport;
+use super::{KeptQuote, KeptReport};
 use crate::arguments::Arguments;
 use crate::clock::now;
 use crate::codes::ErrorCode;
@@ -13,15 +13,42 @@ use crate::exit::Exit;
 use crate::output::{Output, Report, Style, Table};
 
 pub(crate) fn fetch(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
-    let path = arguments.required_path("snp-report")?;
     let to = arguments.required_path("to")?;
-    let from = arguments.text("from")?.unwrap_or(KDS);
-    let report = KeptReport::read(path, None)?.report;
-    let product = product(arguments, &report)?;
-    let origin = Origin::parse(from).map_err(|error| failed(&error))?;
-    output.waiting(&format!("files of AMD's from {from}"));
-    let fetched = Fetcher::new(origin, LIMITS).and_then(|fetcher| fetcher.fetch_snp(&report, product, to, now()));
-    let files = fetched.map_err(|error| failed(&error))?.iter().map(Row::of).collect();
+    match (arguments.path("snp-report"), arguments.path("tdx-quote")) {
+        (Some(path), None) => {
+            let report = KeptReport::read(path, None)?.report;
+            let product = product(arguments, &report)?;
+            let fetch = |fetcher: &Fetcher| fetcher.fetch_snp(&report, product, to, now());
+            fetch_from(arguments, output, ("AMD", KDS), fetch)
+        }
+        (None, Some(path)) => {
+            if arguments.has("product") {
+                return Err(CommandError::usage("--product goes with --snp-report: a quote says its platform"));
+            }
+            let quote = KeptQuote::read(path)?;
+            let fetch = |fetcher: &Fetcher| fetcher.fetch_tdx(quote.bytes(), to, now());
+            fetch_from(arguments, output, ("Intel", PCS), fetch)
+        }
+        (Some(_), Some(_)) => Err(CommandError::usage("--snp-report and --tdx-quote exclude each other")),
+        (None, None) => {
+            let failure = CommandError::usage("--snp-report FILE or --tdx-quote FILE is missing");
+            Err(failure.fix("name what the files are to verify: a report of SEV-SNP or a quote of TDX"))
+        }
+    }
+}
+
+/// From `--from`, or from the vendor itself.
+fn fetch_from(
+    arguments: &Arguments,
+    output: &Output,
+    (vendor, official): (&str, &str),
+    fetch: impl FnOnce(&Fetcher) -> Result<Vec<Fetched>, FetchError>,
+) -> Result<Exit, CommandError> {
+    let from = arguments.text("from")?.unwrap_or(official);
+    let origin = Origin::parse(from).map_err(|error| failed(vendor, &error))?;
+    output.waiting(&format!("files of {vendor}'s from {from}"));
+    let fetched = Fetcher::new(origin, LIMITS).and_then(|fetcher| fetch(&fetcher));
+    let files = fetched.map_err(|error| failed(vendor, &error))?.iter().map(Row::of).collect();
     output.report(&FetchReport { from: from.to_owned(), files })
 }
 
@@ -42,13 +69,15 @@ fn product(arguments: &Arguments, report: &SnpReport) -> Result<Option<SnpProduc
     }
 }
 
-fn failed(error: &FetchError) -> CommandError {
-    let what = "AMD's files were not got, and nothing was written";
+fn failed(vendor: &str, error: &FetchError) -> CommandError {
+    let what = format!("{vendor}'s files were not got, and nothing was written");
     match error {
         FetchError::Refused { place, refusal } => CommandError::refused(Exit::Failed, what, refusal).because(place),
         // Writing itself may have failed at the second file.
-        FetchError::Io { .. } => CommandError::local(ErrorCode::Known(error.reason()), "AMD's files cannot be written")
-            .because(error.to_string()),
+        FetchError::Io { .. } => {
+            let what = format!("{vendor}'s files cannot be written");
+            CommandError::local(ErrorCode::Known(error.reason()), what).because(error.to_string())
+        }
         error => CommandError::local(ErrorCode::Known(error.reason()), what).because(error.to_string()),
     }
 }

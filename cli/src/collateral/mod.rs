@@ -2,6 +2,7 @@
 
 mod fetch;
 mod list;
+mod quote;
 mod report;
 
 use latchkey_attestation::verify::snp::SnpCollateral;
@@ -14,6 +15,7 @@ use crate::exit::Exit;
 
 pub(crate) use fetch::fetch;
 pub(crate) use list::{check, show};
+pub(crate) use quote::KeptQuote;
 pub(crate) use report::KeptReport;
 
 /// The directory that `--collateral` names.

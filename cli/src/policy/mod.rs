@@ -6,6 +6,7 @@ mod install;
 mod new;
 mod snp;
 mod snp_section;
+mod tdx_section;
 mod trust_rules;
 
 pub(crate) use accept::run as accept_firmware;

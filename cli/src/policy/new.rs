@@ -9,6 +9,7 @@ use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use super::snp_section::Section;
+use super::tdx_section::TdxSection;
 use super::trust_rules::TrustRuleFile;
 use crate::arguments::Arguments;
 use crate::error::CommandError;
@@ -69,10 +70,12 @@ pub(crate) struct Draft {
     warn: PcrSet,
     firmware_refuse: PcrSet,
     snp: Option<Section>,
+    tdx: Option<TdxSection>,
 }
 
 impl Draft {
-    /// From the flags of [`TrustRuleFile::from_arguments`], `--ak-algorithm`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`.
+    /// From the flags of [`TrustRuleFile::from_arguments`], `--ak-algorithm`, `--ek-template`, `--enforce`, `--warn`, `--firmware-refuse`, `--snp-report`,
+    /// `--tdx-quote`.
     pub(crate) fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let enforce = pcrs(arguments, "enforce", &ENFORCE)?;
         let warn = pcrs(arguments, "warn", &WARN)?;
@@ -87,8 +90,11 @@ impl Draft {
         // A register named in one list leaves the other's default, not what the user put there.
         let warn = if arguments.has("warn") { warn } else { warn.without(enforce) };
         let ek_templates = ek_templates.into_iter().map(EkTemplate::name).collect();
-        let snp = Section::from_arguments(arguments)?;
-        Ok(Self { ek_templates, ak_trust, ak_algorithms, enforce, warn, firmware_refuse, snp })
+        let (snp, tdx) = (Section::from_arguments(arguments)?, TdxSection::from_arguments(arguments)?);
+        if snp.is_none() && tdx.is_none() && arguments.has("collateral") {
+            return Err(CommandError::usage("--collateral goes with --snp-report FILE or --tdx-quote FILE"));
+        }
+        Ok(Self { ek_templates, ak_trust, ak_algorithms, enforce, warn, firmware_refuse, snp, tdx })
     }
 
     /// The policy with these manifests and their minimum versions, all of the same signers.
@@ -125,6 +131,7 @@ impl Draft {
             lock: "pcr-15",
             references: manifests.iter().map(rule).collect(),
             snp: self.snp.as_ref(),
+            tdx: self.tdx.as_ref(),
         };
         let text = serde_json::to_string_pretty(&file)
             .map_err(|error| CommandError::usage("such a policy cannot be written").because(error.to_string()))?;
@@ -157,6 +164,8 @@ struct PolicyFile<'a> {
     references: Vec<ReferenceRuleFile>,
     #[serde(skip_serializing_if = "Option::is_none")]
     snp: Option<&'a Section>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tdx: Option<&'a TdxSection>,
 }
 
 #[derive(Serialize)]

@@ -17,15 +17,26 @@ pub(super) const FETCH: Command = Command {
         Flag {
             long: "snp-report",
             value: Some("FILE"),
-            need: Once,
+            need: AtMostOnce,
             text: "the report of an SEV-SNP guest (1184 bytes), or evidence that has one: it says\nwhich chip and firmware",
         },
-        Flag { long: "to", value: Some("DIR"), need: Once, text: "the files go into DIR/snp, made if it is not there" },
+        Flag {
+            long: "tdx-quote",
+            value: Some("FILE"),
+            need: AtMostOnce,
+            text: "the quote of a TDX guest, or evidence that has one: it says which platform",
+        },
+        Flag {
+            long: "to",
+            value: Some("DIR"),
+            need: Once,
+            text: "the files go into DIR/snp or DIR/tdx, made if it is not there",
+        },
         Flag {
             long: "from",
             value: Some("URL|DIR"),
             need: AtMostOnce,
-            text: "a mirror of AMD's service, or a directory with its paths\n[https://kdsintf.amd.com]",
+            text: "a mirror of the vendor's service, or, of AMD's, a directory with its paths\n[https://kdsintf.amd.com, https://api.trustedservices.intel.com]",
         },
         Flag {
             long: "product",
@@ -34,25 +45,33 @@ pub(super) const FETCH: Command = Command {
             text: "milan, genoa or turin, for reports that do not say it (version 2)",
         },
     ],
-    summary: "gets from AMD what belongs to a report",
+    summary: "gets from AMD or Intel what belongs to a report or quote",
     about: FETCH_ABOUT,
     examples: &[
         "latchkey collateral fetch --snp-report report.bin --to ./amd",
         "latchkey collateral fetch --snp-report report.bin --to ./amd \\",
         "    --from https://mirror.example/amd",
+        "latchkey collateral fetch --tdx-quote quote.bin --to ./intel",
     ],
     run: collateral::fetch,
 };
 
 const FETCH_ABOUT: &str = "
-The chain of the product (ASK, ARK), the list of what its root revoked, and the
-certificate of the chip (VCEK), by the paths of AMD's key distribution service. Of a
-report that a provider's key signed (VLEK): the chain (ASVK, ARK) and the list; the
+Of a report: the chain of the product (ASK, ARK), the list of what its root revoked,
+and the certificate of the chip (VCEK), by the paths of AMD's key distribution service.
+Of one that a provider's key signed (VLEK): the chain (ASVK, ARK) and the list; the
 certificate itself is the host's to give.
 
+Of a TDX quote, by the paths of Intel's Provisioning Certification Service: the list of
+the authority that certified the platform's key, and who signed it; TCB information of
+the platform (FMSPC), and who signed it; the identity of the quoting enclave; and the
+list of Intel's root, which comes from certificates.trustedservices.intel.com, or from
+URL/IntelSGXRootCA.der. Chains come in headers, so that a directory is not taken: copy
+DIR/tdx itself.
+
 Nothing is kept that does not verify: the root is one of those that are built in, all
-hold now, and the report verifies with them. Then each file is written as a whole, with
-mode 0644. A list that is older than the one in DIR does not take its place.
+hold now, and report or quote verifies with them. Then each file is written as a whole,
+with mode 0644. What is older than a good one in DIR does not take its place.
 
 A directory has the same paths, with the query in the file's name, as
 `wget --force-directories --no-host-directories` writes it. HTTPS trusts this machine's

@@ -38,10 +38,18 @@ pub(super) const NEW: Command = Command {
                 "demand SEV-SNP, as this report (or evidence that has one) shows it of a good\nmachine; with --collateral",
             )
         },
-        flag("collateral", "DIR", "what AMD publishes (DIR/snp): the reports must be true"),
+        Flag {
+            need: AnyNumber,
+            ..flag(
+                "tdx-quote",
+                "FILE",
+                "demand TDX, as this quote (or evidence that has one) shows it of a good\nmachine; with --collateral",
+            )
+        },
+        flag("collateral", "DIR", "what AMD and Intel publish (DIR/snp, DIR/tdx): reports and quotes must be\ntrue"),
     ],
     summary: "writes a policy",
-    about: "A policy says which TPMs are trusted (--ek-root, --ek-pin, --ak-root; at least\none) and which images are admitted. Nothing has a permissive default.\n\nOf reports: the oldest firmware among them becomes the floor of its product, and what\nall of them show (one socket, hidden ciphertext, memory checked for aliases) is demanded\nof every machine. None may be of a guest that its host may debug or move.",
+    about: "A policy says which TPMs are trusted (--ek-root, --ek-pin, --ak-root; at least\none) and which images are admitted. Nothing has a permissive default.\n\nOf reports: the oldest firmware among them becomes the floor of its product, and what\nall of them show (one socket, hidden ciphertext, memory checked for aliases) is demanded\nof every machine. None may be of a guest that its host may debug or move.\n\nOf quotes: what they show of MRTD, of Intel's word on the platform (tcb_status), of open\nadvisories, and of XFAM where all have the same, is admitted; older evaluations of\nIntel's than theirs are not. Registers are left out: RTMR 0 differs with the machine's\nsize, RTMR 1 and 2 with each image. Show quotes that are UpToDate alone, and nothing\nelse is admitted.",
     examples: &[
         "latchkey policy new --ek-root tpm-vendor.pem --manifest edge --signer release.pub \\",
         "    --out policy.json",

@@ -15,6 +15,7 @@ use latchkey_api::grpc::{Limits, Server};
 use latchkey_api::v1::{InitServer, RecoveryServer};
 use latchkey_attestation::EkDigest;
 use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::fake_intel::FakeIntel;
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_channel::{HANDSHAKE_TIME, NoProof, Purpose, Terms, accept};
 use latchkey_keys::{ClusterId, Secret, Uuid};
@@ -125,6 +126,11 @@ impl FakeNode {
         Self::with_tpm(Tpm::Guest(booted(), Arc::clone(amd)), init_secret)
     }
 
+    /// The same in a guest that this Intel vouches for.
+    pub fn tdx_guest(intel: &Arc<FakeIntel>, init_secret: &[u8]) -> Self {
+        Self::with_tpm(Tpm::TdxGuest(booted(), Arc::clone(intel)), init_secret)
+    }
+
     pub fn with_tpm(tpm: Tpm, init_secret: &[u8]) -> Self {
         let state = State {
             stage: Stage::Fresh,
@@ -208,7 +214,9 @@ impl FakeNode {
 
     /// Boots something else.
     pub fn set_pcr(&self, index: u8, value: [u8; 32]) {
-        let (Tpm::Fake(tpm) | Tpm::Guest(tpm, _)) = &self.inner.tpm else { panic!("only of a fake") };
+        let (Tpm::Fake(tpm) | Tpm::Guest(tpm, _) | Tpm::TdxGuest(tpm, _)) = &self.inner.tpm else {
+            panic!("only of a fake")
+        };
         tpm.lock().unwrap().set_pcr(index, value);
     }
 }

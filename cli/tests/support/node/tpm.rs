@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::fake_intel::{FakeIntel, field};
 use latchkey_attestation::fake_tpm::FakeTpm;
 use latchkey_attestation::parse::SigningKey;
 use latchkey_attestation::{EkDigest, report_data};
@@ -16,13 +17,15 @@ pub enum Tpm {
     Fake(Arc<Mutex<FakeTpm>>),
     /// In a guest that this AMD vouches for.
     Guest(Arc<Mutex<FakeTpm>>, Arc<FakeAmd>),
+    /// In a guest that this Intel vouches for.
+    TdxGuest(Arc<Mutex<FakeTpm>>, Arc<FakeIntel>),
     Real(Arc<Mutex<AttestingTpm>>),
 }
 
 impl Tpm {
     pub(super) fn ek(&self) -> EkDigest {
         let public = match self {
-            Self::Fake(tpm) | Self::Guest(tpm, _) => tpm.lock().unwrap().ek_public().marshal(),
+            Self::Fake(tpm) | Self::Guest(tpm, _) | Self::TdxGuest(tpm, _) => tpm.lock().unwrap().ek_public().marshal(),
             Self::Real(attester) => attester.lock().unwrap().ek_public().marshal(),
         };
         EkDigest::of_public_area(&public).unwrap()
@@ -33,7 +36,7 @@ impl Tpm {
     }
 
     pub(super) fn fake(&self, change: impl FnOnce(&mut FakeTpm)) {
-        if let Self::Fake(tpm) | Self::Guest(tpm, _) = self {
+        if let Self::Fake(tpm) | Self::Guest(tpm, _) | Self::TdxGuest(tpm, _) = self {
             change(&mut tpm.lock().unwrap());
         }
     }
@@ -50,24 +53,34 @@ impl Attester for Tpm {
 
     fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
         match self {
-            Self::Fake(tpm) | Self::Guest(tpm, _) => Ok(Identity::Tpm(tpm.lock().unwrap().identity())),
+            Self::Fake(tpm) | Self::Guest(tpm, _) | Self::TdxGuest(tpm, _) => {
+                Ok(Identity::Tpm(tpm.lock().unwrap().identity()))
+            }
             Self::Real(attester) => TpmAttester::new(Arc::clone(attester)).identity(kind),
         }
     }
 
     fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
-        let (tpm, amd) = match self {
-            Self::Fake(tpm) => (tpm.lock().unwrap(), None),
-            Self::Guest(tpm, amd) => (tpm.lock().unwrap(), Some(amd)),
+        let tpm = match self {
+            Self::Fake(tpm) | Self::Guest(tpm, _) | Self::TdxGuest(tpm, _) => tpm.lock().unwrap(),
             Self::Real(attester) => return TpmAttester::new(Arc::clone(attester)).prove(request),
         };
         let Demand::Tpm(challenge) = request.demand() else { panic!("a TPM is what it has") };
         let evidence = tpm.evidence(challenge, request.binding().as_bytes()).expect("the challenge is for this TPM");
-        let Some(amd) = amd.filter(|_| !challenge.processors().is_empty()) else {
-            return Ok(Evidence::Tpm(Box::new(evidence)));
-        };
         let data = report_data(request.binding().as_bytes(), tpm.ak_public());
-        let guest = amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
-        Ok(Evidence::Tpm(Box::new(evidence.with_processor(guest.evidence().into()))))
+        let processor = match self {
+            _ if challenge.processors().is_empty() => None,
+            Self::Guest(_, amd) => {
+                let guest = amd.guest(SigningKey::Vcek, 3, |change| change.report[0x50..0x90].copy_from_slice(&data));
+                Some(guest.evidence().into())
+            }
+            Self::TdxGuest(_, intel) => {
+                let over = |report: &mut [u8; 584]| report[field::REPORT_DATA..].copy_from_slice(&data);
+                Some(intel.evidence(over).into())
+            }
+            Self::Fake(_) | Self::Real(_) => None,
+        };
+        let evidence = processor.into_iter().fold(evidence, latchkey_attestation::TpmEvidence::with_processor);
+        Ok(Evidence::Tpm(Box::new(evidence)))
     }
 }
