@@ -78,8 +78,11 @@ pub(super) const AK_ALGORITHM: Flag = Flag {
     text: "what attestation keys may be: ecdsa-p256-sha256, which agents make, or\nrsassa-2048-sha256 [ecdsa-p256-sha256]",
 };
 /// Of commands that verify processors' reports.
-pub(super) const COLLATERAL: Flag =
-    flag("collateral", "DIR", "what AMD publishes (DIR/snp), for policies that demand reports of SEV-SNP");
+pub(super) const COLLATERAL: Flag = flag(
+    "collateral",
+    "DIR",
+    "what AMD and Intel publish (DIR/snp, DIR/tdx), for policies that demand\nreports of SEV-SNP or quotes of TDX",
+);
 pub(super) const DIRECTORY: Flag = Flag {
     need: AtMostOnce,
     text: "take all of it from this cluster, in its directory or the API server that this\nnames; with --policy: refuse revisions older than those it remembers",
