@@ -160,21 +160,21 @@ impl FakeIntel {
 
     /// A quote of version 4; `change` comes before it is signed.
     pub fn quote(&self, change: impl FnOnce(&mut [u8; 584])) -> Vec<u8> {
-        let mut report = [0; 584];
-        report[..16].copy_from_slice(&[5, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        report[16..64].fill(0xe1);
-        report[field::ATTRIBUTES..][..8].copy_from_slice(&(1_u64 << 28).to_le_bytes());
-        report[field::XFAM..][..8].copy_from_slice(&0x0006_02e7_u64.to_le_bytes());
-        report[field::MRTD..][..48].fill(0xd1);
-        for register in 0..4_u8 {
-            report[field::RTMR0 + 48 * usize::from(register)..][..48].fill(0xb0 + register);
-        }
-        report[field::REPORT_DATA..].copy_from_slice(&REPORT_DATA);
-        change(&mut report);
-        let mut header = vec![4, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0];
-        header.extend(QE_VENDOR);
-        header.resize(48, 0);
-        let signed = [&header[..], &report].concat();
+        let signed = header_and_report(change);
+        let data = [&sign(&self.enclave, &signed)[..], &self.vouched()].concat();
+        [&signed[..], &length(&data), &data].concat()
+    }
+
+    /// What another process needs to make this quote over other data: header and report (632 bytes), the length of the quoting enclave's
+    /// key (2 bytes, big endian), the key (PKCS #8), what follows the signature in a quote.
+    pub fn for_another_process(&self, change: impl FnOnce(&mut [u8; 584])) -> Vec<u8> {
+        let key = self.enclave.to_pkcs8v1().unwrap();
+        let length = u16::try_from(key.as_ref().len()).unwrap().to_be_bytes();
+        [&header_and_report(change)[..], &length, key.as_ref(), &self.vouched()].concat()
+    }
+
+    /// The quoting enclave's key, and what vouches for it.
+    fn vouched(&self) -> Vec<u8> {
         let key = &self.enclave.public_key().as_ref()[1..];
         let auth = [7; 32];
         let mut enclave = [0; 384];
@@ -183,7 +183,6 @@ impl FakeIntel {
         enclave[256] = 2;
         enclave[258] = 4;
         enclave[320..352].copy_from_slice(digest(&SHA256, &[key, &auth].concat()).as_ref());
-        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap().to_le_bytes();
         let vouched = [
             &enclave[..],
             &sign(&self.platform, &enclave),
@@ -194,9 +193,31 @@ impl FakeIntel {
             &self.chain,
         ];
         let vouched = vouched.concat();
-        let data = [&sign(&self.enclave, &signed)[..], key, &[6, 0], &length(&vouched), &vouched].concat();
-        [&signed[..], &length(&data), &data].concat()
+        [key, &[6, 0], &length(&vouched), &vouched].concat()
     }
+}
+
+/// What the quoting enclave signs.
+fn header_and_report(change: impl FnOnce(&mut [u8; 584])) -> Vec<u8> {
+    let mut report = [0; 584];
+    report[..16].copy_from_slice(&[5, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    report[16..64].fill(0xe1);
+    report[field::ATTRIBUTES..][..8].copy_from_slice(&(1_u64 << 28).to_le_bytes());
+    report[field::XFAM..][..8].copy_from_slice(&0x0006_02e7_u64.to_le_bytes());
+    report[field::MRTD..][..48].fill(0xd1);
+    for register in 0..4_u8 {
+        report[field::RTMR0 + 48 * usize::from(register)..][..48].fill(0xb0 + register);
+    }
+    report[field::REPORT_DATA..].copy_from_slice(&REPORT_DATA);
+    change(&mut report);
+    let mut header = vec![4, 0, 2, 0, 0x81, 0, 0, 0, 0, 0, 0, 0];
+    header.extend(QE_VENDOR);
+    header.resize(48, 0);
+    [&header[..], &report].concat()
+}
+
+fn length(bytes: &[u8]) -> [u8; 4] {
+    u32::try_from(bytes.len()).unwrap().to_le_bytes()
 }
 
 type Named<'a> = (&'a EcdsaKeyPair, &'a str);

@@ -79,16 +79,16 @@ pub fn program(binary: &str) -> Result<PathBuf, HarnessError> {
     once(&PROGRAMS, &packages.chain(["--bins"]).collect::<Vec<_>>())?.program(binary)
 }
 
-/// The same with the roots of a fake AMD, where a directory of collateral names some: no release can be built so. In a place of their
-/// own, and those without are where they were.
-pub fn with_fake_amd(binary: &str) -> Result<PathBuf, HarnessError> {
+/// The same with the roots of a fake AMD or Intel, where a directory of collateral names them: no release can be built so. In a place of
+/// their own, and those without are where they were.
+pub fn with_fake_vendors(binary: &str) -> Result<PathBuf, HarnessError> {
     static PROGRAMS: Mutex<Option<Built>> = Mutex::new(None);
     let mut place = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
     if place.is_none() {
         let packages: Vec<_> =
             PROGRAM_PACKAGES.iter().flat_map(|package| ["--package", package]).chain(["--bins"]).collect();
         let built = cargo_build(&[&packages[..], &["--features", "latchkey-collateral/fake-processors"]].concat())?;
-        let directory = target_directory().join("fake-amd");
+        let directory = target_directory().join("fake-vendors");
         std::fs::create_dir_all(&directory).map_err(io_error("make", &directory))?;
         let mut copies = Vec::new();
         for (name, path) in built.0 {

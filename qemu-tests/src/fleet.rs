@@ -151,7 +151,7 @@ pub struct Plan<'a> {
     pub services_inside: bool,
     /// Whether machines get Kubernetes themselves, and their image has none in it.
     pub components_fetched: bool,
-    /// Whether a fake of SEV-SNP's guest driver stands before the agent: [`crate::encrypted`].
+    /// Whether a fake of a confidential machine's processor stands before the agent: [`crate::encrypted`].
     pub encrypted_guests: bool,
     /// Whether the commands that build the first image are shown, with their progress.
     pub show: bool,
@@ -172,7 +172,7 @@ impl Fleet {
     pub fn planned(name: &str, plan: Plan<'_>) -> Result<Self, HarnessError> {
         let run = Run::new(name)?;
         let programs =
-            if plan.encrypted_guests { Programs::built_by(build::with_fake_amd)? } else { Programs::build()? };
+            if plan.encrypted_guests { Programs::built_by(build::with_fake_vendors)? } else { Programs::build()? };
         let authority = Authority::new(&run)?;
         // The authority makes its certificates with the first one it issues.
         authority.tpm("first")?;
@@ -205,7 +205,7 @@ impl Fleet {
         }
         works.modules.extend(plan.modules);
         if plan.encrypted_guests {
-            works.agent = Some(crate::encrypted::agent_behind_a_fake_device(&run)?);
+            works.agent = Some(crate::encrypted::agent_behind_a_fake_processor(&run)?);
             works.modules.extend(["fuse", "cuse"]);
         }
         works.systemd = plan.debian.map_or(Value::Null, |debian| debian.systemd);

@@ -13,13 +13,14 @@ use latchkey_qemu_tests::{build, process};
 
 /// Names of test code: software TPMs, an AMD that is none, the rig around swtpm, what waits in tests, hostile peers, the thief. As
 /// they stand in symbols and strings.
-const TEST_CODE: [&str; 14] = [
+const TEST_CODE: [&str; 15] = [
     "fake_tpm",
     "FakeTpm",
     "fake_amd",
     "FakeAmd",
     "fake_intel",
     "FakeIntel",
+    "fake_processor",
     "fake-roots",
     "swtpm",
     "test_rig",
