@@ -45,7 +45,7 @@ fn a_policy_made_after_a_quote_admits_the_guest_and_its_evidence_does_as_well_as
     let ek = node.ek().to_string();
     new(&operator, &ek, &AFTER_QUOTE).succeeded();
     let section = json!({
-        "mrtd": ["d1".repeat(48)], "tcb_status": ["UpToDate"], "tolerated_advisories": [],
+        "mrtd": ["d1".repeat(48)], "rtmrs": "any", "tcb_status": ["UpToDate"], "tolerated_advisories": [],
         "minimum_tcb_evaluation": 17, "xfam": "e702060000000000",
     });
     assert_eq!(operator.json("new.json")["tdx"], section);
@@ -81,7 +81,7 @@ fn what_a_quote_shows_is_taken_of_others_and_what_differs_between_quotes_is_left
     fs::write(operator.path("other.bin"), other).unwrap();
     new(&operator, ANY_EK, &[&AFTER_QUOTE[..], &["--tdx-quote", "other.bin"]].concat()).succeeded();
     let section = json!({
-        "mrtd": ["d1".repeat(48), "d2".repeat(48)], "tcb_status": ["SWHardeningNeeded"],
+        "mrtd": ["d1".repeat(48), "d2".repeat(48)], "rtmrs": "any", "tcb_status": ["SWHardeningNeeded"],
         "tolerated_advisories": ["INTEL-SA-00837"], "minimum_tcb_evaluation": 17,
     });
     assert_eq!(operator.json("new.json")["tdx"], section);

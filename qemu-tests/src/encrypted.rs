@@ -52,7 +52,7 @@ impl Fleet {
 
     /// A site whose policy lets in nothing but TDX guests of the Intel that publishes this.
     pub fn of_tdx_guests(name: &str, publish: impl FnOnce(&Path) -> io::Result<()>) -> Result<Self, HarnessError> {
-        let policy = json!({"mrtd": [LAUNCH.repeat(48)], "tcb_status": ["UpToDate"]});
+        let policy = json!({"mrtd": [LAUNCH.repeat(48)], "tcb_status": ["UpToDate"], "rtmrs": "any"});
         Self::of_encrypted_guests(name, publish, "tdx", policy)
     }
 

@@ -12,10 +12,11 @@ use crate::collateral::{self, KeptQuote};
 use crate::error::CommandError;
 use crate::exit::Exit;
 
-/// The section as a policy's file has it. Without registers: RTMR 0 differs with the machine's size, RTMR 1 and 2 with each image.
+/// The section as a policy's file has it. Registers are not judged: RTMR 0 differs with the machine's size, RTMR 1 and 2 with each image.
 #[derive(Serialize)]
 pub(super) struct TdxSection {
     mrtd: BTreeSet<LaunchDigest>,
+    rtmrs: &'static str,
     tcb_status: BTreeSet<TdxTcbStatus>,
     tolerated_advisories: BTreeSet<String>,
     minimum_tcb_evaluation: u32,
@@ -40,7 +41,8 @@ impl TdxSection {
         let states: BTreeSet<_> = all().map(|verified| verified.quote().xfam()).collect();
         Self {
             mrtd: all().map(|verified| verified.quote().mrtd()).collect(),
-            tcb_status: all().map(VerifiedTdxQuote::tcb_status).collect(),
+            rtmrs: "any",
+            tcb_status: all().flat_map(VerifiedTdxQuote::tcb_statuses).copied().collect(),
             tolerated_advisories: all().flat_map(VerifiedTdxQuote::advisories).cloned().collect(),
             minimum_tcb_evaluation: all().map(VerifiedTdxQuote::tcb_evaluation).min().unwrap_or_default(),
             xfam: states.first().filter(|_| states.len() == 1).map(hex::encode),

@@ -58,9 +58,9 @@ impl VerifiedTdxQuote {
         self.status
     }
 
-    /// The same with Intel's word on the TCB of today, where the report has it beside that of the launch, and on the quoting enclave
-    /// alone: the one word passes over some of theirs.
-    pub(crate) fn tcb_statuses(&self) -> &BTreeSet<TdxTcbStatus> {
+    /// The same, and what else than `UpToDate` Intel says of the TCB of today, where the report has it beside that of the launch, and of
+    /// the quoting enclave alone: the one word passes over some of theirs. A policy must take all of them.
+    pub fn tcb_statuses(&self) -> &BTreeSet<TdxTcbStatus> {
         &self.statuses
     }
 
@@ -112,12 +112,15 @@ impl TdxCollateral {
             return Err(Refusal::new(ReasonCode::TdxReportDataMismatch, detail));
         }
         let (now, enclave) = (claims.platform.current_tcb_level, claims.qe.tcb_level);
-        let mut statuses = BTreeSet::from([status(claims.tcb.status)?, status(enclave.tcb_status)?]);
+        let mut statuses = BTreeSet::from([status(enclave.tcb_status)?]);
         let mut advisories: BTreeSet<_> = claims.tcb.advisory_ids.into_iter().chain(enclave.advisory_ids).collect();
         if let Some(now) = now {
             statuses.insert(status(now.tcb_status)?);
             advisories.extend(now.advisory_ids);
         }
+        // What a part is good for says nothing against the whole.
+        statuses.remove(&TdxTcbStatus::UpToDate);
+        statuses.insert(status(claims.tcb.status)?);
         Ok(VerifiedTdxQuote {
             quote,
             status: status(claims.tcb.status)?,
