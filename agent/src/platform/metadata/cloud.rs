@@ -75,7 +75,7 @@ impl CloudError {
             Self::Http(HttpError::Io(_) | HttpError::Late) | Self::Unknown { .. } => true,
             // 401: a token that ended meanwhile. 410: Azure's service restarts.
             Self::Status { status, .. } => matches!(status, 401 | 408 | 410 | 429 | 500..=599),
-            Self::Http(HttpError::Malformed(_)) | Self::Answer { .. } => false,
+            Self::Http(HttpError::Malformed(_) | HttpError::TooLong { .. }) | Self::Answer { .. } => false,
         }
     }
 }

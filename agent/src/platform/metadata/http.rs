@@ -78,9 +78,15 @@ pub enum HttpError {
     /// Not within the time.
     #[error("no answer within {} s", TIME.as_secs())]
     Late,
-    /// What came is no HTTP, or more of it than is read.
+    /// What came is no HTTP, or its head is longer than is read.
     #[error("the answer is {0}")]
     Malformed(&'static str),
+    /// An answer with more in it than is read.
+    #[error("the answer (HTTP status {status}) is longer than it may be")]
+    TooLong {
+        /// What its head says.
+        status: u16,
+    },
 }
 
 impl Server {
@@ -102,7 +108,7 @@ impl Server {
             let read = stream.read(&mut piece).await?;
             bytes.extend_from_slice(piece.get(..read).unwrap_or_default());
             if bytes.len() > most {
-                return Err(LONG);
+                return Err(too_long(&bytes));
             }
             // Who says how long an answer is may keep the connection open, whatever it was asked.
             if let Some(answer) = parse(&bytes, question.limit, read == 0)? {
@@ -120,7 +126,15 @@ pub fn answer_body(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Vec
     parse(bytes, limit, ended).map(|answer| answer.map(|answer| answer.body))
 }
 
-const LONG: HttpError = HttpError::Malformed("longer than it may be");
+const LONG_HEAD: HttpError = HttpError::Malformed("longer than it may be");
+
+/// Of what came of an answer that is longer than it may be.
+fn too_long(bytes: &[u8]) -> HttpError {
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut response = httparse::Response::new(&mut headers);
+    let whole = response.parse(bytes).is_ok_and(|parsed| parsed.is_complete());
+    response.code.filter(|_| whole).map_or(LONG_HEAD, |status| HttpError::TooLong { status })
+}
 
 /// An answer that is whole; `None` of the beginning of one, as long as it has not `ended`.
 fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, HttpError> {
@@ -130,7 +144,7 @@ fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, Http
     let head = bytes.get(..MAX_HEAD.min(bytes.len())).unwrap_or_default();
     let parsed = response.parse(head).map_err(|_| HttpError::Malformed("no HTTP"))?;
     let httparse::Status::Complete(length) = parsed else {
-        return if head.len() == MAX_HEAD { Err(LONG) } else { cut("cut in its head") };
+        return if head.len() == MAX_HEAD { Err(LONG_HEAD) } else { cut("cut in its head") };
     };
     let rest = bytes.get(length..).unwrap_or_default();
     let value = |name: &str| {
@@ -149,7 +163,7 @@ fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, Http
             let digits = std::str::from_utf8(length).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
             let length: Option<usize> = digits.and_then(|text| text.parse().ok());
             match length.ok_or(HttpError::Malformed("of a length that is no number"))? {
-                length if length > limit => return Err(LONG),
+                length if length > limit => return Err(too_long(bytes)),
                 length if length > rest.len() => return cut("not as long as it says"),
                 length if length < rest.len() => return Err(HttpError::Malformed("longer than it says")),
                 _ => rest.to_vec(),
@@ -159,7 +173,7 @@ fn parse(bytes: &[u8], limit: usize, ended: bool) -> Result<Option<Answer>, Http
         (None, None) => return Ok(None),
     };
     if body.len() > limit {
-        return Err(LONG);
+        return Err(too_long(bytes));
     }
     let of_google = value("metadata-flavor")? == Some(b"Google");
     Ok(Some(Answer { status: response.code.unwrap_or_default(), of_google, body }))
@@ -250,7 +264,15 @@ mod tests {
         ] {
             assert!(body(answer).is_err(), "{}", String::from_utf8_lossy(answer));
         }
-        assert!(body(&[&b"HTTP/1.1 200 OK\r\n\r\n"[..], &[b'a'; 65]].concat()).is_err());
+        let a = "a".repeat(65);
+        for (says, head, behind) in [
+            (200, "OK\r\n\r\n", ""),
+            (404, "Not Found\r\nContent-Length: 65\r\n\r\n", ""),
+            (200, "OK\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n", "\r\n0\r\n\r\n"),
+        ] {
+            let answer = body(format!("HTTP/1.1 {says} {head}{a}{behind}").as_bytes());
+            assert!(matches!(answer, Err(HttpError::TooLong { status }) if status == says), "{answer:?}");
+        }
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MAX_HEADERS + 1));
         assert!(body(many.as_bytes()).is_err());
     }

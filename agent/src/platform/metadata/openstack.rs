@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::cloud::{CloudError, MAX_JSON, bytes, get};
-use super::http::Server;
+use super::http::{HttpError, Server};
 
 const DOCUMENT: &str = "/openstack/latest/user_data";
 const ABOUT: &str = "/openstack/latest/meta_data.json";
@@ -32,8 +32,11 @@ pub(super) async fn document(server: Server) -> Result<Option<Vec<u8>>, CloudErr
     if let Some(document) = bytes(server, DOCUMENT, &[]).await? {
         return Ok(Some(document));
     }
-    if get(server, ABOUT, &[], MAX_JSON).await?.is_none() {
-        return Err(CloudError::Unknown { path: ABOUT });
+    match get(server, ABOUT, &[], MAX_JSON).await {
+        // It is there, even if it is more than is read; its name is passed over then.
+        Ok(Some(_)) | Err(CloudError::Http(HttpError::TooLong { status: 200 })) => {}
+        Ok(None) => return Err(CloudError::Unknown { path: ABOUT }),
+        Err(error) => return Err(error),
     }
     bytes(server, DOCUMENT, &[]).await
 }
@@ -82,6 +85,21 @@ mod tests {
             let server = that_knows_it_from(first);
             let metadata = fetch(&server, 30).unwrap().unwrap();
             assert_eq!(metadata.node_name.as_deref(), Some("mine"), "{first}: {:?}", server.heard());
+        }
+    }
+
+    #[test]
+    fn an_instance_of_which_there_is_more_than_is_read_is_known() {
+        // Enough for the name's question, too: in one piece, and of a length that nobody says.
+        let about = format!(r#"{{"hostname":"edge-7","meta":"{}"}}"#, "a".repeat(3 * super::MAX_JSON));
+        for length in [format!("Content-Length: {}\r\n", about.len()), String::new()] {
+            let known = format!("HTTP/1.1 200 OK\r\n{length}\r\n{about}").into_bytes();
+            let server = FakeServer::raw(move |question| {
+                let none = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+                if question.contains("meta_data.json") { known.clone() } else { none.to_vec() }
+            });
+            assert_eq!(fetch(&server, 30).unwrap(), None);
+            assert_eq!(server.heard().len(), 4);
         }
     }
 
