@@ -35,6 +35,14 @@ const KNOWN: &[(&str, &str, Found)] = &[
 
 /// What cloud-init's `NoCloud` is asked for by, in the serial number of a system: nobody has that there by chance.
 const NOCLOUD: &[u8] = b"ds=nocloud";
+/// With one of these it is asked to fetch its seed from somewhere else than a volume.
+const ELSEWHERE: [&[u8]; 2] = [b"s=", b"seedfrom="];
+
+/// Whether a serial number asks for `NoCloud`'s volume.
+fn asks_for_nocloud(serial: &[u8]) -> bool {
+    let mut words = serial.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    words.next() == Some(NOCLOUD) && !words.any(|word| ELSEWHERE.iter().any(|elsewhere| word.starts_with(elsewhere)))
+}
 
 pub(super) fn detect(sysfs: &Path) -> Result<Found, MetadataError> {
     let says = |field: &str| match read_bounded(&sysfs.join("class/dmi/id").join(field), MAX_FIELD) {
@@ -43,7 +51,7 @@ pub(super) fn detect(sysfs: &Path) -> Result<Found, MetadataError> {
         text => text.map(|text| text.unwrap_or_default().trim_ascii().to_vec()),
     };
     // Whoever says this chose it for this one machine: it comes before what all machines of a cloud say.
-    if let Some(b"" | [b';', ..]) = says("product_serial")?.strip_prefix(NOCLOUD) {
+    if asks_for_nocloud(&says("product_serial")?) {
         return Ok(Found::Volume(Seed::NoCloud));
     }
     for (field, value, found) in KNOWN {
@@ -91,10 +99,18 @@ mod tests {
     #[test]
     fn a_serial_number_that_asks_for_nocloud_comes_first() {
         let cloud = ("sys_vendor", "OpenStack Foundation");
-        for serial in ["ds=nocloud", "ds=nocloud;h=edge-7"] {
+        for serial in ["ds=nocloud", "ds=nocloud;h=edge-7", "ds=nocloud;h=edge-7;i=s=1"] {
             assert_eq!(machine(&[cloud, ("product_serial", serial)]), Found::Volume(Seed::NoCloud), "{serial}");
         }
-        for other in ["ds=nocloud-net;s=http://10.0.2.2/", "ds=nocloudy", "DS=NOCLOUD", "x ds=nocloud", "ec2a5f"] {
+        for other in [
+            "ds=nocloud-net;s=http://10.0.2.2/",
+            "ds=nocloud;s=http://10.0.2.2/",
+            "ds=nocloud;h=edge-7;seedfrom=http://10.0.2.2/",
+            "ds=nocloudy",
+            "DS=NOCLOUD",
+            "x ds=nocloud",
+            "ec2a5f",
+        ] {
             assert_eq!(machine(&[cloud, ("product_serial", other)]), Found::Cloud(Cloud::OpenStack), "{other}");
         }
     }
