@@ -89,9 +89,9 @@ reason_codes! {
         /// Several volumes have the label.
         VolumeAmbiguous = "metadata-volume-ambiguous":
             "detach all volumes with this label but one";
-        /// The volume is damaged.
+        /// The volume is damaged, or larger than one for metadata.
         VolumeDamaged = "metadata-volume-damaged":
-            "make the volume again, as FAT or as ISO 9660 with Joliet or Rock Ridge names";
+            "make the volume again, small, as FAT or as ISO 9660 with Joliet or Rock Ridge names";
         /// The volume lacks a file.
         VolumeIncomplete = "metadata-volume-incomplete":
             "put the file onto the volume under its full name; an ISO 9660 volume needs Joliet or Rock Ridge names for it";

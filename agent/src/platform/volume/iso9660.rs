@@ -166,7 +166,7 @@ impl<R: ReadAt + ?Sized> Files for Iso<'_, R> {
         let directory = directory.unwrap_or(&self.root);
         if directory.size > MAX_DIRECTORY {
             let (size, limit) = (directory.size.into(), MAX_DIRECTORY.into());
-            return Err(VolumeError::TooLarge { what: "a directory".into(), size, limit });
+            return Err(VolumeError::Oversized { what: "a directory", size, limit });
         }
         let length = usize::try_from(directory.size).unwrap_or(usize::MAX);
         let bytes = self.volume.bytes(directory.block * SECTOR as u64, length)?;

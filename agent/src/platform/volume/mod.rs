@@ -54,11 +54,21 @@ pub enum VolumeError {
     /// The file system contradicts itself, or is of a kind that is not read.
     #[error("{0}")]
     Damaged(&'static str),
-    /// Something in it has more bytes than are read.
-    #[error("{what} has {size} bytes, at most {limit} are read")]
+    /// The file has more bytes than are read.
+    #[error("{file} has {size} bytes, at most {limit} are read")]
     TooLarge {
-        /// What.
-        what: String,
+        /// Its path in the volume.
+        file: String,
+        /// Bytes it has.
+        size: u64,
+        /// Bytes that are read.
+        limit: u64,
+    },
+    /// The file system itself has more bytes in one place than are read.
+    #[error("{what} has {size} bytes, at most {limit} are read: make a smaller volume")]
+    Oversized {
+        /// What: a table, a directory.
+        what: &'static str,
         /// Bytes it has.
         size: u64,
         /// Bytes that are read.
@@ -72,7 +82,7 @@ impl From<FatError> for VolumeError {
             FatError::Io(error) => Self::Io(error),
             FatError::Bad(what) => Self::Damaged(what),
             FatError::TableTooLarge { size, limit } => {
-                Self::TooLarge { what: "the file allocation table".into(), size, limit }
+                Self::Oversized { what: "the file allocation table", size, limit }
             }
         }
     }
@@ -124,7 +134,7 @@ fn file_of<F: Files, R: ReadAt + ?Sized>(
     let Some(file) = found.filter(|entry| !F::is_directory(entry)) else { return Ok(None) };
     let size = u64::from(F::size(&file));
     if size > limit as u64 {
-        return Err(VolumeError::TooLarge { what: path.join("/"), size, limit: limit as u64 });
+        return Err(VolumeError::TooLarge { file: path.join("/"), size, limit: limit as u64 });
     }
     let mut content = Vec::new();
     for place in files.places(&file)? {
