@@ -81,7 +81,7 @@ impl fmt::Display for BlockDevice {
 }
 
 /// All block devices of hardware, by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The devices; those of the kernel's own making and optical drives are left out.
     pub devices: Vec<BlockDevice>,

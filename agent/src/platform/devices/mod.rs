@@ -2,7 +2,8 @@
 //!
 //! The kernel makes the device files (devtmpfs) and describes each block device below `/sys/class/block`; what it does
 //! not tell, the type of a partition, is read from the GPT itself. [`find`] waits for a device with the kernel's own
-//! announcements (uevents), never by asking again and again.
+//! announcements (uevents), and does not ask again and again. The one exception are media in optical drives: of one that is ready
+//! late the kernel says nothing until somebody looks ([`LOOK_AGAIN`]).
 //!
 //! **The rule of `latchkey.state_disk=auto`.** If there is exactly one partition of type
 //! [`STATE`](latchkey_boot_formats::partition_type::STATE), it is the state disk. If there is none, the one writable whole disk
@@ -17,7 +18,7 @@ mod inventory;
 mod select;
 mod uevent;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use error::{DeviceCode, DeviceError};
@@ -31,6 +32,8 @@ use select::Choice;
 
 /// How long no block device must have appeared before `auto` chooses.
 pub const SETTLE: Duration = Duration::from_millis(250);
+/// How often a volume is looked for in optical drives, where nothing is announced.
+pub const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is looked for.
 #[derive(Debug, Clone)]
@@ -71,7 +74,16 @@ impl Watch {
     }
 
     /// Finds a device, waiting for it until the time is over.
-    pub async fn find(mut self, wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
+    pub async fn find(self, wanted: &Wanted<'_>, timeout: Duration) -> Result<BlockDevice, DeviceError> {
+        self.find_by(wanted, timeout, async || look(wanted).await).await
+    }
+
+    async fn find_by(
+        mut self,
+        wanted: &Wanted<'_>,
+        timeout: Duration,
+        mut look: impl AsyncFnMut() -> Result<(Inventory, Choice), DeviceError>,
+    ) -> Result<BlockDevice, DeviceError> {
         let deadline = Instant::now() + timeout;
         // What has appeared already, nobody knows when.
         while self.events.block_device_within(Duration::ZERO).await? {
@@ -80,22 +92,70 @@ impl Watch {
                 break;
             }
         }
+        let is_volume = matches!(wanted, Wanted::Volume(_));
+        let mut seen = Seen::default();
         loop {
             // It listens before it looks: nothing can appear in between unnoticed.
-            let inventory = Inventory::scan(&PathBuf::from("/"))?;
-            let choice = select::choose(&inventory, wanted);
-            let Some(until) = waits_until(&choice, wanted, self.quiet, deadline) else {
+            let begun = Instant::now();
+            let (inventory, choice) = look().await?;
+            // To open an optical drive makes the kernel announce a change of it: for a volume only what is seen counts.
+            if is_volume && seen.becomes(&inventory, &choice) {
+                self.quiet = begun;
+            }
+            let until = look_again(&choice, wanted, &inventory, self.quiet, deadline);
+            // Disks that come and go without end must not keep the node here.
+            let ends = |until: &Instant| begun >= deadline || is_volume && begun >= *until;
+            let Some(until) = until.filter(|until| !ends(until)) else {
                 return select::settle(choice, wanted, &inventory);
             };
-            // Disks that come and go without end must not keep the node here.
-            let now = Instant::now();
-            let patience = until.saturating_duration_since(now);
-            if now >= deadline || !self.events.block_device_within(patience).await? {
+            let patience = until.saturating_duration_since(Instant::now());
+            let appeared = self.events.block_device_within(patience).await?;
+            if !is_volume && !appeared {
                 return select::settle(choice, wanted, &inventory);
             }
-            self.quiet = Instant::now();
+            if !is_volume {
+                self.quiet = Instant::now();
+            }
         }
     }
+}
+
+/// What the last look for a volume saw.
+#[derive(Debug, Default)]
+struct Seen(Option<(Inventory, Vec<BlockDevice>)>);
+
+impl Seen {
+    /// Takes this look for the last one. Whether it saw something else than the one before.
+    fn becomes(&mut self, inventory: &Inventory, choice: &Choice) -> bool {
+        let now = (inventory.clone(), choice.candidates().to_vec());
+        self.0.replace(now).is_some_and(|before| Some(before) != self.0)
+    }
+}
+
+/// What there is now. For a volume devices are opened and read, which can take seconds: not on the thread that has the network.
+async fn look(wanted: &Wanted<'_>) -> Result<(Inventory, Choice), DeviceError> {
+    fn choose(wanted: &Wanted<'_>) -> Result<(Inventory, Choice), DeviceError> {
+        let inventory = Inventory::scan(Path::new("/"))?;
+        let choice = select::choose(&inventory, wanted);
+        Ok((inventory, choice))
+    }
+    match *wanted {
+        Wanted::Volume(label) => smol::unblock(move || choose(&Wanted::Volume(label))).await,
+        _ => choose(wanted),
+    }
+}
+
+/// When to look again, or to settle, if no device appears; `None` if the choice stands whatever comes.
+fn look_again(
+    choice: &Choice,
+    wanted: &Wanted<'_>,
+    inventory: &Inventory,
+    quiet: Instant,
+    deadline: Instant,
+) -> Option<Instant> {
+    let until = waits_until(choice, wanted, quiet, deadline)?;
+    let in_drive = matches!((choice, wanted), (Choice::Nothing, Wanted::Volume(_))) && !inventory.optical.is_empty();
+    Some(if in_drive { until.min(Instant::now() + LOOK_AGAIN) } else { until })
 }
 
 /// Until when more devices may come, if none does; `None` if the choice stands whatever comes.

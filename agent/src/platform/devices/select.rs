@@ -24,6 +24,15 @@ impl Choice {
             many => Self::Ambiguous(many.iter().map(|device| (*device).clone()).collect()),
         }
     }
+
+    /// All that it is between.
+    pub(super) fn candidates(&self) -> &[BlockDevice] {
+        match self {
+            Self::Found(one) => std::slice::from_ref(one),
+            Self::Ambiguous(many) => many,
+            Self::Nothing | Self::Damaged(_) => &[],
+        }
+    }
 }
 
 pub(super) fn choose(inventory: &Inventory, wanted: &Wanted<'_>) -> Choice {

@@ -311,3 +311,47 @@ fn a_state_disk_is_chosen_when_it_has_been_quiet_for_long_enough() {
     let found = Choice::Found(inventory.devices[0].clone());
     assert_eq!(waits_until(&found, &wanted, quiet, quiet + long), Some(quiet + SETTLE), "a second one may come");
 }
+
+#[test]
+fn a_volume_is_looked_for_once_more_at_the_deadline_and_meanwhile_in_drives_where_nothing_is_announced() {
+    let wanted = Wanted::Volume(Label::Cidata);
+    let found = |drives: Inventory, timeout| {
+        let device = Inventory::scan(&Machine::new().disk("sr0", &blank()).0).unwrap().optical.remove(0);
+        let mut looks = 0;
+        let look = async || {
+            looks += 1;
+            let choice = if looks == 1 { Choice::Nothing } else { Choice::Found(device.clone()) };
+            Ok((drives.clone(), choice))
+        };
+        let find = async { Watch::begin().unwrap().find_by(&wanted, timeout, look).await };
+        latchkey_test_support::block_on(find).unwrap().name
+    };
+    assert_eq!(found(Inventory::default(), Duration::from_millis(20)), "sr0", "at the deadline");
+    let drive = Inventory::scan(&Machine::new().disk("sr0", &blank()).0).unwrap();
+    let (begun, day) = (Instant::now(), Duration::from_hours(24));
+    assert_eq!(found(drive, day), "sr0", "in a drive");
+    assert!(begun.elapsed() >= SETTLE, "a second one may come");
+}
+
+#[test]
+fn a_volume_s_time_begins_again_only_when_something_else_is_seen() {
+    let wanted = Wanted::Volume(Label::Cidata);
+    let mut seen = Seen::default();
+    let machine = Machine::new().disk("sr0", &blank());
+    let scan = |machine: &Machine| Inventory::scan(&machine.0).unwrap();
+    let (quiet, long) = (Instant::now(), Duration::from_hours(1));
+    let inventory = scan(&machine);
+    assert!(!seen.becomes(&inventory, &choose(&inventory, &wanted)), "the first look");
+    assert!(!seen.becomes(&inventory, &choose(&inventory, &wanted)), "the same");
+    let again = look_again(&Choice::Nothing, &wanted, &inventory, quiet, quiet + long).unwrap();
+    assert!(again < quiet + long / 2);
+    let drive = inventory.optical[0].clone();
+    assert!(seen.becomes(&inventory, &Choice::Found(drive.clone())), "a medium that was not ready");
+    assert!(!seen.becomes(&inventory, &Choice::Found(drive.clone())));
+    let machine = machine.disk("vdb", &blank());
+    assert!(seen.becomes(&scan(&machine), &Choice::Found(drive.clone())), "another disk");
+    let found = look_again(&Choice::Found(drive), &wanted, &inventory, quiet, quiet + long);
+    assert_eq!(found, Some(quiet + SETTLE));
+    let without = look_again(&Choice::Nothing, &wanted, &Inventory::default(), quiet, quiet + long);
+    assert_eq!(without, Some(quiet + long), "disks are announced");
+}

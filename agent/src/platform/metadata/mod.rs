@@ -102,7 +102,7 @@ impl Settled {
     pub async fn fetch(self, volume: Option<&BlockDevice>) -> Result<Option<InstanceMetadata>, MetadataError> {
         match (self.0, volume) {
             (Found::Cloud(cloud), _) => cloud.fetch().await,
-            (Found::Volume(seed), Some(volume)) => seed.read(&volume.path()),
+            (Found::Volume(seed), Some(volume)) => seed.read_within(cloud::PATIENCE, volume.path()).await,
             (Found::Qemu, _) => Qemu::default().fetch(),
             (Found::Nothing | Found::Volume(_), _) => Ok(None),
         }

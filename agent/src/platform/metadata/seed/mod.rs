@@ -5,9 +5,12 @@
 //! that a server is asked for (`ds=nocloud;s=http://…`) is not fetched.
 
 use std::fs::File;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
+use smol::future::FutureExt as _;
 
 use super::cloud::MAX_JSON;
 use super::{InstanceMetadata, MAX_BYTES, MetadataError, openstack};
@@ -52,8 +55,23 @@ impl Seed {
         }
     }
 
-    /// What the volume on this device says.
-    pub(super) fn read(self, device: &Path) -> Result<Option<InstanceMetadata>, MetadataError> {
+    /// What the volume on this device says, if it says it in this time. It is read on a thread of its own.
+    pub(super) async fn read_within(
+        self,
+        patience: Duration,
+        device: PathBuf,
+    ) -> Result<Option<InstanceMetadata>, MetadataError> {
+        let path = device.display().to_string();
+        let late = async {
+            smol::Timer::after(patience).await;
+            let late = format!("not within {} s", patience.as_secs());
+            let source = io::Error::new(io::ErrorKind::TimedOut, late).into();
+            Err(MetadataError::Volume { device: path, source })
+        };
+        smol::unblock(move || self.read(&device)).or(late).await
+    }
+
+    fn read(self, device: &Path) -> Result<Option<InstanceMetadata>, MetadataError> {
         let failed = |source| MetadataError::Volume { device: device.display().to_string(), source };
         let missing =
             |file: &[&str]| MetadataError::NoFile { device: device.display().to_string(), file: file.join("/") };

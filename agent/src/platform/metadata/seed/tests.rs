@@ -72,6 +72,12 @@ fn what_is_damaged_or_gone_is_refused() {
     let volume = std::fs::read(&path).unwrap();
     std::fs::write(&path, &volume[..17 * 2048]).unwrap();
     assert_eq!(code(Seed::NoCloud.read(&path)), "metadata-volume-damaged");
+    // The size of the root directory (ECMA-119, 8.4.18 and 9.1.4): no metadata could be shortened for it.
+    Maker::Genisoimage(&["-rock"]).make(&path, "cidata", &[("user-data", DOCUMENT)]);
+    let mut large = std::fs::read(&path).unwrap();
+    large[16 * 2048 + 156 + 10..][..4].fill(0xff);
+    std::fs::write(&path, &large).unwrap();
+    assert_eq!(code(Seed::NoCloud.read(&path)), "metadata-volume-damaged");
     std::fs::write(&path, vec![0; 100_000]).unwrap();
     assert_eq!(code(Seed::NoCloud.read(&path)), "metadata-volume-damaged");
 }
@@ -93,4 +99,22 @@ fn names_in_meta_data_are_found_where_tools_write_them() {
         assert_eq!(local_hostname(about.as_bytes()).as_deref(), name, "{about:?}");
     }
     assert_eq!(local_hostname(b"local-hostname: \xff\n"), None);
+}
+
+#[test]
+fn a_volume_that_is_not_read_in_time_is_refused() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("volume");
+    // A pipe that nobody writes to cannot be opened, as a drive that does not answer.
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let read = |patience| smol::block_on(Seed::NoCloud.read_within(patience, path.clone()));
+    let error = read(Duration::from_millis(20)).unwrap_err();
+    assert_eq!(error.code().as_str(), "metadata-unreadable");
+    assert!(error.to_string().contains("not within"), "{error}");
+    // Lets the reader's thread end.
+    let _writer = File::options().read(true).write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    Maker::Fat(12).make(&path, "cidata", &[("user-data", NAMED)]);
+    assert_eq!(read(Duration::from_secs(60)).unwrap().unwrap().node_name.as_deref(), Some("mine"));
 }
