@@ -109,20 +109,38 @@ impl Rtmrs {
     }
 
     /// Holds what a log replays to against the RTMRs of a quote whose signature was verified. `which` are those that must be
-    /// the same: an operating system may extend RTMR2 and RTMR3 later and log it elsewhere. MRTD is in no log, and of no
-    /// effect here.
+    /// the same: an operating system may extend RTMR2 and RTMR3 later and log it elsewhere.
     ///
     /// # Errors
     /// [`RtmrMismatch`], of the first that differs: the log is of another boot, or was altered. It then says nothing.
-    pub fn check(&self, quoted: &[[u8; Self::SIZE]; 4], which: &[Mr]) -> Result<(), RtmrMismatch> {
+    pub fn check(&self, quoted: &[[u8; Self::SIZE]; 4], which: RtmrSet) -> Result<(), RtmrMismatch> {
         let registers = Mr::RTMRS.into_iter().zip(self.0.iter().zip(quoted));
-        let mut differing = registers.filter(|(mr, (replayed, quoted))| which.contains(mr) && replayed != quoted);
+        let mut differing = registers.filter(|(mr, (replayed, quoted))| which.has(*mr) && replayed != quoted);
         match differing.next() {
             None => Ok(()),
             Some((mr, (replayed, quoted))) => {
                 Err(RtmrMismatch { mr, replayed: hex::encode(replayed), quoted: hex::encode(quoted) })
             }
         }
+    }
+}
+
+/// RTMRs to hold against a quote: at least one of them, and nothing else, so that a check of them can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RtmrSet([bool; 4]);
+
+impl RtmrSet {
+    /// All four.
+    pub const ALL: Self = Self([true; 4]);
+
+    /// These; `None` of no register, and with MRTD, which is in no log.
+    pub fn new(which: &[Mr]) -> Option<Self> {
+        let all_are = !which.is_empty() && which.iter().all(|mr| Mr::RTMRS.contains(mr));
+        all_are.then(|| Self(Mr::RTMRS.map(|mr| which.contains(&mr))))
+    }
+
+    fn has(self, mr: Mr) -> bool {
+        Mr::RTMRS.into_iter().zip(self.0).any(|(register, has)| has && register == mr)
     }
 }
 

@@ -49,7 +49,7 @@ pub mod signing;
 pub mod source;
 
 pub use bank::{AlgorithmId, Bank};
-pub use cc::{CcLog, Mr, Rtmrs};
+pub use cc::{CcLog, Mr, RtmrSet, Rtmrs};
 pub use codes::{MeasurementCode, reason_codes};
 pub use difference::{EventDifference, explain_difference, explain_differences};
 pub use error::{LogError, LogErrorKind};

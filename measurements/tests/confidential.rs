@@ -3,7 +3,7 @@
 
 mod support;
 
-use latchkey_measurements::cc::{CcLog, Mr, Rtmrs};
+use latchkey_measurements::cc::{CcLog, Mr, RtmrSet, Rtmrs};
 use latchkey_measurements::report::Report;
 use latchkey_measurements::{Bank, EventLog, LogErrorKind, Replay};
 use proptest::prelude::*;
@@ -177,12 +177,18 @@ fn a_quote_is_held_against_the_registers_that_are_asked_for() {
     let log = good().bytes;
     let replayed = CcLog::parse(&log).unwrap().replay();
     let mut quoted = *replayed.values();
-    replayed.check(&quoted, &Mr::RTMRS).unwrap();
+    replayed.check(&quoted, RtmrSet::ALL).unwrap();
     quoted[3][47] ^= 1;
-    replayed.check(&quoted, &[Mr::Rtmr0, Mr::Rtmr1, Mr::Rtmr2]).unwrap();
-    let mismatch = replayed.check(&quoted, &Mr::RTMRS).unwrap_err();
+    replayed.check(&quoted, RtmrSet::new(&[Mr::Rtmr0, Mr::Rtmr1, Mr::Rtmr2]).unwrap()).unwrap();
+    replayed.check(&quoted, RtmrSet::new(&[Mr::Rtmr0, Mr::Rtmr3]).unwrap()).unwrap_err();
+    let mismatch = replayed.check(&quoted, RtmrSet::ALL).unwrap_err();
     assert_eq!((mismatch.mr, mismatch.quoted), (Mr::Rtmr3, hex::encode(quoted[3])));
     assert_eq!(Rtmrs::SIZE, 48);
+    // A check of nothing would be passed by every quote.
+    for none in [&[][..], &[Mr::Mrtd], &[Mr::Rtmr0, Mr::Mrtd]] {
+        assert_eq!(RtmrSet::new(none), None);
+    }
+    assert_eq!(RtmrSet::new(&Mr::RTMRS), Some(RtmrSet::ALL));
 }
 
 #[test]
