@@ -254,7 +254,9 @@ impl Job<'_> {
         let unused = config.filter(|_| all == default_modules()).map(unused_modules).unwrap_or_default();
         let mut names: Vec<Wanted> =
             all.into_iter().filter(|wanted| !unused.contains(&wanted.name.as_str())).chain(file_system).collect();
-        for driver in self.image.clouds.iter().flat_map(|cloud| cloud.modules()).map(|name| Wanted::parse(name)) {
+        let metadata = config.map(|config| config.metadata);
+        let drivers = self.image.clouds.iter().flat_map(|cloud| cloud.modules(metadata));
+        for driver in drivers.map(Wanted::parse) {
             if names.iter().all(|wanted| wanted.name != driver.name) {
                 names.push(driver);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use latchkey_node_config::MetadataSource;
 use serde::{Deserialize, Serialize};
 
 use crate::form::Form;
@@ -50,16 +51,31 @@ impl Cloud {
         }
     }
 
-    /// Drivers of its disks and networks, beside virtio and NVMe: those that a kernel lacks are left out.
-    pub(crate) fn modules(self) -> &'static [&'static str] {
+    /// Drivers of its disks and networks, beside virtio and NVMe, for a node that takes its metadata from this source (of another
+    /// system than a node: any): those that a kernel lacks are left out.
+    pub(crate) fn modules(self, metadata: Option<MetadataSource>) -> impl Iterator<Item = &'static str> {
+        use MetadataSource::{Auto, ConfigDrive, Nocloud};
+        let volume = matches!(metadata, None | Some(Auto | Nocloud | ConfigDrive));
+        let drives = if volume { self.drives() } else { &[] };
+        self.devices().iter().chain(drives).copied()
+    }
+
+    /// Drivers of the CD-ROM that it may have a volume with metadata on.
+    fn drives(self) -> &'static [&'static str] {
+        match self {
+            // Nova's config drive is one on IDE, SATA or SCSI.
+            Self::Openstack => &["?sr_mod", "?ata_piix", "?ahci"],
+            Self::Aws | Self::Gcp | Self::Azure | Self::Hetzner | Self::Qemu => &[],
+        }
+    }
+
+    fn devices(self) -> &'static [&'static str] {
         match self {
             Self::Aws => &["?ena"],
             Self::Gcp => &["?gve", "?virtio_scsi", "?sd_mod"],
             // What is behind Hyper-V's virtual PCI is found by its bus, not by a symbol.
             Self::Azure => &["?hv_vmbus", "?pci_hyperv", "?hv_storvsc", "?sd_mod", "?hv_netvsc", "?mana", "?hv_utils"],
-            // Nova's config drive is a CD-ROM on IDE, SATA or SCSI.
-            Self::Openstack => &["?virtio_scsi", "?sd_mod", "?sr_mod", "?ata_piix", "?ahci"],
-            Self::Hetzner => &["?virtio_scsi", "?sd_mod"],
+            Self::Openstack | Self::Hetzner => &["?virtio_scsi", "?sd_mod"],
             Self::Qemu => &[],
         }
     }
@@ -85,6 +101,20 @@ pub(crate) fn words(clouds: &BTreeSet<Cloud>, cmdline: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn drivers_of_cd_roms_are_for_nodes_that_may_have_their_metadata_there() {
+        let has = |cloud: Cloud, metadata| cloud.modules(metadata).any(|name| name == "?sr_mod");
+        for source in [MetadataSource::Auto, MetadataSource::Nocloud, MetadataSource::ConfigDrive] {
+            assert!(has(Cloud::Openstack, Some(source)), "{source:?}");
+        }
+        assert!(has(Cloud::Openstack, None));
+        for source in [MetadataSource::Openstack, MetadataSource::None] {
+            assert!(!has(Cloud::Openstack, Some(source)), "{source:?}");
+        }
+        assert!(Cloud::Openstack.modules(Some(MetadataSource::Openstack)).any(|name| name == "?virtio_scsi"));
+        assert!(!has(Cloud::Hetzner, Some(MetadataSource::Auto)));
+    }
 
     #[test]
     fn words_are_added_where_the_operator_said_nothing() {
