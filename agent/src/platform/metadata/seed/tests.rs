@@ -116,5 +116,5 @@ fn a_volume_that_is_not_read_in_time_is_refused() {
     let _writer = File::options().read(true).write(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     Maker::Fat(12).make(&path, "cidata", &[("user-data", NAMED)]);
-    assert_eq!(read(Duration::from_secs(60)).unwrap().unwrap().node_name.as_deref(), Some("mine"));
+    assert_eq!(read(Duration::from_mins(1)).unwrap().unwrap().node_name.as_deref(), Some("mine"));
 }
