@@ -100,6 +100,6 @@ impl Tpm {
     fn attestation_certificate(&mut self, index: u32) -> Result<Vec<u8>, TpmError> {
         let content = self.nv_read(index)?;
         let certificate = content.as_deref().and_then(split_der).map(|(certificate, _)| certificate.to_vec());
-        certificate.ok_or(TpmError::AttestationKeyMissing { what: "certificate", handle: index })
+        certificate.ok_or(TpmError::AttestationKeyMissing { what: "readable certificate", handle: index })
     }
 }

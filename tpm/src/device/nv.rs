@@ -16,21 +16,24 @@ const WRITTEN: u32 = 1 << 29;
 
 impl Tpm {
     /// The content of the NV index `index`, at most 8 KiB, read with an empty password; `None` if the index does not
-    /// exist, was never written, or may not be read this way. An index with a password of its own, as Azure's has, is read as
-    /// the owner, where the owner may.
+    /// exist, was never written, or may not be read this way.
+    ///
+    /// Where the owner may read it, it is read as the owner, and as the index only if the owner has a password: an index may have
+    /// one of its own, as Azure's has, and a wrong one counts toward the TPM's lockout, which that of the owner does not (part 1,
+    /// section 19.8).
     pub fn nv_read(&mut self, index: u32) -> Result<Option<Vec<u8>>, TpmError> {
         let Some((attributes, size)) = self.nv_read_public(index)? else { return Ok(None) };
         if attributes & WRITTEN == 0 || size > MAX_NV {
             return Ok(None);
         }
-        let may_owner = attributes & OWNER_READ != 0;
-        if attributes & AUTH_READ != 0 {
-            match self.nv_read_as(index, index, size) {
-                Err(TpmError::Refused { code, .. }) if may_owner && code.reason() == ResponseReason::AuthFail => {}
+        let may_itself = attributes & AUTH_READ != 0;
+        if attributes & OWNER_READ != 0 {
+            match self.nv_read_as(Hierarchy::Owner.handle(), index, size) {
+                Err(TpmError::Refused { code, .. }) if may_itself && code.reason() == ResponseReason::AuthFail => {}
                 other => return other.map(Some),
             }
         }
-        if may_owner { self.nv_read_as(Hierarchy::Owner.handle(), index, size).map(Some) } else { Ok(None) }
+        if may_itself { self.nv_read_as(index, index, size).map(Some) } else { Ok(None) }
     }
 
     fn nv_read_as(&mut self, authority: u32, index: u32, size: usize) -> Result<Vec<u8>, TpmError> {

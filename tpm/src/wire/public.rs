@@ -89,12 +89,14 @@ impl Public {
     }
 
     /// Parses a whole `TPMT_PUBLIC` that a key is to be made from: its unique field holds no key yet, but anything of at most
-    /// a key's length.
+    /// a key's length. Zeros may follow: an NV index can be larger than what is in it.
     pub fn parse_template(bytes: &[u8]) -> Result<Self, WireError> {
-        if bytes.len() > Self::MAX_SIZE {
-            return Err(WireError::Length { field: "template", max: Self::MAX_SIZE, got: bytes.len() });
+        let mut reader = Reader::new(bytes);
+        let template = Self::read_as(&mut reader, Unique::Any)?;
+        match reader.rest() {
+            rest if rest.iter().all(|byte| *byte == 0) => Ok(template),
+            rest => Err(WireError::Trailing(rest.len())),
         }
-        Reader::all(bytes, |reader| Self::read_as(reader, Unique::Any))
     }
 
     /// As `TPMT_PUBLIC`; parsing the result gives `self` again.

@@ -5,7 +5,8 @@ use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{AttestationKeySource, AttestingTpm, TpmCode, TpmError};
 use latchkey_tpm::wire::{
-    Attest, Attributes, EkTemplate, HashAlg, KeyScheme, PcrSelection, Public, PublicKey, Signature, attestation_key,
+    Attest, Attributes, EkTemplate, HashAlg, KeyScheme, PcrSelection, Public, PublicKey, Signature, WireError,
+    attestation_key,
 };
 
 fn asked(swtpm: &Swtpm, source: AttestationKeySource) -> Result<AttestingTpm, TpmError> {
@@ -49,10 +50,12 @@ fn the_keys_of_google_are_made_from_templates() {
             refusal(&swtpm, source),
             (TpmCode::AttestationKeyMissing, format!("no attestation key of a cloud: no template at {:#010x}", at + 1))
         );
-        let Some(()) = swtpm.put_nv(at + 1, &template.marshal()) else { return };
+        // In an index that is larger than the template.
+        assert_eq!(Public::parse_template(&[template.marshal(), vec![0, 1]].concat()), Err(WireError::Trailing(2)));
+        let Some(()) = swtpm.put_nv(at + 1, &[template.marshal(), vec![0; 40]].concat()) else { return };
         let (code, said) = refusal(&swtpm, source);
         assert_eq!(
-            (code, said.ends_with(&format!("no certificate at {at:#010x}"))),
+            (code, said.ends_with(&format!("no readable certificate at {at:#010x}"))),
             (TpmCode::AttestationKeyMissing, true)
         );
         let key = made(&swtpm, &template);
@@ -95,7 +98,11 @@ fn a_key_of_another_kind_or_with_the_certificate_of_another_is_refused() {
 fn the_key_of_azure_is_persistent_and_its_certificate_is_read_as_the_owner() {
     let Some(swtpm) = Swtpm::start() else { return };
     let (code, said) = refusal(&swtpm, AttestationKeySource::Azure);
-    assert_eq!((code, said.contains("no certificate at 0x01c101d0")), (TpmCode::AttestationKeyMissing, true), "{said}");
+    assert_eq!(
+        (code, said.contains("no readable certificate at 0x01c101d0")),
+        (TpmCode::AttestationKeyMissing, true),
+        "{said}"
+    );
     // As `tpm2_createprimary` makes it, with an empty unique field.
     let key = PublicKey::Rsa { bits: 2048, exponent: 0, modulus: Vec::new() };
     let key = made(&swtpm, &Public { key, ..template(true) });

@@ -144,6 +144,26 @@ fn an_index_is_read_as_its_owner_allows() {
     assert_eq!(tpm.nv_read(0x0180_0003).expect("never written"), None);
 }
 
+/// The password of an index may count toward the TPM's lockout: it is not tried where the owner may read.
+#[test]
+fn an_index_with_a_password_is_read_as_the_owner_and_as_itself_where_the_owner_has_one() {
+    let Some(swtpm) = Swtpm::start() else { return };
+    let (content, attributes) = (vec![0x42; 64], "platformcreate|ppwrite|ownerread|authread");
+    let define = ["0x01800001", "-C", "p", "-s", "64", "-a", attributes, "-p", "secret"];
+    let Some(_) = swtpm.tool("tpm2_nvdefine", &define) else { return };
+    std::fs::write(swtpm.directory().join("content"), &content).expect("written");
+    swtpm.tool("tpm2_nvwrite", &["0x01800001", "-C", "p", "-i", "content"]).expect("installed");
+    let mut tpm = witnessed(&swtpm);
+    assert_eq!(tpm.nv_read(0x0180_0001).expect("read"), Some(content.clone()));
+    drop(tpm);
+    let variable = swtpm.tool("tpm2_getcap", &["properties-variable"]).expect("installed");
+    assert!(variable.contains("TPM2_PT_LOCKOUT_COUNTER: 0x0\n"), "{variable}");
+
+    swtpm.put_nv(0x0180_0002, &content).expect("installed");
+    swtpm.tool("tpm2_changeauth", &["-c", "o", "secret"]).expect("installed");
+    assert_eq!(witnessed(&swtpm).nv_read(0x0180_0002).expect("read"), Some(content));
+}
+
 #[test]
 fn a_password_on_the_endorsement_hierarchy_is_named() {
     let Some(swtpm) = Swtpm::start() else { return };
