@@ -123,14 +123,15 @@ fn a_denied_endorsement_key_is_not_let_in_by_a_certified_attestation_key() {
 #[test]
 fn which_rule_holds_says_by_which_key_a_tpm_is_known() {
     let (tpm, root) = (booted(1), authority("root"));
-    let (by_ek, by_ak) = (policy_json(pinned(&[digest_of(&tpm)])), policy_json(rule(&root, &[], "demanded")));
+    let (pinned_alone, certified_alone) =
+        (policy_json(pinned(&[digest_of(&tpm)])), policy_json(rule(&root, &[], "demanded")));
     let identity = certified(&tpm, issue(&tpm, &root, |_| ()));
     let claimed = |json: &Value| {
         let (_, pending) = Appraisal::begin(&policy(json), &identity, NOW, &SystemRandom::new()).unwrap();
         pending.claimed_ek()
     };
-    assert_eq!(claimed(&by_ek), digest_of(&tpm));
-    assert_eq!(claimed(&by_ak), EkDigest::from_hex(&ak_digest(&tpm)).unwrap());
+    assert_eq!(claimed(&pinned_alone), digest_of(&tpm));
+    assert_eq!(claimed(&certified_alone), EkDigest::from_hex(&ak_digest(&tpm)).unwrap());
 }
 
 #[test]

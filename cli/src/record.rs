@@ -49,13 +49,13 @@ struct Job {
 /// What decides which TPMs and registers are meant.
 enum Basis {
     Existing(Policy),
-    New(Draft),
+    New(Box<Draft>),
 }
 
 impl Job {
     fn from_arguments(arguments: &Arguments) -> Result<Self, CommandError> {
         let basis = match arguments.path("policy") {
-            None => Basis::New(Draft::from_arguments(arguments)?),
+            None => Basis::New(Draft::from_arguments(arguments).map(Box::new)?),
             Some(path) => {
                 let flags = [
                     "ek-root",

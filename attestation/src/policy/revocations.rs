@@ -84,10 +84,10 @@ fn ders(name: &str, content: &[u8]) -> Result<Vec<Vec<u8>>, Refusal> {
         .map(|list| list.map(|list| list.as_ref().to_vec()).map_err(|error| malformed(name, &format!("{error:?}"))))
         .collect::<Result<Vec<_>, _>>()?;
     // What the reader does not know, it passes over.
-    if lists.len() != content.windows(PEM_BEGIN.len()).filter(|window| *window == PEM_BEGIN).count() {
-        Err(malformed(name, "PEM of something else than lists of revoked certificates (`X509 CRL`)"))
-    } else {
+    if lists.len() == content.windows(PEM_BEGIN.len()).filter(|window| *window == PEM_BEGIN).count() {
         Ok(lists)
+    } else {
+        Err(malformed(name, "PEM of something else than lists of revoked certificates (`X509 CRL`)"))
     }
 }
 

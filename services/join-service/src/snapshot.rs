@@ -298,10 +298,10 @@ impl Follower {
     fn read_collateral(&mut self) -> Result<(), String> {
         let current = &*self.current;
         let Some(directory) = &current.collateral else {
-            return match current.snapshot().policy.processors().is_empty() {
-                true => Ok(()),
-                false => Err("the policy demands a processor's word, and `collateral` names no directory".to_owned()),
-            };
+            if current.snapshot().policy.processors().is_empty() {
+                return Ok(());
+            }
+            return Err("the policy demands a processor's word, and `collateral` names no directory".to_owned());
         };
         // Before reading: a change in between is seen as one later.
         let stamp = latchkey_collateral::stamp(directory).ok();

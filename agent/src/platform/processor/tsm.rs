@@ -211,7 +211,7 @@ mod tests {
         assert!(refusal(&[]).contains("provider"));
         let sev = ("provider", &b"sev_guest\n"[..]);
         assert!(refusal(&[sev, generation]).contains("outblob"));
-        assert!(refusal(&[sev, generation, ("outblob", &[0; 16 * 1024 + 1])]).contains("more than 16384 bytes"));
+        assert!(refusal(&[sev, generation, ("outblob", &vec![0; 16 * 1024 + 1])]).contains("more than 16384 bytes"));
         assert!(refusal(&[sev, generation, ("outblob", &[0; 1185])]).contains("report is larger"));
         let table = vec![0; 16 * 1024 + 1];
         assert!(refusal(&[sev, generation, ("outblob", &REPORT), ("auxblob", &table)]).contains("auxblob: more than"));
