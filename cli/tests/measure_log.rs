@@ -7,6 +7,8 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use latchkey_tpm::device::rig::Swtpm;
 use serde_json::Value;
 use support::command::{Ran, latchkey};
@@ -183,4 +185,41 @@ fn what_is_of_a_tpm_is_refused_beside_a_confidential_machines_log() {
     }
     let ran = measure_log(&fixture("honest"), &["--ccel"]);
     assert!(ran.err.contains("not the log of a confidential machine") && ran.err.contains("CCEL"), "{}", ran.err);
+}
+
+/// Recorded evidence of a TPM with this event log in it: the file.
+fn evidence_with(log: &str, directory: &Path) -> String {
+    let recorded = format!("{}/../attestation/tests/fixtures/ek-p256-pinned/evidence.json", env!("CARGO_MANIFEST_DIR"));
+    let mut evidence: Value = serde_json::from_slice(&fs::read(recorded).unwrap()).unwrap();
+    evidence["event_log"] = STANDARD.encode(fs::read(log).unwrap()).into();
+    let path = directory.join("evidence.json");
+    fs::write(&path, evidence.to_string()).unwrap();
+    path.display().to_string()
+}
+
+/// The quote beside it is a TPM's, and would be listed as if it had been looked at.
+#[test]
+fn evidence_with_a_tpms_quote_is_not_listed_as_a_confidential_machines_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let evidence = evidence_with(&fixture("honest"), directory.path());
+    assert!(measure_log(&evidence, &["--output", "json"]).json()["quote"].is_object());
+    let refused = |arguments: &[&str]| {
+        let ran = measure_log(&evidence, arguments);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
+        assert!(ran.err.contains("evidence with a TPM's quote") && ran.err.contains("CCEL"), "{}", ran.err);
+    };
+    refused(&["--ccel"]);
+    let Some(log) = confidential() else { return };
+    evidence_with(&log, directory.path());
+    refused(&[]);
+    refused(&["--ccel"]);
+}
+
+#[test]
+fn a_canonical_log_is_no_confidential_machines() {
+    let log = format!("{}/../measurements/tests/fixtures/systemd-257.cel", env!("CARGO_MANIFEST_DIR"));
+    measure_log(&log, &[]).succeeded();
+    let ran = measure_log(&log, &["--ccel"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("--ccel is for a confidential machine's log, and this one is canonical"), "{}", ran.err);
 }

@@ -13,6 +13,13 @@ use crate::exit::Exit;
 use crate::output::Output;
 
 pub(super) fn log(path: &Path, source: &Source, arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
+    if source.quoted().is_some() {
+        let why = format!(
+            "{} is evidence with a TPM's quote, which says nothing about the registers of a confidential machine's log (CCEL)",
+            path.display()
+        );
+        return Err(CommandError::usage(why).fix("give the log alone, as a file"));
+    }
     for flag in ["pcr", "firmware-log", "tpm", "reference-log", "expect", "expect-image", "machine"] {
         if arguments.has(flag) {
             let why = format!("--{flag} is for a TPM's log, and this one is a confidential machine's (CCEL)");

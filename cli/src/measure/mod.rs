@@ -32,6 +32,9 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
     let path = Path::new(arguments.operand(0).unwrap_or_default());
     let source = read(path)?;
     if CelLog::is_one(source.bytes()) {
+        if arguments.has("ccel") {
+            return Err(CommandError::usage("--ccel is for a confidential machine's log, and this one is canonical"));
+        }
         return canonical::log(path, &source, arguments, output);
     }
     if arguments.has("ccel") || CcLog::is_one(source.bytes()) {
