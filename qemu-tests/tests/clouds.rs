@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, WAITS};
+use latchkey_qemu_tests::fleet::{Fleet, MEMBER, Plan, STEP, VERSION, WAITS};
 use latchkey_qemu_tests::hardware::Disk;
 use latchkey_qemu_tests::vm::Vm;
 use latchkey_test_support::metadata::FakeServer;
@@ -54,16 +54,16 @@ fn is_founded(fleet: &Fleet, node: &Vm, name: &str) {
 
 #[test]
 fn the_image_of_all_clouds_is_founded_from_a_seed_volume_that_is_there_or_comes_late_and_from_no_other() {
-    let plan = Plan { metadata: Some("auto"), then: "echo OS up", ..Plan::default() };
+    // Longer than it takes to attach the volume on a busy machine.
+    let words = "latchkey.device_timeout=600";
+    let plan = Plan { metadata: Some("auto"), words, then: "echo OS up", ..Plan::default() };
     let fleet = Fleet::planned("nocloud", plan).unwrap();
     let document = document(&fleet);
     let files = [("user-data", document.as_str()), ("meta-data", "instance-id: i-1\nlocal-hostname: edge-7\n")];
     let seed = volume(&fleet, Maker::Fat(12), "cidata", &files);
     // A cloud's name beside it: what is asked for comes first, and nobody answers there.
-    let machine = |name: &str| {
-        let smbios = "type=1,manufacturer=OpenStack Foundation,serial=ds=nocloud";
-        fleet.machine(name).unwrap().arguments(&["-smbios", smbios])
-    };
+    let smbios = ["-smbios", "type=1,manufacturer=OpenStack Foundation,serial=ds=nocloud"];
+    let machine = |name: &str| fleet.machine(name).unwrap().arguments(&smbios);
     let disk = |serial| Disk::new(&seed, serial).read_only();
     is_founded(&fleet, &machine("seeded").disk(disk("seed")).start().unwrap(), "edge-7");
 
@@ -74,7 +74,9 @@ fn the_image_of_all_clouds_is_founded_from_a_seed_volume_that_is_there_or_comes_
 
     let two = machine("two").disk(disk("seed")).disk(disk("other")).start().unwrap();
     two.expect("metadata-volume-ambiguous", STEP).unwrap();
-    let none = machine("none").start().unwrap();
+    let impatient = fleet.build_image("impatient", VERSION, "latchkey.device_timeout=30").unwrap();
+    let none = fleet.machine_of("none", impatient.boot(), &fleet.tpm("none").unwrap()).unwrap().arguments(&smbios);
+    let none = none.start().unwrap();
     none.expect("metadata-volume-missing", STEP).unwrap();
 }
 
