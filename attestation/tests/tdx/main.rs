@@ -1,5 +1,7 @@
 //! What the processor of a TDX guest says: quotes of a fake Intel, whose every part is somebody's to get wrong, and real ones.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 #[path = "../support/mod.rs"]
 mod support;
 
