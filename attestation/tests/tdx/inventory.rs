@@ -64,7 +64,8 @@ fn what_nobody_signed_or_cannot_be_read_is_refused_by_its_file() {
 #[test]
 fn each_byte_of_what_is_published_counts() {
     let intel = FakeIntel::default();
-    for (at, (name, content)) in intel.files().iter().enumerate().filter(|(_, (_, content))| content.starts_with(b"{")) {
+    for (at, (name, content)) in intel.files().iter().enumerate().filter(|(_, (_, content))| content.starts_with(b"{"))
+    {
         for byte in (0..content.len()).step_by(7) {
             let mut files = intel.files().to_vec();
             files[at].1[byte] ^= 0x04;
