@@ -1,4 +1,5 @@
-//! What a verifier demands: closed, versioned JSON. Absent and empty refuse; nothing has a permissive default.
+//! What a verifier demands: closed, versioned JSON. An empty list refuses, and so does a field that is missing where the policy must
+//! decide; fields that may be left out demand more where they are there.
 //!
 //! ```json
 //! {
