@@ -42,10 +42,12 @@
 mod anchors;
 mod firmware;
 mod hex;
+mod references;
 mod revocations;
 mod snp;
 mod tdx;
 mod templates;
+mod trust;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -56,12 +58,12 @@ use crate::ek::EkDigest;
 use crate::name::ManifestName;
 use crate::parse::{ImageVersion, PcrSet, ProcessorKind, from_json};
 use crate::refusal::{ReasonCode, Refusal};
-use crate::signature::SignerKey;
 
 pub(crate) use anchors::{AkChain, AkPurpose, Chain};
-use anchors::{AkChainFile, EkChainFile};
 pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
+pub use references::{ReferenceRule, Signers};
+use references::{ReferenceRuleFile, check_references};
 pub use revocations::TpmRevocations;
 use snp::SnpPolicyFile;
 #[cfg(feature = "processors")]
@@ -73,6 +75,9 @@ pub(crate) use tdx::{Rtmr, TdxAllowed};
 pub use tdx::{TdxPolicy, TdxTcbStatus};
 pub use templates::EkTemplates;
 pub(crate) use templates::by_name;
+pub(crate) use trust::TrustRule;
+pub use trust::TrustedBy;
+use trust::{TrustRuleFile, check_trust};
 
 /// A loaded policy. Loading is the only way to have one, so every policy admits by at least one rule and enforces at
 /// least one PCR.
@@ -194,28 +199,6 @@ impl Policy {
     }
 }
 
-/// What a rule of trust lists, and how many of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TrustedBy {
-    /// Endorsement keys, by their digests.
-    PinnedEks(usize),
-    /// Authorities that certify endorsement keys.
-    Authorities(usize),
-    /// Authorities that certify attestation keys.
-    AkAuthorities(usize),
-}
-
-/// One way to trust a TPM. Rules are tried in the policy's order; the peer has no say.
-#[derive(Debug, Clone)]
-pub(crate) enum TrustRule {
-    /// The EK's digest is listed.
-    PinnedEk(BTreeSet<EkDigest>),
-    /// The EK's certificate chains to one of the roots.
-    EkChain(Chain),
-    /// The AK's certificate chains to one of the roots.
-    AkChain(AkChain),
-}
-
 /// An algorithm an attestation key may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -226,36 +209,6 @@ pub enum AkAlgorithm {
     /// RSASSA-PKCS1-v1_5, 2048 bits, SHA-256: what some clouds issue.
     #[serde(rename = "rsassa-2048-sha256")]
     Rsassa2048Sha256,
-}
-
-/// A manifest whose images are admitted, from which version on, and by whom it must be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReferenceRule {
-    /// Name of the manifest.
-    pub manifest: ManifestName,
-    /// Images below it are refused although their measurements are known.
-    pub minimum_version: ImageVersion,
-    /// Whose word the manifest must be.
-    pub signers: Signers,
-}
-
-/// Whose word a manifest must be. There is no default.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Signers {
-    /// One of these keys signed it.
-    Keys(Vec<SignerKey>),
-    /// Whoever can write the file is trusted.
-    TrustLocalFile,
-}
-
-impl Signers {
-    /// The keys; none for a trusted local file.
-    pub fn keys(&self) -> &[SignerKey] {
-        match self {
-            Self::Keys(keys) => keys,
-            Self::TrustLocalFile => &[],
-        }
-    }
 }
 
 #[derive(Deserialize)]
@@ -283,29 +236,6 @@ struct PolicyFile {
 /// A field that may be left out, and is not `null`: an empty template must not take a demand away.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReferenceRuleFile {
-    manifest: ManifestName,
-    minimum_version: ImageVersion,
-    signers: Option<Vec<SignerKey>>,
-    unsigned: Option<Unsigned>,
-}
-
-#[derive(Deserialize)]
-enum Unsigned {
-    #[serde(rename = "trust-local-file")]
-    TrustLocalFile,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-enum TrustRuleFile {
-    PinnedEk { ek_sha256: Vec<EkDigest> },
-    EkChain(EkChainFile),
-    AkChain(AkChainFile),
 }
 
 #[derive(Deserialize)]
@@ -368,67 +298,6 @@ impl TryFrom<PolicyFile> for Policy {
     }
 }
 
-impl TryFrom<ReferenceRuleFile> for ReferenceRule {
-    type Error = Refusal;
-
-    fn try_from(file: ReferenceRuleFile) -> Result<Self, Refusal> {
-        let ReferenceRuleFile { manifest, minimum_version, signers, unsigned } = file;
-        let signers = match (signers, unsigned) {
-            (Some(keys), None) => Signers::Keys(check_signers(keys, &manifest)?),
-            (None, Some(Unsigned::TrustLocalFile)) => Signers::TrustLocalFile,
-            (Some(_), Some(_)) => {
-                return Err(malformed(format!("manifest {manifest} has `signers` and is `unsigned`: say one")));
-            }
-            (None, None) => {
-                let detail = "say who may sign it (`signers`), or `\"unsigned\": \"trust-local-file\"`";
-                return Err(malformed(format!("manifest {manifest}: {detail}")));
-            }
-        };
-        Ok(Self { manifest, minimum_version, signers })
-    }
-}
-
-/// Two keys of one number could not be told apart by a signature.
-fn check_signers(keys: Vec<SignerKey>, manifest: &ManifestName) -> Result<Vec<SignerKey>, Refusal> {
-    if keys.is_empty() {
-        return Err(empty(&format!("manifest {manifest}: `signers` lists no key")));
-    }
-    let ids: BTreeSet<_> = keys.iter().map(SignerKey::id).collect();
-    if ids.len() != keys.len() || keys.len() > MAX_SIGNERS {
-        return Err(malformed(format!("manifest {manifest}: a key twice, or more than {MAX_SIGNERS}, in `signers`")));
-    }
-    Ok(keys)
-}
-
-impl TryFrom<TrustRuleFile> for TrustRule {
-    type Error = Refusal;
-
-    fn try_from(file: TrustRuleFile) -> Result<Self, Refusal> {
-        match file {
-            TrustRuleFile::PinnedEk { ek_sha256 } if ek_sha256.is_empty() => {
-                Err(empty("`pinned-ek` lists no endorsement key"))
-            }
-            TrustRuleFile::PinnedEk { ek_sha256 } => Ok(Self::PinnedEk(distinct(ek_sha256, "ek_sha256")?)),
-            TrustRuleFile::EkChain(file) => Chain::try_from(file).map(Self::EkChain),
-            TrustRuleFile::AkChain(file) => AkChain::try_from(file).map(Self::AkChain),
-        }
-    }
-}
-
-/// A TPM with keys of both kinds would be two machines, and a denial of the one none of the other: which it is, it would choose.
-fn check_trust(trust: &[TrustRule]) -> Result<(), Refusal> {
-    let by_ak = trust.iter().filter(|rule| matches!(rule, TrustRule::AkChain(_))).count();
-    if trust.is_empty() {
-        return Err(empty("`ak_trust` has no rule"));
-    }
-    if by_ak != 0 && by_ak != trust.len() {
-        let detail = "`ak-chain` stands beside `ek-chain` or `pinned-ek`: a TPM that both could name would be two machines, and \
-                      could come back as the other after a denial; take one kind of rule";
-        return Err(malformed(detail));
-    }
-    Ok(())
-}
-
 fn check_pcrs(enforce: PcrSet, warn: PcrSet) -> Result<(), Refusal> {
     if enforce.is_empty() {
         return Err(empty("`pcrs.enforce` lists no PCR"));
@@ -455,17 +324,6 @@ pub(crate) fn resettable() -> PcrSet {
     PcrSet::of(&[16, 23]).unwrap_or(PcrSet::EMPTY)
 }
 
-fn check_references(references: &[ReferenceRule]) -> Result<(), Refusal> {
-    if references.is_empty() {
-        return Err(empty("`references` names no manifest"));
-    }
-    let names: BTreeSet<_> = references.iter().map(|rule| &rule.manifest).collect();
-    if names.len() != references.len() {
-        return Err(malformed("`references` names a manifest twice"));
-    }
-    Ok(())
-}
-
 fn distinct(digests: Vec<EkDigest>, field: &str) -> Result<BTreeSet<EkDigest>, Refusal> {
     let count = digests.len();
     let set: BTreeSet<_> = digests.into_iter().collect();
@@ -482,5 +340,3 @@ fn empty(detail: &str) -> Refusal {
 
 const VERSION: u64 = 3;
 const MAX_JSON: usize = 1024 * 1024;
-/// A signature is checked against the key it names; more are a mistake.
-const MAX_SIGNERS: usize = 16;
