@@ -38,7 +38,10 @@ pub(crate) const fn ek_template(choice: latchkey_node_config::EkChoice) -> latch
     match choice {
         EkChoice::EccP256 => EkTemplate::P256L2,
         EkChoice::EccP384 => EkTemplate::P384H3,
+        EkChoice::EccP521 => EkTemplate::P521H4,
         EkChoice::Rsa2048 => EkTemplate::RsaL1,
+        EkChoice::Rsa3072 => EkTemplate::Rsa3072H6,
+        EkChoice::Rsa4096 => EkTemplate::Rsa4096H7,
         EkChoice::EccP256High => EkTemplate::P256H2,
         EkChoice::Rsa2048High => EkTemplate::RsaH1,
     }

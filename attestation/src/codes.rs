@@ -249,9 +249,9 @@ reason_codes! {
     /// The EK public area is no `TPMT_PUBLIC`.
     EkMalformed = "ek-malformed", Peer, EvidenceMalformed, "send the TPMT_PUBLIC of the endorsement key as the TPM returned it";
     /// The EK public area is none of the TCG's EK templates.
-    EkTemplateUnknown = "ek-template-unknown", Platform, TpmNotTrusted, "create the endorsement key from TCG template L-1, L-2, H-1, H-2 or H-3";
+    EkTemplateUnknown = "ek-template-unknown", Platform, TpmNotTrusted, "create the endorsement key from TCG template L-1, L-2, H-1 to H-4, H-6 or H-7";
     /// This verifier cannot make credentials for such an EK.
-    EkAlgorithmUnsupported = "ek-algorithm-unsupported", Platform, TpmNotTrusted, "use the TPM's ECC P-256 or P-384 endorsement key, or a verifier built with RSA support";
+    EkAlgorithmUnsupported = "ek-algorithm-unsupported", Platform, TpmNotTrusted, "use the TPM's ECC P-256 or P-384 endorsement key, or a verifier built with RSA and P-521, as services and command line are";
     /// The EK's public point or modulus is not valid.
     EkKeyInvalid = "ek-key-invalid", Peer, TpmNotTrusted, "replace this TPM: its endorsement key is not a valid public key";
     /// The EK is of a template that the policy does not take for a TPM's identity.

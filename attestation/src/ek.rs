@@ -36,7 +36,8 @@ impl EkDigest {
     /// `ek-malformed`: no key of a template; of none that is allowed, or of several.
     pub fn of_subject_public_key_info(der: &[u8], allowed: impl Fn(EkTemplate) -> bool) -> Result<Self, Refusal> {
         let refuse = |detail: String| Refusal::new(ReasonCode::EkMalformed, detail);
-        let no = || refuse("no key of P-256, P-384 or RSA 2048 with the exponent 65537".to_owned());
+        let no =
+            || refuse("no key of P-256, P-384, P-521 or RSA 2048, 3072 or 4096 with the exponent 65537".to_owned());
         let key = public_key(der).ok_or_else(no)?;
         let is_of = |template: &EkTemplate| match (&key, template.public().key) {
             (PublicKey::Rsa { .. }, PublicKey::Rsa { .. }) => true,

@@ -52,7 +52,7 @@ struct OfAws {
     key_value: String,
 }
 
-/// What nearly every TPM has: where nothing else says which templates are meant.
+/// One template for each kind of key, of two the one that nearly every TPM has: where nothing else says which templates are meant.
 pub(crate) fn is_usual(template: EkTemplate) -> bool {
-    matches!(template, EkTemplate::RsaL1 | EkTemplate::P256L2 | EkTemplate::P384H3)
+    !matches!(template, EkTemplate::RsaH1 | EkTemplate::P256H2)
 }

@@ -76,7 +76,10 @@ mod tests {
         let Some(swtpm) = Swtpm::start() else { return };
         let keys = listed(&mut swtpm.connect().unwrap()).unwrap_or_default();
         let names: Vec<&str> = keys.iter().map(|key| key.template).collect();
-        assert_eq!(names, ["rsa-2048", "ecc-p256", "rsa-2048-high", "ecc-p256-high", "ecc-p384"]);
+        assert_eq!(
+            names,
+            ["rsa-2048", "ecc-p256", "rsa-2048-high", "ecc-p256-high", "ecc-p384", "ecc-p521", "rsa-3072"]
+        );
         for (key, template) in keys.into_iter().zip(EkTemplate::ALL) {
             let attester = AttestingTpm::new(swtpm.connect().unwrap(), template).unwrap();
             let ek_sha256 = EkDigest::of_public_area(&attester.ek_public().marshal()).unwrap();

@@ -60,7 +60,7 @@ pub const KEYS: [Key; 20] = [
     ),
     key(
         "latchkey.ek",
-        "the template of the endorsement key that this node shows, as the policy's `ek_templates` names it: `ecc-p256` (L-2), `ecc-p384` (H-3), `rsa-2048` (L-1), `ecc-p256-high` (H-2), `rsa-2048-high` (H-1)",
+        "the template of the endorsement key that this node shows, as the policy's `ek_templates` names it: `ecc-p256` (L-2), `ecc-p384` (H-3), `ecc-p521` (H-4), `rsa-2048` (L-1), `rsa-3072` (H-6), `rsa-4096` (H-7), `ecc-p256-high` (H-2), `rsa-2048-high` (H-1)",
         "`ecc-p256`",
     ),
     key(

@@ -153,13 +153,19 @@ impl MetadataSource {
 string_enum! {
     /// The TCG template of the endorsement key that the node identifies itself with. One and never a choice: a node that
     /// took what its TPM says it has a certificate for could be given another identity by whoever sits on the TPM's bus.
-    pub enum EkChoice, "ecc-p256, ecc-p384, rsa-2048, ecc-p256-high or rsa-2048-high" {
+    pub enum EkChoice, "ecc-p256, ecc-p384, ecc-p521, rsa-2048, rsa-3072, rsa-4096, ecc-p256-high or rsa-2048-high" {
         /// L-2: ECC NIST P-256.
         EccP256 = "ecc-p256",
         /// H-3: ECC NIST P-384.
         EccP384 = "ecc-p384",
+        /// H-4: ECC NIST P-521.
+        EccP521 = "ecc-p521",
         /// L-1: RSA 2048.
         Rsa2048 = "rsa-2048",
+        /// H-6: RSA 3072.
+        Rsa3072 = "rsa-3072",
+        /// H-7: RSA 4096.
+        Rsa4096 = "rsa-4096",
         /// H-2: ECC NIST P-256, high range.
         EccP256High = "ecc-p256-high",
         /// H-1: RSA 2048, high range.

@@ -190,9 +190,7 @@ fn root_digest(chain: &Chain, anchor: &TrustAnchor<'_>) -> Result<Digest, Refusa
 
 fn is_for(certificate: &EndEntityCert<'_>, key: &Public) -> bool {
     match (public_key(&certificate.subject_public_key_info()), &key.key) {
-        (Some(PublicKey::Rsa { modulus: certified, .. }), PublicKey::Rsa { bits: 2048, modulus, .. }) => {
-            certified == *modulus
-        }
+        (Some(PublicKey::Rsa { modulus: certified, .. }), PublicKey::Rsa { modulus, .. }) => certified == *modulus,
         (Some(PublicKey::Ecc { curve: certified, point: at }), PublicKey::Ecc { curve, point }) => {
             certified == *curve && at.uncompressed(*curve).is_some_and(|key| Some(key) == point.uncompressed(*curve))
         }
@@ -211,6 +209,17 @@ const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
     webpki::ring::ECDSA_P256_SHA384,
     webpki::ring::ECDSA_P384_SHA256,
     webpki::ring::ECDSA_P384_SHA384,
+    // ring does not have these.
+    #[cfg(feature = "rsa-ek")]
+    webpki::aws_lc_rs::ECDSA_P256_SHA512,
+    #[cfg(feature = "rsa-ek")]
+    webpki::aws_lc_rs::ECDSA_P384_SHA512,
+    #[cfg(feature = "rsa-ek")]
+    webpki::aws_lc_rs::ECDSA_P521_SHA256,
+    #[cfg(feature = "rsa-ek")]
+    webpki::aws_lc_rs::ECDSA_P521_SHA384,
+    #[cfg(feature = "rsa-ek")]
+    webpki::aws_lc_rs::ECDSA_P521_SHA512,
     webpki::ring::RSA_PKCS1_2048_8192_SHA256,
     webpki::ring::RSA_PKCS1_2048_8192_SHA384,
     webpki::ring::RSA_PKCS1_2048_8192_SHA512,

@@ -51,7 +51,7 @@ pub(super) const EK_TEMPLATE: Flag = Flag {
     long: "ek-template",
     value: Some("NAME"),
     need: AnyNumber,
-    text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, rsa-2048,\necc-p256-high or rsa-2048-high; as latchkey.ek in the image [ecc-p256]",
+    text: "the endorsement key that stands for a TPM: ecc-p256, ecc-p384, ecc-p521, rsa-2048,\nrsa-3072, rsa-4096, ecc-p256-high or rsa-2048-high; as latchkey.ek in the image\n[ecc-p256]",
 };
 pub(super) const AK_ROOT: Flag = Flag {
     long: "ak-root",

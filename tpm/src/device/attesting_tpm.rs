@@ -2,7 +2,7 @@
 
 use super::attestation_key::AttestationKey;
 use super::{AttestationKeySource, Hierarchy, Key, Session, Tpm, TpmError};
-use crate::wire::{Credential, EkTemplate, PcrSelection, PcrValues, Public, PublicKey, salt_key};
+use crate::wire::{Credential, Curve, EkTemplate, PcrSelection, PcrValues, Public, PublicKey, salt_key};
 use zeroize::Zeroizing;
 
 /// The TPM as what proves this node. After [`TpmError::Tampered`] its session is lost and every further call fails:
@@ -34,7 +34,7 @@ impl AttestingTpm {
         Self::with_key_of(tpm, template, AttestationKeySource::Own)
     }
 
-    /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA), and makes or
+    /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA or on P-521), and makes or
     /// finds the attestation key in that session. Both keys are the same at every boot of this TPM.
     pub fn with_key_of(mut tpm: Tpm, template: EkTemplate, source: AttestationKeySource) -> Result<Self, TpmError> {
         if !tpm.has_sha256_bank()? {
@@ -108,7 +108,7 @@ impl AttestingTpm {
 }
 
 fn salted_session(tpm: &mut Tpm, ek: &Key) -> Result<Session, TpmError> {
-    if let PublicKey::Ecc { .. } = ek.public().key {
+    if let PublicKey::Ecc { curve: Curve::P256 | Curve::P384, .. } = ek.public().key {
         return tpm.start_session(ek);
     }
     let key = tpm.create_primary(Hierarchy::Null, &salt_key(), None)?;

@@ -45,8 +45,8 @@ pub enum TpmError {
     /// PCRs kept changing while they were quoted or extended.
     #[error("PCRs changed while they were read; something else extends them")]
     PcrRaced,
-    /// The key cannot take a session salt: not an ECC key, or its point is not on the curve.
-    #[error("session salt key is not a valid ECC key")]
+    /// The key cannot take a session salt: not a key on P-256 or P-384, or its point is not on the curve.
+    #[error("session salt key is not a valid key on P-256 or P-384")]
     SaltKey,
     /// A cloud's attestation key, or what it is made from, is not there.
     #[error("no attestation key of a cloud: no {what} at {handle:#010x}")]
@@ -126,6 +126,10 @@ impl TpmError {
     pub fn code(&self) -> TpmCode {
         match self {
             Self::Io(_) => TpmCode::Unreachable,
+            // The specification's answer to a size of RSA keys that it does not have.
+            Self::Refused { command: "TPM2_CreatePrimary", code } if code.reason() == Cause::Value => {
+                TpmCode::NotCapable
+            }
             Self::Refused { code, .. } => match code.reason() {
                 Cause::Lockout => TpmCode::Lockout,
                 Cause::AuthFail => TpmCode::Authorisation,

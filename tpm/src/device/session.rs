@@ -26,7 +26,7 @@ const AUDIT: u8 = 1 << 7;
 /// somebody on the bus changes, in a command or in an answer, makes an HMAC fail. What remains is somebody who
 /// replaces the *salt key itself* and plays the whole TPM. When the key is the endorsement key, that impostor's
 /// key has no genuine certificate and cannot activate credentials, so a verifier turns the node away; when it is
-/// a key made for the purpose (RSA endorsement keys), a complete interposer can read and change PCR traffic, but
+/// a key made for the purpose (endorsement keys of RSA or on P-521), a complete interposer can read and change PCR traffic, but
 /// still not forge the quote a verifier demands.
 pub struct Session {
     handle: u32,
@@ -187,6 +187,8 @@ fn salt_for(key: &Key) -> Result<(Zeroizing<Vec<u8>>, Vec<u8>), TpmError> {
     let algorithm = match curve {
         wire::Curve::P256 => &ECDH_P256,
         wire::Curve::P384 => &ECDH_P384,
+        // ring does not have it.
+        wire::Curve::P521 => return Err(TpmError::SaltKey),
     };
     let hash = key.public.name_alg;
     let ours = EphemeralPrivateKey::generate(algorithm, &SystemRandom::new()).map_err(|_| TpmError::Random)?;

@@ -93,6 +93,8 @@ pub enum Curve {
     P256,
     /// `TPM_ECC_NIST_P384`
     P384,
+    /// `TPM_ECC_NIST_P521`
+    P521,
 }
 
 impl Curve {
@@ -101,6 +103,7 @@ impl Curve {
         match self {
             Self::P256 => 0x0003,
             Self::P384 => 0x0004,
+            Self::P521 => 0x0005,
         }
     }
 
@@ -109,6 +112,7 @@ impl Curve {
         match self {
             Self::P256 => 32,
             Self::P384 => 48,
+            Self::P521 => 66,
         }
     }
 
@@ -116,6 +120,7 @@ impl Curve {
         match reader.u16()? {
             0x0003 => Ok(Self::P256),
             0x0004 => Ok(Self::P384),
+            0x0005 => Ok(Self::P521),
             got => Err(WireError::Unsupported { field: "curve", got: got.into() }),
         }
     }

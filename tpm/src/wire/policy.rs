@@ -19,6 +19,14 @@ const POLICY_C_SHA384: [u8; 48] = [
     0x30, 0x05, 0xee, 0xd2, 0xdc, 0x2b, 0x35, 0x93, 0xd1, 0x65,
 ];
 
+/// B.6.5, "`PolicyC`" for SHA-512.
+const POLICY_C_SHA512: [u8; 64] = [
+    0x58, 0x9e, 0xe1, 0xe1, 0x46, 0x54, 0x47, 0x16, 0xe8, 0xde, 0xaf, 0xe6, 0xdb, 0x24, 0x7b, 0x01, 0xb8, 0x1e, 0x9f,
+    0x9c, 0x7d, 0xd1, 0x6b, 0x81, 0x4a, 0xa1, 0x59, 0x13, 0x87, 0x49, 0x10, 0x5f, 0xba, 0x53, 0x88, 0xdd, 0x1d, 0xea,
+    0x70, 0x2f, 0x35, 0x24, 0x0c, 0x18, 0x49, 0x33, 0x12, 0x1e, 0x2c, 0x61, 0xb8, 0xf5, 0x0d, 0x3e, 0xf9, 0x13, 0x93,
+    0xa4, 0x9a, 0x38, 0xc3, 0xf7, 0x3f, 0xc8,
+];
+
 /// `PolicyA`: `PolicySecret(TPM_RH_ENDORSEMENT)` with an empty policy reference.
 pub fn policy_a(hash: HashAlg) -> Vec<u8> {
     // Part 3, section 23.4: "PolicyUpdate(TPM_CC_PolicySecret, authObject→Name, policyRef)", which hashes twice.
@@ -27,15 +35,14 @@ pub fn policy_a(hash: HashAlg) -> Vec<u8> {
     hash.digest(&[&first])
 }
 
-/// The branches of `PolicyB`, in order: `PolicyA` and `PolicyC`. No SHA-512 template is supported, so that has `PolicyA` alone.
-pub fn policy_branches(hash: HashAlg) -> Vec<Vec<u8>> {
-    let mut branches = vec![policy_a(hash)];
-    match hash {
-        HashAlg::Sha256 => branches.push(POLICY_C_SHA256.to_vec()),
-        HashAlg::Sha384 => branches.push(POLICY_C_SHA384.to_vec()),
-        HashAlg::Sha512 => {}
-    }
-    branches
+/// The branches of `PolicyB`, in order: `PolicyA` and `PolicyC`.
+pub fn policy_branches(hash: HashAlg) -> [Vec<u8>; 2] {
+    let policy_c: &[u8] = match hash {
+        HashAlg::Sha256 => &POLICY_C_SHA256,
+        HashAlg::Sha384 => &POLICY_C_SHA384,
+        HashAlg::Sha512 => &POLICY_C_SHA512,
+    };
+    [policy_a(hash), policy_c.to_vec()]
 }
 
 /// `PolicyB`: `PolicyOR(PolicyA, PolicyC)`.

@@ -1,5 +1,5 @@
 //! Templates of the keys Latchkey uses. Endorsement keys: *TCG EK Credential Profile for TPM Family 2.0*,
-//! version 2.5, appendix B ("Default EK Templates").
+//! version 2.5, appendix B ("Default EK Templates"); 2.6 has the same ones. H-5, on SM2, is left out.
 
 use super::policy::{policy_a, policy_b};
 use super::{Attributes, Curve, EccPoint, HashAlg, KeyScheme, Public, PublicKey, Symmetric};
@@ -17,11 +17,26 @@ pub enum EkTemplate {
     P256H2,
     /// B.4.6, template H-3: ECC NIST P-384, storage.
     P384H3,
+    /// B.4.7, template H-4: ECC NIST P-521, storage.
+    P521H4,
+    /// B.4.9, template H-6: RSA 3072, storage.
+    Rsa3072H6,
+    /// B.4.10, template H-7: RSA 4096, storage.
+    Rsa4096H7,
 }
 
 impl EkTemplate {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::RsaL1, Self::P256L2, Self::RsaH1, Self::P256H2, Self::P384H3];
+    pub const ALL: [Self; 8] = [
+        Self::RsaL1,
+        Self::P256L2,
+        Self::RsaH1,
+        Self::P256H2,
+        Self::P384H3,
+        Self::P521H4,
+        Self::Rsa3072H6,
+        Self::Rsa4096H7,
+    ];
 
     /// Its name in policies and in `latchkey.ek`. Where a TPM has a key of either range, the low one, which nearly every
     /// TPM is certified for, has the short name.
@@ -32,6 +47,9 @@ impl EkTemplate {
             Self::RsaH1 => "rsa-2048-high",
             Self::P256H2 => "ecc-p256-high",
             Self::P384H3 => "ecc-p384",
+            Self::P521H4 => "ecc-p521",
+            Self::Rsa3072H6 => "rsa-3072",
+            Self::Rsa4096H7 => "rsa-4096",
         }
     }
 
@@ -42,7 +60,11 @@ impl EkTemplate {
 
     /// The template as `CreatePrimary` wants it: the unique field is zeros in the low range, empty in the high.
     pub fn public(self) -> Public {
-        let name_alg = if self == Self::P384H3 { HashAlg::Sha384 } else { HashAlg::Sha256 };
+        let (name_alg, symmetric) = match self {
+            Self::RsaL1 | Self::P256L2 | Self::RsaH1 | Self::P256H2 => (HashAlg::Sha256, Symmetric::Aes128Cfb),
+            Self::P384H3 | Self::Rsa3072H6 | Self::Rsa4096H7 => (HashAlg::Sha384, Symmetric::Aes256Cfb),
+            Self::P521H4 => (HashAlg::Sha512, Symmetric::Aes256Cfb),
+        };
         let low = Attributes::FIXED_TPM
             | Attributes::FIXED_PARENT
             | Attributes::SENSITIVE_DATA_ORIGIN
@@ -57,11 +79,13 @@ impl EkTemplate {
         let key = match self {
             Self::RsaL1 => PublicKey::Rsa { bits: 2048, exponent: 0, modulus: vec![0; 256] },
             Self::RsaH1 => PublicKey::Rsa { bits: 2048, exponent: 0, modulus: Vec::new() },
+            Self::Rsa3072H6 => PublicKey::Rsa { bits: 3072, exponent: 0, modulus: Vec::new() },
+            Self::Rsa4096H7 => PublicKey::Rsa { bits: 4096, exponent: 0, modulus: Vec::new() },
             Self::P256L2 => ecc(Curve::P256, 32),
             Self::P256H2 => ecc(Curve::P256, 0),
             Self::P384H3 => ecc(Curve::P384, 0),
+            Self::P521H4 => ecc(Curve::P521, 0),
         };
-        let symmetric = if self == Self::P384H3 { Symmetric::Aes256Cfb } else { Symmetric::Aes128Cfb };
         Public { name_alg, attributes, auth_policy, symmetric, scheme: KeyScheme::Null, key }
     }
 
@@ -73,6 +97,9 @@ impl EkTemplate {
             Self::RsaH1 => 0x01c0_0012,
             Self::P256H2 => 0x01c0_0014,
             Self::P384H3 => 0x01c0_0016,
+            Self::P521H4 => 0x01c0_0018,
+            Self::Rsa3072H6 => 0x01c0_001c,
+            Self::Rsa4096H7 => 0x01c0_001e,
         }
     }
 
@@ -83,7 +110,7 @@ impl EkTemplate {
 
     /// Whether the key's policy is `PolicyB`, an OR whose first branch is `PolicyA`.
     pub const fn is_high_range(self) -> bool {
-        matches!(self, Self::RsaH1 | Self::P256H2 | Self::P384H3)
+        !matches!(self, Self::RsaL1 | Self::P256L2)
     }
 }
 
@@ -112,7 +139,7 @@ pub fn attestation_key() -> Public {
     }
 }
 
-/// A P-256 storage key to which session salts are encrypted when the endorsement key is RSA.
+/// A P-256 storage key to which session salts are encrypted when the endorsement key is RSA or on P-521.
 pub fn salt_key() -> Public {
     Public {
         name_alg: HashAlg::Sha256,

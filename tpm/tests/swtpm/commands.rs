@@ -1,6 +1,6 @@
 //! Each command by itself.
 
-use crate::support::{EK_P384, assert_empty, session, witnessed};
+use crate::support::{EK_P384, assert_empty, implemented, session, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::device::{Hierarchy, ResponseReason, TpmError};
 use latchkey_tpm::wire::{EkTemplate, HashAlg, PcrSelection, attestation_key, extended, salt_key};
@@ -29,8 +29,9 @@ fn random_bytes_are_as_many_as_asked_for_and_differ() {
 #[test]
 fn keys_are_made_from_every_template() {
     let Some(swtpm) = Swtpm::start() else { return };
+    let templates = implemented(&swtpm);
     let mut tpm = witnessed(&swtpm);
-    for template in EkTemplate::ALL {
+    for template in templates {
         let key = tpm.create_primary(Hierarchy::Endorsement, &template.public(), None).expect("created");
         assert_eq!(key.public().endorsement_template(), Some(template));
         assert_eq!(tpm.read_public(key.handle(), None).expect("read").name(), key.name());

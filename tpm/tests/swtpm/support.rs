@@ -64,6 +64,15 @@ pub(crate) fn attester(tpm: Tpm, template: EkTemplate) -> AttestingTpm {
     AttestingTpm::new(tpm, template).expect("attester")
 }
 
+/// The templates this TPM makes keys of: all, but for RSA 4096 with a libtpms that does not have it.
+pub(crate) fn implemented(swtpm: &Swtpm) -> Vec<EkTemplate> {
+    let keys = witnessed(swtpm).endorsement_keys().expect("made");
+    let made: Vec<EkTemplate> = keys.iter().map(|key| key.template).collect();
+    let without = EkTemplate::ALL.into_iter().filter(|template| *template != EkTemplate::Rsa4096H7);
+    assert!(made == EkTemplate::ALL || made.iter().copied().eq(without), "{made:?}");
+    made
+}
+
 /// `TPM2_PCR_Event` of the byte 0xaa under an empty password, as anybody on the bus may send it.
 pub(crate) fn event(pcr: u8) -> Vec<u8> {
     let handle = [0, 0, 0, pcr];

@@ -31,6 +31,9 @@ fn policies_are_those_of_the_profile() {
     assert_eq!(policy_b(HashAlg::Sha256), hex("ca3d0a99a2b93906f7a3342414efcfb3a385d44cd1fd459089d19b5071c0b7a0"));
     let b384 = "b26e7d28d11a50bc53d882bcf5fd3a1a074148bb35d3b4e4cb1c0ad9bde419cacb47ba09699646150f9fc000f3f80e12";
     assert_eq!(policy_b(HashAlg::Sha384), hex(b384));
+    let b512 = "b8221ca69e8550a4914de3faa6a18c072cc01208073a928d5d66d59ef79e49a4\
+                29c41a6b269571d57edb25fbdb1838425608b413cd616a5f6db5b6071af99bea";
+    assert_eq!(policy_b(HashAlg::Sha512), hex(b512));
 }
 
 #[test]
@@ -41,6 +44,25 @@ fn templates_have_the_attributes_of_the_profile() {
         assert_eq!(template.public().endorsement_template(), Some(template));
     }
     assert_eq!(attestation_key().attributes.bits(), 0x0005_0472);
+}
+
+#[test]
+fn each_template_has_the_index_the_name_and_the_hash_of_the_profile() {
+    let profile = [
+        (0x01c0_0002, "rsa-2048", HashAlg::Sha256, 128),
+        (0x01c0_000a, "ecc-p256", HashAlg::Sha256, 128),
+        (0x01c0_0012, "rsa-2048-high", HashAlg::Sha256, 128),
+        (0x01c0_0014, "ecc-p256-high", HashAlg::Sha256, 128),
+        (0x01c0_0016, "ecc-p384", HashAlg::Sha384, 256),
+        (0x01c0_0018, "ecc-p521", HashAlg::Sha512, 256),
+        (0x01c0_001c, "rsa-3072", HashAlg::Sha384, 256),
+        (0x01c0_001e, "rsa-4096", HashAlg::Sha384, 256),
+    ];
+    let ours = EkTemplate::ALL.map(|template| {
+        let public = template.public();
+        (template.certificate_index(), template.name(), public.name_alg, public.symmetric.bits())
+    });
+    assert_eq!(ours, profile);
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub(super) enum EcdhError {
     Peer,
     /// There is no ephemeral key.
     Ephemeral,
+    /// The library does not have the curve.
+    Curve,
 }
 
 /// Gives `derive` the shared x-coordinate and the ephemeral point, and returns what it made with the latter.
@@ -23,6 +25,7 @@ pub(super) fn with_ring<T>(
     let algorithm = match curve {
         Curve::P256 => &ECDH_P256,
         Curve::P384 => &ECDH_P384,
+        Curve::P521 => return Err(EcdhError::Curve),
     };
     let ephemeral = EphemeralPrivateKey::generate(algorithm, random).map_err(|_| EcdhError::Ephemeral)?;
     let public = ephemeral.compute_public_key().map_err(|_| EcdhError::Ephemeral)?;
@@ -31,18 +34,24 @@ pub(super) fn with_ring<T>(
     Ok((derived.map_err(|_| EcdhError::Peer)?, public))
 }
 
-/// The same on P-384, with the library's own randomness.
+/// The same with the library's own randomness, on P-384 and P-521.
 #[cfg(feature = "rsa-ek")]
-pub(super) fn p384_with_aws_lc<T>(
+pub(super) fn with_aws_lc<T>(
+    curve: Curve,
     peer: &[u8],
     derive: impl FnOnce(&[u8], &EccPoint) -> T,
 ) -> Result<(T, EccPoint), EcdhError> {
-    use aws_lc_rs::agreement::{ECDH_P384, PrivateKey, UnparsedPublicKey, agree};
+    use aws_lc_rs::agreement::{ECDH_P256, ECDH_P384, ECDH_P521, PrivateKey, UnparsedPublicKey, agree};
 
-    let ephemeral = PrivateKey::generate(&ECDH_P384).map_err(|_| EcdhError::Ephemeral)?;
+    let algorithm = match curve {
+        Curve::P256 => &ECDH_P256,
+        Curve::P384 => &ECDH_P384,
+        Curve::P521 => &ECDH_P521,
+    };
+    let ephemeral = PrivateKey::generate(algorithm).map_err(|_| EcdhError::Ephemeral)?;
     let public = ephemeral.compute_public_key().map_err(|_| EcdhError::Ephemeral)?;
-    let public = EccPoint::from_uncompressed(public.as_ref(), Curve::P384).ok_or(EcdhError::Ephemeral)?;
-    let peer = UnparsedPublicKey::new(&ECDH_P384, peer);
+    let public = EccPoint::from_uncompressed(public.as_ref(), curve).ok_or(EcdhError::Ephemeral)?;
+    let peer = UnparsedPublicKey::new(algorithm, peer);
     let derived = agree(&ephemeral, peer, EcdhError::Peer, |z| Ok(derive(z, &public)))?;
     Ok((derived, public))
 }
@@ -61,27 +70,37 @@ mod tests {
 
     #[test]
     fn both_libraries_agree_with_the_holder_of_the_key() {
-        for (curve, algorithm) in [(Curve::P256, &agreement::ECDH_P256), (Curve::P384, &agreement::ECDH_P384)] {
+        let curves = [
+            (Curve::P256, &agreement::ECDH_P256),
+            (Curve::P384, &agreement::ECDH_P384),
+            (Curve::P521, &agreement::ECDH_P521),
+        ];
+        for (curve, algorithm) in curves {
             let key = PrivateKey::generate(algorithm).unwrap();
             let public = key.compute_public_key().unwrap();
-            let (z, point) = with_ring(curve, public.as_ref(), &SystemRandom::new(), |z, _| z.to_vec()).unwrap();
-            assert_eq!(z, holder(&key, algorithm, &point.uncompressed(curve).unwrap()));
-            if curve == Curve::P384 {
-                let (z, point) = p384_with_aws_lc(public.as_ref(), |z, _| z.to_vec()).unwrap();
-                assert_eq!(z, holder(&key, algorithm, &point.uncompressed(curve).unwrap()));
+            match with_ring(curve, public.as_ref(), &SystemRandom::new(), |z, _| z.to_vec()) {
+                Ok((z, point)) => assert_eq!(z, holder(&key, algorithm, &point.uncompressed(curve).unwrap())),
+                Err(error) => assert_eq!((curve, error), (Curve::P521, EcdhError::Curve)),
             }
+            let (z, point) = with_aws_lc(curve, public.as_ref(), |z, _| z.to_vec()).unwrap();
+            assert_eq!(z.len(), curve.size(), "with leading zeros");
+            assert_eq!(z, holder(&key, algorithm, &point.uncompressed(curve).unwrap()));
         }
     }
 
     #[test]
     fn points_off_the_curve_or_at_infinity_are_refused_by_both() {
-        let mut off =
-            PrivateKey::generate(&agreement::ECDH_P384).unwrap().compute_public_key().unwrap().as_ref().to_vec();
-        off[96] ^= 1;
-        for peer in [&off[..], &[&[4][..], &[0; 96]].concat(), &[0], &[]] {
-            let ring = with_ring(Curve::P384, peer, &SystemRandom::new(), |_, _| ());
-            assert_eq!(ring.unwrap_err(), EcdhError::Peer);
-            assert_eq!(p384_with_aws_lc(peer, |_, _| ()).unwrap_err(), EcdhError::Peer);
+        for (curve, algorithm) in [(Curve::P384, &agreement::ECDH_P384), (Curve::P521, &agreement::ECDH_P521)] {
+            let mut off = PrivateKey::generate(algorithm).unwrap().compute_public_key().unwrap().as_ref().to_vec();
+            *off.last_mut().unwrap() ^= 1;
+            let zeros = [&[4][..], &vec![0; 2 * curve.size()]].concat();
+            for peer in [&off[..], &zeros, &[0], &[]] {
+                if curve == Curve::P384 {
+                    let ring = with_ring(curve, peer, &SystemRandom::new(), |_, _| ());
+                    assert_eq!(ring.unwrap_err(), EcdhError::Peer);
+                }
+                assert_eq!(with_aws_lc(curve, peer, |_, _| ()).unwrap_err(), EcdhError::Peer);
+            }
         }
     }
 }

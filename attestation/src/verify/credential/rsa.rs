@@ -1,6 +1,9 @@
 //! Annex B.10.4: a random seed, sent with RSA-OAEP.
 
-use aws_lc_rs::rsa::{OAEP_SHA256_MGF1SHA256, OaepPublicEncryptingKey, PublicEncryptingKey, PublicKeyComponents};
+use aws_lc_rs::rsa::{
+    OAEP_SHA256_MGF1SHA256, OAEP_SHA384_MGF1SHA384, OAEP_SHA512_MGF1SHA512, OaepPublicEncryptingKey,
+    PublicEncryptingKey, PublicKeyComponents,
+};
 use zeroize::Zeroizing;
 
 use super::{HashAlg, ReasonCode, Refusal, SecureRandom, Seed, verifier_error};
@@ -10,16 +13,18 @@ pub(super) fn encrypt_seed(
     modulus: &[u8],
     random: &dyn SecureRandom,
 ) -> Result<(Seed, Vec<u8>), Refusal> {
-    if hash != HashAlg::Sha256 {
-        let detail = "an RSA endorsement key named with another hash than SHA-256";
-        return Err(Refusal::new(ReasonCode::EkAlgorithmUnsupported, detail));
-    }
+    // Annex B.4: a key without a scheme of its own takes the hash of its name, for the mask, too.
+    let scheme = match hash {
+        HashAlg::Sha256 => &OAEP_SHA256_MGF1SHA256,
+        HashAlg::Sha384 => &OAEP_SHA384_MGF1SHA384,
+        HashAlg::Sha512 => &OAEP_SHA512_MGF1SHA512,
+    };
     let invalid = || Refusal::new(ReasonCode::EkKeyInvalid, "the modulus is not that of an RSA key");
     let key = public_key(modulus).ok_or_else(invalid)?;
     let mut seed = Zeroizing::new(vec![0; hash.size()]);
     random.fill(&mut seed).map_err(|_| verifier_error("no random numbers"))?;
     let mut sealed = vec![0; key.ciphertext_size()];
-    key.encrypt(&OAEP_SHA256_MGF1SHA256, &seed, &mut sealed, Some(LABEL)).map_err(|_| invalid())?;
+    key.encrypt(scheme, &seed, &mut sealed, Some(LABEL)).map_err(|_| invalid())?;
     Ok((seed, sealed))
 }
 
