@@ -9,14 +9,13 @@
 use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey};
 use latchkey_tpm::wire::{
     Attest, ClockInfo, Credential, Curve, ENDORSEMENT_HIERARCHY, EccPoint, EkTemplate, HashAlg, PcrSelection, Public,
-    PublicKey, Signature, attestation_key, kdf_a, kdf_e, pcr_digest,
+    PublicKey, Signature, attestation_key, cfb, kdf_a, kdf_e, pcr_digest,
 };
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
 use zeroize::Zeroizing;
 
 use crate::parse::{AttesterIdentity, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
-use crate::verify::cfb;
 
 /// A P-256 endorsement key, a P-256 attestation key, and 24 PCRs that are zero at first.
 pub struct FakeTpm {
@@ -114,7 +113,7 @@ impl FakeTpm {
         }
         let key = kdf_a(HashAlg::Sha256, &seed, "STORAGE", &name, &[], 128);
         let mut plain = Zeroizing::new(identity);
-        cfb::decrypt_aes_128(&key, &mut plain)?;
+        cfb::decrypt(self.ek_public.symmetric, &key, [0; cfb::BLOCK], &mut plain)?;
         Some(Zeroizing::new(plain.split_off(2)))
     }
 

@@ -9,7 +9,6 @@
 
 mod ak;
 mod certificate;
-pub(crate) mod cfb;
 mod credential;
 mod ek_trust;
 mod processor;

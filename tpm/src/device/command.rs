@@ -35,6 +35,8 @@ pub(super) enum Auth<'a> {
     Policy(u32),
     /// An HMAC session that authorises with an empty value.
     Hmac(&'a mut Session),
+    /// The same, in which the TPM encrypts the first parameter of its answer: for secrets.
+    Encrypting(&'a mut Session),
     /// An HMAC session that guards a command without authorising it.
     Audit(&'a mut Session),
 }
@@ -184,7 +186,7 @@ impl Command<'_> {
             return Ok(Response { handle, parameters: Zeroizing::new(reader.rest().to_vec()) });
         }
         let size = reader.u32().map_err(failed)?;
-        let parameters = Zeroizing::new(reader.bytes(size as usize).map_err(failed)?.to_vec());
+        let mut parameters = Zeroizing::new(reader.bytes(size as usize).map_err(failed)?.to_vec());
         let rp_hash = self.rp_hash(&parameters);
         for (auth, grant) in auths.iter_mut().zip(grants) {
             let nonce = reader.sized("session nonce", HashAlg::MAX_SIZE).map_err(failed)?;
@@ -195,6 +197,10 @@ impl Command<'_> {
             }
         }
         reader.finish().map_err(failed)?;
+        // What the HMACs are about is the parameters as they were on the bus.
+        for (auth, grant) in auths.iter().zip(grants) {
+            auth.decrypt(grant, &mut parameters).map_err(failed)?;
+        }
         Ok(Response { handle, parameters })
     }
 }

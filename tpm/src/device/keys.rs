@@ -130,7 +130,7 @@ impl Tpm {
     }
 
     /// Decrypts a credential made for `ek` and the name of `ak` (`TPM2_ActivateCredential`), satisfying the policy of
-    /// the template `ek` comes from. The secret is at most 64 bytes long.
+    /// the template `ek` comes from. The secret is at most 64 bytes long, and encrypted on its way from the TPM.
     pub fn activate_credential(
         &mut self,
         ak: &Key,
@@ -144,7 +144,8 @@ impl Tpm {
         match &result {
             // A policy session without continueSession ends with the command that used it.
             Ok(_) => self.forget(policy),
-            Err(_) => self.flush(policy)?,
+            // It may have ended nevertheless. The first error says more than one about that.
+            Err(_) => drop(self.flush(policy)),
         }
         result
     }
@@ -169,7 +170,7 @@ impl Tpm {
             parameters: &parameters,
             returns_handle: false,
         };
-        let response = self.run(&command, &mut [Auth::Hmac(session), Auth::Policy(policy)])?;
+        let response = self.run(&command, &mut [Auth::Encrypting(session), Auth::Policy(policy)])?;
         Reader::all(&response.parameters, |reader| reader.sized("activated secret", HashAlg::MAX_SIZE))
             .map(|secret| Zeroizing::new(secret.to_vec()))
             .map_err(|error| command.malformed(error))

@@ -1,8 +1,9 @@
-//! Sessions (part 1, section 19): HMAC sessions that make commands and answers authentic, and policy sessions.
+//! Sessions (part 1, section 19): HMAC sessions that make commands and answers authentic, and keep an answer's secret from who reads
+//! the bus (section 21), and policy sessions.
 
 use super::command::{Auth, Command};
 use super::{Key, Tpm, TpmError};
-use crate::wire::{self, EccPoint, HashAlg, PublicKey, Reader, Writer, kdf_a, kdf_e};
+use crate::wire::{self, EccPoint, HashAlg, PublicKey, Reader, Symmetric, WireError, Writer, cfb, kdf_a, kdf_e};
 use ring::agreement::{self, ECDH_P256, ECDH_P384, EphemeralPrivateKey, UnparsedPublicKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
@@ -13,12 +14,16 @@ const RH_NULL: u32 = 0x4000_0007;
 const RS_PW: u32 = 0x4000_0009;
 const TYPE_HMAC: u8 = 0;
 const TYPE_POLICY: u8 = 1;
-const ALG_NULL: u16 = 0x0010;
 const NONCE: usize = 32;
 
 /// `TPMA_SESSION` (part 2, section 8.4).
 const CONTINUE: u8 = 1 << 0;
+/// The answer's first parameter is encrypted.
+const ENCRYPT: u8 = 1 << 6;
 const AUDIT: u8 = 1 << 7;
+
+/// The cipher of HMAC sessions for parameters. Every TPM of the PC Client platform profile has it.
+const CIPHER: Symmetric = Symmetric::Aes128Cfb;
 
 /// A SHA-256 HMAC session, salted to an ECC key of the TPM.
 ///
@@ -54,7 +59,7 @@ impl Tpm {
         let (salt, encrypted) = salt_for(key)?;
         let nonce_caller = nonce()?;
         let (handle, nonce_tpm) =
-            self.start_auth_session(Some(key), &nonce_caller, &encrypted, TYPE_HMAC, HashAlg::Sha256)?;
+            self.start_auth_session(Some(key), &nonce_caller, &encrypted, (TYPE_HMAC, CIPHER), HashAlg::Sha256)?;
         // Part 1, section 19.6.8: "sessionKey ≔ KDFa(sessionAlg, (bind.authValue ‖ salt), ATH, nonceTPM, nonceCaller, bits)".
         let key = kdf_a(HashAlg::Sha256, &salt, "ATH", &nonce_tpm, &nonce_caller, 256);
         Ok(Session { handle, key, nonce_tpm })
@@ -67,7 +72,7 @@ impl Tpm {
 
     /// Starts a policy session of `hash`, unsalted: it carries approval, not authenticity.
     pub(super) fn start_policy(&mut self, hash: HashAlg) -> Result<u32, TpmError> {
-        self.start_auth_session(None, &nonce()?, &[], TYPE_POLICY, hash).map(|(handle, _)| handle)
+        self.start_auth_session(None, &nonce()?, &[], (TYPE_POLICY, Symmetric::Null), hash).map(|(handle, _)| handle)
     }
 
     fn start_auth_session(
@@ -75,11 +80,13 @@ impl Tpm {
         salt_key: Option<&Key>,
         nonce_caller: &[u8],
         encrypted_salt: &[u8],
-        kind: u8,
+        (kind, cipher): (u8, Symmetric),
         hash: HashAlg,
     ) -> Result<(u32, Vec<u8>), TpmError> {
         let parameters = Writer::build(|out| {
-            out.sized(nonce_caller).sized(encrypted_salt).u8(kind).u16(ALG_NULL).u16(hash.id());
+            out.sized(nonce_caller).sized(encrypted_salt).u8(kind);
+            cipher.write(out);
+            out.u16(hash.id());
         });
         let null_name = RH_NULL.to_be_bytes();
         let null = (RH_NULL, null_name.as_slice());
@@ -141,6 +148,7 @@ impl Auth<'_> {
             // "the HMAC is an Empty Buffer" when neither key nor authorisation value is there (part 1, section 19.6.5).
             Self::Policy(handle) => Ok(Grant { handle: *handle, nonce: nonce()?, attributes: 0, hmac: Vec::new() }),
             Self::Hmac(session) => session.grant(cp_hash, CONTINUE),
+            Self::Encrypting(session) => session.grant(cp_hash, CONTINUE | ENCRYPT),
             Self::Audit(session) => session.grant(cp_hash, CONTINUE | AUDIT),
         }
     }
@@ -149,7 +157,17 @@ impl Auth<'_> {
         match self {
             // Nothing to verify: no key is shared. The HMAC session beside it covers the answer.
             Self::Empty | Self::Policy(_) => hmac.is_empty(),
-            Self::Hmac(session) | Self::Audit(session) => session.accepts(rp_hash, grant, nonce, attributes, hmac),
+            Self::Hmac(session) | Self::Encrypting(session) | Self::Audit(session) => {
+                session.accepts(rp_hash, grant, nonce, attributes, hmac)
+            }
+        }
+    }
+
+    /// Decrypts the first of an answer's parameters, once the answer was accepted, where the command asked for that.
+    pub(super) fn decrypt(&self, grant: &Grant, parameters: &mut [u8]) -> Result<(), WireError> {
+        match self {
+            Self::Empty | Self::Policy(_) | Self::Hmac(_) | Self::Audit(_) => Ok(()),
+            Self::Encrypting(session) => session.decrypt(grant, parameters),
         }
     }
 }
@@ -166,11 +184,27 @@ impl Session {
     fn accepts(&mut self, rp_hash: &[u8], grant: &Grant, nonce: &[u8], attributes: u8, hmac: &[u8]) -> bool {
         let signed = [rp_hash, nonce, &grant.nonce, &[attributes]].concat();
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &self.key);
-        let genuine = attributes & CONTINUE != 0 && ring::hmac::verify(&key, &signed, hmac).is_ok();
+        // The TPM gives back what it was asked for: a session that ended, or an answer in the clear, is not that.
+        let asked = CONTINUE | ENCRYPT;
+        let genuine = attributes & asked == grant.attributes & asked && ring::hmac::verify(&key, &signed, hmac).is_ok();
         if genuine {
             self.nonce_tpm = nonce.to_vec();
         }
         genuine
+    }
+
+    /// "CFB", part 1, section 21.3: key and IV from KDFa(sessionAlg, sessionKey ‖ authValue, "CFB", nonceNewer, nonceOlder, bits), where the
+    /// TPM's nonce is the newer one of an answer. The parameter's length stays in the clear. The authorisation value is empty.
+    fn decrypt(&self, grant: &Grant, parameters: &mut [u8]) -> Result<(), WireError> {
+        let bits = CIPHER.bits() + u16::try_from(8 * cfb::BLOCK).unwrap_or(u16::MAX);
+        let derived = kdf_a(HashAlg::Sha256, &self.key, "CFB", &self.nonce_tpm, &grant.nonce, bits);
+        let (key, iv) = derived.split_at(usize::from(CIPHER.bits() / 8).min(derived.len()));
+        let truncated = |expected, got| WireError::Truncated { expected, got };
+        let [high, low, rest @ ..] = parameters else { return Err(truncated(2, parameters.len())) };
+        let (length, got) = (usize::from(u16::from_be_bytes([*high, *low])), rest.len());
+        let secret = rest.get_mut(..length).ok_or(truncated(length, got))?;
+        let iv = iv.try_into().map_err(|_| truncated(cfb::BLOCK, iv.len()))?;
+        cfb::decrypt(CIPHER, key, iv, secret).ok_or(truncated(16, key.len()))
     }
 }
 

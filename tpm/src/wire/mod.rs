@@ -4,6 +4,7 @@
 mod algorithm;
 mod attest;
 mod attributes;
+pub mod cfb;
 mod codec;
 mod credential;
 mod kdf;

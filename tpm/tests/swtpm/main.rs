@@ -8,5 +8,6 @@ mod commands;
 mod endorsement;
 mod interposer;
 mod lies;
+mod secrecy;
 mod support;
 mod tools;

@@ -9,6 +9,8 @@ use tpm2_protocol::frame::{TpmCommand, TpmResponse};
 pub(crate) const PCR_READ: u32 = 0x17e;
 pub(crate) const PCR_EVENT: u32 = 0x13c;
 pub(crate) const QUOTE: u32 = 0x158;
+pub(crate) const ACTIVATE: u32 = 0x147;
+pub(crate) const START_SESSION: u32 = 0x176;
 
 /// Persistent P-384 endorsement key that `swtpm_setup` makes.
 pub(crate) const EK_P384: u32 = 0x8101_0016;

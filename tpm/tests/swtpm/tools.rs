@@ -6,7 +6,7 @@ use latchkey_tpm::device::rig::Swtpm;
 use latchkey_tpm::wire::{Attest, EkTemplate, PcrSelection, Public, PublicKey, Signature};
 use std::fs;
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 

@@ -1,11 +1,10 @@
 //! `TPM2_MakeCredential` in software: TPM 2.0 Library Part 1, section 24 (credential protection) and annexes B.10.4
 //! (RSA) and C.6.4 (ECC).
 
-use latchkey_tpm::wire::{Credential, Curve, EccPoint, HashAlg, Public, PublicKey, kdf_a, kdf_e};
+use latchkey_tpm::wire::{Credential, Curve, EccPoint, HashAlg, Public, PublicKey, cfb, kdf_a, kdf_e};
 use ring::rand::SecureRandom;
 use zeroize::Zeroizing;
 
-use super::cfb;
 use crate::parse::{Bytes, MAX_CREDENTIAL};
 use crate::refusal::{ReasonCode, Refusal};
 
@@ -26,7 +25,7 @@ pub(super) fn make(
     // Part 1, section 24.4: the key from KDFa(nameAlg, seed, "STORAGE", name), then CFB with a zero IV.
     let key = kdf_a(hash, &seed, "STORAGE", name, &[], ek.symmetric.bits());
     let mut identity = Zeroizing::new(sized(secret)?);
-    cfb::encrypt(ek.symmetric, &key, &mut identity)
+    cfb::encrypt(ek.symmetric, &key, [0; cfb::BLOCK], &mut identity)
         .ok_or_else(|| verifier_error("no cipher for this endorsement key"))?;
     // Part 1, section 24.5: the key from KDFa(nameAlg, seed, "INTEGRITY"), the HMAC over ciphertext and name.
     let key = kdf_a(hash, &seed, "INTEGRITY", &[], &[], bits);
