@@ -37,10 +37,7 @@ impl AttestingTpm {
     /// Finds the endorsement key of `template`, salts a session to it (to a key made for the purpose if it is RSA or on P-521), and makes or
     /// finds the attestation key in that session. Both keys are the same at every boot of this TPM.
     pub fn with_key_of(mut tpm: Tpm, template: EkTemplate, source: AttestationKeySource) -> Result<Self, TpmError> {
-        if !tpm.has_sha256_bank()? {
-            let what = "no SHA-256 PCR bank; enable it in the firmware set-up";
-            return Err(TpmError::Unexpected { command: "TPM2_GetCapability", what });
-        }
+        tpm.demand_sha256_bank()?;
         let endorsement = tpm.endorsement(template)?;
         let intermediates = match endorsement.certificate {
             Some(_) => tpm.endorsement_chain()?,

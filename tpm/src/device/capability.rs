@@ -56,10 +56,16 @@ impl Tpm {
         })
     }
 
-    /// Whether the SHA-256 bank has registers 0 to 23. Without it there is nothing to quote.
-    pub fn has_sha256_bank(&mut self) -> Result<bool, TpmError> {
+    /// That the SHA-256 bank has registers 0 to 23. Without it there is nothing to quote.
+    ///
+    /// # Errors
+    /// [`TpmError::NoSha256Bank`], and those of the command.
+    pub fn demand_sha256_bank(&mut self) -> Result<(), TpmError> {
         let banks = self.pcr_banks()?;
-        Ok(banks.iter().any(|(hash, bitmap)| *hash == HashAlg::Sha256.id() && bitmap & 0x00ff_ffff == 0x00ff_ffff))
+        if banks.iter().any(|(hash, bitmap)| *hash == HashAlg::Sha256.id() && bitmap & 0x00ff_ffff == 0x00ff_ffff) {
+            return Ok(());
+        }
+        Err(TpmError::NoSha256Bank { banks: banks.into_iter().map(|(hash, _)| hash).collect() })
     }
 
     /// The manufacturer's four letters, for example `IBM\0` (swtpm) or `IFX\0` (Infineon).

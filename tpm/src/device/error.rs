@@ -42,6 +42,12 @@ pub enum TpmError {
         /// What does not fit.
         what: &'static str,
     },
+    /// The bank that quotes and locks are of is off, or lacks registers.
+    #[error("the TPM has no SHA-256 PCR bank with registers 0 to 23; its banks are {}", in_words(banks))]
+    NoSha256Bank {
+        /// The banks that have registers, as `TPM_ALG_ID`; at most 16.
+        banks: Vec<u16>,
+    },
     /// PCRs kept changing while they were quoted or extended.
     #[error("PCRs changed while they were read; something else extends them")]
     PcrRaced,
@@ -104,6 +110,9 @@ reason_codes! {
         Answer = "tpm-answer": "update the TPM's firmware, or report this";
         /// The answer's HMAC is missing or wrong.
         Tampered = "tpm-tampered": "look for what stands between CPU and TPM: it changes what passes";
+        /// The SHA-256 bank is off, or lacks registers.
+        NoSha256Bank = "tpm-no-sha256-bank":
+            "switch the TPM's SHA-256 bank on in the firmware set-up (of a virtual machine, `tpm2_pcrallocate sha256:all` does it, too), and restart";
         /// PCRs kept changing while they were quoted or extended.
         PcrRaced = "tpm-pcr-raced": "try again; if it stays, find what extends PCRs";
         /// The key cannot take a session salt.
@@ -145,6 +154,7 @@ impl TpmError {
             },
             Self::Malformed { .. } | Self::Unexpected { .. } => TpmCode::Answer,
             Self::Tampered { .. } => TpmCode::Tampered,
+            Self::NoSha256Bank { .. } => TpmCode::NoSha256Bank,
             Self::PcrRaced => TpmCode::PcrRaced,
             Self::SaltKey => TpmCode::SaltKey,
             Self::AttestationKeyMissing { .. } => TpmCode::AttestationKeyMissing,
@@ -152,6 +162,22 @@ impl TpmError {
             Self::Argument(_) => TpmCode::Argument,
             Self::Random => TpmCode::Random,
         }
+    }
+}
+
+/// Banks as tpm2-tools call them.
+fn in_words(banks: &[u16]) -> String {
+    let name = |bank: &u16| match bank {
+        0x0004 => "sha1".to_owned(),
+        0x000b => "sha256".to_owned(),
+        0x000c => "sha384".to_owned(),
+        0x000d => "sha512".to_owned(),
+        0x0012 => "sm3_256".to_owned(),
+        other => format!("{other:#06x}"),
+    };
+    match banks {
+        [] => "none".to_owned(),
+        some => some.iter().map(name).collect::<Vec<_>>().join(", "),
     }
 }
 

@@ -52,10 +52,15 @@ impl Authority {
 
     /// Makes a TPM's state in `state` (made if missing): RSA-2048 and P-384 endorsement keys, both certified.
     pub fn manufacture(&self, state: &Path, name: &str) -> io::Result<()> {
+        self.manufacture_with_banks(state, name, "sha256")
+    }
+
+    /// The same with these PCR banks switched on, as `swtpm_setup --pcr-banks` takes them.
+    pub fn manufacture_with_banks(&self, state: &Path, name: &str, banks: &str) -> io::Result<()> {
         fs::create_dir_all(state)?;
         let mut setup = Command::new("swtpm_setup");
         setup
-            .args(["--tpm2", "--create-ek-cert", "--lock-nvram", "--overwrite", "--pcr-banks", "sha256"])
+            .args(["--tpm2", "--create-ek-cert", "--lock-nvram", "--overwrite", "--pcr-banks", banks])
             .arg("--config")
             .arg(self.directory.join("setup.conf"))
             .arg("--tpmstate")
@@ -101,10 +106,18 @@ impl Swtpm {
     /// # Panics
     /// As [`Self::start`].
     pub fn start_distinct(name: &str) -> Option<Self> {
+        Self::start_with_banks(name, "sha256")
+    }
+
+    /// As [`Self::start_distinct`], with these PCR banks switched on, such as `sha384`.
+    ///
+    /// # Panics
+    /// As [`Self::start`].
+    pub fn start_with_banks(name: &str, banks: &str) -> Option<Self> {
         installed().then(|| {
             let (authority, _) = shared();
             let directory = new_directory().expect("temporary directory");
-            authority.manufacture(&directory.join("state"), name).expect("swtpm_setup works");
+            authority.manufacture_with_banks(&directory.join("state"), name, banks).expect("swtpm_setup works");
             Self::serve(directory).expect("swtpm works")
         })
     }

@@ -10,7 +10,7 @@ fn capabilities_are_read() {
     let Some(swtpm) = Swtpm::start() else { return };
     let mut tpm = witnessed(&swtpm);
     assert_eq!(&tpm.manufacturer().expect("manufacturer"), b"IBM\0");
-    assert!(tpm.has_sha256_bank().expect("banks"));
+    tpm.demand_sha256_bank().expect("banks");
     assert_eq!(tpm.pcr_banks().expect("banks"), [(HashAlg::Sha256.id(), 0x00ff_ffff)]);
     assert!(tpm.algorithms().expect("algorithms").contains(&HashAlg::Sha384.id()));
     assert_eq!(tpm.handles(0x8100_0000).expect("handles"), [0x8101_0001, EK_P384]);

@@ -2,7 +2,7 @@
 
 use crate::support::{assert_empty, witnessed};
 use latchkey_tpm::device::rig::Swtpm;
-use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, TpmError};
+use latchkey_tpm::device::{AttestingTpm, Hierarchy, ResponseReason, TpmCode, TpmError};
 use latchkey_tpm::wire::{EkTemplate, Public, PublicKey};
 use std::fs;
 
@@ -177,11 +177,28 @@ fn a_password_on_the_endorsement_hierarchy_is_named() {
     assert_empty(&swtpm);
 }
 
+/// As `swtpm_setup --pcr-banks sha384` makes them, and some firmware leaves them. What the reason's remedy names mends it.
 #[test]
-fn a_tpm_without_a_sha256_bank_is_named() {
-    let Some(mut swtpm) = Swtpm::start() else { return };
-    let Some(_) = swtpm.tool("tpm2_pcrallocate", &["sha1:all+sha256:none"]) else { return };
-    swtpm.restart().expect("restarts");
+fn a_tpm_without_a_sha256_bank_is_named_and_can_be_mended() {
+    let Some(mut swtpm) = Swtpm::start_with_banks("without-sha256", "sha384") else { return };
     let refused = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect_err("no bank");
-    assert!(refused.to_string().contains("no SHA-256 PCR bank"), "{refused}");
+    assert!(matches!(&refused, TpmError::NoSha256Bank { banks } if *banks == [0x000c]), "{refused}");
+    assert_eq!(refused.code(), TpmCode::NoSha256Bank);
+    assert!(refused.to_string().ends_with("its banks are sha384"), "{refused}");
+    assert!(refused.code().remedy().contains("tpm2_pcrallocate sha256:all"), "{}", refused.code().remedy());
+    assert_empty(&swtpm);
+
+    let Some(_) = swtpm.tool("tpm2_pcrallocate", &["sha256:all"]) else { return };
+    swtpm.restart().expect("restarts");
+    let mut attester = shown(&swtpm, EkTemplate::P384H3);
+    attester.extend_event(15, b"lock").expect("extended");
+}
+
+#[test]
+fn a_tpm_with_half_a_sha256_bank_is_refused_like_one_without() {
+    let Some(mut swtpm) = Swtpm::start() else { return };
+    let Some(_) = swtpm.tool("tpm2_pcrallocate", &["sha1:all+sha256:0,1,2,3,4,5,6,7"]) else { return };
+    swtpm.restart().expect("restarts");
+    let refused = AttestingTpm::new(witnessed(&swtpm), EkTemplate::P384H3).expect_err("half a bank");
+    assert!(matches!(&refused, TpmError::NoSha256Bank { banks } if banks.contains(&0x000b)), "{refused}");
 }
