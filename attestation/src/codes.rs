@@ -233,7 +233,10 @@ reason_codes! {
     TdxMrtdUnknown = "tdx-mrtd-unknown", Platform, TeeNotTrusted, "launch the guest with the firmware whose MRTD `tdx.mrtd` names, or name this one";
     /// A register that the guest extended has none of the values that the policy names.
     #[cfg(feature = "processors")]
-    TdxRtmrDiffers = "tdx-rtmr-differs", Platform, MeasurementsRefused, "boot what the values of `tdx.rtmrs` are of: RTMR 0 is the firmware's settings, 1 the boot loader or kernel, 2 what they load";
+    TdxRtmrDiffers = "tdx-rtmr-differs", Platform, MeasurementsRefused, "boot what the values of `tdx.rtmrs`, or of the manifest's `tdx`, are of: RTMR 0 is the firmware's settings, 1 the boot loader or kernel, 2 what they load";
+    /// The policy demands the registers of a manifest, which lists none for this image on this type of machine.
+    #[cfg(feature = "processors")]
+    TdxRtmrMissing = "tdx-rtmr-missing", Operator, MeasurementsRefused, "let the image's machine type say what a TDX guest measures (`tdx`, `latchkey image build`) and sign the manifest again, or let `tdx.rtmrs` of the policy list values";
     /// What the launcher said of the guest is not what the policy names.
     #[cfg(feature = "processors")]
     TdxLaunchDiffers = "tdx-launch-differs", Platform, TeeNotTrusted, "launch the guest with the MRCONFIGID, MROWNER and MROWNERCONFIG that `tdx` names";

@@ -5,6 +5,7 @@ mod evidence;
 mod json;
 mod pcr;
 mod processor;
+mod rtmr;
 mod snp;
 mod version;
 
@@ -12,6 +13,7 @@ pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
 pub use processor::{ProcessorEvidence, ProcessorKind, SnpEvidence, TdxEvidence};
+pub use rtmr::Rtmr;
 pub use snp::{
     CertificateTable, GuestPolicy, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout,
 };
@@ -20,3 +22,4 @@ pub use version::ImageVersion;
 pub(crate) use evidence::MAX_CREDENTIAL;
 pub(crate) use json::from_json;
 pub(crate) use pcr::by_index;
+pub(crate) use rtmr::by_rtmr;

@@ -10,7 +10,9 @@
 //! }
 //! ```
 //!
-//! `"rtmrs": "any"` says that only the TPM tells which image runs: MRTD is that of a firmware, which boots any.
+//! `"rtmrs": "manifest"` demands the registers that the manifest lists for the image whose measurements the TPM quotes, so that the
+//! processor and the TPM have to tell of the same image; an image without such values is refused. `"rtmrs": "any"` says that only the
+//! TPM tells which image runs: MRTD is that of a firmware, which boots any.
 //!
 //! A guest that its host may debug, profile or move to another machine is refused by every policy, and so is a revoked TCB: there is
 //! no word for them.
@@ -21,7 +23,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hex::Hex;
-use crate::parse::{LaunchDigest, from_json};
+use crate::parse::{LaunchDigest, Rtmr, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// The section `tdx` of a policy.
@@ -29,8 +31,7 @@ use crate::refusal::{ReasonCode, Refusal};
 #[cfg_attr(not(feature = "processors"), expect(dead_code, reason = "read by whoever verifies quotes"))]
 pub struct TdxPolicy {
     pub(crate) mrtd: BTreeSet<LaunchDigest>,
-    /// Empty: nothing is said of them.
-    pub(crate) rtmrs: BTreeMap<Rtmr, BTreeSet<LaunchDigest>>,
+    pub(crate) rtmrs: RtmrDemand,
     pub(crate) tcb_status: BTreeSet<TdxTcbStatus>,
     pub(crate) tolerated_advisories: BTreeSet<String>,
     pub(crate) minimum_tcb_evaluation: u32,
@@ -87,32 +88,30 @@ pub(crate) enum TdxAllowed {
     KeyLocker,
 }
 
-/// A register that a guest extends: 0 firmware and its settings, 1 the boot loader or kernel, 2 what they load, 3 anybody's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-pub(crate) enum Rtmr {
-    #[serde(rename = "0")]
-    R0,
-    #[serde(rename = "1")]
-    R1,
-    #[serde(rename = "2")]
-    R2,
-    #[serde(rename = "3")]
-    R3,
+/// What is demanded of the registers that a guest extends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RtmrDemand {
+    /// Nothing: only the TPM tells which image runs in the guest, and MRTD is of a firmware that boots any.
+    Any,
+    /// Those that the manifest lists for the image whose measurements the TPM quotes.
+    Manifest,
+    /// One of these values for each of these registers.
+    Listed(BTreeMap<Rtmr, BTreeSet<LaunchDigest>>),
 }
 
-/// Values of registers, or the word that they say nothing: without them only the TPM tells which image runs in the guest, and MRTD is
-/// of a firmware that boots any.
+/// The demand as it is written.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Rtmrs {
-    Any(AnyRtmr),
+    Word(RtmrWord),
     Listed(BTreeMap<Rtmr, Vec<LaunchDigest>>),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum AnyRtmr {
+enum RtmrWord {
     Any,
+    Manifest,
 }
 
 /// The section as it is written.
@@ -154,18 +153,23 @@ impl TryFrom<TdxPolicyFile> for TdxPolicy {
             return empty("`tdx.tcb_status` lists no status");
         }
         let rtmrs = match file.rtmrs {
-            Rtmrs::Any(_) => BTreeMap::new(),
+            Rtmrs::Word(RtmrWord::Any) => RtmrDemand::Any,
+            Rtmrs::Word(RtmrWord::Manifest) => RtmrDemand::Manifest,
             Rtmrs::Listed(listed) if listed.is_empty() || listed.values().any(Vec::is_empty) => {
                 return empty(
-                    "`tdx.rtmrs`, or a register of it, lists no value: say \"any\" if the TPM alone tells what runs",
+                    "`tdx.rtmrs`, or a register of it, lists no value: say \"manifest\" to take those of the image, or \"any\" \
+                     if the TPM alone tells what runs",
                 );
             }
-            Rtmrs::Listed(listed) => listed,
+            Rtmrs::Listed(listed) => {
+                let sets = listed.into_iter().map(|(register, values)| (register, values.into_iter().collect()));
+                RtmrDemand::Listed(sets.collect())
+            }
         };
         let set = |digests: Vec<LaunchDigest>| digests.into_iter().collect::<BTreeSet<_>>();
         Ok(Self {
             mrtd: set(file.mrtd),
-            rtmrs: rtmrs.into_iter().map(|(register, values)| (register, set(values))).collect(),
+            rtmrs,
             tcb_status: file.tcb_status,
             tolerated_advisories: file.tolerated_advisories.into_iter().map(|advisory| advisory.0).collect(),
             minimum_tcb_evaluation: file.minimum_tcb_evaluation,

@@ -14,7 +14,8 @@
 //!       "pcrs": {"4": {"value": "<64 hex digits>", "rule": "enforce"}, "0": {"value": "…", "rule": "warn"}},
 //!       "events": [{"pcr": 4, "type": "EV_EFI_ACTION", "what": "…", "digest": "<64 hex digits>"}, …],
 //!       "snp_launch": [{"digest": "<96 hex digits>", "firmware_sha256": "<64 hex digits>", "kernel_hashes": true,
-//!                       "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}]
+//!                       "vcpus": 4, "vcpu_type": "EPYC-v4", "guest_features": 1}],
+//!       "tdx": {"kernel_measures": "tpm", "rtmrs": {"2": "<96 hex digits>"}}
 //!     }]
 //!   }],
 //!   "revoked": [{"name": "latchkey-demo", "version": "0.9.0", "why": "CVE-2026-0001 in its kernel"}]
@@ -36,6 +37,7 @@ mod launch;
 mod platform_profile;
 mod provenance;
 mod set;
+mod tdx;
 mod time;
 
 use std::collections::BTreeSet;
@@ -48,7 +50,7 @@ use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::VerifiedEvidence;
 
 pub use crate::name::ManifestName;
-pub use crate::parse::LaunchDigest;
+pub use crate::parse::{LaunchDigest, Rtmr};
 pub use crate::signature::{KeyId, PublicKeyError, Signature, SignerKey};
 pub use authentic::{AuthenticManifest, Authority, ManifestFile, Revision};
 pub use event::ExpectedEvent;
@@ -57,6 +59,7 @@ pub use launch::SnpLaunch;
 pub use platform_profile::{PlatformProfile, Reference, Rule};
 pub use provenance::{Artefact, BUILDER, BUILT, Digests, Origin, Provenance, RECORDED};
 pub use set::References;
+pub use tdx::{KernelMeasures, TdxRegisters};
 pub use time::{format_rfc3339, parse_rfc3339};
 
 /// One manifest: images that may run, with their measurements and where these come from.

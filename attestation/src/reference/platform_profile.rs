@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::ExpectedEvent;
 use super::launch::SnpLaunch;
+use super::tdx::TdxRegisters;
 use super::{allowed, first_twice, malformed};
 use crate::name::{NAME_RULE, is_name};
 use crate::parse::{Digest, PcrSet, by_index};
@@ -24,6 +25,8 @@ pub struct PlatformProfile {
     events: Vec<ExpectedEvent>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     snp_launch: Vec<SnpLaunch>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tdx: Option<TdxRegisters>,
 }
 
 impl PlatformProfile {
@@ -32,13 +35,19 @@ impl PlatformProfile {
 
     /// A machine type with these values. Checked when its image becomes part of a manifest.
     pub fn new(name: &str, pcrs: BTreeMap<u8, Reference>) -> Self {
-        Self { name: name.to_owned(), pcrs, events: Vec::new(), snp_launch: Vec::new() }
+        Self { name: name.to_owned(), pcrs, events: Vec::new(), snp_launch: Vec::new(), tdx: None }
     }
 
     /// The same, with the launch digests of the SEV-SNP guests that are machines of this type.
     #[must_use]
     pub fn with_launches(self, snp_launch: Vec<SnpLaunch>) -> Self {
         Self { snp_launch, ..self }
+    }
+
+    /// The same, with the registers of the TDX guests that are machines of this type.
+    #[must_use]
+    pub fn with_tdx(self, tdx: Option<TdxRegisters>) -> Self {
+        Self { tdx, ..self }
     }
 
     /// The same, with the events that these values are made of, in the order of a boot. Those of a PCR are all of them or
@@ -82,6 +91,11 @@ impl PlatformProfile {
         &self.snp_launch
     }
 
+    /// Registers of TDX guests. A policy whose section `tdx` says `"rtmrs": "manifest"` holds quotes against them.
+    pub fn tdx(&self) -> Option<&TdxRegisters> {
+        self.tdx.as_ref()
+    }
+
     pub(super) fn check(&self, image: &str) -> Result<(), Refusal> {
         let wrong = |detail: String| Err(malformed(format!("image {image}: {detail}")));
         if !is_name(&self.name) {
@@ -103,8 +117,9 @@ impl PlatformProfile {
         if let Some(launch) = first_twice(&self.snp_launch, SnpLaunch::same_guest) {
             return wrong(format!("machine {} has two launch digests for {launch} of one firmware", self.name));
         }
-        match self.snp_launch.iter().find_map(SnpLaunch::problem) {
-            Some(problem) => wrong(problem),
+        let problem = self.snp_launch.iter().find_map(SnpLaunch::problem);
+        match problem.or_else(|| self.tdx.as_ref().and_then(TdxRegisters::problem)) {
+            Some(problem) => wrong(format!("machine {}: {problem}", self.name)),
             None => Ok(()),
         }
     }

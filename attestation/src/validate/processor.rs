@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::AdmittedImage;
 use super::snp::{self, AdmittedSnp};
-use super::tdx::AdmittedTdx;
+use super::tdx::{AdmittedTdx, RegistersOf};
 use crate::policy::Policy;
 use crate::reference::References;
 use crate::refusal::Refusal;
@@ -32,7 +32,8 @@ impl fmt::Display for AdmittedProcessor {
 }
 
 /// Decides on what the processor says, where the policy demands that it says something. A SEV-SNP guest must be launched with the very
-/// image that the TPM's measurements are those of; of a TDX guest, the policy's own values decide.
+/// image that the TPM's measurements are those of; of a TDX guest, the policy's own values decide, or those that the manifest lists for
+/// that image.
 pub(crate) fn admit_processor(
     policy: &Policy,
     verified: Option<&VerifiedProcessor>,
@@ -48,7 +49,8 @@ pub(crate) fn admit_processor(
             Ok(Some(AdmittedProcessor::Snp(admitted)))
         }
         (_, Some(demanded), Some(VerifiedProcessor::Tdx(verified))) => {
-            demanded.validate(verified).map(AdmittedProcessor::Tdx).map(Some)
+            let registers = RegistersOf::of(image, references);
+            demanded.validate_with(verified, &registers).map(AdmittedProcessor::Tdx).map(Some)
         }
         (_, _, verified) => Err(missing_processor(policy, verified.map(VerifiedProcessor::kind))),
     }

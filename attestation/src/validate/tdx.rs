@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::AdmittedImage;
 use crate::parse::LaunchDigest;
-use crate::policy::{TdxAllowed, TdxPolicy, TdxTcbStatus};
+use crate::policy::{RtmrDemand, TdxAllowed, TdxPolicy, TdxTcbStatus};
+use crate::reference::{Image, References, TdxRegisters};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::tdx::VerifiedTdxQuote;
 use crate::verify::tdx::quote::attributes;
@@ -65,14 +67,23 @@ impl AdmittedTdx {
 }
 
 impl TdxPolicy {
-    /// Decides on everything in a quote.
+    /// Decides on everything in a quote, where no manifest is at hand: a policy that demands a manifest's registers refuses.
     ///
     /// # Errors
     /// `tdx-…`: one for each demand, with what was expected and what came.
     pub fn validate(&self, verified: &VerifiedTdxQuote) -> Result<AdmittedTdx, Refusal> {
+        self.validate_with(verified, &RegistersOf::none())
+    }
+
+    /// The same, beside the registers that a manifest lists for the image which the TPM's measurements are those of.
+    pub(super) fn validate_with(
+        &self,
+        verified: &VerifiedTdxQuote,
+        image: &RegistersOf<'_>,
+    ) -> Result<AdmittedTdx, Refusal> {
         self.check_platform(verified)?;
         self.check_guest(verified)?;
-        self.check_launch(verified)?;
+        self.check_launch(verified, image)?;
         Ok(AdmittedTdx {
             fmspc: hex::encode(verified.quote().fmspc()),
             ppid: hex::encode(verified.ppid()),
@@ -141,7 +152,7 @@ impl TdxPolicy {
         }
     }
 
-    fn check_launch(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
+    fn check_launch(&self, verified: &VerifiedTdxQuote, image: &RegistersOf<'_>) -> Result<(), Refusal> {
         let quote = verified.quote();
         if !self.mrtd.contains(&quote.mrtd()) {
             return refuse(ReasonCode::TdxMrtdUnknown, expected_and_got("MRTD", &self.mrtd, quote.mrtd()));
@@ -154,14 +165,65 @@ impl TdxPolicy {
                 return refuse(ReasonCode::TdxLaunchDiffers, detail);
             }
         }
-        for (register, values) in &self.rtmrs {
+        self.check_registers(verified, image)
+    }
+
+    fn check_registers(&self, verified: &VerifiedTdxQuote, image: &RegistersOf<'_>) -> Result<(), Refusal> {
+        let listed = match &self.rtmrs {
+            RtmrDemand::Any => return Ok(()),
+            RtmrDemand::Listed(listed) => listed,
+            RtmrDemand::Manifest => return image.check(verified),
+        };
+        for (register, values) in listed {
             let got = verified.rtmr(*register);
             if !values.contains(&got) {
-                let name = format!("RTMR {}", *register as u8);
-                return refuse(ReasonCode::TdxRtmrDiffers, expected_and_got(&name, values, got));
+                return refuse(ReasonCode::TdxRtmrDiffers, expected_and_got(&register.to_string(), values, got));
             }
         }
         Ok(())
+    }
+}
+
+/// The registers that a manifest lists for one image, on types of machines that its TPM cannot tell apart.
+pub(super) struct RegistersOf<'a> {
+    image: String,
+    registers: Vec<&'a TdxRegisters>,
+}
+
+impl<'a> RegistersOf<'a> {
+    /// Where no image is known.
+    pub(super) fn none() -> Self {
+        Self { image: "no image".to_owned(), registers: Vec::new() }
+    }
+
+    /// Of the admitted image. A type of machine with the same PCRs may be listed without registers, or with others: the TPM's
+    /// measurements are those of both, and a quote must have the registers of one.
+    pub(super) fn of(admitted: &AdmittedImage, references: &'a References) -> Self {
+        let manifest = references.manifest(&admitted.manifest);
+        let images = manifest.into_iter().flat_map(|manifest| manifest.values().images());
+        let images = images.filter(|it| (it.name(), it.version()) == (admitted.name.as_str(), admitted.version));
+        let machines: Vec<_> = images.flat_map(Image::machines).collect();
+        let pcrs = machines.iter().find(|machine| machine.name() == admitted.machine).map(|machine| machine.pcrs());
+        let alike = machines.iter().filter(|machine| Some(machine.pcrs()) == pcrs);
+        Self {
+            image: format!("{}/{} {} on {}", admitted.manifest, admitted.name, admitted.version, admitted.machine),
+            registers: alike.filter_map(|machine| machine.tdx()).collect(),
+        }
+    }
+
+    fn check(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
+        let matches =
+            |listed: &TdxRegisters| listed.rtmrs.iter().all(|(&register, &value)| verified.rtmr(register) == value);
+        if self.registers.iter().any(|listed| matches(listed)) {
+            return Ok(());
+        }
+        let listed = self.registers.iter().flat_map(|listed| &listed.rtmrs);
+        let Some((&register, _)) = listed.clone().find(|(register, value)| verified.rtmr(**register) != **value) else {
+            return refuse(ReasonCode::TdxRtmrMissing, self.image.clone());
+        };
+        let values = listed.filter(|(other, _)| **other == register).map(|(_, value)| *value).collect();
+        let detail = expected_and_got(&register.to_string(), &values, verified.rtmr(register));
+        refuse(ReasonCode::TdxRtmrDiffers, format!("{}: {detail}", self.image))
     }
 }
 

@@ -8,6 +8,7 @@ mod support;
 mod composed;
 mod inventory;
 mod real;
+mod registers;
 
 use latchkey_attestation::fake_intel::{FakeIntel, PPID, REPORT_DATA, field};
 use latchkey_attestation::policy::TdxPolicy;

@@ -21,8 +21,8 @@ use dcap_qvl::verify::QuoteVerifier;
 use dcap_qvl::{Policy as LibraryPolicy, QuoteClaims, TcbStatus};
 use subtle::ConstantTimeEq as _;
 
-use crate::parse::LaunchDigest;
-use crate::policy::{Rtmr, TdxTcbStatus};
+use crate::parse::{LaunchDigest, Rtmr};
+use crate::policy::TdxTcbStatus;
 use crate::refusal::{ReasonCode, Refusal};
 
 pub use authority::PckAuthority;
