@@ -47,6 +47,7 @@ pub(crate) fn machines(image: &Image) -> Result<Vec<Machine>, ImageError> {
             // Its content is given here, whatever it will be called.
             variables: Some(ENROLLED.into()),
             snp: None,
+            tdx: None,
         };
         let store = secure_boot.keys().enroll(template)?;
         machines.push(enrolled.with_variables(Some(&store)).map_err(ManifestError::Predict)?);

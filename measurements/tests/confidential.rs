@@ -4,6 +4,7 @@
 mod support;
 
 use latchkey_measurements::cc::{CcLog, Mr, RtmrSet, Rtmrs};
+use latchkey_measurements::predict::{BootPath, MachineType};
 use latchkey_measurements::report::Report;
 use latchkey_measurements::{Bank, EventLog, LogErrorKind, Replay};
 use proptest::prelude::*;
@@ -231,3 +232,26 @@ const KNOWN: [&str; 4] = [
     "c3e7ed9d7e909b29732f676d01dc63de869b049362b522a315cb042689670be07344c347cf85d985c7b928d4934e41e1",
     "000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000",
 ];
+
+/// What the prediction of RTMR 2 says of firmware, and why there is none of RTMR 1, as a real machine has it: OVMF that QEMU gave a kernel
+/// with `-kernel`, without a boot stub.
+#[test]
+fn a_real_log_has_the_programs_in_the_predicted_order_and_nothing_of_the_firmware_in_rtmr_2() {
+    let Some(bytes) = real() else { return };
+    let log = CcLog::parse(&bytes).unwrap();
+    let kinds = |mr| -> Vec<String> {
+        log.events().iter().filter(|event| event.extends_mr() == Some(mr)).map(|event| event.kind.to_string()).collect()
+    };
+    // As machines with `"boot": "qemu-kernel"`: the image is loaded first; then what no image tells, how the kernel leaves.
+    assert_eq!(
+        kinds(Mr::Rtmr1),
+        ["EV_EFI_BOOT_SERVICES_APPLICATION", "EV_EFI_ACTION", "EV_EFI_ACTION", "EV_EFI_ACTION"]
+    );
+    let image = MachineType::builtin("debian-13-ovmf-kernel").unwrap();
+    assert_eq!(image.boot, BootPath::QemuKernel);
+    // No separator: this firmware ends RTMR 0 twice, EDK II's present source ends RTMR 1.
+    assert_eq!(kinds(Mr::Rtmr0).iter().filter(|kind| *kind == "EV_SEPARATOR").count(), 2);
+    // The kernel measured its command line here, since it saw no TPM. It got no initrd that it measures.
+    assert_eq!(kinds(Mr::Rtmr2), ["EV_EVENT_TAG"]);
+    assert_eq!(kinds(Mr::Rtmr3), [""; 0]);
+}

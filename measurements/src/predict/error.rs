@@ -40,6 +40,14 @@ pub enum PredictError {
     /// The kernel does not measure its command line and initrd.
     #[error("the kernel does not measure its command line and initrd: use Linux 6.1 of Debian 12 or newer")]
     SilentKernel,
+    /// In a TDX guest the kernel would measure into the TPM or nowhere.
+    #[error("the kernel does not know the protocol of confidential machines: use Linux 6.9 or newer, or a TPM (`tpm`)")]
+    KernelWithoutCc,
+    /// Nothing of the image comes into the register that is predicted.
+    #[error(
+        "the boot stub {0} measures nothing into a TDX guest's RTMR 2, and the kernel measures into the TPM: use systemd-stub 257"
+    )]
+    RegisterUntouched(u16),
     /// Secure Boot does not start an unsigned image.
     #[error("the image is not signed: with Secure Boot on it does not start")]
     Unsigned,

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Digest;
-use latchkey_attestation::reference::SnpLaunch;
+use latchkey_attestation::reference::{KernelMeasures, SnpLaunch};
 use serde::{Deserialize, Serialize};
 
 use super::variables::{MAX_STORE, VariableStore};
@@ -19,6 +19,7 @@ use crate::launch::{Firmware, GuestType, Guests, KernelHashes, LaunchError};
 /// {"name": "edge", "boot": "disk", "secure_boot": "on", "variables": "OVMF_VARS_4M.edge.fd"}
 /// {"name": "sealed", "boot": "qemu-kernel", "secure_boot": "off", "secure_boot_variable": "empty",
 ///  "snp": {"firmware": "OVMF.amdsev.fd", "vcpus": [1, 2, 4], "kernel_hashes": true}}
+/// {"name": "trusted", "secure_boot": "off", "secure_boot_variable": "zero", "tdx": {"kernel_measures": "tpm"}}
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,6 +40,17 @@ pub struct MachineType {
     /// The SEV-SNP guests that are machines of this type, if any are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snp: Option<GuestType>,
+    /// What has to be known of the TDX guests that are machines of this type, if any are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tdx: Option<TdxGuestType>,
+}
+
+/// TDX guests of a type of machine: what of their registers no image tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TdxGuestType {
+    /// Where the kernel measures its command line and initrd.
+    pub kernel_measures: KernelMeasures,
 }
 
 /// How the firmware comes to the image.
@@ -83,6 +95,8 @@ pub struct Machine {
     pub secure_boot: SecureBoot,
     /// The SEV-SNP guests of this type.
     pub guests: Option<MachineGuests>,
+    /// The TDX guests of this type.
+    pub tdx: Option<TdxGuestType>,
 }
 
 /// SEV-SNP guests, and how they boot.
@@ -154,6 +168,7 @@ impl MachineType {
             secure_boot_variable: Some(variable),
             variables: None,
             snp: None,
+            tdx: None,
         };
         let on = |boot| Self {
             name: name.to_owned(),
@@ -162,6 +177,7 @@ impl MachineType {
             secure_boot_variable: None,
             variables: Some(SNAKEOIL_VARIABLES.into()),
             snp: None,
+            tdx: None,
         };
         Some(match name {
             "debian-12-ovmf" => off(BootPath::Disk, OffVariable::Zero),
@@ -225,7 +241,7 @@ impl MachineType {
             (Switch::Off, Some(variable), false) => SecureBoot::Off { variable, databases },
             (Switch::Off, None, false) => return refused("`secure_boot_variable` is missing"),
         };
-        Ok(Machine { name: self.name.clone(), boot: self.boot, secure_boot, guests: None })
+        Ok(Machine { name: self.name.clone(), boot: self.boot, secure_boot, guests: None, tdx: self.tdx })
     }
 
     fn guests(&self, described: &GuestType, firmware: &[u8]) -> Result<MachineGuests, PredictError> {

@@ -27,7 +27,9 @@ mod pass;
 mod phases;
 mod secure_boot;
 mod sha256;
+mod sha384;
 mod stub;
+mod tdx;
 mod uki;
 pub mod variables;
 
@@ -42,10 +44,13 @@ use latchkey_attestation::{Digest, PcrSet};
 pub use authenticode::authenticode;
 pub use error::PredictError;
 pub use event::PredictedEvent;
-pub use machine::{BootPath, Machine, MachineGuests, MachineType, OffVariable, SecureBoot, Switch};
+pub use machine::{BootPath, Machine, MachineGuests, MachineType, OffVariable, SecureBoot, Switch, TdxGuestType};
 pub use phases::{PHASES, Phase};
 pub use secure_boot::SignatureDatabases;
 pub use stub::StubVersion;
+#[cfg(any(test, feature = "pe-sample"))]
+pub(crate) use tdx::CC_PROTOCOL;
+pub use tdx::{RtmrDifference, RtmrEvent, TdxImage, TdxPrediction};
 pub use uki::{Uki, Whole};
 
 use crate::event::EventType;
@@ -154,4 +159,4 @@ fn extended(value: Digest, digest: Digest) -> Digest {
 
 const PREDICTED: [u8; 6] = [4, 7, 9, 11, 12, 13];
 /// PFP 1.05, section 10.4: what the boot manager measures as an action before it starts what an option names.
-const CALLING: &[u8] = b"Calling EFI Application from Boot Option";
+pub(super) const CALLING: &[u8] = b"Calling EFI Application from Boot Option";

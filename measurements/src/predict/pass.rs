@@ -6,7 +6,21 @@ use std::ops::Range;
 
 use latchkey_boot_formats::ReadAt;
 
-use super::sha256::{Sha256, update_by_turns};
+/// A hash in the making.
+pub(super) trait Hash: Clone {
+    /// Of nothing.
+    fn new() -> Self;
+
+    /// Goes on with these bytes.
+    fn update(&mut self, bytes: &[u8]);
+
+    /// Each message goes on with its bytes.
+    fn update_by_turns(messages: &mut [(&mut Self, &[u8])]) {
+        for (message, bytes) in messages {
+            message.update(bytes);
+        }
+    }
+}
 
 /// What is hashed: parts of a file and bytes from memory, one after the other.
 #[derive(Default)]
@@ -53,7 +67,7 @@ impl Message {
     }
 
     /// Where in the file it goes on, once the bytes from memory that come first are hashed.
-    fn next(&mut self, hash: &mut Sha256) -> Option<u64> {
+    fn next(&mut self, hash: &mut impl Hash) -> Option<u64> {
         while let Some(Part::Memory(bytes)) = self.parts.front() {
             hash.update(bytes);
             self.parts.pop_front();
@@ -85,11 +99,11 @@ impl Message {
 ///
 /// # Errors
 /// As [`ReadAt::read_exact_at`].
-pub(super) fn hashes<const N: usize, R: ReadAt + ?Sized>(
+pub(super) fn hashes<H: Hash, const N: usize, R: ReadAt + ?Sized>(
     source: &R,
     mut messages: [Message; N],
-) -> io::Result<[Sha256; N]> {
-    let mut all = [(); N].map(|()| Sha256::new());
+) -> io::Result<[H; N]> {
+    let mut all = [(); N].map(|()| H::new());
     let size = source.size()?;
     let mut buffer = vec![0; usize::try_from(size).unwrap_or(CHUNK).min(CHUNK)];
     // Each round takes at least the bytes of whoever is the furthest behind.
@@ -107,7 +121,7 @@ pub(super) fn hashes<const N: usize, R: ReadAt + ?Sized>(
             if taken.is_empty() {
                 break;
             }
-            update_by_turns(&mut taken);
+            H::update_by_turns(&mut taken);
         }
     }
     Ok(all)
@@ -118,7 +132,7 @@ const CHUNK: usize = 128 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use super::super::sha256::sha256;
+    use super::super::sha256::{Sha256, sha256};
     use super::*;
 
     #[test]
@@ -145,7 +159,7 @@ mod tests {
     #[test]
     fn a_part_beyond_the_end_is_an_error_and_no_endless_round() {
         for range in [0..11, 10..11, 50..60] {
-            assert!(hashes(&vec![0; 10], [Message::default().file(range)]).is_err());
+            assert!(hashes::<Sha256, 1, _>(&vec![0; 10], [Message::default().file(range)]).is_err());
         }
     }
 }

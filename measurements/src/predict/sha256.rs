@@ -7,6 +7,8 @@ use latchkey_attestation::Digest;
 use ring::digest::{Context, SHA256};
 use sha2::block_api::compress256;
 
+use super::pass::Hash;
+
 /// A hash in the making.
 #[derive(Clone)]
 pub(super) enum Sha256 {
@@ -25,8 +27,8 @@ pub(super) struct Blocks {
     bytes: u64,
 }
 
-impl Sha256 {
-    pub(super) fn new() -> Self {
+impl Hash for Sha256 {
+    fn new() -> Self {
         if has_instructions() {
             Self::Blocks(Blocks { state: INITIAL, held: [0; BLOCK], bytes: 0 })
         } else {
@@ -34,10 +36,16 @@ impl Sha256 {
         }
     }
 
-    pub(super) fn update(&mut self, bytes: &[u8]) {
+    fn update(&mut self, bytes: &[u8]) {
         update_by_turns(&mut [(self, bytes)]);
     }
 
+    fn update_by_turns(messages: &mut [(&mut Self, &[u8])]) {
+        update_by_turns(messages);
+    }
+}
+
+impl Sha256 {
     pub(super) fn finish(self) -> Digest {
         match self {
             Self::Blocks(blocks) => blocks.finish(),
@@ -53,7 +61,7 @@ pub(super) fn sha256(parts: &[&[u8]]) -> Digest {
 }
 
 /// Each message goes on with its bytes.
-pub(super) fn update_by_turns(messages: &mut [(&mut Sha256, &[u8])]) {
+fn update_by_turns(messages: &mut [(&mut Sha256, &[u8])]) {
     let mut turns = Vec::with_capacity(messages.len());
     for (message, bytes) in messages {
         match message {

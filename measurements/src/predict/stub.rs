@@ -55,6 +55,15 @@ impl StubVersion {
         }
     }
 
+    /// Whether the sections are measured into a TDX guest's RTMR 2, too: by the protocol of confidential machines, beside the TPM
+    /// where there is one. systemd-stub does since 256 (systemd pull requests 30996, and 31939 for "both").
+    pub const fn measures_confidential(self) -> bool {
+        match self {
+            Self::V252 => false,
+            Self::V257 => true,
+        }
+    }
+
     /// Sections with which what is measured or handed over depends on more than the image.
     pub(super) const fn refused_sections(self) -> &'static [&'static str] {
         match self {

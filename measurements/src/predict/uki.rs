@@ -7,7 +7,7 @@ use std::thread;
 use latchkey_attestation::Digest;
 use latchkey_boot_formats::ReadAt;
 
-use super::pass::{Message, hashes};
+use super::pass::{Hash, Message, hashes};
 use super::sha256::{Sha256, sha256};
 use super::{PredictError, StubVersion, authenticode, cpio, stub};
 use crate::pe::{Headers, PeError};
@@ -85,30 +85,30 @@ impl Uki {
 }
 
 /// What is measured, found and checked: all that is small, and where the rest is.
-struct Parts {
+pub(super) struct Parts {
     /// Bytes of the file.
     size: u64,
     certificates: Option<Vec<u8>>,
-    stub: StubVersion,
-    command_line: String,
+    pub(super) stub: StubVersion,
+    pub(super) command_line: String,
     /// What is hashed of the file for its Authenticode hash.
-    authenticode: Vec<Range<u64>>,
-    linux: Range<u64>,
+    pub(super) authenticode: Vec<Range<u64>>,
+    pub(super) linux: Range<u64>,
     /// The same of the kernel, from its own beginning.
-    linux_authenticode: Vec<Range<u64>>,
-    initrd: Option<Range<u64>>,
-    /// The sections that are measured; `None` for those that are large.
-    sections: Vec<(&'static str, Option<Digest>)>,
+    pub(super) linux_authenticode: Vec<Range<u64>>,
+    pub(super) initrd: Option<Range<u64>>,
+    /// The sections that are measured, with their content; `None` for those that are large.
+    pub(super) sections: Vec<(&'static str, Option<Vec<u8>>)>,
     /// What the initrd is made of besides `.initrd`: before it, and behind it.
     before: Option<Vec<u8>>,
     behind: Vec<Vec<u8>>,
 }
 
-const LINUX: &str = ".linux";
+pub(super) const LINUX: &str = ".linux";
 const INITRD: &str = ".initrd";
 
 impl Parts {
-    fn of<R: ReadAt + ?Sized>(file: &R) -> Result<Self, PredictError> {
+    pub(super) fn of<R: ReadAt + ?Sized>(file: &R) -> Result<Self, PredictError> {
         let size = file.size().map_err(unreadable)?;
         let image = headers(file, 0..size)?;
         let bytes = |range| read_range(file, range).map_err(unreadable);
@@ -123,7 +123,7 @@ impl Parts {
         for name in stub.measured_sections() {
             match *name {
                 LINUX | INITRD if stub::content(&image, name)?.is_some() => sections.push((*name, None)),
-                _ => sections.extend(content(name)?.map(|content| (*name, Some(sha256(&[&content]))))),
+                _ => sections.extend(content(name)?.map(|content| (*name, Some(content)))),
             }
         }
         let linux = stub::content(&image, LINUX)?.ok_or(PredictError::NoSection(LINUX))?;
@@ -171,10 +171,7 @@ impl Parts {
         let image = Message::of_file(self.authenticode.iter().cloned(), 0);
         let initrd = self.initrd.iter().cloned().fold(Message::default(), Message::file);
         // Handed over as it is or with more behind it, it needs no hash of its own.
-        let behind_more = self.before.as_ref().map(|before| {
-            let start = Message::default().memory(before.clone()).padded();
-            self.initrd.iter().cloned().fold(start, Message::file).padded()
-        });
+        let behind_more = self.behind_more();
         let handed_over_size = behind_more.as_ref().map_or(initrd.size(), Message::size);
         let linux_is_with_image = other.is_some();
         let (with_kernel, with_image) =
@@ -188,15 +185,17 @@ impl Parts {
         });
         let (here, there, other) = both.ok_or(PredictError::ThreadFailed)?;
         let [linux_authenticode, everything, with_kernel] = here.map_err(unreadable)?.map(Sha256::finish);
-        let [image, initrd, behind_more, with_image] = there.map_err(unreadable)?;
+        let [image, initrd, behind_more, with_image]: [Sha256; 4] = there.map_err(unreadable)?;
         let linux = if linux_is_with_image { with_image.finish() } else { with_kernel };
         let handed_over = if self.before.is_some() { behind_more } else { initrd.clone() };
         let initrd = initrd.finish();
         let digest_of = |name| if name == LINUX { linux } else { initrd };
-        let sections = self.sections.iter().map(|(name, digest)| (*name, digest.unwrap_or_else(|| digest_of(*name))));
+        let sections = self.sections.iter().map(|(name, content)| {
+            (*name, content.as_ref().map_or_else(|| digest_of(*name), |content| sha256(&[content])))
+        });
         let uki = Uki {
             sections: sections.collect(),
-            initrd: self.handed_over(handed_over, handed_over_size),
+            initrd: self.handed_over(handed_over, handed_over_size).map(|(size, hash)| (size, hash.finish())),
             certificates: self.certificates,
             stub: self.stub,
             command_line: self.command_line,
@@ -206,10 +205,18 @@ impl Parts {
         Ok((uki, (whole == Whole::Hashed).then_some(everything), other))
     }
 
+    /// What the stub hands over up to the end of `.initrd`, where something comes before that.
+    pub(super) fn behind_more(&self) -> Option<Message> {
+        self.before.as_ref().map(|before| {
+            let start = Message::default().memory(before.clone()).padded();
+            self.initrd.iter().cloned().fold(start, Message::file).padded()
+        })
+    }
+
     /// The stub hands `.initrd` over as it is, unless there is more to hand over: then every piece is padded to four bytes.
-    fn handed_over(&self, hash: Sha256, size: u64) -> Option<(u64, Digest)> {
+    pub(super) fn handed_over<H: Hash>(&self, hash: H, size: u64) -> Option<(u64, H)> {
         let pieces = self.behind.iter().map(Vec::as_slice);
-        let pad = |(mut hash, size): (Sha256, u64)| {
+        let pad = |(mut hash, size): (H, u64)| {
             let padded = size.next_multiple_of(4);
             hash.update([0; 4].get(..usize::try_from(padded - size).unwrap_or(0)).unwrap_or_default());
             (hash, padded)
@@ -219,7 +226,7 @@ impl Parts {
             hash.update(piece);
             pad((hash, size + piece.len() as u64))
         });
-        (self.initrd.is_some() || self.before.is_some() || !self.behind.is_empty()).then(|| (size, hash.finish()))
+        (self.initrd.is_some() || self.before.is_some() || !self.behind.is_empty()).then_some((size, hash))
     }
 }
 
@@ -234,7 +241,15 @@ fn headers<R: ReadAt + ?Sized>(file: &R, range: Range<u64>) -> Result<Headers, P
 /// Whether the kernel's EFI stub measures its command line and initrd: older ones measure less. The texts are
 /// those of its events (Linux, `drivers/firmware/efi/libstub/efi-stub-helper.c`), in the part that is never compressed.
 fn is_measuring<R: ReadAt + ?Sized>(file: &R, linux: &Range<u64>) -> Result<bool, PredictError> {
-    let mut missing = vec![&b"LOADED_IMAGE::LoadOptions\0"[..], b"Linux initrd\0"];
+    has_all(file, linux, vec![&b"LOADED_IMAGE::LoadOptions\0"[..], b"Linux initrd\0"])
+}
+
+/// Whether each of these texts, of at most 32 bytes, is somewhere in the kernel.
+pub(super) fn has_all<R: ReadAt + ?Sized>(
+    file: &R,
+    linux: &Range<u64>,
+    mut missing: Vec<&[u8]>,
+) -> Result<bool, PredictError> {
     // The uncompressed part lies behind the compressed one: looking backwards finds it at once. Pieces overlap by what a
     // text could lie across.
     let mut end = linux.end;
@@ -252,7 +267,7 @@ fn contains(bytes: &[u8], text: &[u8]) -> bool {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn unreadable(error: io::Error) -> PredictError {
+pub(super) fn unreadable(error: io::Error) -> PredictError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => PredictError::Image(PeError::Truncated),
         _ => PredictError::Unreadable(error.to_string()),
