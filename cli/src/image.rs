@@ -18,6 +18,7 @@ use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::files::{self, Readers};
 use crate::output::{Output, Report, Style, Table, Tone, pairs, printable};
+use crate::reference::tdx_registers;
 use crate::upload::Upload;
 
 /// As large as the reader of configurations takes.
@@ -275,7 +276,7 @@ impl Report for BuildReport<'_> {
     }
 }
 
-/// What SEV-SNP guests will report, where the manifest says it.
+/// What SEV-SNP and TDX guests will report, where the manifest says it.
 fn launches(machines: &[PlatformProfile]) -> String {
     let mut table = Table::new(&["MACHINE", "SEV-SNP GUEST", "LAUNCH DIGEST, SHA-384"]);
     let mut any = false;
@@ -285,7 +286,8 @@ fn launches(machines: &[PlatformProfile]) -> String {
             any = true;
         }
     }
-    if any { format!("{table}\n") } else { String::new() }
+    let launches = if any { format!("{table}\n") } else { String::new() };
+    launches + &tdx_registers(machines.iter().map(|machine| (machine.name().to_owned(), machine)))
 }
 
 /// Bytes for people: three digits that mean something.

@@ -178,7 +178,7 @@ fn the_kernels_padded_table_and_a_header_for_register_0_are_read_too() {
 #[test]
 fn what_is_of_a_tpm_is_refused_beside_a_confidential_machines_log() {
     let Some(log) = confidential() else { return };
-    for arguments in [["--pcr", "1"], ["--tpm", "/dev/tpmrm0"], ["--expect", "x"], ["--bank", "sha256"]] {
+    for arguments in [["--pcr", "1"], ["--tpm", "/dev/tpmrm0"], ["--reference-log", "x"], ["--bank", "sha256"]] {
         let ran = measure_log(&log, &arguments);
         assert_eq!(ran.code, 2, "{}", ran.err);
         assert!(ran.err.contains(arguments[0]), "{}", ran.err);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use latchkey_attestation::reference::{Description, ManifestName, Origin, PlatformProfile, Reference};
 use latchkey_attestation::{Digest, ReferenceValues, Refusal};
-use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, Uki, Whole};
+use latchkey_measurements::predict::{BootPath, Machine, MachineType, PredictError, Switch, TdxImage, Uki, Whole};
 use latchkey_measurements::signing::{SigningError, SigningKey};
 
 use crate::error::ImageError;
@@ -64,12 +64,18 @@ pub(crate) fn values(
 ) -> Result<ReferenceValues, ManifestError> {
     let measured = Uki::measure_beside(uki, Whole::Hashed, None::<fn()>);
     let (measured, digest, _) = measured.map_err(ManifestError::Predict)?;
+    // Hashed once more, with SHA-384, where a machine may be a TDX guest.
+    let confidential = machines.iter().any(|machine| machine.tdx.is_some()).then(|| TdxImage::measure(uki));
+    let confidential = confidential.transpose().map_err(ManifestError::Predict)?;
     let reference = |machine: &Machine| {
         let prediction = measured.predict(machine).map_err(ManifestError::Predict)?;
         let enforced = |(pcr, value): (u8, Digest)| (pcr, Reference::enforced(value));
         let pcrs: BTreeMap<u8, Reference> = prediction.pcrs().into_iter().map(enforced).collect();
         let launches = machine.launches(digest).map_err(ManifestError::Predict)?;
-        Ok(PlatformProfile::new(&machine.name, pcrs).with_events(prediction.expected()).with_launches(launches))
+        let tdx = confidential.as_ref().map(|image| image.predict(machine)).transpose();
+        let tdx = tdx.map_err(ManifestError::Predict)?.flatten().map(|prediction| prediction.registers());
+        let profile = PlatformProfile::new(&machine.name, pcrs).with_events(prediction.expected());
+        Ok(profile.with_launches(launches).with_tdx(tdx))
     };
     let references = machines.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
     let epoch = u64::from(image.epoch);

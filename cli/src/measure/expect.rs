@@ -38,7 +38,7 @@ pub(super) fn expectations(
 }
 
 /// Images begin with other bytes.
-fn is_json(path: &Path) -> Result<bool, CommandError> {
+pub(super) fn is_json(path: &Path) -> Result<bool, CommandError> {
     // An image is read at several places; of standard input there is only the beginning.
     if files::is_standard_input(path) {
         return Ok(true);
@@ -125,7 +125,7 @@ fn misfit(differences: &[EventDifference]) -> (usize, usize) {
 }
 
 /// All known types of machines whose state needs no file.
-fn without_secure_boot() -> Vec<Machine> {
+pub(super) fn without_secure_boot() -> Vec<Machine> {
     let known = MachineType::BUILTIN.iter().filter_map(|name| MachineType::builtin(name));
     known.filter_map(|machine| machine.with_variables(None).ok()).collect()
 }

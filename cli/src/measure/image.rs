@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use latchkey_attestation::parse::{Component, Digest};
-use latchkey_attestation::reference::SnpLaunch;
+use latchkey_attestation::reference::{SnpLaunch, TdxRegisters};
 use latchkey_measurements::disk_image::{BootImage, ImageError, Influence};
 use latchkey_measurements::predict::{
-    Machine, MachineType, Phase, PredictError, PredictedEvent, Prediction, StubVersion, Uki, Whole,
+    Machine, MachineType, Phase, PredictError, PredictedEvent, Prediction, RtmrEvent, StubVersion, TdxImage,
+    TdxPrediction, Uki, Whole,
 };
 use serde::Serialize;
 
@@ -37,11 +38,18 @@ pub(crate) fn image(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         None => vec![usual(uki.stub())?],
     };
     let other_files = other_files(&image, output);
+    let confidential = machines.iter().any(|machine| machine.tdx.is_some());
+    let confidential = confidential.then(|| measure_for_tdx(path, &image)).transpose()?;
     let mut predicted = Vec::new();
     for machine in &machines {
-        let prediction = uki.predict(machine).map_err(|error| unpredictable(path, &error))?;
-        let snp_launch = machine.launches(file).map_err(|error| unpredictable(path, &error))?;
-        predicted.push(MachineRow::of(&prediction, snp_launch));
+        let unpredictable = |error| unpredictable(path, &error);
+        let prediction = uki.predict(machine).map_err(unpredictable)?;
+        let snp_launch = machine.launches(file).map_err(unpredictable)?;
+        let tdx = confidential.as_ref().map(|image| image.predict(machine)).transpose().map_err(unpredictable)?;
+        predicted.push(MachineRow {
+            tdx: tdx.flatten().as_ref().map(TdxRow::of),
+            ..MachineRow::of(&prediction, snp_launch)
+        });
     }
     output.report(&ImageReport {
         image: ImageFacts {
@@ -85,6 +93,46 @@ struct MachineRow {
     events: Vec<EventRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     snp_launch: Vec<SnpLaunch>,
+    /// Of the TDX guests of this type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tdx: Option<TdxRow>,
+}
+
+/// What a TDX guest will have in its registers.
+#[derive(Serialize)]
+struct TdxRow {
+    #[serde(flatten)]
+    registers: TdxRegisters,
+    /// Of RTMR 1 only those that are the image's.
+    events: Vec<RtmrEventRow>,
+}
+
+/// One measurement into a register of a TDX guest.
+#[derive(Serialize)]
+struct RtmrEventRow {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(flatten)]
+    event: RtmrEvent,
+}
+
+impl TdxRow {
+    fn of(prediction: &TdxPrediction) -> Self {
+        let row = |event: &RtmrEvent| RtmrEventRow { kind: event.kind.to_string(), event: event.clone() };
+        Self { registers: prediction.registers(), events: prediction.events.iter().map(row).collect() }
+    }
+
+    fn text(&self, machine: &str) -> String {
+        let TdxRegisters { kernel_measures, rtmrs } = &self.registers;
+        let mut table = Table::new(&["REGISTER", "SHA-384"]);
+        for (register, value) in rtmrs {
+            table.row([register.to_string(), value.to_string()]);
+        }
+        format!(
+            "\nas a TDX guest of the type {machine}, whose kernel measures by `{}`\n{table}",
+            kernel_measures.as_str()
+        )
+    }
 }
 
 /// PCR 11 after one of systemd's phases.
@@ -125,6 +173,7 @@ impl MachineRow {
             phases: prediction.phases().into_iter().map(phase).collect(),
             events: prediction.events.iter().map(event).collect(),
             snp_launch,
+            tdx: None,
         }
     }
 
@@ -145,6 +194,7 @@ impl MachineRow {
             // Writing to a string cannot fail.
             let _ = write!(text, "\nas an SEV-SNP guest of QEMU of the type {}\n{launches}", self.machine);
         }
+        text.extend(self.tdx.iter().map(|tdx| tdx.text(&self.machine)));
         text
     }
 }
@@ -189,6 +239,11 @@ pub(super) fn open(path: &Path) -> Result<BootImage, CommandError> {
 
 pub(super) fn measure(path: &Path, image: &BootImage) -> Result<Uki, CommandError> {
     Uki::measure(&image.uki).map_err(|error| unpredictable(path, &error))
+}
+
+/// The same for TDX guests: another way through the file, with SHA-384.
+pub(super) fn measure_for_tdx(path: &Path, image: &BootImage) -> Result<TdxImage, CommandError> {
+    TdxImage::measure(&image.uki).map_err(|error| unpredictable(path, &error))
 }
 
 pub(super) fn unpredictable(path: &Path, error: &PredictError) -> CommandError {

@@ -64,6 +64,7 @@ pub(crate) fn log(arguments: &Arguments, output: &Output) -> Result<Exit, Comman
         differences: differences.transpose()?,
         expected,
         predicted,
+        predicted_rtmrs: None,
     })
 }
 

@@ -11,6 +11,7 @@ use latchkey_measurements::difference::EventSummary;
 use latchkey_measurements::report::{EventData, EventReport as EventRow, Report as EventReport};
 use serde::Serialize;
 
+use super::confidential::RtmrComparison;
 use super::tpm::TpmComparison;
 use crate::exit::Exit;
 use crate::output::{Report, Style, Table, Tone, printable};
@@ -35,12 +36,15 @@ pub(super) struct LogReport {
     /// Beside what an image should have measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) predicted: Option<PredictionComparison>,
+    /// Beside what a TDX guest should have measured of an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) predicted_rtmrs: Option<RtmrComparison>,
 }
 
 impl LogReport {
     /// Beside nothing.
     pub(super) fn of(log: EventReport) -> Self {
-        Self { log, quote: None, tpm: None, differences: None, expected: None, predicted: None }
+        Self { log, quote: None, tpm: None, differences: None, expected: None, predicted: None, predicted_rtmrs: None }
     }
 }
 
@@ -52,6 +56,7 @@ impl Report for LogReport {
         text.extend(self.differences.iter().map(|differences| differing_events(differences, style)));
         text.extend(self.expected.iter().map(|expected| ManifestComparison::text(expected, style)));
         text.extend(self.predicted.iter().map(|predicted| predicted.text(style)));
+        text.extend(self.predicted_rtmrs.iter().map(|predicted| predicted.text(style)));
         text
     }
 
@@ -59,7 +64,8 @@ impl Report for LogReport {
         let of_manifest = self.expected.as_ref().is_none_or(|all| all.iter().any(|one| one.matches));
         let of_image = self.predicted.as_ref().is_none_or(|predicted| predicted.differences.is_empty());
         let of_tpm = self.tpm.as_ref().is_none_or(|tpm| tpm.matches);
-        if of_manifest && of_image && of_tpm { Exit::Done } else { Exit::Attestation }
+        let of_guest = self.predicted_rtmrs.as_ref().is_none_or(RtmrComparison::matches);
+        if of_manifest && of_image && of_guest && of_tpm { Exit::Done } else { Exit::Attestation }
     }
 }
 
@@ -233,16 +239,17 @@ impl PredictionComparison {
         let heading = format!("the first event of each PCR that is not as predicted from {name}:");
         let mut text = format!("\n{}\n", style.paint(Tone::Bad, &heading));
         for difference in &self.differences {
-            let _ = writeln!(text, "  {}\n{}", printable(&difference.to_string()), digests(difference));
+            let digests = digests(difference.expected.as_ref(), difference.got.as_ref());
+            let _ = writeln!(text, "  {}\n{digests}", printable(&difference.to_string()));
         }
         text
     }
 }
 
 /// What a program that is another one, and is described by the same words, differs by.
-fn digests(difference: &EventDifference) -> String {
-    let of = |event: &Option<EventSummary>| event.as_ref().map_or("none", |event| event.digest.as_str()).to_owned();
-    format!("      expected digest  {}\n      got digest       {}", of(&difference.expected), of(&difference.got))
+pub(super) fn digests(expected: Option<&EventSummary>, got: Option<&EventSummary>) -> String {
+    let of = |event: Option<&EventSummary>| event.map_or("none", |event| event.digest.as_str()).to_owned();
+    format!("      expected digest  {}\n      got digest       {}", of(expected), of(got))
 }
 
 #[cfg(test)]
@@ -289,7 +296,7 @@ mod tests {
             digest: digest.repeat(32),
         };
         let (expected, got) = (Some(event("ab")), None);
-        let shown = digests(&EventDifference { pcr: 4, component: Component::of(4), expected, got });
+        let shown = digests(expected.as_ref(), got);
         assert!(shown.contains(&"ab".repeat(32)) && shown.ends_with("got digest       none"), "{shown}");
     }
 }

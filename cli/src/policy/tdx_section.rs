@@ -12,7 +12,9 @@ use crate::collateral::{self, KeptQuote};
 use crate::error::CommandError;
 use crate::exit::Exit;
 
-/// The section as a policy's file has it. Registers are not judged: RTMR 0 differs with the machine's size, RTMR 1 and 2 with each image.
+/// The section as a policy's file has it. Registers are not judged: RTMR 0 differs with the machine's size, RTMR 1 and 2 with
+/// each image. `"manifest"` would judge RTMR 2, but whether the images of a policy have it listed, no quote tells: that is for whoever
+/// wrote their types of machines to say.
 #[derive(Serialize)]
 pub(super) struct TdxSection {
     mrtd: BTreeSet<LaunchDigest>,

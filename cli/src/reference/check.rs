@@ -75,6 +75,10 @@ pub(super) fn table(values: &ReferenceValues) -> String {
     }
     let mut text = table.to_string();
     text.push_str(&launches(values.images().iter()));
+    let machines = values.images().iter().flat_map(|image| {
+        image.machines().iter().map(|machine| (format!("{} on {}", image.label(), machine.name()), machine))
+    });
+    text.push_str(&tdx_registers(machines));
     // Revocations of what is not listed any more have no row there.
     let listed =
         |name: &str, version| values.images().iter().any(|image| image.name() == name && image.version() == version);
@@ -97,6 +101,24 @@ pub(crate) fn launches<'a>(images: impl Iterator<Item = &'a Image>) -> String {
                 table.row([image.label(), machine.name().to_owned(), launch.to_string(), firmware, digest]);
                 any = true;
             }
+        }
+    }
+    if any { format!("\n{table}") } else { String::new() }
+}
+
+/// What TDX guests of these types of machines will have in their registers; nothing where there are none.
+pub(crate) fn tdx_registers<'a>(machines: impl Iterator<Item = (String, &'a PlatformProfile)>) -> String {
+    let mut table = Table::new(&["MACHINE", "KERNEL MEASURES", "REGISTER OF A TDX GUEST", "SHA-384"]);
+    let mut any = false;
+    for (label, tdx) in machines.filter_map(|(label, machine)| Some((label, machine.tdx()?))) {
+        for (register, value) in &tdx.rtmrs {
+            table.row([
+                label.clone(),
+                tdx.kernel_measures.as_str().to_owned(),
+                register.to_string(),
+                value.to_string(),
+            ]);
+            any = true;
         }
     }
     if any { format!("\n{table}") } else { String::new() }

@@ -22,7 +22,7 @@ use crate::files::{self, Readers};
 use crate::output::{Output, Tone, printable};
 use crate::trust::signature_beside;
 
-pub(crate) use check::{launches, run as check, window};
+pub(crate) use check::{launches, run as check, tdx_registers, window};
 pub(crate) use edit::{add, revoke};
 pub(crate) use install::run as install;
 pub(crate) use key::{new_key, sign};

@@ -145,6 +145,11 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
       kernel_hashes are those of a direct boot ("boot": "qemu-kernel"; -kernel with
       NAME_VERSION.efi, no -initrd, no -append): only with them does a digest name the
       image. vcpu_type [EPYC-v4] and guest_features [0x1] may be left out
+      or that machines of this type may be TDX guests; what RTMR 2 will be stands in
+      reference.json then, for policies whose section `tdx` says "rtmrs": "manifest":
+        "tdx": {"kernel_measures": "tpm"}
+      tpm: the firmware shows the kernel a TPM, and what the boot stub (257) measures
+      is in RTMR 2; cc: it shows none, and the kernel (6.9 or newer) measures there too
   "serial": 7
       the manifest's revision, which must grow [SOURCE_DATE_EPOCH, at least 1]
   "signing_key": "release.key"

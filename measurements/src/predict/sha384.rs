@@ -29,6 +29,8 @@ impl Sha384 {
 /// SHA-384 of `parts`, one after the other.
 pub(super) fn sha384(parts: &[&[u8]]) -> LaunchDigest {
     let mut hash = Sha384::new();
-    parts.iter().for_each(|part| hash.update(part));
+    for part in parts {
+        hash.update(part);
+    }
     hash.finish()
 }
