@@ -19,6 +19,8 @@
 
 mod codes;
 mod ek;
+#[cfg(feature = "processors")]
+mod ends;
 #[cfg(feature = "fake-processors")]
 pub mod fake_amd;
 #[cfg(feature = "fake-processors")]
@@ -41,6 +43,8 @@ pub mod validate;
 pub mod verify;
 
 pub use codes::reason_codes;
+#[cfg(feature = "processors")]
+pub use ends::End;
 pub use firmware::MeasuredFirmware;
 pub use parse::{AttesterIdentity, Component, Digest, ImageVersion, PcrSet, PcrValues, TpmChallenge, TpmEvidence};
 pub use policy::{FirmwareChange, Policy};

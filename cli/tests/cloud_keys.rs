@@ -76,6 +76,9 @@ fn a_machine_is_known_by_the_attestation_key_that_its_cloud_certified() {
     let digest = hex::encode(ring::digest::digest(&ring::digest::SHA256, &key.marshal()));
     let verified = operator.verify(&node, &["--ek", &digest]).succeeded();
     assert!(verified.out.contains(&format!("{digest} (attestation key)")), "{verified:?}");
+    assert!(verified.out.contains("  the certificate of its attestation key\n"), "{verified:?}");
+    let json = operator.verify(&node, &["--ek", &digest, "--output", "json"]).succeeded().json();
+    assert_eq!(json["identity"], serde_json::json!({"key": "attestation-key", "sha256": digest}));
     let checked = operator.run(&["policy", "check", "--policy", "policy.json", "--reference", "demo.json"]).succeeded();
     assert!(checked.out.contains("TPMs whose attestation key is certified by 1 authority"), "{checked:?}");
 }

@@ -58,6 +58,13 @@ fn a_guest_is_verified_initialised_and_recovered_by_what_amd_publishes() {
     let json = operator.verify(&node, &["--collateral", "amd", "--output", "json"]).succeeded().json();
     let processor = &json["claims"]["processor"];
     assert_eq!((&processor["product"], &processor["signed_by"]), (&json!("milan"), &json!("VCEK")));
+    assert!(shown.contains("tcb_floor: Milan: boot loader 3, TEE 0, SNP firmware 8, microcode 115"), "{shown}");
+    assert!(shown.contains("allow: smt\n") && shown.contains("  the list of what ARK-Milan revoked"), "{shown}");
+    let ends = json["ends"].as_array().unwrap();
+    let what: Vec<_> = ends.iter().map(|end| end["what"].as_str().unwrap()).collect();
+    assert!(["the certificate of the VCEK", "the ASK of Milan"].iter().all(|one| what.contains(one)), "{what:?}");
+    assert!(ends.is_sorted_by_key(|end| end["ends"].as_u64()), "{ends:?}");
+    assert_eq!(json["identity"]["key"], "endorsement-key");
 
     let said = operator.init(&node, &WITH).succeeded().err;
     assert!(said.contains("processor Milan (boot loader 3"), "{said}");

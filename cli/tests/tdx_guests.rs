@@ -58,6 +58,19 @@ fn a_policy_made_after_a_quote_admits_the_guest_and_its_evidence_does_as_well_as
     };
     let shown = verify("new.json", &["--save-evidence", "evidence.json"]).succeeded().out;
     assert!(shown.contains("TDX, FMSPC b0c06f000000 (UpToDate)"), "{shown}");
+    assert!(shown.contains("by Intel's evaluation 17\n") && shown.contains("no advisory is open"), "{shown}");
+    assert!(shown.contains("rtmrs: any: the TPM alone tells which image runs"), "{shown}");
+    assert!(shown.contains("Z  the list of what Intel's root revoked"), "{shown}");
+    let json = verify("new.json", &["--output", "json"]).succeeded().json();
+    let processor = &json["claims"]["processor"];
+    assert_eq!((&processor["mrtd"], &processor["advisories"]), (&json!("d1".repeat(48)), &json!([])));
+    assert_eq!(processor["rtmrs"].as_array().unwrap().len(), 4);
+    assert!(
+        json["demanded"].as_array().unwrap().contains(&json!({"field": "tcb_status", "value": "UpToDate"})),
+        "{json}"
+    );
+    let first = &json["ends"][0]["ends"];
+    assert_eq!(first, &processor["collateral_ends"], "{json}");
     new(&operator, &ek, &["--tdx-quote", "evidence.json", "--collateral", "intel"]).succeeded();
     assert_eq!(operator.json("new.json")["tdx"], section);
     let other = FakeNode::tdx_guest(&Arc::new(FakeIntel::default()), &operator.init_secret());

@@ -40,6 +40,8 @@
 //! Each manifest has keys that may sign it, in minisign's form, or says that whoever can write the file is trusted.
 
 mod anchors;
+#[cfg(feature = "processors")]
+mod demands;
 mod firmware;
 mod hex;
 mod references;
@@ -60,10 +62,14 @@ use crate::parse::{ImageVersion, PcrSet, ProcessorKind, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 pub(crate) use anchors::{AkChain, AkPurpose, Chain};
+#[cfg(feature = "processors")]
+pub use demands::Demand;
 pub use firmware::FirmwareChange;
 use firmware::FirmwareChangeFile;
 pub use references::{ReferenceRule, Signers};
 use references::{ReferenceRuleFile, check_references};
+#[cfg(feature = "processors")]
+pub use revocations::TpmList;
 pub use revocations::TpmRevocations;
 use snp::SnpPolicyFile;
 #[cfg(feature = "processors")]

@@ -7,15 +7,66 @@ use rustls_pki_types::pem::PemObject;
 use webpki::{
     CertRevocationList, Error, ExpirationPolicy, OwnedCertRevocationList, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
+#[cfg(feature = "processors")]
+use x509_cert::{
+    crl::CertificateList,
+    der::{Decode as _, Encode as _},
+};
 
+#[cfg(feature = "processors")]
+use super::Policy;
 use super::RevocationList;
+#[cfg(feature = "processors")]
+use crate::reference::format_rfc3339;
 use crate::refusal::{ReasonCode, Refusal};
+#[cfg(feature = "processors")]
+use crate::verify::{Validity, common_name, sha256};
 
 /// Lists of revoked certificates (RFC 5280, section 5): a snapshot, made of files once. Whether a list is its authority's is known
 /// when a chain leads to that authority.
 #[derive(Debug, Default)]
 pub struct TpmRevocations {
     lists: Vec<CertRevocationList<'static>>,
+    #[cfg(feature = "processors")]
+    dated: Vec<TpmList>,
+}
+
+/// One of these lists, as it describes itself.
+#[cfg(feature = "processors")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TpmList {
+    /// The file that it is in.
+    pub file: String,
+    /// Whose it is: the common name of its issuer, or the SHA-256 of an issuer's name that has none.
+    pub of: String,
+    /// The issuer's name, in DER.
+    pub(crate) issuer: Vec<u8>,
+    /// `thisUpdate` to `nextUpdate`.
+    pub validity: Validity,
+}
+
+#[cfg(feature = "processors")]
+impl TpmList {
+    fn read(file: &str, der: &[u8]) -> Result<Self, Refusal> {
+        let list = <CertificateList>::from_der(der).map_err(|error| malformed(file, &error.to_string()))?;
+        let validity = Validity::of_list(&list).ok_or_else(|| malformed(file, "a list without `nextUpdate`"))?;
+        let issuer = list.tbs_cert_list.issuer.to_der().map_err(|error| malformed(file, &error.to_string()))?;
+        let of = common_name(&issuer).unwrap_or_else(|| sha256(&issuer).to_string());
+        Ok(Self { file: file.to_owned(), of, issuer, validity })
+    }
+
+    /// Whether it counts still at `now`, in seconds since the Unix epoch: who is certified by its authority is refused when it ended.
+    ///
+    /// # Errors
+    /// `tpm-revocation-list-expired`.
+    pub fn check(&self, now: u64) -> Result<(), Refusal> {
+        let Validity { to, .. } = self.validity;
+        if now < to {
+            return Ok(());
+        }
+        let detail = format!("the list of what {} revoked ended at {}", self.of, format_rfc3339(to));
+        Err(Refusal::new(ReasonCode::TpmRevocationListExpired, detail))
+    }
 }
 
 impl TpmRevocations {
@@ -26,6 +77,8 @@ impl TpmRevocations {
     /// `collateral-malformed` names the file.
     pub fn new(files: &[(&str, &[u8])]) -> Result<Self, Refusal> {
         let (mut lists, mut seen) = (Vec::new(), BTreeSet::new());
+        #[cfg(feature = "processors")]
+        let mut dated = Vec::new();
         for (name, content) in files {
             if content.len() > MAX_FILE {
                 return Err(malformed(name, &format!("{} bytes, at most {MAX_FILE}", content.len())));
@@ -43,10 +96,30 @@ impl TpmRevocations {
                         "another list of an authority that has one; keep the newer of the two",
                     ));
                 }
+                #[cfg(feature = "processors")]
+                dated.push(TpmList::read(name, &der)?);
                 lists.push(list);
             }
         }
-        Ok(Self { lists })
+        Ok(Self {
+            lists,
+            #[cfg(feature = "processors")]
+            dated,
+        })
+    }
+
+    /// The lists, each with whose it is and its dates.
+    #[cfg(feature = "processors")]
+    pub fn dated(&self) -> &[TpmList] {
+        &self.dated
+    }
+
+    /// Which list ends first, and when, in seconds since the Unix epoch: from then on nobody is let in whom its authority certified.
+    /// Nothing under a policy that trusts no authority.
+    #[cfg(feature = "processors")]
+    pub fn first_end(&self, policy: &Policy) -> Option<(String, u64)> {
+        let first = self.dated.iter().min_by_key(|list| list.validity.to).filter(|_| policy.trusts_authority())?;
+        Some((format!("the list of what the TPMs' authority {} revoked", first.of), first.validity.to))
     }
 
     /// How many lists there are.

@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hex::{Hex, is_lower_hex};
 use crate::parse::{SnpProduct, Tcb, from_json};
@@ -61,7 +61,7 @@ impl SnpPolicy {
 }
 
 /// Which keys may sign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SnpKey {
     Vcek,
@@ -69,7 +69,7 @@ pub(crate) enum SnpKey {
 }
 
 /// Whether a chain holds without a list of what AMD revoked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RevocationList {
     /// It does not.
@@ -79,7 +79,7 @@ pub enum RevocationList {
 }
 
 /// What is refused unless a policy names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Allowed {
     /// The guest may run where two threads share a core.
@@ -93,7 +93,7 @@ pub(crate) enum Allowed {
 }
 
 /// What is refused where it is missing, if a policy names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Demanded {
     /// One socket.

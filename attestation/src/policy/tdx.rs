@@ -77,7 +77,7 @@ pub enum TdxTcbStatus {
 }
 
 /// What is refused unless a policy names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum TdxAllowed {
     /// Service guests are bound to the guest (`MRSERVICETD` is not zero).

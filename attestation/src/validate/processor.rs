@@ -7,10 +7,12 @@ use serde::Serialize;
 use super::AdmittedImage;
 use super::snp::{self, AdmittedSnp};
 use super::tdx::{AdmittedTdx, RegistersOf};
+use crate::ends::End;
+use crate::parse::ProcessorKind;
 use crate::policy::Policy;
 use crate::reference::References;
 use crate::refusal::Refusal;
-use crate::verify::{VerifiedProcessor, missing_processor};
+use crate::verify::{ProcessorCollateral, VerifiedProcessor, missing_processor};
 
 /// The witness that a processor vouched for a machine, as the policy demands it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -19,7 +21,7 @@ pub enum AdmittedProcessor {
     /// AMD's.
     Snp(AdmittedSnp),
     /// Intel's.
-    Tdx(AdmittedTdx),
+    Tdx(Box<AdmittedTdx>),
 }
 
 impl fmt::Display for AdmittedProcessor {
@@ -28,6 +30,34 @@ impl fmt::Display for AdmittedProcessor {
             Self::Snp(admitted) => admitted.fmt(f),
             Self::Tdx(admitted) => admitted.fmt(f),
         }
+    }
+}
+
+impl AdmittedProcessor {
+    /// Whose it is.
+    pub fn kind(&self) -> ProcessorKind {
+        match self {
+            Self::Snp(_) => ProcessorKind::Snp,
+            Self::Tdx(_) => ProcessorKind::Tdx,
+        }
+    }
+
+    /// What its word rests on, and when each part ends, the first one first. `collateral` is what it was verified by.
+    pub fn ends(&self, collateral: &ProcessorCollateral) -> Vec<End> {
+        let mut ends: Vec<_> = match self {
+            Self::Snp(admitted) => {
+                let behind =
+                    collateral.snp.iter().flat_map(|part| part.ends_behind(admitted.product(), admitted.key()));
+                behind.chain([admitted.certificate_end()]).collect()
+            }
+            Self::Tdx(admitted) => {
+                let behind = collateral.tdx.iter().flat_map(|part| part.ends_behind(admitted.platform()));
+                behind.collect()
+            }
+        };
+        ends.sort();
+        ends.dedup();
+        ends
     }
 }
 
@@ -50,7 +80,7 @@ pub(crate) fn admit_processor(
         }
         (_, Some(demanded), Some(VerifiedProcessor::Tdx(verified))) => {
             let registers = RegistersOf::of(image, references);
-            demanded.validate_with(verified, &registers).map(AdmittedProcessor::Tdx).map(Some)
+            demanded.validate_with(verified, &registers).map(Box::new).map(AdmittedProcessor::Tdx).map(Some)
         }
         (_, _, verified) => Err(missing_processor(policy, verified.map(VerifiedProcessor::kind))),
     }

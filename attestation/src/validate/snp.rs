@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::AdmittedImage;
-use crate::parse::{GuestPolicy, SnpProduct, SnpReport, Tcb};
+use crate::ends::End;
+use crate::parse::{GuestPolicy, SigningKey, SnpProduct, SnpReport, Tcb};
 use crate::policy::{Allowed, Demanded, Policy, SnpKey, SnpPolicy};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
@@ -21,6 +22,8 @@ pub struct AdmittedSnp {
     product: SnpProduct,
     tcb: Tcb,
     signed_by: &'static str,
+    #[serde(skip)]
+    key: SigningKey,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider: Option<String>,
     certificate_ends: u64,
@@ -51,6 +54,14 @@ impl AdmittedSnp {
     /// When that key's certificate ends, in seconds since the Unix epoch.
     pub fn certificate_ends(&self) -> u64 {
         self.certificate_ends
+    }
+
+    pub(super) fn key(&self) -> SigningKey {
+        self.key
+    }
+
+    pub(super) fn certificate_end(&self) -> End {
+        End::new(format!("the certificate of the {}", self.signed_by), self.certificate_ends)
     }
 
     /// The cloud provider whose key signed, where a provider's did.
@@ -93,6 +104,7 @@ impl SnpPolicy {
             product: verified.product(),
             tcb: verified.reported_tcb(),
             signed_by: verified.certificate().kind().name(),
+            key: verified.certificate().kind(),
             provider,
             certificate_ends: verified.certificate().validity().to,
         })

@@ -23,6 +23,8 @@ pub struct AdmittedTdx {
     tcb_evaluation: u32,
     advisories: Vec<String>,
     mrtd: LaunchDigest,
+    rtmrs: [LaunchDigest; 4],
+    mrseam: LaunchDigest,
     collateral_ends: u64,
 }
 
@@ -53,6 +55,16 @@ impl AdmittedTdx {
     /// The day of its TCB, in seconds since the Unix epoch.
     pub fn tcb_date(&self) -> u64 {
         self.tcb_date
+    }
+
+    /// The number of Intel's evaluation that all this is by: larger ones are newer.
+    pub fn tcb_evaluation(&self) -> u32 {
+        self.tcb_evaluation
+    }
+
+    /// The same as [`Self::fmspc`].
+    pub(super) fn platform(&self) -> Option<[u8; 6]> {
+        hex::decode(&self.fmspc).ok()?.try_into().ok()
     }
 
     /// Advisories that are open and tolerated.
@@ -92,6 +104,8 @@ impl TdxPolicy {
             tcb_evaluation: verified.tcb_evaluation(),
             advisories: verified.advisories().iter().cloned().collect(),
             mrtd: verified.quote().mrtd(),
+            rtmrs: verified.quote().rtmrs(),
+            mrseam: verified.quote().mrseam(),
             collateral_ends: verified.collateral_ends(),
         })
     }

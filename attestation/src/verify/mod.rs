@@ -42,6 +42,8 @@ pub(crate) use processor::not_verifiable;
 pub use processor::{ProcessorCollateral, VerifiedProcessor};
 #[cfg(feature = "processors")]
 pub use published::{CollateralFile, Validity};
+#[cfg(feature = "processors")]
+pub(crate) use published::{common_name, sha256};
 pub(crate) use quote::{QuoteFacts, check_quote};
 
 /// Where an appraisal begins.

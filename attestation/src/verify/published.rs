@@ -36,23 +36,23 @@ pub struct Validity {
 }
 
 impl Validity {
-    pub(super) fn contains(self, now: u64) -> bool {
+    pub(crate) fn contains(self, now: u64) -> bool {
         (self.from..=self.to).contains(&now)
     }
 
     /// When both hold.
-    pub(super) fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self { from: self.from.max(other.from), to: self.to.min(other.to) }
     }
 
-    pub(super) fn of_certificate(certificate: &Certificate) -> Self {
+    pub(crate) fn of_certificate(certificate: &Certificate) -> Self {
         let validity = certificate.tbs_certificate().validity();
         let (from, to) = (validity.not_before.to_unix_duration(), validity.not_after.to_unix_duration());
         Self { from: from.as_secs(), to: to.as_secs() }
     }
 
     /// `None`: it does not say when the next one comes.
-    pub(super) fn of_list(list: &CertificateList) -> Option<Self> {
+    pub(crate) fn of_list(list: &CertificateList) -> Option<Self> {
         let fields = &list.tbs_cert_list;
         let (from, to) = (fields.this_update.to_unix_duration(), fields.next_update?.to_unix_duration());
         Some(Self { from: from.as_secs(), to: to.as_secs() })
@@ -115,7 +115,7 @@ fn piece(file: &CollateralFile<'_>, der: Vec<u8>) -> Result<Piece, Refusal> {
 }
 
 /// The common name of a distinguished name; `None` without one, or with several.
-pub(super) fn common_name(name: &[u8]) -> Option<String> {
+pub(crate) fn common_name(name: &[u8]) -> Option<String> {
     let name = x509_cert::name::RdnSequence::from_der(name).ok()?;
     let mut names =
         name.iter().flat_map(x509_cert::name::RelativeDistinguishedName::iter).filter(|value| value.oid == COMMON_NAME);
@@ -151,7 +151,7 @@ pub(super) fn is_signed(
     parts().unwrap_or(false)
 }
 
-pub(super) fn sha256(bytes: &[u8]) -> Digest {
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     let mut digest = Digest::ZERO;
     digest.0.copy_from_slice(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes).as_ref());
     digest

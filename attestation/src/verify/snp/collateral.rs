@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 
 use rustls_pki_types::CertificateDer;
 
-use super::authority::{Authority, Issuer};
+use super::authority::Authority;
 use super::certificate::SnpCertificate;
 use super::inventory::SnpInventory;
 use super::item::{Item, Subject, What};
 use super::roots::ARKS;
-use crate::parse::{Digest, SnpProduct, SnpReport};
+use crate::ends::End;
+use crate::parse::{Digest, SigningKey, SnpProduct, SnpReport};
 use crate::policy::RevocationList;
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::published::{CollateralFile, Validity, sha256};
@@ -91,16 +92,29 @@ impl SnpCollateral {
     /// Which authority or list ends first, and when, in seconds since the Unix epoch: from then on nobody of its product is let in.
     /// Keys of chips are not among them: each firmware has another, and those of before stay where they lie.
     pub fn first_end(&self) -> Option<(String, u64)> {
-        let ends = self.authorities.iter().flat_map(|authority| {
-            let product = authority.product;
-            let issuer = |name: &'static str, issuer: &Option<Issuer>| {
-                issuer.as_ref().map(|issuer| (format!("the {name} of {product}"), issuer.validity.to))
-            };
-            let list = authority.revocations.as_ref();
-            let list = list.map(|list| (format!("the list of what ARK-{product} revoked"), list.validity.to));
-            [issuer("ASK", &authority.ask), issuer("ASVK", &authority.asvk), list].into_iter().flatten()
-        });
-        ends.min_by_key(|(_, end)| *end)
+        let kinds = [SigningKey::Vcek, SigningKey::Vlek];
+        let products = self.authorities.iter().map(|authority| authority.product);
+        let ends = products.flat_map(|product| kinds.into_iter().flat_map(move |kind| self.ends_behind(product, kind)));
+        ends.min().map(|End { ends, what }| (what, ends))
+    }
+
+    /// What certificates of this kind rest on for this product: who issues them, and the list of what the root revoked.
+    pub(crate) fn ends_behind(&self, product: SnpProduct, kind: SigningKey) -> impl Iterator<Item = End> {
+        let issuer = move |authority: &Authority| match kind {
+            SigningKey::Vcek => {
+                authority.ask.as_ref().map(|ask| End::new(format!("the ASK of {product}"), ask.validity.to))
+            }
+            SigningKey::Vlek => {
+                authority.asvk.as_ref().map(|asvk| End::new(format!("the ASVK of {product}"), asvk.validity.to))
+            }
+        };
+        let list = move |authority: &Authority| {
+            let what = format!("the list of what ARK-{product} revoked");
+            authority.revocations.as_ref().map(|list| End::new(what, list.validity.to))
+        };
+        self.authority_of(product)
+            .into_iter()
+            .flat_map(move |authority| issuer(authority).into_iter().chain(list(authority)))
     }
 
     fn authority(&mut self, item: &Item<'_>, product: SnpProduct) -> Result<&mut Authority, Refusal> {

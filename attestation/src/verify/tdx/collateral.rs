@@ -11,6 +11,7 @@ use super::authority::{PckAuthority, pem};
 use super::inventory::TdxInventory;
 use super::item::{Serial, SignedJson};
 use super::quote::TdxQuote;
+use crate::ends::End;
 #[cfg(feature = "fake-processors")]
 use crate::parse::Digest;
 use crate::reference::format_rfc3339;
@@ -111,14 +112,21 @@ impl TdxCollateral {
 
     /// Which part ends first, and when, in seconds since the Unix epoch: from then on nobody whom it is about is let in.
     pub fn first_end(&self) -> Option<(String, u64)> {
+        self.ends_behind(None).min().map(|End { ends, what }| (what, ends))
+    }
+
+    /// What quotes of this platform rest on, or those of all.
+    pub(crate) fn ends_behind(&self, platform: Option<[u8; 6]>) -> impl Iterator<Item = End> {
         let certificates = self.authorities.iter().map(|(whose, held)| (authority_name(*whose), held.validity.to));
         let lists = self.lists.iter().map(|(whose, held)| (list_name(*whose), held.validity.to));
-        let tcb = self.tcb.iter().map(|(fmspc, held)| (tcb_name(*fmspc), held.validity.to));
-        let answers = self.tcb.values().chain(&self.enclave);
+        let of_platform = move |fmspc: &[u8; 6]| platform.is_none_or(|platform| platform == *fmspc);
+        let of_these = self.tcb.iter().filter(move |(fmspc, _)| of_platform(fmspc));
+        let tcb = of_these.clone().map(|(fmspc, held)| (tcb_name(*fmspc), held.validity.to));
+        let answers = of_these.map(|(_, held)| held).chain(&self.enclave);
         let signing = answers.map(|held| (SIGNING.to_owned(), held.what.signer.validity.to));
         let enclave = self.enclave.iter().map(|held| (ENCLAVE.to_owned(), held.validity.to));
         let ends = certificates.chain(lists).chain(tcb).chain(signing).chain(enclave);
-        ends.min_by_key(|(_, end)| *end)
+        ends.map(|(what, end)| End::new(what, end))
     }
 
     /// What belongs to this quote, none of it over or revoked at `now`.

@@ -1,17 +1,19 @@
-//! `latchkey verify`: what a node, or kept evidence, proves.
+//! `latchkey verify`: what a node, or kept evidence, proves, what it had to, and what that rests on.
+
+mod words;
 
 use std::path::Path;
 use std::time::Duration;
 
+use latchkey_attestation::policy::Demand;
 use latchkey_attestation::record::OfflineFinding;
-use latchkey_attestation::reference::{Rule, format_rfc3339};
+use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, AdmittedProcessor, Warning};
 use latchkey_attestation::{
-    Admission, Component, Digest, EkDigest, EkTrust, LockExpectation, PcrValues, Policy, RecordedEvidence,
+    Admission, Component, Digest, EkDigest, EkTrust, End, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
-use latchkey_tpm::wire::EkTemplate;
 use serde::Serialize;
 
 use crate::arguments::Arguments;
@@ -24,9 +26,11 @@ use crate::machines::{self, Store};
 use crate::node::{self, Address, Evidence, Patience};
 use crate::nodes;
 use crate::output::{Output, Report, Style, Table, Tone, Verdict, pairs, printable};
-use crate::reference::authority_in_words;
 use crate::trust::{Rollback, Trust};
 use crate::which_machine::{self, Meant};
+use words::{demanded_in_words, ends_in_words, processor_in_words, tpm_in_words, vouched_in_words};
+
+pub(crate) use words::{image_in_words, proven_in_words, trust_in_words};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -79,9 +83,12 @@ fn live(
     let admission = connected?.admission;
     let ek = admission.ek_digest();
     let recorded = named_machine(arguments, store, trust, cluster.is_some(), ek, output)?;
+    let recording = seen.as_ref().map(|seen| &seen.recorded);
     output.report(&LiveReport {
         node: address.to_string(),
         verdict: Verdict::Admitted,
+        identity: Identity::of(admission.trust(), ek),
+        rests: Rests::of(trust, recording, admission.trust(), admission.processor()),
         claims: &admission,
         rollback: trust.rollback(),
         on_record_as: recorded,
@@ -97,12 +104,64 @@ struct Beside<'a> {
     cluster: Option<ClusterId>,
 }
 
+/// By which of its keys the TPM is known, which is what records and denials name.
+#[derive(Serialize)]
+struct Identity {
+    key: IdentityKey,
+    sha256: EkDigest,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum IdentityKey {
+    EndorsementKey,
+    AttestationKey,
+}
+
+impl Identity {
+    fn of(trust: &EkTrust, sha256: EkDigest) -> Self {
+        let key = match trust {
+            EkTrust::AkChain { .. } => IdentityKey::AttestationKey,
+            EkTrust::PinnedEk | EkTrust::EkChain { .. } => IdentityKey::EndorsementKey,
+        };
+        Self { key, sha256 }
+    }
+}
+
+/// What the verdict rests on.
+#[derive(Serialize)]
+struct Rests {
+    /// What the policy demands of processors of this kind; nothing where it demands none.
+    demanded: Vec<Demand>,
+    /// Certificates, lists and the like, the first that ends first.
+    ends: Vec<End>,
+}
+
+impl Rests {
+    fn of(
+        trust: &Trust,
+        recording: Option<&RecordedEvidence>,
+        by: &EkTrust,
+        processor: Option<&AdmittedProcessor>,
+    ) -> Self {
+        let of_tpm = recording.map(|recording| recording.ends_of_tpm(by, &trust.policy));
+        let of_processor = processor.map(|processor| processor.ends(&trust.processors));
+        let mut ends: Vec<_> = of_tpm.into_iter().chain(of_processor).flatten().collect();
+        ends.sort();
+        let demanded = processor.map(|processor| trust.policy.demands_of(processor.kind())).unwrap_or_default();
+        Self { demanded, ends }
+    }
+}
+
 /// What a node that answers proves.
 #[derive(Serialize)]
 struct LiveReport<'a> {
     node: String,
     verdict: Verdict,
+    identity: Identity,
     claims: &'a Admission,
+    #[serde(flatten)]
+    rests: Rests,
     rollback: Rollback,
     on_record_as: Option<String>,
     #[serde(skip)]
@@ -125,6 +184,7 @@ impl Report for LiveReport<'_> {
             resets: (admission.reset_count(), admission.restart_count()),
             firmware: admission.firmware_version(),
             processor: admission.processor(),
+            rests: &self.rests,
             beside: self.beside,
         };
         claims.text("admitted", style)
@@ -193,6 +253,8 @@ fn kept(
     output.report(&KeptReport {
         evidence: shown.to_string(),
         verdict: Verdict::Consistent,
+        identity: Identity::of(&finding.trust, finding.claimed_ek_sha256),
+        rests: Rests::of(trust, Some(&recording), &finding.trust, finding.processor.as_ref()),
         claims: &finding,
         rollback: trust.rollback(),
         beside: Beside { trust, cluster },
@@ -204,7 +266,10 @@ fn kept(
 struct KeptReport<'a> {
     evidence: String,
     verdict: Verdict,
+    identity: Identity,
     claims: &'a OfflineFinding,
+    #[serde(flatten)]
+    rests: Rests,
     rollback: Rollback,
     #[serde(skip)]
     beside: Beside<'a>,
@@ -223,6 +288,7 @@ impl Report for KeptReport<'_> {
             resets: (finding.reset_count, finding.restart_count),
             firmware: finding.firmware_version,
             processor: finding.processor.as_ref(),
+            rests: &self.rests,
             beside: self.beside,
         };
         let mut text = claims.text("consistent with the policy", style);
@@ -247,6 +313,7 @@ struct Claims<'a> {
     resets: (u32, u32),
     firmware: u64,
     processor: Option<&'a AdmittedProcessor>,
+    rests: &'a Rests,
     beside: Beside<'a>,
 }
 
@@ -263,6 +330,9 @@ impl Claims<'_> {
             ("TPM state", format!("{resets} resets, {restarts} restarts, firmware {:#018x}", self.firmware)),
         ];
         rows.extend(self.processor.map(|processor| ("processor", processor_in_words(processor))));
+        let Rests { demanded, ends } = self.rests;
+        rows.extend((!demanded.is_empty()).then(|| ("demanded", demanded_in_words(demanded))));
+        rows.extend((!ends.is_empty()).then(|| ("ends", ends_in_words(ends))));
         format!("{}\n{}", pairs(&rows), self.registers())
     }
 
@@ -302,77 +372,4 @@ impl Claims<'_> {
             None => "-",
         }
     }
-}
-
-/// The image in one phrase.
-pub(crate) fn image_in_words(image: &AdmittedImage) -> String {
-    let AdmittedImage { manifest, serial, source, name, version, machine } = image;
-    format!("{name} {version} on {machine} (manifest {manifest}, serial {serial}, {})", source.as_str())
-}
-
-/// Who vouches for the image's values, and whether an older word of theirs would have been noticed.
-fn vouched_in_words(image: &AdmittedImage, trust: &Trust) -> String {
-    let manifest = trust.references.manifest(&image.manifest);
-    let mut text = manifest.map_or_else(String::new, |manifest| authority_in_words(manifest.authority()));
-    if !trust.remembers {
-        text.push_str("\nan older revision would not be noticed: no --cluster remembers what was accepted");
-    }
-    text
-}
-
-/// The processor that vouched for the machine, how up to date it is, and until when that holds.
-fn processor_in_words(processor: &AdmittedProcessor) -> String {
-    match processor {
-        AdmittedProcessor::Snp(admitted) => {
-            let key = match admitted.provider() {
-                Some(provider) => format!("the {} of {}", admitted.signed_by(), printable(provider)),
-                None => format!("its {}", admitted.signed_by()),
-            };
-            format!("{processor}\n{key} signed; the certificate ends {}", format_rfc3339(admitted.certificate_ends()))
-        }
-        AdmittedProcessor::Tdx(admitted) => {
-            let (tcb, ends) = (format_rfc3339(admitted.tcb_date()), format_rfc3339(admitted.collateral_ends()));
-            format!(
-                "{processor}\npackage {}, its TCB of {tcb}\nwhat Intel says of it holds until {ends}",
-                admitted.ppid()
-            )
-        }
-    }
-}
-
-/// Why the TPM is trusted, in one phrase.
-pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
-    match trust {
-        EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
-        EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),
-        EkTrust::AkChain { root_sha256 } => format!("its attestation key is certified by the authority {root_sha256}"),
-    }
-}
-
-/// By which of its keys a TPM is known.
-fn tpm_in_words(identity: EkDigest, template: EkTemplate, trust: &EkTrust) -> String {
-    match trust {
-        EkTrust::AkChain { .. } => format!("{identity} (attestation key)"),
-        EkTrust::PinnedEk | EkTrust::EkChain { .. } => format!("{identity} ({template})"),
-    }
-}
-
-/// Proven claims for a line of progress.
-pub(crate) fn proven_in_words(admission: &Admission) -> String {
-    let warnings: Vec<String> = admission.warnings().iter().map(|warning| warning.pcr.to_string()).collect();
-    let mut text = format!(
-        "image {}\nTPM {}, {}",
-        image_in_words(admission.image()),
-        admission.ek_digest(),
-        trust_in_words(admission.trust())
-    );
-    if let Some(processor) = admission.processor() {
-        text.push_str("\nprocessor ");
-        text.push_str(&processor.to_string());
-    }
-    if !warnings.is_empty() {
-        text.push_str("\nnot as recorded, but only warned about: PCR ");
-        text.push_str(&warnings.join(", "));
-    }
-    text
 }
