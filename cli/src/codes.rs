@@ -178,7 +178,7 @@ reason_codes! {
         /// A directory of collateral has nothing.
         CollateralEmpty = "collateral-empty": "fill the directory with `latchkey collateral fetch`";
         /// A certificate or list of the collateral is good, and not for long any more.
-        CollateralEndsSoon = "collateral-ends-soon": "fetch it again with `latchkey collateral fetch` before it ends";
+        CollateralEndsSoon = "collateral-ends-soon": "fetch it again with `latchkey collateral fetch` before it ends; of TPMs, copy their authority's newer list";
         /// This machine's TPM cannot be used.
         TpmUnusable = "tpm-unusable":
             "run this as root on the machine whose TPM is meant, with the TPM enabled in its firmware set-up";

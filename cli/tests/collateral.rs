@@ -8,6 +8,10 @@ use std::fs;
 use std::path::Path;
 
 use latchkey_test_support::mirror::{Mirror, answers};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DistinguishedName, DnType,
+    IsCa, KeyIdMethod, KeyPair, SerialNumber, date_time_ymd,
+};
 use serde_json::{Value, json};
 use support::command::{Ran, latchkey};
 use tempfile::TempDir;
@@ -106,6 +110,57 @@ fn real_files_are_shown_with_chip_and_firmware_and_each_is_checked() {
     fs::write(there.path().join("amd/snp/chain.pem"), changed).unwrap();
     let ran = run(&there, &["check", "amd", "--output", "json"]).failed(1);
     assert_eq!(verdicts(&ran)[0][2], "snp-certificate-untrusted", "{}", ran.out);
+}
+
+/// What an authority of TPMs revoked, as it publishes it.
+fn tpm_list(name: &str, until: i32) -> Vec<u8> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    let list = CertificateRevocationListParams {
+        this_update: date_time_ymd(2025, 1, 1),
+        next_update: date_time_ymd(until, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: Vec::new(),
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    list.signed_by(&authority).unwrap().der().to_vec()
+}
+
+#[test]
+fn lists_of_tpms_authorities_are_shown_with_their_dates_and_their_end_is_told_in_time() {
+    let there = TempDir::new().unwrap();
+    let directory = there.path().join("amd/tpm");
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("cloud.crl"), tpm_list("a cloud", 2999)).unwrap();
+    fs::write(directory.join("vendor.crl"), tpm_list("a vendor", 2999)).unwrap();
+    let ran = run(&there, &["show", "amd", "--output", "json"]).succeeded();
+    let row = &ran.json()["files"][1];
+    assert_eq!((&row["file"], &row["kind"], &row["of"]), (&json!("vendor.crl"), &json!("CRL"), &json!("a vendor")));
+    assert_eq!(
+        (&row["valid_from"], &row["valid_until"]),
+        (&json!("2025-01-01T00:00:00Z"), &json!("2999-01-01T00:00:00Z"))
+    );
+    let text = run(&there, &["show", "amd"]).succeeded().out;
+    assert!(text.contains("TPM") && text.contains("a cloud"), "{text}");
+    run(&there, &["check", "amd"]).succeeded();
+
+    fs::write(directory.join("vendor.crl"), tpm_list("a vendor", 2026)).unwrap();
+    let ran = run(&there, &["check", "amd", "--output", "json"]).failed(1);
+    let of = |file: &str, verdict: &str| [json!(file), json!("CRL"), json!(verdict)];
+    assert_eq!(verdicts(&ran), [of("cloud.crl", "good"), of("vendor.crl", "tpm-revocation-list-expired")]);
+    // Within a thousand years the other one ends, too; and a hundred is as far as anybody may ask.
+    fs::write(directory.join("cloud.crl"), tpm_list("a cloud", 2100)).unwrap();
+    let ran = run(&there, &["check", "amd", "--within", "36500", "--output", "json"]).failed(1);
+    assert_eq!(verdicts(&ran)[0], of("cloud.crl", "collateral-ends-soon"));
+
+    fs::write(directory.join("vendor.crl"), "fetched on Monday").unwrap();
+    let ran = run(&there, &["check", "amd", "--output", "json"]).failed(1);
+    assert_eq!(verdicts(&ran), [[json!("tpm"), Value::Null, json!("collateral-malformed")]]);
+    assert!(ran.out.contains("vendor.crl"), "{}", ran.out);
 }
 
 fn fetch(directory: &TempDir, from: &str, more: &[&str]) -> Ran {

@@ -5,13 +5,12 @@ use std::path::Path;
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::parse::{SnpProduct, Tcb};
+use latchkey_attestation::policy::TpmList;
 use latchkey_attestation::reference::format_rfc3339;
 use latchkey_attestation::verify::snp::{Signer, SnpCertificate, SnpInventory, SnpItem, SnpKind};
 use latchkey_attestation::verify::tdx::{TdxInventory, TdxItem, TdxKind};
 use latchkey_collateral::list;
 use serde::Serialize;
-
-use latchkey_collateral::CollateralError;
 
 use super::unusable;
 use crate::arguments::Arguments;
@@ -52,8 +51,7 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
         })
         .collect();
     if files.is_empty() {
-        let what =
-            format!("{} has nothing of AMD's in its `snp`, and nothing of Intel's in its `tdx`", directory.display());
+        let what = format!("{} has nothing in its `snp`, `tdx` and `tpm`", directory.display());
         return Err(CommandError::local(CommandCode::CollateralEmpty, what));
     }
     let good = files.iter().all(|file| file.verdict == GOOD);
@@ -63,11 +61,17 @@ pub(crate) fn check(arguments: &Arguments, output: &Output) -> Result<Exit, Comm
 /// What there is of something, and whether it holds.
 type Thing = (Row, Result<(), Refusal>);
 
-/// Everything that processors' vendors published, with whether it holds at `now`.
+/// Everything that vendors published, with whether it holds at `now`. Whether a list is its TPMs' authority's is known when a chain leads
+/// there: of it only the dates are checked.
 fn things(directory: &Path, now: u64) -> Result<Vec<Thing>, CommandError> {
     let inventory = list(directory).map_err(|error| unusable(&error))?;
-    // Of what authorities of TPMs revoked it is said here whether it can be read, and no more.
-    inventory.tpm.map_err(|refusal| unusable(&CollateralError::Refused(refusal)))?;
+    let of_tpms = match inventory.tpm {
+        Ok(lists) => {
+            lists.dated().iter().map(|list| (Row::of(&list.file, Ok(What::of_tpms(list))), list.check(now))).collect()
+        }
+        // All of them are read together: the refusal names the file.
+        Err(refusal) => vec![(Row::of("tpm", Err(&refusal)), Err(refusal))],
+    };
     let of_amd = |inventory: SnpInventory| {
         let verdicts: Vec<_> = inventory.check(now).collect();
         let rows = inventory.entries().map(|(file, item)| Row::of(file, item.map(|item| What::of_amd(&item))));
@@ -79,7 +83,7 @@ fn things(directory: &Path, now: u64) -> Result<Vec<Thing>, CommandError> {
         let rows = inventory.entries().map(|(file, item)| Row::of(file, item.map(what)));
         rows.zip(verdicts).collect::<Vec<_>>()
     };
-    let parts = [inventory.snp.map(of_amd), inventory.tdx.map(of_intel)];
+    let parts = [inventory.snp.map(of_amd), inventory.tdx.map(of_intel), Some(of_tpms)];
     Ok(parts.into_iter().flatten().flatten().collect())
 }
 
@@ -105,7 +109,7 @@ struct What {
     kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     product: Option<SnpProduct>,
-    /// Of Intel's: of which authority or which platforms.
+    /// Of Intel's and of TPMs': of which authority or which platforms.
     #[serde(skip_serializing_if = "Option::is_none")]
     of: Option<String>,
     /// `hwID`, hexadecimal.
@@ -128,6 +132,15 @@ struct What {
 enum Kind {
     Amd(SnpKind),
     Intel(TdxKind),
+    Tpm(TpmKind),
+}
+
+/// What there is of TPMs.
+#[derive(Clone, Copy, Serialize)]
+enum TpmKind {
+    /// What an authority revoked.
+    #[serde(rename = "CRL")]
+    List,
 }
 
 impl Kind {
@@ -135,6 +148,7 @@ impl Kind {
         match self {
             Self::Amd(kind) => kind.name(),
             Self::Intel(kind) => kind.name(),
+            Self::Tpm(TpmKind::List) => SnpKind::Crl.name(),
         }
     }
 }
@@ -153,7 +167,10 @@ impl Row {
     fn head(&self) -> [String; 3] {
         let or_dash = |text: Option<&str>| text.unwrap_or("-").to_owned();
         let kind = self.what.as_ref().map(|what| what.kind.name());
-        let product = self.what.as_ref().map(|what| what.product.map_or("TDX", SnpProduct::name));
+        let product = self.what.as_ref().map(|what| match what.kind {
+            Kind::Tpm(_) => "TPM",
+            Kind::Amd(_) | Kind::Intel(_) => what.product.map_or("TDX", SnpProduct::name),
+        });
         [self.file.clone(), or_dash(kind), or_dash(product)]
     }
 
@@ -174,6 +191,20 @@ impl What {
             valid_from: format_rfc3339(item.validity.from),
             valid_until: format_rfc3339(item.validity.to),
             superseded,
+        }
+    }
+
+    fn of_tpms(list: &TpmList) -> Self {
+        Self {
+            kind: Kind::Tpm(TpmKind::List),
+            product: None,
+            of: Some(list.of.clone()),
+            chip: None,
+            provider: None,
+            tcb: None,
+            valid_from: format_rfc3339(list.validity.from),
+            valid_until: format_rfc3339(list.validity.to),
+            superseded: false,
         }
     }
 
@@ -202,7 +233,7 @@ impl What {
             (Some(chip), _) if chip.len() > SHOWN => format!("{}…", chip.get(..SHOWN).unwrap_or_default()),
             (Some(chip), _) => chip.clone(),
             (None, Some(provider)) => provider.clone(),
-            (None, None) => self.of.clone().unwrap_or_else(|| "AMD".to_owned()),
+            (None, None) => self.of.as_deref().map_or_else(|| "AMD".to_owned(), printable),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::collateral;
 const DIRECTORY: Operand = Operand {
     name: "DIR",
     required: true,
-    text: "what AMD publishes, in its `snp`, and Intel, in its `tdx`: as for\n`policy check --collateral`",
+    text: "what AMD publishes, in its `snp`, Intel, in its `tdx`, and authorities of TPMs,\nin its `tpm`: as for `policy check --collateral`",
 };
 
 pub(super) const FETCH: Command = Command {
@@ -82,7 +82,7 @@ pub(super) const SHOW: Command = Command {
     path: &["collateral", "show"],
     operands: &[DIRECTORY],
     flags: &[],
-    summary: "lists what is there of what AMD and Intel publish",
+    summary: "lists what is there of what vendors publish",
     about: "Each certificate and list of each file: what it is (of AMD's: ARK, ASK, ASVK, VCEK,\nVLEK, CRL), of which product, whose, for which firmware, and how long it is valid.\nNothing of it is verified: `latchkey collateral check` does that. With --output json\nchips are named whole.",
     examples: &["latchkey collateral show ./amd"],
     run: collateral::show,
@@ -108,7 +108,8 @@ Each root must be one of those that are built in, and must have a list of what i
 revoked (CRL); each authority and list must be signed by its root; the chain of each
 VCEK and VLEK must hold, with that list; and nothing may be expired or revoked. Of
 Intel's, each authority, list, TCB information and identity must be signed as far up as
-its root, and not be over.
+its root, and not be over. Of what authorities of TPMs revoked only the dates are
+checked: whose a list is, the chain of a machine's certificate tells.
 
 The exit code is 1 where anything is not good, and the reason stands beside it. Run it
 once a day, and what verifies reports does not stop without a warning.

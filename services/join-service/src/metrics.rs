@@ -79,7 +79,7 @@ pub(crate) struct Gauges {
     pub(crate) reloads: u64,
     /// Seconds since the Unix epoch.
     pub(crate) api_certificate_ends: Option<u64>,
-    /// Of what AMD publishes the first, in seconds since the Unix epoch.
+    /// Of what vendors publish, and the policy goes by, the first, in seconds since the Unix epoch.
     pub(crate) collateral_ends: Option<u64>,
 }
 
@@ -276,7 +276,7 @@ fn render_gauges(page: &mut Page, gauges: &Gauges) {
         page.line("api_certificate_end_seconds", "", ends);
     }
     if let Some(ends) = gauges.collateral_ends {
-        let what = "When the first of what reports of SEV-SNP are verified by ends, in seconds since the Unix epoch";
+        let what = "When the first of the collateral that the policy goes by ends, in seconds since the Unix epoch";
         page.family("collateral_end_seconds", "gauge", what);
         page.line("collateral_end_seconds", "", ends);
     }

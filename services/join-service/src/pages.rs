@@ -60,7 +60,7 @@ impl Admin for Pages {
             serials: self.current.serials(),
             reloads: self.current.reloads(),
             api_certificate_ends: self.certificate_ends(),
-            collateral_ends: snapshot.processors.first_end(&snapshot.policy).map(|(_, ends)| ends),
+            collateral_ends: snapshot.collateral_ends().map(|(_, ends)| ends),
         });
         self.table.render(&mut page);
         self.reloads.render(&mut page);
@@ -104,11 +104,10 @@ impl Admin for Pages {
             format!("certificate-requests-left-out: more requests for {signer} wait than are looked at at a time")
         });
         let certificate = api_certificate::note(self.certificate_ends());
-        let collateral = snapshot.processors.first_end(&snapshot.policy).and_then(|(what, ends)| {
+        let collateral = snapshot.collateral_ends().and_then(|(what, ends)| {
             let when = soon(ends, unix())?;
-            Some(format!(
-                "collateral-ends: {what} {when}: get what its vendor published since with `latchkey collateral fetch`"
-            ))
+            let how = "`latchkey collateral fetch`, or a copy of a TPMs' authority's newer list in `tpm`";
+            Some(format!("collateral-ends: {what} {when}: get what was published since: {how}"))
         });
         let carried = self.table.note().into_iter().chain(self.reloads.note());
         Ok(stale

@@ -41,6 +41,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// What of the collateral ends first of what the policy goes by, and when, in seconds since the Unix epoch.
+    pub(crate) fn collateral_ends(&self) -> Option<(String, u64)> {
+        let ends = [self.processors.first_end(&self.policy), self.tpm_revocations.first_end(&self.policy)];
+        ends.into_iter().flatten().min_by_key(|(_, end)| *end)
+    }
+
     /// What machines are let in by.
     pub fn rules(&self) -> Rules {
         Rules { enrolment: Arc::clone(&self.enrolment), reserved: self.reserved() }

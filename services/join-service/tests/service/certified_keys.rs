@@ -26,6 +26,10 @@ fn authority() -> Authority {
 }
 
 fn list(by: &Authority, serials: &[u64]) -> Vec<u8> {
+    list_until(by, serials, 2999)
+}
+
+fn list_until(by: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
     let revoked = serials.iter().map(|serial| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: date_time_ymd(2025, 1, 1),
@@ -34,7 +38,7 @@ fn list(by: &Authority, serials: &[u64]) -> Vec<u8> {
     });
     let params = CertificateRevocationListParams {
         this_update: date_time_ymd(2025, 1, 1),
-        next_update: date_time_ymd(2999, 1, 1),
+        next_update: date_time_ymd(year, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
         revoked_certs: revoked.collect(),
@@ -152,6 +156,24 @@ fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
     service.signal(rustix::process::Signal::HUP);
     service.next_line(&["cannot be used", "collateral", "are gone from its `tpm`"]);
     assert_refused(&mut service, machine, "ak-certificate-revoked");
+}
+
+#[test]
+fn the_end_of_a_list_of_a_tpms_authority_is_told_in_time() {
+    let cloud = authority();
+    let rig = rig(&cloud);
+    let file = rig.path("collateral/tpm/cloud.crl");
+    fs::write(&file, list_until(&cloud, &[], 2100)).unwrap();
+    let mut service = rig.start();
+    // 2100-01-01.
+    assert_eq!(service.metric("collateral_end_seconds"), 4_102_444_800);
+    assert!(!service.page("/healthz").1.contains("collateral-ends"));
+    fs::write(&file, list_until(&cloud, &[], 2026)).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    let body = service.page("/healthz").1;
+    assert!(body.contains("collateral-ends: the list of what the TPMs' authority"), "{body}");
+    assert_refused(&mut service, Certified::by(&cloud, Machine::new()), "tpm-revocation-list-expired");
 }
 
 /// Its endorsement key is whatever its program says: the machine on record is the one with the certified key.
