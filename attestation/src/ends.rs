@@ -7,7 +7,7 @@ use x509_cert::der::{Decode as _, Encode as _};
 
 use crate::policy::{Policy, TrustRule};
 use crate::record::RecordedEvidence;
-use crate::verify::{EkTrust, Validity};
+use crate::verify::{EkTrust, KnownBy, Validity};
 
 /// Something that ends by its date. In order of their ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -29,10 +29,12 @@ impl RecordedEvidence {
     /// the policy, and the lists of what these authorities revoked. Nothing where the key is pinned. Nothing is verified here.
     pub fn ends_of_tpm(&self, trust: &EkTrust, policy: &Policy) -> Vec<End> {
         let identity = self.identity();
-        let (name, certificate) = match trust {
-            EkTrust::EkChain { .. } => ("endorsement", identity.ek_certificate()),
-            EkTrust::AkChain { .. } => ("attestation", identity.ak_certificate()),
-            EkTrust::PinnedEk => return Vec::new(),
+        if matches!(trust, EkTrust::PinnedEk) {
+            return Vec::new();
+        }
+        let (name, certificate) = match trust.known_by() {
+            KnownBy::EndorsementKey => ("endorsement", identity.ek_certificate()),
+            KnownBy::AttestationKey => ("attestation", identity.ak_certificate()),
         };
         let Some(leaf) = certificate.and_then(Dated::of) else { return Vec::new() };
         let chains = policy.trust.iter().filter_map(|rule| match rule {

@@ -53,4 +53,4 @@ pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};
 pub use report_data::report_data;
 pub use validate::{Admission, LockExpectation};
-pub use verify::{Appraisal, EkDigest, EkTrust, Pending, TrustedAk, VerifiedEvidence};
+pub use verify::{Appraisal, EkDigest, EkTrust, KnownBy, Pending, TrustedAk, VerifiedEvidence};

@@ -7,6 +7,8 @@ mod support;
 use std::os::unix::fs::PermissionsExt;
 
 use latchkey_cluster_store::{ClusterStore, PendingRecord, RoleRule};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
+use serde_json::json;
 use support::command::Ran;
 use support::node::FakeNode;
 use support::operator::Operator;
@@ -64,6 +66,30 @@ fn a_denial_is_a_file_of_its_own_and_counts_whatever_the_policy_says() {
     node(&operator, &["allow", "edge-1"]).succeeded();
     assert!(!store.denials().unwrap().has(&first.ek()));
     assert_eq!(error_code(&node(&operator, &["allow", "edge-1"]).failed(2)), "not-denied");
+}
+
+/// Nobody vouches for the endorsement key beside a certified attestation key: a denial of it would shut out nobody, and is said to.
+#[test]
+fn a_denial_says_which_of_a_tpms_keys_it_names() {
+    let (operator, _, store) = founded();
+    let other = "ab".repeat(32);
+    let denied = node(&operator, &["deny", &other]).succeeded().json();
+    assert_eq!((&denied["known_by"], &denied["seen"]), (&json!("endorsement-key"), &json!(false)));
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let cloud = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+    let mut policy = operator.json("plant/policy.json");
+    policy["ak_trust"] = json!([{"kind": "ak-chain", "roots": [cloud.pem()], "purpose": "demanded"}]);
+    store.write_policy(&policy.to_string()).unwrap();
+    let text = |digest: &str| operator.run(&["node", "deny", digest, "--cluster", "plant"]).succeeded().out;
+    let unseen = text(&other);
+    assert!(
+        unseen.contains("denies nobody here: take `claimed_identity` of the join service's audit line"),
+        "{unseen}"
+    );
+    let seen = text("edge-1");
+    assert!(seen.contains("attestation key, by which the policy knows it") && !seen.contains("nobody"), "{seen}");
+    assert_eq!(node(&operator, &["deny", &other]).succeeded().json()["known_by"], "attestation-key");
 }
 
 #[test]

@@ -30,7 +30,8 @@
 //! that does not name it. Without that word a list that is there counts, and must not have ended ([`Policy::knowing`]).
 //!
 //! A TPM that is trusted by `ak-chain` has its certified attestation key for its identity, and its digest in records and denials:
-//! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them. So a policy has rules of
+//! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them. `denied_ek_sha256` holds
+//! digests of such attestation keys, too; that of an endorsement key shuts out only who still shows that key. So a policy has rules of
 //! one kind: a TPM with keys of both would be two machines.
 //!
 //! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
@@ -60,6 +61,7 @@ use crate::ek::EkDigest;
 use crate::name::ManifestName;
 use crate::parse::{ImageVersion, PcrSet, ProcessorKind, from_json};
 use crate::refusal::{ReasonCode, Refusal};
+use crate::verify::KnownBy;
 
 pub(crate) use anchors::{AkChain, AkPurpose, Chain};
 #[cfg(feature = "processors")]
@@ -145,7 +147,7 @@ impl Policy {
         })
     }
 
-    /// How many endorsement keys it denies.
+    /// How many keys it denies: endorsement keys, and under `ak-chain` attestation keys.
     pub fn denied_count(&self) -> usize {
         self.denied.len()
     }
@@ -162,6 +164,12 @@ impl Policy {
     /// Whether it trusts TPMs that it does not name: those of an authority.
     pub fn trusts_authority(&self) -> bool {
         self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_) | TrustRule::AkChain(_)))
+    }
+
+    /// Which of a TPM's keys it is known by under this policy: its rules are of one kind.
+    pub fn known_by(&self) -> KnownBy {
+        let by_ak = self.trust.iter().any(|rule| matches!(rule, TrustRule::AkChain(_)));
+        if by_ak { KnownBy::AttestationKey } else { KnownBy::EndorsementKey }
     }
 
     /// The templates of endorsement keys that stand for a TPM.
@@ -224,6 +232,7 @@ struct PolicyFile {
     version: u64,
     ek_templates: EkTemplates,
     ak_trust: Vec<TrustRuleFile>,
+    /// Digests that TPMs are known by: under `ak-chain` those of attestation keys. The name is that of the first rules.
     #[serde(default)]
     denied_ek_sha256: Vec<EkDigest>,
     ak_algorithms: Vec<AkAlgorithm>,

@@ -28,12 +28,20 @@ pub enum EkTrust {
 }
 
 impl EkTrust {
+    /// Which of a TPM's keys it is known by where it is trusted for this.
+    pub fn known_by(&self) -> KnownBy {
+        match self {
+            Self::PinnedEk | Self::EkChain { .. } => KnownBy::EndorsementKey,
+            Self::AkChain { .. } => KnownBy::AttestationKey,
+        }
+    }
+
     /// By which of its keys a TPM is known that is trusted for this. An endorsement key that is neither pinned nor certified could be
     /// a program's: who has one certified attestation key would be as many machines as they like.
     fn names(&self, ek: EkDigest, ak: EkDigest) -> EkDigest {
-        match self {
-            Self::PinnedEk | Self::EkChain { .. } => ek,
-            Self::AkChain { .. } => ak,
+        match self.known_by() {
+            KnownBy::EndorsementKey => ek,
+            KnownBy::AttestationKey => ak,
         }
     }
 
@@ -42,6 +50,34 @@ impl EkTrust {
         let malformed = |error: latchkey_tpm::wire::WireError| Refusal::new(ReasonCode::AkMalformed, error.to_string());
         let ak = Public::parse(identity.ak_public()).map_err(malformed)?;
         Ok(self.names(EkDigest::of_public_area(identity.ek_public())?, EkDigest::of_attestation_key(&ak)?))
+    }
+}
+
+/// The key by whose digest a TPM is known: in records, denials and the join service's lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnownBy {
+    /// The endorsement key: it is pinned or certified.
+    EndorsementKey,
+    /// The attestation key: it is certified, and nothing vouches for the endorsement key beside it.
+    AttestationKey,
+}
+
+impl KnownBy {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EndorsementKey => "endorsement-key",
+            Self::AttestationKey => "attestation-key",
+        }
+    }
+
+    /// The digest that a TPM would be known by, as it claims to be, before anything is verified; `None` if that key is none.
+    pub fn claimed(self, identity: &AttesterIdentity) -> Option<EkDigest> {
+        match self {
+            Self::EndorsementKey => EkDigest::of_public_area(identity.ek_public()).ok(),
+            Self::AttestationKey => EkDigest::of_attestation_key(&Public::parse(identity.ak_public()).ok()?).ok(),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 
 pub use crate::ek::EkDigest;
-pub use ek_trust::EkTrust;
+pub use ek_trust::{EkTrust, KnownBy};
 #[cfg(feature = "processors")]
 pub(crate) use processor::missing_processor;
 #[cfg(not(feature = "processors"))]

@@ -1,6 +1,6 @@
 //! `latchkey node admit`, `deny`, `allow`, `remove`: the operator's word about one machine.
 
-use latchkey_attestation::EkDigest;
+use latchkey_attestation::{EkDigest, KnownBy};
 use latchkey_cluster_store::{Denials, NodeName, ReleaseCode, RoleRule};
 use latchkey_keys::Uuid;
 use serde::Serialize;
@@ -72,13 +72,22 @@ pub(crate) fn deny(arguments: &Arguments, output: &Output) -> Result<Exit, Comma
     let machines = machines::open(arguments)?;
     let (ek, record) = super::machine(arguments, &*machines)?;
     machines.deny(ek, arguments.text("reason")?.unwrap_or_default())?;
-    output.report(&DenyReport { ek_sha256: ek, name: record.map(|record| record.name), denied: true })
+    // It is done, whatever else is wrong: a policy that cannot be read says nothing here.
+    let known_by = machines.trust().ok().map(|trust| trust.policy.known_by());
+    let waits = machines.pending().is_ok_and(|pending| pending.iter().any(|one| one.ek_sha256 == ek));
+    let seen = record.is_some() || waits;
+    output.report(&DenyReport { ek_sha256: ek, known_by, seen, name: record.map(|record| record.name), denied: true })
 }
 
 /// A machine is shut out.
 #[derive(Serialize)]
 struct DenyReport {
     ek_sha256: EkDigest,
+    /// By which of its keys the policy knows a machine; absent where the policy cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    known_by: Option<KnownBy>,
+    /// Whether a machine with this digest is on record, or waits for the operator.
+    seen: bool,
     name: Option<NodeName>,
     denied: bool,
 }
@@ -87,9 +96,20 @@ impl Report for DenyReport {
     fn text(&self, style: Style) -> String {
         let (ek, denied) = (&self.ek_sha256, style.paint(Tone::Bad, "denied"));
         let whom = self.name.as_ref().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
+        let keys = match self.known_by {
+            Some(KnownBy::AttestationKey) if !self.seen => {
+                "This names an attestation key,\nby which the policy knows machines (`ak-chain`), and no machine with it was seen yet. The digest of an\n\
+                 endorsement key denies nobody here: take `claimed_identity` of the join service's audit line."
+            }
+            Some(KnownBy::AttestationKey) => {
+                "This names its\nattestation key, by which the policy knows it (`ak-chain`)."
+            }
+            Some(KnownBy::EndorsementKey) | None => {
+                "This names one\nendorsement key: if the policy allows several of a TPM, deny each."
+            }
+        };
         format!(
-            "{denied} {whom}\nIt gets no key from now on. If it is running, it keeps its open disk until it restarts. This names one\n\
-             endorsement key: if the policy allows several of a TPM, deny each.\n"
+            "{denied} {whom}\nIt gets no key from now on. If it is running, it keeps its open disk until it restarts. {keys}\n"
         )
     }
 }

@@ -10,7 +10,7 @@ use latchkey_attestation::record::OfflineFinding;
 use latchkey_attestation::reference::Rule;
 use latchkey_attestation::validate::{AdmittedImage, AdmittedProcessor, Warning};
 use latchkey_attestation::{
-    Admission, Component, Digest, EkDigest, EkTrust, End, LockExpectation, PcrValues, Policy, RecordedEvidence,
+    Admission, Component, Digest, EkDigest, EkTrust, End, KnownBy, LockExpectation, PcrValues, Policy, RecordedEvidence,
 };
 use latchkey_channel::Purpose;
 use latchkey_keys::ClusterId;
@@ -87,7 +87,7 @@ fn live(
     output.report(&LiveReport {
         node: address.to_string(),
         verdict: Verdict::Admitted,
-        identity: Identity::of(admission.trust(), ek),
+        identity: Identity { key: admission.trust().known_by(), sha256: ek },
         rests: Rests::of(trust, recording, admission.trust(), admission.processor()),
         claims: &admission,
         rollback: trust.rollback(),
@@ -107,25 +107,8 @@ struct Beside<'a> {
 /// By which of its keys the TPM is known, which is what records and denials name.
 #[derive(Serialize)]
 struct Identity {
-    key: IdentityKey,
+    key: KnownBy,
     sha256: EkDigest,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum IdentityKey {
-    EndorsementKey,
-    AttestationKey,
-}
-
-impl Identity {
-    fn of(trust: &EkTrust, sha256: EkDigest) -> Self {
-        let key = match trust {
-            EkTrust::AkChain { .. } => IdentityKey::AttestationKey,
-            EkTrust::PinnedEk | EkTrust::EkChain { .. } => IdentityKey::EndorsementKey,
-        };
-        Self { key, sha256 }
-    }
 }
 
 /// What the verdict rests on.
@@ -253,7 +236,7 @@ fn kept(
     output.report(&KeptReport {
         evidence: shown.to_string(),
         verdict: Verdict::Consistent,
-        identity: Identity::of(&finding.trust, finding.claimed_ek_sha256),
+        identity: Identity { key: finding.trust.known_by(), sha256: finding.claimed_ek_sha256 },
         rests: Rests::of(trust, Some(&recording), &finding.trust, finding.processor.as_ref()),
         claims: &finding,
         rollback: trust.rollback(),

@@ -3,7 +3,7 @@
 use latchkey_attestation::policy::Demand;
 use latchkey_attestation::reference::format_rfc3339;
 use latchkey_attestation::validate::{AdmittedImage, AdmittedProcessor};
-use latchkey_attestation::{Admission, EkDigest, EkTrust, End};
+use latchkey_attestation::{Admission, EkDigest, EkTrust, End, KnownBy};
 use latchkey_tpm::wire::EkTemplate;
 
 use crate::output::printable;
@@ -61,9 +61,9 @@ pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
 
 /// By which of its keys a TPM is known.
 pub(super) fn tpm_in_words(identity: EkDigest, template: EkTemplate, trust: &EkTrust) -> String {
-    match trust {
-        EkTrust::AkChain { .. } => format!("{identity} (attestation key)"),
-        EkTrust::PinnedEk | EkTrust::EkChain { .. } => format!("{identity} ({template})"),
+    match trust.known_by() {
+        KnownBy::AttestationKey => format!("{identity} (attestation key)"),
+        KnownBy::EndorsementKey => format!("{identity} ({template})"),
     }
 }
 

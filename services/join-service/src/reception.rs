@@ -4,7 +4,7 @@
 
 use crate::service::Node;
 use crate::snapshot::Snapshot;
-use latchkey_attestation::{EkDigest, LockExpectation};
+use latchkey_attestation::{EkDigest, KnownBy, LockExpectation, Policy};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{
     ChannelError, Kind, Kinds, PeerProof, PeerRefusal, PinnedKeyAttester, Proven, Purpose, Terms, TpmVerifier, greet,
@@ -24,12 +24,30 @@ pub(crate) struct Connection {
     pub(crate) attester: Arc<PinnedKeyAttester>,
 }
 
+/// Which TPM it says it is: claimed, not proven.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    /// What the policy knows it by, which a denial takes; `None` if that key is none.
+    pub(crate) identity: Option<EkDigest>,
+    /// Which of its keys that is.
+    pub(crate) known_by: KnownBy,
+    /// Its endorsement key, which nobody vouches for where it is known by the other one; `None` if it is none.
+    pub(crate) ek: Option<EkDigest>,
+}
+
+impl Claimed {
+    fn of(identity: &Identity, policy: &Policy) -> Option<Self> {
+        let Identity::Tpm(tpm) = identity else { return None };
+        let known_by = policy.known_by();
+        Some(Self { identity: known_by.claimed(tpm), known_by, ek: KnownBy::EndorsementKey.claimed(tpm) })
+    }
+}
+
 /// It said hello.
 struct Greeted {
     connection: Connection,
     purpose: Purpose,
-    /// Claimed, not proven; `None` if it is no endorsement key.
-    ek: Option<EkDigest>,
+    claimed: Option<Claimed>,
 }
 
 /// It has shown its evidence, which is not judged.
@@ -43,8 +61,7 @@ struct Attesting {
 pub(crate) struct ReceptionError {
     pub(crate) error: Box<ChannelError>,
     pub(crate) purpose: Option<Purpose>,
-    /// Claimed, not proven.
-    pub(crate) claimed_ek: Option<EkDigest>,
+    pub(crate) claimed: Option<Claimed>,
     /// Where its measurements were refused: the event of its log that tells, or why there is none to name.
     pub(crate) event: Option<String>,
 }
@@ -57,7 +74,11 @@ impl Connection {
         time: Duration,
     ) -> Result<(Proven<TcpStream>, Node), ReceptionError> {
         let greeting = greet(stream, time).await.map_err(ReceptionError::of_nobody)?;
-        let greeted = Greeted { purpose: greeting.purpose(), ek: claimed_ek(greeting.identity()), connection: self };
+        let greeted = Greeted {
+            purpose: greeting.purpose(),
+            claimed: Claimed::of(greeting.identity(), &self.snapshot.policy),
+            connection: self,
+        };
         let Some(terms) = greeted.terms() else { return Err(greeted.failed(greeting.refuse().await)) };
         let claimed = greeting.challenge(terms).await.map_err(|error| greeted.failed(error))?;
         greeted.connection.shown.claimed();
@@ -86,7 +107,7 @@ impl Greeted {
     }
 
     fn failed(&self, error: ChannelError) -> ReceptionError {
-        ReceptionError { error: error.into(), purpose: Some(self.purpose), claimed_ek: self.ek, event: None }
+        ReceptionError { error: error.into(), purpose: Some(self.purpose), claimed: self.claimed, event: None }
     }
 }
 
@@ -123,13 +144,6 @@ impl Attesting {
 
 impl ReceptionError {
     fn of_nobody(error: ChannelError) -> Self {
-        Self { error: error.into(), purpose: None, claimed_ek: None, event: None }
-    }
-}
-
-fn claimed_ek(identity: &Identity) -> Option<EkDigest> {
-    match identity {
-        Identity::Tpm(identity) => EkDigest::of_public_area(identity.ek_public()).ok(),
-        Identity::PinnedKey(_) | Identity::None => None,
+        Self { error: error.into(), purpose: None, claimed: None, event: None }
     }
 }

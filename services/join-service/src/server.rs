@@ -15,6 +15,7 @@ use crate::tokens::Tokens;
 use crate::watch;
 use latchkey_api::grpc::{self, Server};
 use latchkey_api::v1::JoinServer;
+use latchkey_attestation::EkDigest;
 use latchkey_channel::{ChannelError, Proven, Purpose};
 use latchkey_cluster_store::RefusedMachine;
 use latchkey_service_runtime::connections::{ConnectionTable, Shown};
@@ -194,20 +195,23 @@ impl Shared {
     /// A refusal of evidence is a decision and has its line; its number is bounded by the connection rates. What anybody can
     /// cause without evidence comes at a bounded rate.
     fn log_failure(&self, address: SocketAddr, failed: ReceptionError) {
-        let ReceptionError { error, purpose, claimed_ek, event } = failed;
+        let ReceptionError { error, purpose, claimed, event } = failed;
         let purpose = purpose.map_or("-", Purpose::name);
-        let ek = claimed_ek.map_or_else(|| "-".to_owned(), |ek| ek.to_string());
+        let shown = |digest: Option<EkDigest>| digest.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
+        let ek = shown(claimed.and_then(|claimed| claimed.ek));
+        let identity = shown(claimed.and_then(|claimed| claimed.identity));
+        let known_by = claimed.map_or("-", |claimed| claimed.known_by.name());
         if let ChannelError::Refused(refused) = &*error {
             // Not by the TPM that it claims to have: it has proven none.
             self.store.show_refusal(RefusedMachine { ek: None, action: "attest", reason: refused.code() });
             let difference = error.refusal().and_then(|refusal| refusal.difference());
             let component = difference.map_or_else(String::new, |difference| format!("{:?}", difference.component));
             tracing::warn!(
-                target: "audit", peer = %address, purpose, claimed_ek = ek, outcome = "refused", code = %refused.code(),
+                target: "audit", peer = %address, purpose, claimed_identity = identity, known_by, claimed_ek = ek, outcome = "refused", code = %refused.code(),
                 peer_reason = ?refused.coarse(), component, event = event.unwrap_or_default(), detail = %refused, "Admission"
             );
         } else if let Some(left_out) = self.noise.write_now() {
-            tracing::warn!(peer = %address, purpose, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
+            tracing::warn!(peer = %address, purpose, claimed_identity = identity, known_by, claimed_ek = ek, code = %error.code(), %error, remedy = error.code().remedy, left_out, "Handshake failed");
         }
     }
 }

@@ -291,6 +291,7 @@ impl JoinService {
         let (ek, image) = (admission.ek_digest(), admission.image());
         let disk = disk.parse::<Uuid>().map_or_else(|_| "-".to_owned(), |uuid| uuid.to_string());
         let (warnings, manifest) = (admission.warnings().len(), image.manifest.to_string());
+        let known_by = admission.trust().known_by().name();
         let (serial, machine) = (image.serial, image.machine.as_str());
         let (image, version) = (image.name.as_str(), image.version.to_string());
         let processor = admission.processor().map_or_else(|| "-".to_owned(), ToString::to_string);
@@ -301,7 +302,7 @@ impl JoinService {
                 let node_role = grant.map_or("-", |grant| grant.role.name());
                 let epoch = grant.map_or(0, |grant| grant.epoch);
                 tracing::info!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
+                    target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
                     outcome = "granted", node = name, node_role, epoch, manifest, serial, image, version, machine, processor,
                     warnings, "Decision"
                 );
@@ -309,7 +310,7 @@ impl JoinService {
             }
             Err(refusal) => {
                 tracing::warn!(
-                    target: "audit", request_id, audit_id, peer = %address, %ek, %purpose, method = method.name(), disk,
+                    target: "audit", request_id, audit_id, peer = %address, %ek, known_by, %purpose, method = method.name(), disk,
                     outcome = "refused", code = refusal.as_str(), manifest, serial, image, version, machine, processor,
                     warnings, "Decision"
                 );

@@ -1,7 +1,7 @@
 //! Machines that quote with an attestation key which a cloud certified, and what that cloud's authority revoked, read while the
 //! service runs.
 
-use crate::rig::{Answer, Machine, Rig, Service, TIME, join_request, policy};
+use crate::rig::{Answer, Machine, Rig, Service, TIME, hex, join_request, policy};
 use latchkey_api::v1::{JoinTicket, Role};
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{Attester, ChannelError, Kind, Kinds, PeerReason, ProofError, ProofRequest, Purpose};
@@ -97,14 +97,20 @@ fn join(service: &Service, attester: impl Attester + 'static) -> Result<JoinTick
     service.call_with(attester, Purpose::Join, async |client| client.issue_join_ticket(&request, TIME).await)
 }
 
-fn assert_refused(service: &mut Service, attester: impl Attester + 'static, code: &str) {
+/// What a machine is known by whose attestation key is certified.
+fn ak_digest(machine: &Certified) -> String {
+    hex(ring::digest::digest(&ring::digest::SHA256, &machine.machine.tpm().ak_public().marshal()).as_ref())
+}
+
+/// The line that says so.
+fn assert_refused(service: &mut Service, attester: impl Attester + 'static, code: &str) -> String {
     match join(service, attester) {
         Err(Answer::Refused(ChannelError::PeerRefused(
             PeerReason::TpmNotTrusted | PeerReason::VerifierUnavailable,
         ))) => {}
         other => panic!("{:?}", other.map(|_| "a ticket")),
     }
-    service.next_line(&["refused", code]);
+    service.next_line(&["refused", code])
 }
 
 /// A cluster that lets in what this authority certified, if its list does not name it.
@@ -125,13 +131,18 @@ fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
     let rig = rig(&cloud);
     let machine = Certified::by(&cloud, Machine::new());
     let mut service = rig.start();
-    assert_refused(&mut service, machine.clone(), "tpm-revocation-list-missing");
+    let refused = assert_refused(&mut service, machine.clone(), "tpm-revocation-list-missing");
+    // By this one it could be denied; nobody vouches for the other.
+    let identity = ak_digest(&machine);
+    assert!(refused.contains(&identity) && refused.contains("attestation-key"), "{refused}");
+    assert!(refused.contains(&machine.machine.ek().to_string()), "{refused}");
 
     let file = rig.path("collateral/tpm/cloud.crl");
     fs::write(&file, list(&cloud, &[])).unwrap();
     service.signal(rustix::process::Signal::HUP);
     service.next_line(&["Configuration reloaded", "collateral"]);
     assert_eq!(join(&service, machine.clone()).unwrap().state_disk_key, rig.key_of(DISK));
+    service.next_line(&["granted", &identity, "attestation-key"]);
 
     // A list that nobody can read leaves in force what was.
     fs::write(&file, "fetched on Monday").unwrap();
