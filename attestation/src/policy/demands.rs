@@ -1,11 +1,12 @@
 //! What a policy demands of a processor, for whoever explains it.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use serde::Serialize;
 
-use super::{Policy, SnpPolicy, TdxPolicy};
-use crate::parse::{LaunchDigest, ProcessorKind};
+use super::{Policy, RtmrDemand, SnpPolicy, TdxPolicy};
+use crate::parse::{LaunchDigest, ProcessorKind, Rtmr};
 
 /// One demand: a field of the policy, and what it says in words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -51,18 +52,28 @@ impl SnpPolicy {
     }
 }
 
+impl RtmrDemand {
+    fn words(&self) -> String {
+        let one = |(register, values): (&Rtmr, &BTreeSet<LaunchDigest>)| {
+            digests(values.iter().map(LaunchDigest::to_string)).map(|values| format!("{}: {values}", *register as u8))
+        };
+        match self {
+            Self::Any => "any: the TPM alone tells which image runs".to_owned(),
+            Self::Manifest => "manifest: those of the image that the TPM quotes".to_owned(),
+            Self::Listed(registers) => registers.iter().filter_map(one).collect::<Vec<_>>().join(", "),
+        }
+    }
+}
+
 impl TdxPolicy {
     fn demands(&self) -> Vec<Demand> {
-        let rtmrs = self.rtmrs.iter().filter_map(|(register, values)| {
-            digests(values.iter().map(LaunchDigest::to_string)).map(|values| format!("{}: {values}", *register as u8))
-        });
         let evaluation = (self.minimum_tcb_evaluation > 0).then(|| self.minimum_tcb_evaluation.to_string());
         found([
             ("tcb_status", words(&self.tcb_status)),
             ("tolerated_advisories", listed(&self.tolerated_advisories)),
             ("minimum_tcb_evaluation", evaluation),
             ("mrtd", digests(self.mrtd.iter().map(LaunchDigest::to_string))),
-            ("rtmrs", listed(rtmrs).or_else(|| Some("any: the TPM alone tells which image runs".to_owned()))),
+            ("rtmrs", Some(self.rtmrs.words())),
             ("mrseam", digests(self.mrseam.iter().map(LaunchDigest::to_string))),
             ("xfam", self.xfam.map(hex::encode)),
             ("allow", words(&self.allow)),
