@@ -41,7 +41,7 @@ impl EkDigest {
             || refuse("no key of P-256, P-384, P-521 or RSA 2048, 3072 or 4096 with the exponent 65537".to_owned());
         let key = public_key(der).ok_or_else(no)?;
         let is_of = |template: &EkTemplate| match (&key, template.public().key) {
-            (PublicKey::Rsa { .. }, PublicKey::Rsa { .. }) => true,
+            (PublicKey::Rsa { bits, .. }, PublicKey::Rsa { bits: other, .. }) => *bits == other,
             (PublicKey::Ecc { curve, .. }, PublicKey::Ecc { curve: other, .. }) => *curve == other,
             _ => false,
         };

@@ -101,6 +101,9 @@ fn certificates_of_large_keys_signed_with_large_keys_are_verified() {
         fs::write(at.join("ek.der"), subject_public_key_info(attester.ek_public())).unwrap();
         let padding = PSS.strip_prefix("-newkey rsa:4096").filter(|_| key == PSS).unwrap_or_default();
         openssl(at, "pkey -pubin -inform der -in ek.der -pubout -out ek.pem").unwrap();
+        let der = openssl(at, "pkey -pubin -in ek.pem -pubout -outform der").unwrap();
+        let of_file = EkDigest::of_subject_public_key_info(&der, |_| true).unwrap();
+        assert_eq!(of_file, EkDigest::of_public_area(&attester.ek_public().marshal()).unwrap(), "{template}");
         openssl(
             at,
             &format!(
@@ -160,6 +163,8 @@ fn openssl_opens_what_is_made_for_an_rsa_4096_key() {
     (point.x, point.y) = (vec![1; 32], vec![2; 32]);
 
     let digest = EkDigest::of_public_area(&ek.marshal()).unwrap();
+    let der = openssl(&directory, "rsa -in ek.key -pubout -outform der").unwrap();
+    assert_eq!(EkDigest::of_subject_public_key_info(&der, |_| true).unwrap(), digest);
     let identity = AttesterIdentity::new(ek.marshal(), None, Vec::new(), ak.marshal()).unwrap();
     let policy = policy(pinned(&[digest]), EkTemplate::Rsa4096H7);
     let (challenge, pending) = Appraisal::begin(&policy, &identity, now(), &SystemRandom::new()).unwrap();

@@ -43,8 +43,7 @@ fn share_seed(
     ek: &EccPoint,
     random: &dyn SecureRandom,
 ) -> Result<(Seed, Vec<u8>), Refusal> {
-    let off_curve = || Refusal::new(ReasonCode::EkKeyInvalid, "the public point is not on its curve");
-    let peer = ek.uncompressed(curve).ok_or_else(off_curve)?;
+    let peer = ek.uncompressed(curve).ok_or_else(|| ecdh::EcdhError::Peer.refusal())?;
     // Annex C.6.1: KDFe(nameAlg, Z, "IDENTITY", ephemeral.x, ek.x).
     let derive = |z: &[u8], ephemeral: &EccPoint| kdf_e(hash, z, "IDENTITY", &ephemeral.x, &ek.x, digest_bits(hash));
     let agreed = match curve {
@@ -56,15 +55,8 @@ fn share_seed(
         #[cfg(not(feature = "rsa-ek"))]
         Curve::P256 | Curve::P384 | Curve::P521 => ecdh::with_ring(curve, &peer, random, derive),
     };
-    match agreed {
-        Ok((seed, ephemeral)) => Ok((seed, ephemeral.marshal())),
-        Err(ecdh::EcdhError::Peer) => Err(off_curve()),
-        Err(ecdh::EcdhError::Ephemeral) => Err(verifier_error("no ephemeral key")),
-        Err(ecdh::EcdhError::Curve) => Err(Refusal::new(
-            ReasonCode::EkAlgorithmUnsupported,
-            "an endorsement key on P-521, for which this build makes no credential",
-        )),
-    }
+    let (seed, ephemeral) = agreed.map_err(|error| error.refusal())?;
+    Ok((seed, ephemeral.marshal()))
 }
 
 /// As `TPM2B_DIGEST`.
