@@ -100,7 +100,10 @@ fn against_image(path: &Path, arguments: &Arguments, log: &CcLog<'_>) -> Result<
 /// The known types of machines without Secure Boot as TDX guests, whose kernel measures in one way or the other.
 fn known_guests() -> Vec<Machine> {
     let guests = |machine: Machine| {
-        let of = |kernel_measures| Machine { tdx: Some(TdxGuestType { kernel_measures }), ..machine.clone() };
+        let of = |kernel_measures| Machine {
+            tdx: Some(TdxGuestType { kernel_measures, separator: None }),
+            ..machine.clone()
+        };
         [of(KernelMeasures::Tpm), of(KernelMeasures::Cc)]
     };
     expect::without_secure_boot().into_iter().flat_map(guests).collect()

@@ -51,6 +51,21 @@ pub struct MachineType {
 pub struct TdxGuestType {
     /// Where the kernel measures its command line and initrd.
     pub kernel_measures: KernelMeasures,
+    /// Where the firmware's separator goes. Who says it has RTMR 1 predicted, too, which is for a direct boot alone, and says with it
+    /// that no device has a program in an option ROM. A guest in which that is otherwise, or whose kernel leaves the firmware at the
+    /// second try, has another RTMR 1, and is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub separator: Option<Separator>,
+}
+
+/// Which register firmware ends with a separator when it is ready to boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Separator {
+    /// RTMR 0, as the OVMF of the recorded log.
+    Rtmr0,
+    /// RTMR 1, as EDK II's present source (`OvmfPkg/Tcg/TdTcg2Dxe`, `OnReadyToBoot`).
+    Rtmr1,
 }
 
 /// How the firmware comes to the image.
@@ -262,6 +277,11 @@ impl MachineType {
         }
         if self.snp.as_ref().is_some_and(|guests| guests.kernel_hashes) && self.boot != BootPath::QemuKernel {
             return refused("`kernel_hashes` are those of a direct boot: say `boot`: qemu-kernel, or leave them out");
+        }
+        if self.tdx.is_some_and(|tdx| tdx.separator.is_some()) && self.boot != BootPath::QemuKernel {
+            return refused(
+                "`separator` is for a direct boot (`boot`: qemu-kernel): from a disk RTMR 1 has its partition table, too",
+            );
         }
         match (self.secure_boot, self.secure_boot_variable, &self.variables) {
             (Switch::On, Some(_), _) => refused("`secure_boot_variable` is for firmware with Secure Boot off"),

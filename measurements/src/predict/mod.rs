@@ -44,7 +44,9 @@ use latchkey_attestation::{Digest, PcrSet};
 pub use authenticode::authenticode;
 pub use error::PredictError;
 pub use event::PredictedEvent;
-pub use machine::{BootPath, Machine, MachineGuests, MachineType, OffVariable, SecureBoot, Switch, TdxGuestType};
+pub use machine::{
+    BootPath, Machine, MachineGuests, MachineType, OffVariable, SecureBoot, Separator, Switch, TdxGuestType,
+};
 pub use phases::{PHASES, Phase};
 pub use secure_boot::SignatureDatabases;
 pub use stub::StubVersion;

@@ -11,7 +11,9 @@
 //! Neither the firmware nor the phases of systemd extend it: EDK II ends RTMR 0 and RTMR 1 with separators and not this one
 //! (`OvmfPkg/Tcg/TdTcg2Dxe`), and phases go into the TPM.
 //!
-//! RTMR 1 is not predicted. Beside the image it has what no image knows:
+//! RTMR 2 alone does not tell what the firmware started: another program could extend it with the same digests. That is in RTMR 1 (or in
+//! PCR 4 of a TPM that is not the host's), which is predicted only for a direct boot, and only where the type of machine says what no
+//! image knows ([`TdxGuestType::separator`](super::TdxGuestType::separator)). From a disk it is not predicted: it has
 //!
 //! * the disk's partition table (PCR 5, `EV_EFI_GPT_EVENT`), which has the disk's size and changes when the state partition grows;
 //! * programs in option ROMs of devices (PCR 2);
@@ -32,7 +34,7 @@ use serde::Serialize;
 use super::pass::{Message, hashes};
 use super::sha384::{Sha384, sha384};
 use super::uki::{LINUX, Parts, has_all, unreadable};
-use super::{BootPath, CALLING, Machine, PredictError, SecureBoot, StubVersion};
+use super::{BootPath, CALLING, Machine, PredictError, SecureBoot, Separator, StubVersion, TdxGuestType};
 use crate::bank::Bank;
 use crate::cc::{CcLog, Mr};
 use crate::difference::EventSummary;
@@ -93,8 +95,8 @@ impl TdxImage {
     /// # Errors
     /// [`PredictError::RegisterUntouched`], [`PredictError::KernelWithoutCc`].
     pub fn predict(&self, machine: &Machine) -> Result<Option<TdxPrediction>, PredictError> {
-        let Some(kernel_measures) = machine.tdx.map(|tdx| tdx.kernel_measures) else { return Ok(None) };
-        let mut events = self.loaded(machine);
+        let Some(TdxGuestType { kernel_measures, separator }) = machine.tdx else { return Ok(None) };
+        let mut events = self.loaded(machine, separator);
         if self.stub.measures_confidential() {
             events.extend(self.sections());
         }
@@ -106,27 +108,34 @@ impl TdxImage {
         if !events.iter().any(|event| event.register == Rtmr::R2) {
             return Err(PredictError::RegisterUntouched(self.stub.number()));
         }
-        Ok(Some(TdxPrediction { machine: machine.name.clone(), kernel_measures, events }))
+        let whole = separator.is_some();
+        Ok(Some(TdxPrediction { machine: machine.name.clone(), kernel_measures, events, rtmr1_is_whole: whole }))
     }
 
     /// RTMR 1: what the firmware starts, as in PCR 4.
-    fn loaded(&self, machine: &Machine) -> Vec<RtmrEvent> {
+    fn loaded(&self, machine: &Machine, separator: Option<Separator>) -> Vec<RtmrEvent> {
         let program = |what: &str, digest| {
             RtmrEvent::new(Rtmr::R1, EventType::EFI_BOOT_SERVICES_APPLICATION, what.to_owned(), digest)
         };
-        let calling = RtmrEvent::new(
-            Rtmr::R1,
-            EventType::EFI_ACTION,
-            "the firmware starts a boot option".to_owned(),
-            sha384(&[CALLING]),
-        );
+        let of_text = |kind, text: &[u8]| {
+            RtmrEvent::new(Rtmr::R1, kind, String::from_utf8_lossy(text).into_owned(), sha384(&[text]))
+        };
+        let calling = of_text(EventType::EFI_ACTION, CALLING);
         let image = program("the unified kernel image (Authenticode hash)", self.authenticode);
         let mut events = match machine.boot {
             BootPath::Disk => vec![calling, image],
             BootPath::QemuKernel => vec![image, calling],
         };
+        if separator == Some(Separator::Rtmr1) {
+            let (what, digest) = ("separator".to_owned(), sha384(&[&[0; 4]]));
+            events.push(RtmrEvent::new(Rtmr::R1, EventType::SEPARATOR, what, digest));
+        }
         if matches!(machine.secure_boot, SecureBoot::Off { .. }) {
             events.push(program("the kernel in the image (Authenticode hash)", self.linux_authenticode));
+        }
+        if separator.is_some() {
+            // PCR 5: the kernel leaves at the first try.
+            events.extend([LEAVING, LEFT].map(|text| of_text(EventType::EFI_ACTION, text)));
         }
         events
     }
@@ -158,8 +167,10 @@ pub struct TdxPrediction {
     pub machine: String,
     /// Where its kernel measures.
     pub kernel_measures: KernelMeasures,
-    /// The events in the order of each register: all of RTMR 2, and of RTMR 1 those that are the image's.
+    /// The events in the order of each register: all of RTMR 2, and of RTMR 1 all or those that are the image's.
     pub events: Vec<RtmrEvent>,
+    /// Whether these are all events of RTMR 1.
+    pub rtmr1_is_whole: bool,
 }
 
 /// What a register will be extended with.
@@ -188,15 +199,19 @@ impl RtmrEvent {
 }
 
 impl TdxPrediction {
-    /// The registers that are certain, as a manifest has them: RTMR 2.
+    /// The registers that are certain, as a manifest has them: RTMR 2, and RTMR 1 where all of it is known.
     pub fn registers(&self) -> TdxRegisters {
-        let of_register = self.events.iter().filter(|event| event.register == Rtmr::R2);
-        let value = of_register.fold([0; 48], |value, event| sha384(&[&value, &event.digest.0]).0);
-        TdxRegisters { kernel_measures: self.kernel_measures, rtmrs: BTreeMap::from([(Rtmr::R2, LaunchDigest(value))]) }
+        let value = |register| {
+            let of_register = self.events.iter().filter(|event| event.register == register);
+            LaunchDigest(of_register.fold([0; 48], |value, event| sha384(&[&value, &event.digest.0]).0))
+        };
+        let rtmr1 = self.rtmr1_is_whole.then_some(Rtmr::R1);
+        let rtmrs: BTreeMap<_, _> = rtmr1.into_iter().chain([Rtmr::R2]).map(|rtmr| (rtmr, value(rtmr))).collect();
+        TdxRegisters { kernel_measures: self.kernel_measures, rtmrs }
     }
 
-    /// The first event of RTMR 1 and of RTMR 2 that is not as predicted, in this order. Of RTMR 1 only starts of programs are looked
-    /// at. It means something only after [`Rtmrs::check`](crate::cc::Rtmrs::check).
+    /// The first event of RTMR 1 and of RTMR 2 that is not as predicted, in this order. Where RTMR 1 is not predicted as a whole, only
+    /// starts of programs are looked at. It means something only after [`Rtmrs::check`](crate::cc::Rtmrs::check).
     pub fn differences(&self, log: &CcLog<'_>) -> Vec<RtmrDifference> {
         [(Rtmr::R1, Mr::Rtmr1), (Rtmr::R2, Mr::Rtmr2)]
             .into_iter()
@@ -205,7 +220,8 @@ impl TdxPrediction {
     }
 
     fn first(&self, log: &CcLog<'_>, rtmr: Rtmr, mr: Mr) -> Option<RtmrDifference> {
-        let judged = |event: &&Event<'_>| event.extends_mr() == Some(mr) && (rtmr == Rtmr::R2 || is_start(event));
+        let whole = rtmr == Rtmr::R2 || self.rtmr1_is_whole;
+        let judged = |event: &&Event<'_>| event.extends_mr() == Some(mr) && (whole || is_start(event));
         let mut got = log.events().iter().filter(judged);
         let mut expected = self.events.iter().enumerate().filter(|(_, event)| event.register == rtmr);
         loop {
@@ -266,6 +282,10 @@ impl fmt::Display for RtmrDifference {
         }
     }
 }
+
+/// PFP 1.05, section 10.4.4: what is measured when the kernel leaves the firmware.
+const LEAVING: &[u8] = b"Exit Boot Services Invocation";
+const LEFT: &[u8] = b"Exit Boot Services Returned with Success";
 
 /// `EFI_CC_MEASUREMENT_PROTOCOL_GUID` (UEFI 2.11, section 38.2.1), in the two halves that compilers make of a GUID on the stack: so
 /// stands TCG's in Debian 12's kernel, which does not have this one.

@@ -158,7 +158,9 @@ fn log(prediction: &TdxPrediction, change: impl Fn(usize, &mut Vec<u8>)) -> Vec<
         log.extend(u32::try_from(data.len()).unwrap().to_le_bytes());
         log.extend(data);
     };
-    put(2, EventType::SEPARATOR.0, &hash(&[&[0; 4]]), &[0; 4]);
+    if !prediction.rtmr1_is_whole {
+        put(2, EventType::SEPARATOR.0, &hash(&[&[0; 4]]), &[0; 4]);
+    }
     for (at, event) in prediction.events.iter().enumerate() {
         let mut digest = event.digest.0.to_vec();
         change(at, &mut digest);
@@ -168,8 +170,9 @@ fn log(prediction: &TdxPrediction, change: impl Fn(usize, &mut Vec<u8>)) -> Vec<
             put(mr, event.kind.0, &digest, data);
         }
     }
-    let leaving = b"Exit Boot Services Invocation";
-    put(2, EventType::EFI_ACTION.0, &hash(&[leaving]), leaving);
+    if !prediction.rtmr1_is_whole {
+        put(2, EventType::EFI_ACTION.0, &hash(&[LEAVING]), LEAVING);
+    }
     log
 }
 
@@ -210,4 +213,57 @@ fn the_first_event_that_differs_is_named_for_each_register() {
     };
     let differences = expected.differences(&CcLog::parse(&bytes).unwrap());
     assert!(differences[0].to_string().contains("is not expected"), "{differences:?}");
+}
+
+fn direct(separator: &str) -> Result<Machine, PredictError> {
+    let text = format!(
+        r#"{{"name": "trusted", "boot": "qemu-kernel", "secure_boot": "off", "secure_boot_variable": "zero",
+            "tdx": {{"kernel_measures": "tpm", "separator": "{separator}"}}}}"#
+    );
+    MachineType::from_json(text.as_bytes())?.with_variables(None)
+}
+
+#[test]
+fn rtmr_1_is_predicted_for_a_direct_boot_of_which_everything_is_said() {
+    let image = TdxImage::measure(&uki(257, &kernel())[..]).unwrap();
+    let (program, inner) = (image.authenticode.0.to_vec(), image.linux_authenticode.0.to_vec());
+    let [calling, leaving, left] = [CALLING, LEAVING, LEFT].map(|text| hash(&[text]));
+    let separator = hash(&[&[0; 4]]);
+    for (word, expected) in [
+        ("rtmr0", vec![program.clone(), calling.clone(), inner.clone(), leaving.clone(), left.clone()]),
+        ("rtmr1", vec![program, calling, separator, inner, leaving, left]),
+    ] {
+        let prediction = image.predict(&direct(word).unwrap()).unwrap().unwrap();
+        let registers = prediction.registers();
+        assert_eq!(registers.rtmrs[&Rtmr::R1].0.to_vec(), extended(&expected), "{word}");
+        let bytes = log(&prediction, |_, _| ());
+        let log = CcLog::parse(&bytes).unwrap();
+        assert_eq!(prediction.differences(&log), []);
+        assert_eq!(log.replay().values()[1], registers.rtmrs[&Rtmr::R1].0);
+    }
+    // The other firmware's log: the separator is what differs.
+    let [one, other] = ["rtmr0", "rtmr1"].map(|word| image.predict(&direct(word).unwrap()).unwrap().unwrap());
+    let bytes = log(&other, |_, _| ());
+    let differences = one.differences(&CcLog::parse(&bytes).unwrap());
+    assert!(differences[0].to_string().contains("EV_SEPARATOR"), "{differences:?}");
+    let disk = r#"{"name": "x", "secure_boot": "off", "secure_boot_variable": "zero",
+        "tdx": {"kernel_measures": "tpm", "separator": "rtmr1"}}"#;
+    assert!(MachineType::from_json(disk.as_bytes()).unwrap_err().to_string().contains("partition table"));
+    direct("none").unwrap_err();
+}
+
+/// Of a real machine without a boot stub: all of RTMR 1 but the program is as predicted.
+#[test]
+fn a_real_log_has_rtmr_1_as_predicted_of_a_direct_boot_with_another_program() {
+    let path = format!("{}/../../shared/vectors/eventlog/ccel-gce-tdx.bin", env!("CARGO_MANIFEST_DIR"));
+    let Ok(bytes) = std::fs::read(path) else { return };
+    let log = CcLog::parse(&bytes).unwrap();
+    let image = TdxImage::measure(&uki(257, &kernel())[..]).unwrap();
+    let mut prediction = image.predict(&direct("rtmr0").unwrap()).unwrap().unwrap();
+    let got = log.events().iter().find(|event| event.extends_mr() == Some(Mr::Rtmr1)).unwrap();
+    prediction.events.retain(|event| !event.what.starts_with("the kernel in"));
+    assert!(prediction.differences(&log)[0].expected.as_ref().unwrap().description.contains("unified kernel image"));
+    prediction.events[0].digest.0.copy_from_slice(got.digest(Bank::Sha384).unwrap());
+    assert_eq!(prediction.registers().rtmrs[&Rtmr::R1].0, log.replay().values()[1]);
+    assert_eq!(prediction.first(&log, Rtmr::R1, Mr::Rtmr1), None);
 }
