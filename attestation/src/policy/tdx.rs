@@ -11,7 +11,9 @@
 //! ```
 //!
 //! `"rtmrs": "manifest"` demands the registers that the manifest lists for the image whose measurements the TPM quotes, so that the
-//! processor and the TPM have to tell of the same image; an image without such values is refused. `"rtmrs": "any"` says that only the
+//! processor and the TPM have to tell of the same image; an image without such values is refused. A manifest that lists RTMR 2 alone says
+//! less than it seems: whatever the firmware started could have extended that register so. RTMR 1, or PCR 4 of a TPM that is not the
+//! host's, tells what was started. `"rtmrs": "any"` says that only the
 //! TPM tells which image runs: MRTD is that of a firmware, which boots any.
 //!
 //! A guest that its host may debug, profile or move to another machine is refused by every policy, and so is a revoked TCB: there is

@@ -1,5 +1,5 @@
 //! Registers of a TDX guest that boots an image. Where a policy's section `tdx` says `"rtmrs": "manifest"`, the guest's quote must have
-//! these values, of the image whose measurements its TPM quotes.
+//! these values, of the image whose measurements its TPM quotes. RTMR 2 alone does not tell which program made it; RTMR 1 does.
 
 use std::collections::BTreeMap;
 

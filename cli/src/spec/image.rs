@@ -150,6 +150,8 @@ state_size [16777216; at least 4194304], qcow2 [false], and:
         "tdx": {"kernel_measures": "tpm"}
       tpm: the firmware shows the kernel a TPM, and what the boot stub (257) measures
       is in RTMR 2; cc: it shows none, and the kernel (6.9 or newer) measures there too
+      with "separator": "rtmr0" or "rtmr1" and "boot": "qemu-kernel" it is RTMR 1, too:
+      in which register the firmware's separator is; no device has an option ROM then
   "serial": 7
       the manifest's revision, which must grow [SOURCE_DATE_EPOCH, at least 1]
   "signing_key": "release.key"
