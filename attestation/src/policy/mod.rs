@@ -79,7 +79,7 @@ pub(crate) use snp::{Allowed, Demanded, SnpKey};
 pub use snp::{RevocationList, SnpPolicy};
 use tdx::TdxPolicyFile;
 #[cfg(feature = "processors")]
-pub(crate) use tdx::{RtmrDemand, TdxAllowed};
+pub(crate) use tdx::{RtmrDemand, RtmrValues, TdxAllowed};
 pub use tdx::{TdxPolicy, TdxTcbStatus};
 pub use templates::EkTemplates;
 pub(crate) use templates::by_name;

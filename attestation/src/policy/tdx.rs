@@ -10,7 +10,7 @@
 //! }
 //! ```
 //!
-//! `"rtmrs": "manifest"` demands the registers that the manifest lists for the image whose measurements the TPM quotes, so that the
+//! A register's values may be the word `"manifest"`, too: `{"1": ["…"], "2": "manifest"}`. `"rtmrs": "manifest"` demands the registers that the manifest lists for the image whose measurements the TPM quotes, so that the
 //! processor and the TPM have to tell of the same image; an image without such values is refused. A manifest that lists RTMR 2 alone says
 //! less than it seems: whatever the firmware started could have extended that register so. RTMR 1, or PCR 4 of a TPM that is not the
 //! host's, tells what was started. `"rtmrs": "any"` says that only the
@@ -97,8 +97,17 @@ pub(crate) enum RtmrDemand {
     Any,
     /// Those that the manifest lists for the image whose measurements the TPM quotes.
     Manifest,
-    /// One of these values for each of these registers.
-    Listed(BTreeMap<Rtmr, BTreeSet<LaunchDigest>>),
+    /// These registers.
+    Listed(BTreeMap<Rtmr, RtmrValues>),
+}
+
+/// What is demanded of one register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RtmrValues {
+    /// One of these values.
+    Of(BTreeSet<LaunchDigest>),
+    /// The manifest's, which has to list it.
+    Manifest,
 }
 
 /// The demand as it is written.
@@ -106,7 +115,35 @@ pub(crate) enum RtmrDemand {
 #[serde(untagged)]
 enum Rtmrs {
     Word(RtmrWord),
-    Listed(BTreeMap<Rtmr, Vec<LaunchDigest>>),
+    Listed(BTreeMap<Rtmr, ListedValues>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ListedValues {
+    Manifest(ManifestWord),
+    Of(BTreeSet<LaunchDigest>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ManifestWord {
+    Manifest,
+}
+
+impl ListedValues {
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Of(values) if values.is_empty())
+    }
+}
+
+impl From<ListedValues> for RtmrValues {
+    fn from(values: ListedValues) -> Self {
+        match values {
+            ListedValues::Manifest(ManifestWord::Manifest) => Self::Manifest,
+            ListedValues::Of(values) => Self::Of(values),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -157,15 +194,14 @@ impl TryFrom<TdxPolicyFile> for TdxPolicy {
         let rtmrs = match file.rtmrs {
             Rtmrs::Word(RtmrWord::Any) => RtmrDemand::Any,
             Rtmrs::Word(RtmrWord::Manifest) => RtmrDemand::Manifest,
-            Rtmrs::Listed(listed) if listed.is_empty() || listed.values().any(Vec::is_empty) => {
+            Rtmrs::Listed(listed) if listed.is_empty() || listed.values().any(ListedValues::is_empty) => {
                 return empty(
                     "`tdx.rtmrs`, or a register of it, lists no value: say \"manifest\" to take those of the image, or \"any\" \
                      if the TPM alone tells what runs",
                 );
             }
             Rtmrs::Listed(listed) => {
-                let sets = listed.into_iter().map(|(register, values)| (register, values.into_iter().collect()));
-                RtmrDemand::Listed(sets.collect())
+                RtmrDemand::Listed(listed.into_iter().map(|(register, values)| (register, values.into())).collect())
             }
         };
         let set = |digests: Vec<LaunchDigest>| digests.into_iter().collect::<BTreeSet<_>>();

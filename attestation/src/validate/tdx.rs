@@ -1,12 +1,13 @@
 //! What a verified TDX quote says, against what a policy demands: from the platform upwards, the first difference decides.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
 
 use super::AdmittedImage;
-use crate::parse::LaunchDigest;
-use crate::policy::{RtmrDemand, TdxAllowed, TdxPolicy, TdxTcbStatus};
+use crate::parse::{LaunchDigest, Rtmr};
+use crate::policy::{RtmrDemand, RtmrValues, TdxAllowed, TdxPolicy, TdxTcbStatus};
 use crate::reference::{Image, References, TdxRegisters};
 use crate::refusal::{ReasonCode, Refusal};
 use crate::verify::tdx::VerifiedTdxQuote;
@@ -185,14 +186,22 @@ impl TdxPolicy {
     fn check_registers(&self, verified: &VerifiedTdxQuote, image: &RegistersOf<'_>) -> Result<(), Refusal> {
         let listed = match &self.rtmrs {
             RtmrDemand::Any => return Ok(()),
+            RtmrDemand::Manifest => return image.check(verified, |_| true, &[]),
             RtmrDemand::Listed(listed) => listed,
-            RtmrDemand::Manifest => return image.check(verified),
         };
+        let mut of_manifest = Vec::new();
         for (register, values) in listed {
-            let got = verified.rtmr(*register);
-            if !values.contains(&got) {
-                return refuse(ReasonCode::TdxRtmrDiffers, expected_and_got(&register.to_string(), values, got));
+            match values {
+                RtmrValues::Manifest => of_manifest.push(*register),
+                RtmrValues::Of(values) if values.contains(&verified.rtmr(*register)) => {}
+                RtmrValues::Of(values) => {
+                    let detail = expected_and_got(&register.to_string(), values, verified.rtmr(*register));
+                    return refuse(ReasonCode::TdxRtmrDiffers, detail);
+                }
             }
+        }
+        if !of_manifest.is_empty() {
+            return image.check(verified, |register| of_manifest.contains(&register), &of_manifest);
         }
         Ok(())
     }
@@ -225,24 +234,35 @@ impl<'a> RegistersOf<'a> {
         }
     }
 
-    fn check(&self, verified: &VerifiedTdxQuote) -> Result<(), Refusal> {
-        let matches =
-            |listed: &TdxRegisters| listed.rtmrs.iter().all(|(&register, &value)| verified.rtmr(register) == value);
-        if self.registers.iter().any(|listed| matches(listed)) {
-            return Ok(());
+    /// Holds a quote against those registers that are `judged`; who lists not all of the `demanded` is not asked.
+    fn check(
+        &self,
+        verified: &VerifiedTdxQuote,
+        judged: impl Fn(Rtmr) -> bool,
+        demanded: &[Rtmr],
+    ) -> Result<(), Refusal> {
+        let has_all = |listed: &&&TdxRegisters| demanded.iter().all(|register| listed.rtmrs.contains_key(register));
+        let mut differing: Option<(Rtmr, BTreeSet<LaunchDigest>)> = None;
+        for listed in self.registers.iter().filter(has_all) {
+            let differs =
+                |(register, value): &(&Rtmr, &LaunchDigest)| judged(**register) && verified.rtmr(**register) != **value;
+            match (listed.rtmrs.iter().find(differs), &mut differing) {
+                (None, _) => return Ok(()),
+                (Some((register, value)), None) => differing = Some((*register, BTreeSet::from([*value]))),
+                (Some((register, value)), Some((first, values))) if register == first => _ = values.insert(*value),
+                (Some(_), Some(_)) => {}
+            }
         }
-        let listed = self.registers.iter().flat_map(|listed| &listed.rtmrs);
-        let Some((&register, _)) = listed.clone().find(|(register, value)| verified.rtmr(**register) != **value) else {
+        let Some((register, values)) = differing else {
             return refuse(ReasonCode::TdxRtmrMissing, self.image.clone());
         };
-        let values = listed.filter(|(other, _)| **other == register).map(|(_, value)| *value).collect();
         let detail = expected_and_got(&register.to_string(), &values, verified.rtmr(register));
         refuse(ReasonCode::TdxRtmrDiffers, format!("{}: {detail}", self.image))
     }
 }
 
 /// As many of the values that would do as a line has room for.
-fn expected_and_got(name: &str, values: &std::collections::BTreeSet<LaunchDigest>, got: LaunchDigest) -> String {
+fn expected_and_got(name: &str, values: &BTreeSet<LaunchDigest>, got: LaunchDigest) -> String {
     let shown = values.iter().take(SHOWN).map(LaunchDigest::to_string).collect::<Vec<_>>().join(", ");
     format!("{name}: expected one of {} ({shown}), got {got}", values.len())
 }

@@ -184,6 +184,7 @@ fn a_section_that_could_admit_anybody_or_nobody_is_refused() {
         ("rtmrs", json!({"1": []}), ReasonCode::PolicyEmpty),
         ("rtmrs", json!({}), ReasonCode::PolicyEmpty),
         ("rtmrs", json!("none"), ReasonCode::PolicyMalformed),
+        ("rtmrs", json!({"1": "any"}), ReasonCode::PolicyMalformed),
         ("rtmrs", json!(null), ReasonCode::PolicyMalformed),
         ("xfam", json!(null), ReasonCode::PolicyMalformed),
         ("rtmrs", json!({"4": ["d1".repeat(48)]}), ReasonCode::PolicyMalformed),

@@ -32,9 +32,14 @@ fn image(number: u8, rtmrs: &[(&str, &str)]) -> Value {
 
 /// A machine whose TPM quotes image 1, in a guest of `FakeIntel`'s.
 fn decided(images: &[Value]) -> Result<Admission, Refusal> {
+    decided_by(&json!("manifest"), images)
+}
+
+fn decided_by(rtmrs: &Value, images: &[Value]) -> Result<Admission, Refusal> {
     let (tpm, intel) = (booted(1), FakeIntel::default());
     let mut policy = policy_json(pinned(&[digest_of(&tpm)]));
     policy["tdx"] = section();
+    policy["tdx"]["rtmrs"] = rtmrs.clone();
     let policy = support::policy(&policy);
     let (challenge, pending) = Appraisal::begin(&policy, &tpm.identity(), NOW, &SystemRandom::new())?;
     let data = report_data(&BINDING, tpm.ak_public());
@@ -131,4 +136,19 @@ fn a_manifests_registers_are_a_closed_list_that_says_something() {
     let twice = twice.replace(r#""rtmrs":{"#, &format!(r#""rtmrs":{{"2":"{value}","#));
     let refusal = ReferenceValues::from_json(twice.as_bytes()).unwrap_err();
     assert!(refusal.detail().contains("RTMR 2 is there twice"), "{refusal}");
+}
+
+#[test]
+fn one_register_may_be_the_manifests_and_another_the_policys() {
+    let (r1, other) = (R1.repeat(48), "aa".repeat(48));
+    let both = json!({"1": [other, r1], "2": "manifest"});
+    decided_by(&both, &[image(1, &[("2", R2)])]).unwrap();
+    // What the manifest says of a register that the policy lists by value, or does not name, is not asked.
+    decided_by(&both, &[image(1, &[("0", "aa"), ("1", "aa"), ("2", R2)])]).unwrap();
+    let code = |rtmrs: Value, images: &[Value]| decided_by(&rtmrs, images).unwrap_err().code();
+    assert_eq!(code(json!({"1": [other], "2": "manifest"}), &[image(1, &[("2", R2)])]), ReasonCode::TdxRtmrDiffers);
+    assert_eq!(code(both.clone(), &[image(1, &[("2", "aa")])]), ReasonCode::TdxRtmrDiffers);
+    // A register that is demanded has to be listed, whatever else is.
+    assert_eq!(code(json!({"1": "manifest"}), &[image(1, &[("2", R2)])]), ReasonCode::TdxRtmrMissing);
+    assert_eq!(code(both, &[image_json(1)]), ReasonCode::TdxRtmrMissing);
 }

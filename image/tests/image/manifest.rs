@@ -5,7 +5,8 @@ use std::path::Path;
 
 use latchkey_attestation::ReferenceValues;
 use latchkey_image::{DEBIAN_STUB, Image, Source};
-use latchkey_measurements::predict::{MachineType, Uki};
+use latchkey_measurements::pe_sample;
+use latchkey_measurements::predict::{MachineType, TdxImage, Uki};
 use latchkey_measurements::signing::SigningKey;
 
 use crate::disk::build;
@@ -58,6 +59,29 @@ fn the_manifest_says_what_the_image_measures_and_where_it_comes_from() {
     }
     // Nothing of where it was built.
     assert!(!text.contains(sample.path("").to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn registers_of_tdx_guests_stand_in_the_manifest_for_machines_that_may_be_such() {
+    let sample = Sample::new();
+    let Some(mut image) = image(&sample) else { return };
+    // A boot stub that measures into them.
+    let mut stub = pe_sample::stub(10);
+    pe_sample::append(&mut stub, ".sdmagic", b"#### LoaderInfo: systemd-stub 257.13-1 ####\0");
+    image.stub = Source::Bytes(stub);
+    let text = r#"{"name": "trusted", "secure_boot": "off", "secure_boot_variable": "empty",
+        "tdx": {"kernel_measures": "tpm"}}"#;
+    image.machines.push(MachineType::from_json(text.as_bytes()).unwrap().with_variables(None).unwrap());
+    let built = build(&image, &sample.out("a"));
+    let values = ReferenceValues::from_json(&fs::read(built.manifest.as_ref().unwrap()).unwrap()).unwrap();
+    let [manifest] = values.images() else { panic!("one image") };
+    let uki = fs::read(&built.uki).unwrap();
+    let measured = TdxImage::measure(&uki[..]).unwrap();
+    for machine in &image.machines {
+        let predicted = measured.predict(machine).unwrap().map(|prediction| prediction.registers());
+        assert_eq!(predicted.is_some(), machine.name == "trusted");
+        assert_eq!(manifest.machine(&machine.name).unwrap().tdx(), predicted.as_ref());
+    }
 }
 
 #[test]
