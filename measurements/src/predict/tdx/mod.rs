@@ -205,8 +205,8 @@ impl TdxPrediction {
             let of_register = self.events.iter().filter(|event| event.register == register);
             LaunchDigest(of_register.fold([0; 48], |value, event| sha384(&[&value, &event.digest.0]).0))
         };
-        let rtmr1 = self.rtmr1_is_whole.then_some(Rtmr::R1);
-        let rtmrs: BTreeMap<_, _> = rtmr1.into_iter().chain([Rtmr::R2]).map(|rtmr| (rtmr, value(rtmr))).collect();
+        let loader = self.rtmr1_is_whole.then_some(Rtmr::R1);
+        let rtmrs: BTreeMap<_, _> = loader.into_iter().chain([Rtmr::R2]).map(|rtmr| (rtmr, value(rtmr))).collect();
         TdxRegisters { kernel_measures: self.kernel_measures, rtmrs }
     }
 
