@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// A register that a guest extends: 0 firmware and its settings, 1 the boot loader or kernel, 2 what they load, 3 anybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Rtmr {
-    /// The firmware's settings, Secure Boot: a TPM's PCR 1 and 7 (UEFI 2.11, section 38.4.1).
+    /// The firmware's settings, Secure Boot: a TPM's PCR 1 and 7 (UEFI 2.10, section 38.4.1).
     #[serde(rename = "0")]
     R0,
     /// What the firmware loads: a TPM's PCR 2 to 6.

@@ -4,6 +4,7 @@
 //!    the stub makes).
 //! 2. [`MachineType`] says how its firmware boots, with which keys ([`variables`]).
 //! 3. [`Uki::predict`] puts both together: the events in order, and the PCRs that follow from them ([`Prediction`]).
+//! 4. [`TdxImage::predict`] says the same of the registers of TDX guests, for types of machines that have such.
 //!
 //! What is not certain is refused: an unknown stub, a section whose effect depends on more than the image.
 //!

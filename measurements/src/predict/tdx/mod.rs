@@ -1,6 +1,6 @@
 //! What a TDX guest's registers will be, from the image: RTMR 2, and of RTMR 1 the events that are the image's.
 //!
-//! The firmware turns a PCR into a register (UEFI 2.11, section 38.4.1, as `MapPcrToMrIndex` does): PCR 8 to 15 are RTMR 2, PCR 2 to 6
+//! The firmware turns a PCR into a register (UEFI 2.10, section 38.4.1, as `MapPcrToMrIndex` does): PCR 8 to 15 are RTMR 2, PCR 2 to 6
 //! are RTMR 1. So RTMR 2 has what the boot stub and the kernel measure, all of which is in the image:
 //!
 //! * the boot stub's sections (a TPM's PCR 11), by the protocol of confidential machines, since systemd 256
@@ -283,11 +283,11 @@ impl fmt::Display for RtmrDifference {
     }
 }
 
-/// PFP 1.05, section 10.4.4: what is measured when the kernel leaves the firmware.
+/// PFP 1.05, section 10.4: what is measured when the kernel leaves the firmware.
 const LEAVING: &[u8] = b"Exit Boot Services Invocation";
 const LEFT: &[u8] = b"Exit Boot Services Returned with Success";
 
-/// `EFI_CC_MEASUREMENT_PROTOCOL_GUID` (UEFI 2.11, section 38.2.1), in the two halves that compilers make of a GUID on the stack: so
+/// `EFI_CC_MEASUREMENT_PROTOCOL_GUID` (UEFI 2.10, section 38.2), in the two halves that compilers make of a GUID on the stack: so
 /// stands TCG's in Debian 12's kernel, which does not have this one.
 pub(crate) const CC_PROTOCOL: [[u8; 8]; 2] =
     [[0x3d, 0x1a, 0x75, 0x96, 0xf4, 0x72, 0xa6, 0x41], [0xa7, 0x94, 0xed, 0x5d, 0x0e, 0x67, 0xae, 0x6b]];
