@@ -20,6 +20,7 @@ mod clock;
 mod cluster_dir;
 mod codes;
 mod collateral;
+mod collateral_install;
 mod credentials;
 mod documents;
 mod ek_file;

@@ -163,6 +163,25 @@ fn lists_of_tpms_authorities_are_shown_with_their_dates_and_their_end_is_told_in
     assert!(ran.out.contains("vendor.crl"), "{}", ran.out);
 }
 
+/// Into an API server: cli/tests/store.rs.
+#[test]
+fn nothing_is_installed_that_is_bad_or_where_nobody_reads_it() {
+    let there = TempDir::new().unwrap();
+    let directory = there.path().join("amd/tpm");
+    fs::create_dir_all(&directory).unwrap();
+    fs::create_dir(there.path().join("plant")).unwrap();
+    let install = || run(&there, &["install", "amd", "--cluster", "plant", "--output", "json"]).failed(2);
+    fs::write(directory.join("cloud.crl"), "fetched on Monday").unwrap();
+    assert_eq!(install().json()["error"]["code"], "collateral-malformed");
+    fs::rename(directory.join("cloud.crl"), there.path().join("notes")).unwrap();
+    fs::write(directory.join("a cloud.crl"), tpm_list("a cloud", 2999)).unwrap();
+    let said = install().out;
+    assert!(said.contains("rename it"), "{said}");
+    fs::rename(directory.join("a cloud.crl"), directory.join("cloud.crl")).unwrap();
+    let said = install().out;
+    assert!(said.contains("the directory that `collateral` in the service's configuration names"), "{said}");
+}
+
 fn fetch(directory: &TempDir, from: &str, more: &[&str]) -> Ran {
     let fetch = ["fetch", "--from", from, "--snp-report", "report.bin", "--to", "amd", "--output", "json"];
     run(directory, &[&fetch[..], more].concat())

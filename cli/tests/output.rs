@@ -134,6 +134,7 @@ impl Bench {
             | "upgrade resume"
             | "upgrade check"
             | "policy install"
+            | "collateral install"
             | "backup create"
             | "backup restore"
             | "credentials admin"

@@ -7,6 +7,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use latchkey_attestation::fake_amd::FakeAmd;
+use latchkey_attestation::parse::SnpProduct;
 use latchkey_test_support::until;
 use serde_json::{Value, json};
 use support::node::{FakeNode, Stage};
@@ -355,4 +358,23 @@ fn a_disk_that_was_moved_is_another_machine_s_in_the_api_server_wherever_the_mov
     assert!(claims.len() == 2 && claims.iter().all(|claim| claim["spec"]["ek_sha256"] == new.as_str()), "{claims:?}");
     assert_eq!(error_code(&recover(&plant, &plant.node, &[]).failed(3)), "disk-of-another-machine");
     assert_eq!(plant.node.state().recoveries, 0);
+}
+
+#[test]
+#[ignore = "needs etcd, kube-apiserver, kube-controller-manager, kubectl and helm: ./dev e2e api-server"]
+fn collateral_is_put_into_one_object_and_replaced_as_a_whole() {
+    let plant = Plant::new();
+    plant.init(&["--kubernetes", "1.34"]).succeeded();
+    let amd = FakeAmd::new(SnpProduct::Milan);
+    let directory = plant.operator.path("amd");
+    latchkey_collateral::publish_fake(&amd, &directory).unwrap();
+    let first = plant.machines(&["collateral", "install", "amd"]).succeeded().json();
+    assert_eq!((&first["written"], &first["snp"], &first["tpm_lists"]), (&json!(true), &json!(true), &json!(0)));
+    let entries = || plant.binary_data("latchkey-collateral").as_object().unwrap().clone();
+    assert_eq!(entries()["snp.chain.pem"], base64::engine::general_purpose::STANDARD.encode(&amd.chain));
+    assert_eq!(plant.machines(&["collateral", "install", "amd"]).succeeded().json()["written"], false);
+    // What is not in the directory any more is not in the object.
+    std::fs::rename(directory.join("snp/chain.pem"), directory.join("snp/milan.pem")).unwrap();
+    plant.by_kubeconfig(&["collateral", "install", "amd"]).succeeded();
+    assert_eq!(entries().keys().collect::<Vec<_>>(), ["snp.milan.pem"]);
 }

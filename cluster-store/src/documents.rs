@@ -8,6 +8,7 @@ use crate::kubernetes::ClusterMaterial;
 use crate::store::{ClusterStore, Part};
 use latchkey_attestation::{Policy, References};
 use latchkey_keys::SecretVec;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
@@ -54,6 +55,15 @@ pub trait Documents: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn material(&self) -> Result<Option<ClusterMaterial>, StoreError> {
+        Ok(None)
+    }
+
+    /// What vendors publish for verifiers, by the names of its entries; `None` where there is none. A cluster in a directory has none of
+    /// its own: the service's configuration names another directory.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn collateral(&self) -> Result<Option<BTreeMap<String, Vec<u8>>>, StoreError> {
         Ok(None)
     }
 

@@ -31,6 +31,8 @@ pub const ENROLMENT_MAP: &str = "latchkey-enrolment";
 pub const CLUSTER_MAP: &str = "latchkey-cluster";
 /// That of the denials: a key for each, whose value is the reason.
 pub const DENIED_MAP: &str = "latchkey-denied";
+/// That of what vendors publish for verifiers, a key for each file (`latchkey_collateral::Entries`).
+pub const COLLATERAL_MAP: &str = "latchkey-collateral";
 /// That of the revisions that were accepted, with the key `revisions.json`.
 pub const REVISIONS_MAP: &str = "latchkey-revisions";
 /// That of the machines that wait for the operator.

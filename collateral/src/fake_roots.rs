@@ -8,6 +8,8 @@ use latchkey_attestation::fake_amd::FakeAmd;
 use latchkey_attestation::fake_intel::FakeIntel;
 use latchkey_attestation::parse::{Digest, SnpProduct};
 
+use crate::Entries;
+
 /// A line for each: product, and the SHA-256 of the root's DER.
 const FAKE_ROOTS: &str = "snp/.fake-roots";
 /// The SHA-256 of the root's DER.
@@ -36,16 +38,30 @@ pub fn publish_fake_intel(intel: &FakeIntel, directory: &Path) -> io::Result<()>
     fs::write(directory.join(FAKE_ROOT), intel.root().to_string())
 }
 
-pub(crate) fn of_intel(directory: &Path) -> Option<Digest> {
-    Digest::from_hex(&fs::read_to_string(directory.join(FAKE_ROOT)).ok()?)
+/// Roots that are to be believed in the place of the vendors' own.
+#[derive(Debug)]
+pub(crate) struct FakeRoots {
+    pub(crate) amd: Option<Vec<(SnpProduct, Digest)>>,
+    pub(crate) intel: Option<Digest>,
 }
 
-pub(crate) fn of_amd(directory: &Path) -> Option<Vec<(SnpProduct, Digest)>> {
-    let text = fs::read_to_string(directory.join(FAKE_ROOTS)).ok()?;
+pub(crate) fn of_directory(directory: &Path) -> FakeRoots {
+    let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
+    of(read(FAKE_ROOTS), read(FAKE_ROOT))
+}
+
+/// The same of an object, where `/` is `.`.
+pub(crate) fn of_entries(entries: &Entries) -> FakeRoots {
+    let read = |name: &str| String::from_utf8(entries.get(&name.replace('/', "."))?.clone()).ok();
+    of(read(FAKE_ROOTS), read(FAKE_ROOT))
+}
+
+fn of(amd: Option<String>, intel: Option<String>) -> FakeRoots {
     let root = |line: &str| {
         let (name, digest) = line.split_once(' ')?;
         let product = SnpProduct::ALL.into_iter().find(|product| product.name() == name)?;
         Some((product, Digest::from_hex(digest)?))
     };
-    text.lines().map(root).collect()
+    let amd = amd.and_then(|text| text.lines().map(root).collect());
+    FakeRoots { amd, intel: intel.and_then(|text| Digest::from_hex(&text)) }
 }

@@ -8,7 +8,7 @@
 //!   tdx/    Intel's root, authorities and lists, TCB information of platforms, the identity of the quoting enclave: *.pem, *.crl, *.json
 //! ```
 //!
-//! One of them is enough.
+//! One of them is enough. In a cluster that keeps itself in its API server, one object has the same files ([`Bundle`]).
 //!
 //! Names of files mean nothing: what a file is, it says itself. What nobody can read is an error, and never passed over.
 //!
@@ -17,6 +17,7 @@
 #[cfg(feature = "fetch")]
 pub mod fetch;
 
+mod bundle;
 #[cfg(feature = "fake-processors")]
 mod fake_roots;
 mod stamp;
@@ -27,9 +28,12 @@ use std::path::{Path, PathBuf};
 
 use latchkey_attestation::Refusal;
 use latchkey_attestation::policy::TpmRevocations;
+use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::verify::snp::SnpInventory;
 use latchkey_attestation::verify::tdx::TdxInventory;
-use latchkey_attestation::verify::{CollateralFile, ProcessorCollateral};
+
+use bundle::Files;
+pub use bundle::{Bundle, Entries, MAX_OBJECT};
 
 #[cfg(feature = "fake-processors")]
 pub use fake_roots::{publish_fake, publish_fake_intel};
@@ -54,6 +58,14 @@ pub enum CollateralError {
         /// What is too large.
         what: String,
     },
+    /// A file has a name, or an object an entry, that cannot be taken.
+    #[error("{}: {what}", path.display())]
+    Unfit {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        what: String,
+    },
     /// A file is not what it has to be.
     #[error(transparent)]
     Refused(Refusal),
@@ -73,12 +85,7 @@ pub struct Collateral {
 /// # Errors
 /// [`CollateralError`], also where no part is there; `collateral-malformed` and `collateral-root-unknown` name the file.
 pub fn read(directory: &Path) -> Result<Collateral, CollateralError> {
-    let Inventory { snp, tdx, tpm } = list(directory)?;
-    let processors = ProcessorCollateral {
-        snp: snp.map(SnpInventory::into_collateral).transpose().map_err(CollateralError::Refused)?,
-        tdx: tdx.map(TdxInventory::into_collateral).transpose().map_err(CollateralError::Refused)?,
-    };
-    Ok(Collateral { processors, tpm: tpm.map_err(CollateralError::Refused)? })
+    Bundle::of_directory(directory)?.read()
 }
 
 /// What is there, the bad as well as the good.
@@ -97,45 +104,18 @@ pub struct Inventory {
 /// # Errors
 /// [`CollateralError::Unreadable`], [`CollateralError::TooLarge`]; no part is there.
 pub fn list(directory: &Path) -> Result<Inventory, CollateralError> {
-    let [snp, tdx, tpm] = [read_part(directory, SNP)?, read_part(directory, TDX)?, read_part(directory, TPM)?];
-    if snp.is_none() && tdx.is_none() && tpm.is_none() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "none of `snp`, `tdx` and `tpm` is in it");
-        return Err(CollateralError::Unreadable { path: directory.to_owned(), source });
-    }
-    let lists = tpm.unwrap_or_default();
-    let lists: Vec<_> = lists.iter().map(|(name, content)| (name.as_str(), content.as_slice())).collect();
-    Ok(Inventory {
-        tpm: TpmRevocations::new(&lists),
-        snp: snp.map(|files| with_names(&files, |files| snp_inventory(directory, files))),
-        tdx: tdx.map(|files| with_names(&files, |files| tdx_inventory(directory, files))),
-    })
+    Ok(Bundle::of_directory(directory)?.list())
 }
 
-fn snp_inventory(directory: &Path, files: &[CollateralFile<'_>]) -> SnpInventory {
+#[cfg(feature = "fetch")]
+fn tdx_inventory(directory: &Path, files: &[latchkey_attestation::verify::CollateralFile<'_>]) -> TdxInventory {
     #[cfg(feature = "fake-processors")]
-    if let Some(roots) = fake_roots::of_amd(directory) {
-        return SnpInventory::with_fake_roots(files, &roots);
-    }
-    let _ = directory;
-    SnpInventory::new(files)
-}
-
-fn tdx_inventory(directory: &Path, files: &[CollateralFile<'_>]) -> TdxInventory {
-    #[cfg(feature = "fake-processors")]
-    if let Some(root) = fake_roots::of_intel(directory) {
+    if let Some(root) = fake_roots::of_directory(directory).intel {
         return TdxInventory::with_fake_root(files, root);
     }
     let _ = directory;
     TdxInventory::new(files)
 }
-
-fn with_names<T>(files: &[(String, Vec<u8>)], read: impl FnOnce(&[CollateralFile<'_>]) -> T) -> T {
-    let files: Vec<_> = files.iter().map(|(name, content)| CollateralFile { name, content }).collect();
-    read(&files)
-}
-
-/// Names and contents.
-type Files = Vec<(String, Vec<u8>)>;
 
 /// One vendor's files, if there is a directory of them.
 fn read_part(directory: &Path, part: &str) -> Result<Option<Files>, CollateralError> {
@@ -152,6 +132,8 @@ const SNP: &str = "snp";
 const TDX: &str = "tdx";
 /// Lists of TPMs' authorities.
 const TPM: &str = "tpm";
+/// All of them.
+const PARTS: [&str; 3] = [SNP, TDX, TPM];
 
 /// The files of a directory, in order of their names. What begins with a dot is none: editors and copying programs leave such.
 fn paths(directory: &Path) -> Result<Vec<PathBuf>, CollateralError> {

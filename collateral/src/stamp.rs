@@ -7,12 +7,12 @@ use std::path::Path;
 use latchkey_attestation::parse::Digest;
 use ring::digest::{Context, SHA256};
 
-use crate::{CollateralError, SNP, TDX, TPM, paths};
+use crate::{CollateralError, PARTS, paths};
 
 /// What a directory's files look like from outside: by names, sizes, times and numbers, so that nothing large is read only to see
 /// that it is as it was. Equal stamps: nobody wrote in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp(Digest);
+pub struct Stamp(pub(crate) Digest);
 
 /// The stamp of a collateral directory.
 ///
@@ -21,7 +21,7 @@ pub struct Stamp(Digest);
 pub fn stamp(directory: &Path) -> Result<Stamp, CollateralError> {
     let mut hash = Context::new(&SHA256);
     let mut all = Vec::new();
-    for part in [SNP, TDX, TPM].map(|part| directory.join(part)) {
+    for part in PARTS.map(|part| directory.join(part)) {
         // An empty part is another collateral than none.
         let there = part.symlink_metadata().is_ok();
         hash.update(&[u8::from(there)]);

@@ -2,11 +2,15 @@
 
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use latchkey_attestation::AuthenticManifest;
 use latchkey_cluster_store::object_documents::{
     go_back_in, manifests_in, path_of, policy_in, references_in, remember_in, revisions_in, signature_key,
 };
-use latchkey_cluster_store::objects::{POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP};
+use latchkey_cluster_store::objects::{COLLATERAL_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP};
+
+use latchkey_collateral::Entries;
 
 use super::{ApiServer, TRIES, others_first};
 use crate::clock::now;
@@ -75,6 +79,22 @@ impl ApiServer {
             }
         }
         Err(others_first(REFERENCES_MAP))
+    }
+
+    /// Puts all files of a collateral into one object, in the place of those of before: services read it whole or not at all. Where it is,
+    /// and whether it is another one than was there.
+    pub(crate) async fn put_collateral(&self, entries: &Entries) -> Result<(String, bool), CommandError> {
+        let files: super::Data = entries.iter().map(|(key, content)| (key.clone(), BASE64.encode(content))).collect();
+        for _ in 0..TRIES {
+            let mut map = self.document(COLLATERAL_MAP).await?;
+            let written = !map.data.is_empty() || map.binary_data != files;
+            map.data.clear();
+            map.binary_data.clone_from(&files);
+            if !written || self.put_document(&map).await? {
+                return Ok((path_of(COLLATERAL_MAP, "").display().to_string(), written));
+            }
+        }
+        Err(others_first(COLLATERAL_MAP))
     }
 
     async fn put_policy(&self, file: &PolicyFile) -> Result<String, CommandError> {

@@ -17,6 +17,9 @@ pub(crate) struct ConfigMap {
     metadata: Metadata,
     #[serde(default)]
     pub(crate) data: Data,
+    /// Files that are no text, in Base64.
+    #[serde(default, skip_serializing_if = "Data::is_empty")]
+    pub(crate) binary_data: Data,
 }
 
 /// What has to be sent back with an object that is replaced.
@@ -63,7 +66,7 @@ impl ConfigMap {
     pub(super) fn with(name: &str, data: Data) -> Self {
         let (name, namespace) = (name.to_owned(), Some(NAMESPACE.to_owned()));
         let metadata = Metadata { name, namespace, ..Metadata::default() };
-        Self { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), metadata, data }
+        Self { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), metadata, data, binary_data: Data::new() }
     }
 
     /// Whether it is in no API server yet.
@@ -94,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_others_put_on_an_object_goes_back_with_it() {
-        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","namespace":"latchkey","resourceVersion":"7","uid":"u","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e/f"],"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"n","uid":"v"}]},"data":{"g":"h"}}"#;
+        let text = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m","namespace":"latchkey","resourceVersion":"7","uid":"u","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e/f"],"ownerReferences":[{"apiVersion":"v1","kind":"Namespace","name":"n","uid":"v"}]},"data":{"g":"h"},"binaryData":{"i":"aGk="}}"#;
         let map: ConfigMap = serde_json::from_str(text).unwrap();
         assert_eq!(String::from_utf8(map.to_document()).unwrap(), text);
     }

@@ -39,6 +39,7 @@ pub(crate) fn unusable(error: &CollateralError) -> CommandError {
         CollateralError::Refused(refusal) => {
             CommandError::refused(Exit::Usage, "the collateral cannot be used", refusal)
         }
+        CollateralError::Unfit { .. } => CommandError::usage(error.to_string()),
         CollateralError::Unreadable { .. } | CollateralError::TooLarge { .. } => {
             let parts = "AMD's files in its `snp`, Intel's in its `tdx`, or lists of what authorities of TPMs revoked in its `tpm`";
             CommandError::usage(error.to_string()).fix(format!("give the directory that has {parts}"))

@@ -1,8 +1,8 @@
 //! `latchkey collateral`, in the table.
 
 use super::Need::{AtMostOnce, Once};
-use super::{Command, Flag, Operand};
-use crate::collateral;
+use super::{Command, Flag, Operand, node};
+use crate::{collateral, collateral_install};
 
 const DIRECTORY: Operand = Operand {
     name: "DIR",
@@ -87,6 +87,27 @@ pub(super) const SHOW: Command = Command {
     examples: &["latchkey collateral show ./amd"],
     run: collateral::show,
 };
+
+pub(super) const INSTALL: Command = Command {
+    path: &["collateral", "install"],
+    operands: &[Operand { name: "COLLATERAL-DIR", ..DIRECTORY }],
+    flags: &[node::DIRECTORY, node::KUBECONFIG, node::KUBECTL],
+    summary: "gives it to the join services of a cluster in its API server",
+    about: INSTALL_ABOUT,
+    examples: &["latchkey collateral install ./amd --cluster ./plant"],
+    run: collateral_install::install,
+};
+
+const INSTALL_ABOUT: &str = "
+All files become entries of one ConfigMap, latchkey-collateral, in the place of those of
+before: at most 1 MiB together, with names of letters, digits, `-`, `_` and `.`. Join
+services whose configuration names no directory of collateral take it up at once, and
+keep what they had where it is bad. A service reads lists of what TPMs' authorities
+revoked only where there are no fewer of them than before.
+
+Directory and object are read by the same rules; what `latchkey collateral check` says
+of the directory is true of the object. Install again what you fetch, before it ends.
+";
 
 pub(super) const CHECK: Command = Command {
     path: &["collateral", "check"],

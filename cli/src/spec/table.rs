@@ -236,6 +236,7 @@ pub(super) const COMMANDS: &[Command] = &[
     super::collateral::FETCH,
     super::collateral::SHOW,
     super::collateral::CHECK,
+    super::collateral::INSTALL,
     reference::NEW_KEY,
     reference::SIGN,
     reference::CHECK,

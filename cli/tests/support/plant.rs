@@ -90,6 +90,10 @@ impl Plant {
         self.admin.get(&format!("{MAPS}/{map}")).granted()["data"].clone()
     }
 
+    pub fn binary_data(&self, map: &str) -> Value {
+        self.admin.get(&format!("{MAPS}/{map}")).granted()["binaryData"].clone()
+    }
+
     /// A program that does what a test tells it: fake, in the place of a stock one.
     pub fn fake_program(&self, name: &str, script: &str) -> PathBuf {
         use std::io::Write as _;

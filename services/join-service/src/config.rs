@@ -37,7 +37,8 @@ pub struct Config {
     /// tickets of further control planes bring it there. Without it none gets them.
     pub service_files: Option<PathBuf>,
     /// The directory with what vendors of confidential hardware publish (`snp/`; see the crate `latchkey-collateral`): what a policy's
-    /// section `snp` is judged by. Read anew within half a minute of each change. Without it such a policy admits nobody.
+    /// section `snp` is judged by. Read anew within half a minute of each change. Without it a cluster in its API server has its collateral there
+    /// (`latchkey collateral install`), and where there is none, such a policy admits nobody.
     pub collateral: Option<PathBuf>,
     /// Bounds on what peers can take; each has a default.
     #[serde(default)]

@@ -110,8 +110,14 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
     if prepared.secrets.inside.is_some() {
         line(format_args!("have every further control plane run these services, too"));
     }
-    if let Some(directory) = &config.collateral {
-        line(format_args!("verify processors' reports by the collateral in {}", directory.display()));
+    match &config.collateral {
+        Some(directory) => {
+            line(format_args!("verify processors' reports by the collateral in {}", directory.display()));
+        }
+        None if snapshot.has_collateral() => {
+            line(format_args!("verify processors' reports by the collateral in the API server"));
+        }
+        None => {}
     }
     if let Err(refusal) = snapshot.processors.check_means(&snapshot.policy) {
         let why = if config.collateral.is_some() { refusal.detail() } else { "`collateral` names no directory" };

@@ -7,8 +7,9 @@ use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{Policy, References};
+use latchkey_cluster_store::objects::COLLATERAL_MAP;
 use latchkey_cluster_store::{ClusterFile, ClusterMaterial, Denials, Documents, Enrolment, Part, StoreError};
-use latchkey_collateral::{Collateral, CollateralError, Stamp};
+use latchkey_collateral::{Bundle, Collateral, CollateralError, Stamp};
 use latchkey_keys::SecretVec;
 use latchkey_kubelet_certificates::Reserved;
 use std::collections::BTreeMap;
@@ -41,6 +42,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Whether there is any collateral.
+    pub(crate) fn has_collateral(&self) -> bool {
+        let ProcessorCollateral { snp, tdx } = &*self.processors;
+        snp.is_some() || tdx.is_some() || self.tpm_revocations.count() > 0
+    }
+
     /// What of the collateral ends first of what the policy goes by, and when, in seconds since the Unix epoch.
     pub(crate) fn collateral_ends(&self) -> Option<(String, u64)> {
         let ends = [self.processors.first_end(&self.policy), self.tpm_revocations.first_end(&self.policy)];
@@ -95,6 +102,11 @@ impl Snapshot {
         }
         Ok(next)
     }
+}
+
+/// How the object is called that has the collateral of a cluster in its API server.
+fn place_of(documents: &dyn Documents) -> PathBuf {
+    documents.place().join(COLLATERAL_MAP)
 }
 
 /// A cluster does not stop to be: a file that is gone is a mistake, and the cluster that was stays.
@@ -169,7 +181,7 @@ pub enum LoadError {
 type Fingerprints = BTreeMap<&'static str, [u8; 32]>;
 
 impl Current {
-    /// Reads everything, the collateral from its directory if there is one. What cannot be read now cannot be replaced by what was: the
+    /// Reads everything, the collateral from its directory if one is named, and else from the cluster's documents if it is there. What cannot be read now cannot be replaced by what was: the
     /// service does not start.
     ///
     /// # Errors
@@ -177,10 +189,13 @@ impl Current {
     pub fn load(documents: Arc<dyn Documents>, collateral: Option<&Path>) -> Result<Self, LoadError> {
         // Before reading: a change in between is seen as one later.
         let loaded = Part::ALL.iter().map(|part| (part.name(), documents.fingerprint(*part))).collect();
-        let collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
+        let mut collateral_loaded = collateral.and_then(|directory| latchkey_collateral::stamp(directory).ok());
         let mut snapshot = Snapshot::read(&*documents)?;
         if let Some(directory) = collateral {
             snapshot = snapshot.with_collateral(latchkey_collateral::read(directory)?);
+        } else if let Some(entries) = documents.collateral()? {
+            collateral_loaded = Some(Bundle::stamp_of(&entries));
+            snapshot = snapshot.with_collateral(Bundle::of_entries(&place_of(&*documents), entries)?.read()?);
         }
         let freshness = Mutex::new(Freshness::new(Instant::now()));
         let (snapshot, collateral) = (RwLock::new(Arc::new(snapshot)), collateral.map(Path::to_owned));
@@ -303,19 +318,43 @@ impl Follower {
     /// Puts in force what the directory has, if it is another than before.
     fn read_collateral(&mut self) -> Result<(), String> {
         let current = &*self.current;
-        let Some(directory) = &current.collateral else {
-            if current.snapshot().policy.processors().is_empty() {
-                return Ok(());
-            }
-            return Err("the policy demands a processor's word, and `collateral` names no directory".to_owned());
-        };
+        let Some(directory) = &current.collateral else { return self.read_collateral_of_cluster() };
         // Before reading: a change in between is seen as one later.
         let stamp = latchkey_collateral::stamp(directory).ok();
         if stamp.is_some() && stamp == self.collateral {
             return Ok(());
         }
         self.collateral = None;
-        let collateral = latchkey_collateral::read(directory).map_err(|error| error.to_string())?;
+        self.take(latchkey_collateral::read(directory).map_err(|error| error.to_string())?, stamp)
+    }
+
+    /// The same of the cluster's documents.
+    fn read_collateral_of_cluster(&mut self) -> Result<(), String> {
+        let current = &*self.current;
+        let Some(entries) = current.documents.collateral().map_err(|error| error.to_string())? else {
+            let snapshot = current.snapshot();
+            if snapshot.has_collateral() {
+                return Err(format!("{} is gone", place_of(&*current.documents).display()));
+            }
+            if snapshot.policy.processors().is_empty() {
+                return Ok(());
+            }
+            let none = "the policy demands a processor's word, and `collateral` names no directory";
+            return Err(format!(
+                "{none}; a cluster in its API server takes it with `latchkey collateral install`, too"
+            ));
+        };
+        let stamp = Some(Bundle::stamp_of(&entries));
+        if stamp == self.collateral {
+            return Ok(());
+        }
+        let bundle = Bundle::of_entries(&place_of(&*current.documents), entries);
+        self.collateral = None;
+        self.take(bundle.and_then(|bundle| bundle.read()).map_err(|error| error.to_string())?, stamp)
+    }
+
+    fn take(&mut self, collateral: Collateral, stamp: Option<Stamp>) -> Result<(), String> {
+        let current = &*self.current;
         // Without them a certificate that was revoked would be good again, and nobody would be told.
         if collateral.tpm.count() < current.snapshot().tpm_revocations.count() {
             let gone = "lists of what authorities of TPMs revoked are gone from its `tpm`";

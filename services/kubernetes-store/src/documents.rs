@@ -9,7 +9,8 @@ use kube::runtime::watcher::Event;
 use latchkey_attestation::{Policy, References, Refusal};
 use latchkey_cluster_store::object_documents::{path_of, references_in, remember_in, revisions_in};
 use latchkey_cluster_store::objects::{
-    CLUSTER_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP,
+    CLUSTER_MAP, COLLATERAL_MAP, DENIED_MAP, ENROLMENT_MAP, NAMESPACE, PENDING_MAP, POLICY_MAP, REFERENCES_MAP,
+    REVISIONS_MAP,
 };
 use latchkey_cluster_store::{
     ClusterFile, ClusterMaterial, ContentError, Denials, Documents, Enrolment, KubernetesFile, MAX_CONFIG, MAX_PENDING,
@@ -22,7 +23,8 @@ use std::path::Path;
 /// The cluster's authority, as kube-controller-manager publishes it in every namespace.
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// Those that are kept in memory. Whatever else is in the namespace is passed over.
-pub(crate) const FOLLOWED: [&str; 6] = [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MAP, CLUSTER_MAP, DENIED_MAP, ROOT_CA];
+pub(crate) const FOLLOWED: [&str; 7] =
+    [POLICY_MAP, REFERENCES_MAP, ENROLMENT_MAP, CLUSTER_MAP, DENIED_MAP, COLLATERAL_MAP, ROOT_CA];
 
 /// Certificates of the authority, and its successor while it is replaced (`ClusterJoin.ca_certificates` in `join.proto`: "at most 64
 /// KiB").
@@ -247,6 +249,16 @@ impl Documents for KubernetesStore {
             return Err(StoreError::malformed(&path_of(ROOT_CA, "ca.crt"))(ContentError::Rule(sentence)));
         }
         Ok(Some(ClusterMaterial { file, authority }))
+    }
+
+    /// One object, so that it is read whole or not at all. Of text kubectl makes `data`, and `binaryData` of the rest.
+    fn collateral(&self) -> Result<Option<BTreeMap<String, Vec<u8>>>, StoreError> {
+        self.shared().check_document(COLLATERAL_MAP)?;
+        let documents = self.shared().documents();
+        let Some(map) = documents.maps.get(COLLATERAL_MAP) else { return Ok(None) };
+        let texts = map.data.iter().flatten().map(|(key, text)| (key.clone(), text.clone().into_bytes()));
+        let bytes = map.binary_data.iter().flatten().map(|(key, bytes)| (key.clone(), bytes.0.clone()));
+        Ok(Some(texts.chain(bytes).collect()))
     }
 
     /// The keys of a map: no value is read, so no typo takes a denial back.

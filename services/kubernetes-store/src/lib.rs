@@ -7,7 +7,7 @@
 //! | a refusal, for people | `Event` on the `AttestedNode`, or on the cluster's `ConfigMap` | join services, beside the decisions |
 //! | that a name or a disk is one machine's | `NodeClaim`, cluster-scoped, named by kind and hash of what is claimed | join services |
 //! | that a control plane is joining | `Lease` `latchkey` | join services |
-//! | policy, manifests, rules, cluster, denials | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`; keys are the files of a cluster directory | the operator |
+//! | policy, manifests, rules, cluster, denials, collateral | `ConfigMap`s `latchkey-policy`, `-references`, `-enrolment`, `-cluster`, `-denied`, `-collateral`; keys are the files of a cluster directory | the operator |
 //! | revisions accepted, machines that wait | `ConfigMap`s `latchkey-revisions`, `latchkey-pending` | join services |
 //! | where nodes find the API server, and its authority | `kubernetes.json` of `latchkey-cluster`; `ConfigMap` `kube-root-ca.crt` | the operator; the cluster itself |
 //! | a ticket's way into the cluster | `Secret` `bootstrap-token-ID` in `kube-system`: [`tokens`] | join services, which cannot read it |

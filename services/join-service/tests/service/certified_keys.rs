@@ -1,8 +1,12 @@
 //! Machines that quote with an attestation key which a cloud certified, and what that cloud's authority revoked, read while the
 //! service runs.
 
+use crate::api_server::{MAPS, moved_into};
 use crate::rig::{Answer, Machine, Rig, Service, TIME, hex, join_request, policy};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use latchkey_api::v1::{JoinTicket, Role};
+use latchkey_api_server_rig::ApiServer;
 use latchkey_channel::message::{Evidence, Identity};
 use latchkey_channel::{Attester, ChannelError, Kind, Kinds, PeerReason, ProofError, ProofRequest, Purpose};
 use latchkey_tpm::wire::{Curve, PublicKey};
@@ -167,6 +171,47 @@ fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
     service.signal(rustix::process::Signal::HUP);
     service.next_line(&["cannot be used", "collateral", "are gone from its `tpm`"]);
     assert_refused(&mut service, machine, "ak-certificate-revoked");
+}
+
+/// No directory is named: the services of a cluster in its API server have their collateral there.
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn a_service_in_the_cluster_takes_lists_of_revoked_keys_from_its_api_server() {
+    let cloud = authority();
+    let mut rig = rig(&cloud);
+    rig.config.as_object_mut().unwrap().remove("collateral");
+    let server = ApiServer::start();
+    let admin = moved_into(&server, &mut rig);
+    let machine = Certified::by(&cloud, Machine::new());
+    let mut service = rig.start();
+    assert_refused(&mut service, machine.clone(), "tpm-revocation-list-missing");
+
+    let object = |key: &str, content: &[u8]| {
+        let content = STANDARD.encode(content);
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "latchkey-collateral" },
+            "binaryData": { key: content },
+        })
+    };
+    let path = format!("{MAPS}/latchkey-collateral");
+    admin.post(MAPS, &object("tpm.cloud.crl", &list(&cloud, &[]))).granted();
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    assert_eq!(join(&service, machine.clone()).unwrap().state_disk_key, rig.key_of(DISK));
+
+    // What is bad, or gone, leaves in force what was.
+    admin.put(&path, &object("tpm.cloud.crl", b"fetched on Monday")).granted();
+    service.next_line(&["cannot be used", "collateral", "tpm.cloud.crl"]);
+    join(&service, machine.clone()).unwrap();
+    admin.put(&path, &object("cloud.crl", &list(&cloud, &[]))).granted();
+    service.next_line(&["cannot be used", "begins with none of"]);
+    admin.delete(&path, &json!({})).granted();
+    service.next_line(&["cannot be used", "latchkey-collateral is gone"]);
+    join(&service, machine.clone()).unwrap();
+
+    admin.post(MAPS, &object("tpm.cloud.crl", &list(&cloud, &[SERIAL]))).granted();
+    service.next_line(&["Configuration reloaded", "collateral"]);
+    assert_refused(&mut service, machine, "ak-certificate-revoked");
+    assert!(!service.page("/healthz").1.contains("collateral is stale"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Documents and tokens.
 
 use crate::Cluster;
-use crate::cluster::ek;
+use crate::cluster::{ek, map};
 use latchkey_cluster_store::{Documents as _, Enrolment, Part, PendingRecord, RecordStore as _, Role};
 use latchkey_test_support::until;
 use serde_json::json;
@@ -23,6 +23,33 @@ fn rules_and_denials_are_followed_and_a_broken_document_is_named() {
     cluster.document("latchkey-enrolment", &json!({ "enrolment.json": "{\"version\": 2}" }));
     let said = until("the broken rules to be heard of", || store.enrolment().err()).to_string();
     assert!(said.contains("latchkey-enrolment/enrolment.json") && said.contains("version"), "{said}");
+}
+
+#[test]
+#[ignore = "needs etcd and kube-apiserver: ./dev e2e api-server"]
+fn collateral_is_one_object_of_text_and_bytes_and_is_followed() {
+    let cluster = Cluster::start();
+    let store = cluster.store();
+    assert!(store.collateral().unwrap().is_none());
+    let name = "latchkey-collateral";
+    // As large as the API server takes it.
+    let large = "a".repeat(1024 * 1024 - 1024);
+    let object = |binary: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name },
+            "data": { "snp.chain.pem": large }, "binaryData": { "tpm.cloud.crl": binary },
+        })
+    };
+    cluster.admin.post(&map(""), &object("AAEC")).granted();
+    let read = || store.collateral().unwrap();
+    let entries = until("the collateral to be heard of", read);
+    assert_eq!((entries["snp.chain.pem"].len(), &*entries["tpm.cloud.crl"]), (large.len(), &[0, 1, 2][..]));
+    cluster.admin.put(&map(name), &object("Aw==")).granted();
+    until("the newer one", || read().filter(|entries| entries["tpm.cloud.crl"] == [3]));
+    // The service reads it by its name, and writes none.
+    cluster.service().put(&map(name), &object("BA==")).forbidden();
+    cluster.admin.delete(&map(name), &json!({})).granted();
+    until("it to be gone", || read().is_none().then_some(()));
 }
 
 #[test]
