@@ -11,7 +11,7 @@ use crate::reference::authority_in_words;
 use crate::trust::Trust;
 
 /// The image in one phrase.
-pub(crate) fn image_in_words(image: &AdmittedImage) -> String {
+pub(super) fn image_in_words(image: &AdmittedImage) -> String {
     let AdmittedImage { manifest, serial, source, name, version, machine } = image;
     format!("{name} {version} on {machine} (manifest {manifest}, serial {serial}, {})", source.as_str())
 }
@@ -51,7 +51,7 @@ pub(super) fn processor_in_words(processor: &AdmittedProcessor) -> String {
 }
 
 /// Why the TPM is trusted, in one phrase.
-pub(crate) fn trust_in_words(trust: &EkTrust) -> String {
+pub(super) fn trust_in_words(trust: &EkTrust) -> String {
     match trust {
         EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
         EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),

@@ -1,8 +1,10 @@
 //! What decisions are made by, as it is at one moment; and how it changes when the documents of the cluster do.
 
+mod follower;
+
 use crate::clock::unix;
 use crate::decision::Rules;
-use crate::freshness::{Behind, COLLATERAL, DENIALS, Freshness};
+use crate::freshness::{Behind, Freshness};
 use latchkey_attestation::policy::TpmRevocations;
 use latchkey_attestation::reference::{Authority, ManifestName};
 use latchkey_attestation::verify::ProcessorCollateral;
@@ -17,6 +19,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
+
+pub use follower::Follower;
 
 /// All that was read beside the records. Cheap to clone; never changes.
 #[derive(Clone, Debug)]
@@ -254,139 +258,5 @@ impl Current {
 
     fn freshness(&self) -> MutexGuard<'_, Freshness> {
         self.freshness.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Keeps a [`Current`] as the documents are. The only one that reads them, and so the only one that a file system or a server that
-/// hangs stops.
-#[derive(Debug)]
-pub struct Follower {
-    current: Arc<Current>,
-    fingerprints: Fingerprints,
-    /// Of the collateral in use.
-    collateral: Option<Stamp>,
-}
-
-impl Follower {
-    /// Follows from what was loaded.
-    pub fn new(current: Arc<Current>) -> Self {
-        let (fingerprints, collateral) = (current.loaded.clone(), current.collateral_loaded);
-        Self { current, fingerprints, collateral }
-    }
-
-    /// Looks for parts whose content has changed, and swaps in those that are good. A bad one keeps what was. Blocks for as
-    /// long as that takes.
-    pub fn look(&mut self) {
-        self.current.freshness().begin(Instant::now());
-        self.look_at_denials();
-        self.look_at_collateral();
-        for part in Part::ALL {
-            let fingerprint = self.current.documents.fingerprint(part);
-            if self.fingerprints.insert(part.name(), fingerprint) != Some(fingerprint) && !self.swap(part) {
-                // The next look tries again: what failed may be mended without a change of these files.
-                self.fingerprints.remove(part.name());
-            }
-        }
-        self.current.freshness().end(Instant::now());
-    }
-
-    /// First, and by themselves: a denial counts while any other file is broken. Where they cannot be read, those of before stay.
-    fn look_at_denials(&self) {
-        let current = &*self.current;
-        match current.documents.denials() {
-            Ok(denials) if denials == *current.snapshot().denials => current.freshness().mended(DENIALS),
-            Ok(denials) => {
-                log_denials(&denials);
-                let next = Snapshot { denials: Arc::new(denials), ..(*current.snapshot()).clone() };
-                current.put_in_force(next, DENIALS);
-            }
-            Err(error) => current.keep(DENIALS, &error),
-        }
-    }
-
-    /// What is bad keeps what was, until that ends by its own dates; and so does what is gone.
-    fn look_at_collateral(&mut self) {
-        let read = self.read_collateral();
-        let (current, snapshot) = (&*self.current, self.current.snapshot());
-        let means = || snapshot.processors.check_means(&snapshot.policy).map_err(|refusal| refusal.detail().to_owned());
-        match read.and_then(|()| means()) {
-            Ok(()) => current.freshness().mended(COLLATERAL),
-            Err(why) => current.keep(COLLATERAL, &why),
-        }
-    }
-
-    /// Puts in force what the directory has, if it is another than before.
-    fn read_collateral(&mut self) -> Result<(), String> {
-        let current = &*self.current;
-        let Some(directory) = &current.collateral else { return self.read_collateral_of_cluster() };
-        // Before reading: a change in between is seen as one later.
-        let stamp = latchkey_collateral::stamp(directory).ok();
-        if stamp.is_some() && stamp == self.collateral {
-            return Ok(());
-        }
-        self.collateral = None;
-        self.take(latchkey_collateral::read(directory).map_err(|error| error.to_string())?, stamp)
-    }
-
-    /// The same of the cluster's documents.
-    fn read_collateral_of_cluster(&mut self) -> Result<(), String> {
-        let current = &*self.current;
-        let Some(entries) = current.documents.collateral().map_err(|error| error.to_string())? else {
-            let snapshot = current.snapshot();
-            if snapshot.has_collateral() {
-                return Err(format!("{} is gone", place_of(&*current.documents).display()));
-            }
-            if snapshot.policy.processors().is_empty() {
-                return Ok(());
-            }
-            let none = "the policy demands a processor's word, and `collateral` names no directory";
-            return Err(format!(
-                "{none}; a cluster in its API server takes it with `latchkey collateral install`, too"
-            ));
-        };
-        let stamp = Some(Bundle::stamp_of(&entries));
-        if stamp == self.collateral {
-            return Ok(());
-        }
-        let bundle = Bundle::of_entries(&place_of(&*current.documents), entries);
-        self.collateral = None;
-        self.take(bundle.and_then(|bundle| bundle.read()).map_err(|error| error.to_string())?, stamp)
-    }
-
-    fn take(&mut self, collateral: Collateral, stamp: Option<Stamp>) -> Result<(), String> {
-        let current = &*self.current;
-        // Without them a certificate that was revoked would be good again, and nobody would be told.
-        if collateral.tpm.count() < current.snapshot().tpm_revocations.count() {
-            let gone = "lists of what authorities of TPMs revoked are gone from its `tpm`";
-            return Err(format!("{gone}: put newer ones in their places, or start the service anew"));
-        }
-        self.collateral = stamp;
-        current.put_in_force((*current.snapshot()).clone().with_collateral(collateral), COLLATERAL);
-        Ok(())
-    }
-
-    /// Whether the part is good, and in force now.
-    fn swap(&self, part: Part) -> bool {
-        let (current, name) = (&*self.current, part.name());
-        let next = current.snapshot().with(part, &*current.documents).and_then(|next| {
-            if part == Part::Attestation {
-                current.documents.remember(&next.references, unix())?;
-            }
-            Ok(next)
-        });
-        match next {
-            Ok(next) => {
-                let references = Arc::clone(&next.references);
-                current.put_in_force(next, name);
-                if part == Part::Attestation {
-                    log_references(&references);
-                }
-                true
-            }
-            Err(error) => {
-                current.keep(name, &error);
-                false
-            }
-        }
     }
 }
