@@ -58,6 +58,7 @@ pub(crate) const fn attestation_key(
         AkChoice::GoogleEcc => AttestationKeySource::GoogleEcc,
         AkChoice::GoogleRsa => AttestationKeySource::GoogleRsa,
         AkChoice::Azure => AttestationKeySource::Azure,
+        AkChoice::AzureHcl => AttestationKeySource::AzureHcl,
     }
 }
 

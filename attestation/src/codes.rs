@@ -104,6 +104,33 @@ reason_codes! {
     #[cfg(feature = "processors")]
     SnpReportDataMismatch = "snp-report-data-mismatch", Peer, EvidenceRejected, "ask for a report over the binding of this very connection: if that was done, something relays or replays evidence";
 
+    // A SEV-SNP processor vouches for the TPM.
+    /// The policy trusts TPMs of SVSMs, and the report came without an SVSM's manifest.
+    SnpSvsmManifestMissing = "snp-svsm-manifest-missing", Platform, TpmNotTrusted, "boot the image in a SEV-SNP guest with an SVSM that has the TPM, and with Linux 6.11 or newer, or take its TPM by another rule than `ek-svsm`";
+    /// An SVSM's manifest came, and the policy has no rule for it.
+    SnpSvsmManifestUnexpected = "snp-svsm-manifest-unexpected", Peer, TpmNotTrusted, "send the kind of report that the challenge asks for, or trust the TPMs of SVSMs with the policy's rule `ek-svsm`";
+    /// The SVSM's manifest is not the endorsement key that was shown.
+    #[cfg(feature = "processors")]
+    SnpSvsmManifestOfAnotherKey = "snp-svsm-manifest-of-another-key", Peer, TpmNotTrusted, "show the endorsement key that the SVSM's manifest names (`latchkey.ek` in the image says of which template): another TPM than the SVSM's, or another of its keys, answered";
+    /// The policy trusts TPMs of Azure's paravisor, and the report came without its claims.
+    SnpHclClaimsMissing = "snp-hcl-claims-missing", Platform, TpmNotTrusted, "boot the image in a confidential machine (SEV-SNP) of Azure's, or take its TPM by another rule than `ak-azure-hcl`";
+    /// Claims of Azure's paravisor came, and the policy has no rule for them.
+    SnpHclClaimsUnexpected = "snp-hcl-claims-unexpected", Peer, TpmNotTrusted, "send the kind of report that the challenge asks for, or trust the TPMs of Azure's paravisor with the policy's rule `ak-azure-hcl`";
+    /// What the TPM has of Azure's paravisor is no SEV-SNP report with claims.
+    SnpHclReportMalformed = "snp-hcl-report-malformed", Platform, EvidenceMalformed, "boot the image in a confidential machine of Azure's with SEV-SNP: those with TDX have another report there";
+    /// The paravisor's claims cannot be read, or name no attestation key.
+    #[cfg(feature = "processors")]
+    SnpHclClaimsMalformed = "snp-hcl-claims-malformed", Peer, EvidenceMalformed, "send the claims as the paravisor left them in the TPM, to the byte";
+    /// The report is not over the claims.
+    #[cfg(feature = "processors")]
+    SnpHclClaimsMismatch = "snp-hcl-claims-mismatch", Peer, EvidenceRejected, "send report and claims as the paravisor left them in the TPM together: REPORT_DATA is the SHA-256 of these claims, then zeros";
+    /// The paravisor's claims name another attestation key than the one that quotes.
+    #[cfg(feature = "processors")]
+    SnpHclClaimsOfAnotherKey = "snp-hcl-claims-of-another-key", Peer, TpmNotTrusted, "let the machine quote with the paravisor's key (`latchkey.ak=azure-hcl` in its image)";
+    /// The launch is none that the trust rule names.
+    #[cfg(feature = "processors")]
+    SnpLaunchNotTrustedWithTpm = "snp-launch-not-trusted-with-tpm", Platform, TpmNotTrusted, "launch the guest with code at VMPL 0 that the trust rule's `launch_sha384` names, or add this launch if that code is to be trusted with the machines' TPMs";
+
     // Policy: a SEV-SNP guest.
     /// The policy denies this chip.
     #[cfg(feature = "processors")]

@@ -26,10 +26,10 @@ impl End {
 
 impl RecordedEvidence {
     /// What the trust in its TPM rests on: the certificate of the key that the TPM is known by, the intermediates between it and a root of
-    /// the policy, and the lists of what these authorities revoked. Nothing where the key is pinned. Nothing is verified here.
+    /// the policy, and the lists of what these authorities revoked. Nothing where the key is pinned or a processor vouches for it. Nothing is verified here.
     pub fn ends_of_tpm(&self, trust: &EkTrust, policy: &Policy) -> Vec<End> {
         let identity = self.identity();
-        if matches!(trust, EkTrust::PinnedEk) {
+        if matches!(trust, EkTrust::PinnedEk | EkTrust::EkSvsm | EkTrust::AkAzureHcl) {
             return Vec::new();
         }
         let (name, certificate) = match trust.known_by() {
@@ -40,7 +40,7 @@ impl RecordedEvidence {
         let chains = policy.trust.iter().filter_map(|rule| match rule {
             TrustRule::EkChain(chain) => Some(chain),
             TrustRule::AkChain(rule) => Some(&rule.chain),
-            TrustRule::PinnedEk(_) => None,
+            TrustRule::PinnedEk(_) | TrustRule::EkSvsm(_) | TrustRule::AkAzureHcl(_) => None,
         });
         let of_policy = chains.flat_map(|chain| chain.intermediates.iter().filter_map(|der| Dated::of(der)));
         let candidates: Vec<_> = identity.ek_intermediates().filter_map(Dated::of).chain(of_policy).collect();

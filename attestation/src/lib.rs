@@ -26,6 +26,8 @@ pub mod fake_amd;
 #[cfg(feature = "fake-processors")]
 mod fake_der;
 #[cfg(feature = "fake-processors")]
+pub mod fake_hcl;
+#[cfg(feature = "fake-processors")]
 pub mod fake_intel;
 #[cfg(feature = "fake-tpm")]
 pub mod fake_tpm;
@@ -51,6 +53,6 @@ pub use policy::{FirmwareChange, Policy};
 pub use record::{OfflineFinding, RecordedEvidence, Unproven};
 pub use reference::{AuthenticManifest, ManifestFile, ReferenceValues, References, SignerKey};
 pub use refusal::{Blame, CoarseReason, Difference, ReasonCode, Refusal};
-pub use report_data::report_data;
+pub use report_data::{report_data, svsm_report_data};
 pub use validate::{Admission, LockExpectation};
 pub use verify::{Appraisal, EkDigest, EkTrust, KnownBy, Pending, TrustedAk, VerifiedEvidence};

@@ -17,7 +17,7 @@ use crate::verify::{Claimed, EkDigest, EkTrust, QuoteFacts, VerifiedEvidence, ch
 #[cfg(feature = "processors")]
 use crate::{
     validate::{AdmittedProcessor, admit_processor},
-    verify::ProcessorCollateral,
+    verify::{ProcessorCollateral, Session},
 };
 
 /// Evidence of one session, as its verifier kept it. Closed, versioned JSON of at most 512 KiB; of version 2 where it has what a
@@ -155,7 +155,7 @@ impl RecordedEvidence {
         collateral: &ProcessorCollateral,
     ) -> Result<OfflineFinding, Refusal> {
         let (finding, ak) = self.appraise_tpm(policy, references, lock, now)?;
-        let session = (self.binding.as_bytes(), &ak);
+        let session = Session { binding: self.binding.as_bytes(), identity: finding.claimed_ek_sha256, ak: &ak };
         let verified = collateral.verify(policy, self.processor.as_ref(), session, now)?;
         let processor = admit_processor(policy, verified.as_ref(), &finding.image, references, now)?;
         Ok(OfflineFinding { processor, ..finding })

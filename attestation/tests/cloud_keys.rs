@@ -53,7 +53,7 @@ fn lay_out(swtpm: &Swtpm, source: AttestationKeySource, root: &Authority, purpos
             swtpm.tool("tpm2_flushcontext", &["-t"])?;
             swtpm.put_nv(0x01c1_01d0, &certificate)
         }
-        AttestationKeySource::Own => unreachable!("no cloud's"),
+        AttestationKeySource::AzureHcl | AttestationKeySource::Own => unreachable!("no certificate's"),
     }
 }
 

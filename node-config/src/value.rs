@@ -175,7 +175,7 @@ string_enum! {
 
 string_enum! {
     /// The attestation key that the node quotes with. Asked for by name for the same reason.
-    pub enum AkChoice, "own, google-ecc, google-rsa or azure" {
+    pub enum AkChoice, "own, google-ecc, google-rsa, azure or azure-hcl" {
         /// Made by the node, ECDSA on P-256.
         Own = "own",
         /// Google's, ECDSA on P-256.
@@ -184,6 +184,8 @@ string_enum! {
         GoogleRsa = "google-rsa",
         /// Azure's, RSA 2048.
         Azure = "azure",
+        /// The same without its certificate: the paravisor's, in a confidential machine.
+        AzureHcl = "azure-hcl",
     }
 }
 

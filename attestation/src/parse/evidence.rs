@@ -97,8 +97,8 @@ impl AttesterIdentity {
 
 /// What the verifier asks of an attester: open this credential, quote these PCRs, have the processor vouch for it.
 ///
-/// JSON: `{"credential": base64, "pcrs": [index, …], "processors": ["snp", "tdx"]?}`. One of those processors is the answer: a machine has
-/// one kind.
+/// JSON: `{"credential": base64, "pcrs": [index, …], "processors": ["snp", "tdx"]?}`, `["snp-svsm"]` or `["snp-azure-hcl"]`. One of those is the answer: a
+/// machine has one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TpmChallenge {
@@ -133,7 +133,7 @@ impl TpmChallenge {
 /// An attester's evidence for one session, nothing of it trusted yet.
 ///
 /// JSON: `{"quote": base64, "signature": base64, "pcrs": {index: hex}, "activated_secret": base64, "event_log": base64?,
-/// "processor": {"snp": …} or {"tdx": …}?}`; of the last, see [`ProcessorEvidence`].
+/// "processor": {"snp": …}?}`; of the last, see [`ProcessorEvidence`].
 // Cloned as part of a message that is sent: every copy of the secret wipes itself.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -12,10 +12,11 @@ mod version;
 pub use encoding::{Bytes, Digest, LaunchDigest};
 pub use evidence::{AttesterIdentity, TpmChallenge, TpmEvidence};
 pub use pcr::{Component, PcrSet, PcrValues};
-pub use processor::{ProcessorEvidence, ProcessorKind, SnpEvidence, TdxEvidence};
+pub use processor::{AzureHclEvidence, ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
 pub use rtmr::Rtmr;
 pub use snp::{
-    CertificateTable, GuestPolicy, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb, TcbLayout,
+    CertificateTable, GuestPolicy, HclReport, HostCertificates, PlatformInfo, SigningKey, SnpProduct, SnpReport, Tcb,
+    TcbLayout,
 };
 pub use version::ImageVersion;
 
@@ -23,3 +24,5 @@ pub(crate) use evidence::MAX_CREDENTIAL;
 pub(crate) use json::from_json;
 pub(crate) use pcr::by_index;
 pub(crate) use rtmr::by_rtmr;
+#[cfg(feature = "processors")]
+pub(crate) use snp::hcl_attestation_key;

@@ -1,11 +1,10 @@
 //! What a policy demands of a processor, for whoever explains it.
 
-use std::collections::BTreeSet;
 use std::fmt::Display;
 
 use serde::Serialize;
 
-use super::{Policy, RtmrDemand, SnpPolicy, TdxPolicy};
+use super::{Policy, RtmrDemand, RtmrValues, SnpPolicy, TdxPolicy};
 use crate::parse::{LaunchDigest, ProcessorKind, Rtmr};
 
 /// One demand: a field of the policy, and what it says in words.
@@ -21,7 +20,9 @@ impl Policy {
     /// What it demands of processors of this kind; nothing where it takes none. Fields that demand nothing are left out.
     pub fn demands_of(&self, kind: ProcessorKind) -> Vec<Demand> {
         match kind {
-            ProcessorKind::Snp => self.snp().map(SnpPolicy::demands).unwrap_or_default(),
+            ProcessorKind::Snp | ProcessorKind::SnpSvsm | ProcessorKind::SnpAzureHcl => {
+                self.snp().map(SnpPolicy::demands).unwrap_or_default()
+            }
             ProcessorKind::Tdx => self.tdx().map(TdxPolicy::demands).unwrap_or_default(),
         }
     }
@@ -54,8 +55,12 @@ impl SnpPolicy {
 
 impl RtmrDemand {
     fn words(&self) -> String {
-        let one = |(register, values): (&Rtmr, &BTreeSet<LaunchDigest>)| {
-            digests(values.iter().map(LaunchDigest::to_string)).map(|values| format!("{}: {values}", *register as u8))
+        let one = |(register, values): (&Rtmr, &RtmrValues)| {
+            let values = match values {
+                RtmrValues::Of(values) => digests(values.iter().map(LaunchDigest::to_string))?,
+                RtmrValues::Manifest => "manifest".to_owned(),
+            };
+            Some(format!("{}: {values}", *register as u8))
         };
         match self {
             Self::Any => "any: the TPM alone tells which image runs".to_owned(),

@@ -34,6 +34,17 @@
 //! digests of such attestation keys, too; that of an endorsement key shuts out only who still shows that key. So a policy has rules of
 //! one kind: a TPM with keys of both would be two machines.
 //!
+//! `{"kind": "ek-svsm", "launch_sha384": ["<96 hex digits>"]}` trusts the TPM that an SVSM has inside of a SEV-SNP guest: its endorsement
+//! key, by a report that the SVSM asked for at VMPL 0, over this session and this key (*Secure VM Service Module for SEV-SNP Guests*, 58019
+//! revision 1.00, sections 7 and 8.3.1). The rule stands alone and needs the section `snp` with `"vmpl": 0`. `launch_sha384` names the
+//! launches whose VMPL 0 is such an SVSM: of a guest without one its operating system would be there, and could vouch for any key. So
+//! it is these digests that decide on the launch, not those of manifests: which image it is, the SVSM's TPM says.
+//!
+//! `{"kind": "ak-azure-hcl"}` trusts the TPM of the paravisor of Azure's confidential machines (SEV-SNP): its attestation key, which is
+//! named in the claims that the paravisor's report is over ([`HclReport`](crate::parse::HclReport)). That report is of the machine's start,
+//! and of no session: the session is bound by the quote, which this key signs. It stands alone and needs `snp` with `"vmpl": 0`, too, and
+//! says which code may be at VMPL 0: `launch_sha384` in the rule names launches, or `id_key_sha384` in `snp` who signs them.
+//!
 //! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
 //! processor must vouch for every machine, beside its TPM; where there are both, either kind may, and a verifier needs the
 //! collateral of both.
@@ -85,7 +96,7 @@ pub use templates::EkTemplates;
 pub(crate) use templates::by_name;
 pub(crate) use trust::TrustRule;
 pub use trust::TrustedBy;
-use trust::{TrustRuleFile, check_trust};
+use trust::{TrustRuleFile, check_trust, check_vouching};
 
 /// A loaded policy. Loading is the only way to have one, so every policy admits by at least one rule and enforces at
 /// least one PCR.
@@ -144,6 +155,8 @@ impl Policy {
             TrustRule::PinnedEk(pinned) => TrustedBy::PinnedEks(pinned.len()),
             TrustRule::EkChain(chain) => TrustedBy::Authorities(chain.root_digests.len()),
             TrustRule::AkChain(rule) => TrustedBy::AkAuthorities(rule.chain.root_digests.len()),
+            TrustRule::EkSvsm(launches) => TrustedBy::SvsmLaunches(launches.count()),
+            TrustRule::AkAzureHcl(launches) => TrustedBy::AzureHcl(launches.count()),
         })
     }
 
@@ -161,14 +174,14 @@ impl Policy {
         }
     }
 
-    /// Whether it trusts TPMs that it does not name: those of an authority.
+    /// Whether it trusts TPMs that it does not name: those of an authority, or those that a processor vouches for.
     pub fn trusts_authority(&self) -> bool {
-        self.trust.iter().any(|rule| matches!(rule, TrustRule::EkChain(_) | TrustRule::AkChain(_)))
+        self.trust.iter().any(|rule| !matches!(rule, TrustRule::PinnedEk(_)))
     }
 
     /// Which of a TPM's keys it is known by under this policy: its rules are of one kind.
     pub fn known_by(&self) -> KnownBy {
-        let by_ak = self.trust.iter().any(|rule| matches!(rule, TrustRule::AkChain(_)));
+        let by_ak = self.trust.iter().any(TrustRule::names_by_ak);
         if by_ak { KnownBy::AttestationKey } else { KnownBy::EndorsementKey }
     }
 
@@ -203,7 +216,12 @@ impl Policy {
 
     /// The kinds of processors one of which must vouch for every machine; none where the TPM's word is enough.
     pub fn processors(&self) -> BTreeSet<ProcessorKind> {
-        let snp = self.snp.iter().map(|_| ProcessorKind::Snp);
+        let kind = match self.trust.as_slice() {
+            [TrustRule::EkSvsm(_)] => ProcessorKind::SnpSvsm,
+            [TrustRule::AkAzureHcl(_)] => ProcessorKind::SnpAzureHcl,
+            _ => ProcessorKind::Snp,
+        };
+        let snp = self.snp.iter().map(|_| kind);
         snp.chain(self.tdx.iter().map(|_| ProcessorKind::Tdx)).collect()
     }
 
@@ -294,6 +312,8 @@ impl TryFrom<PolicyFile> for Policy {
         }
         let trust = file.ak_trust.into_iter().map(TrustRule::try_from).collect::<Result<Vec<_>, _>>()?;
         check_trust(&trust)?;
+        let snp = file.snp.map(SnpPolicy::try_from).transpose()?;
+        check_vouching(&trust, &file.ak_algorithms, snp.as_ref(), file.tdx.is_some())?;
         if file.ek_templates.is_empty() {
             return Err(empty("`ek_templates` lists no template"));
         }
@@ -306,7 +326,7 @@ impl TryFrom<PolicyFile> for Policy {
             warn,
             firmware,
             revoked: Arc::default(),
-            snp: file.snp.map(SnpPolicy::try_from).transpose()?.map(Box::new),
+            snp: snp.map(Box::new),
             tdx: file.tdx.map(TdxPolicy::try_from).transpose()?.map(Box::new),
             references,
         })

@@ -12,7 +12,7 @@ use crate::parse::ProcessorKind;
 use crate::policy::Policy;
 use crate::reference::References;
 use crate::refusal::Refusal;
-use crate::verify::{ProcessorCollateral, VerifiedProcessor, missing_processor};
+use crate::verify::{ProcessorCollateral, VerifiedProcessor, check_kind};
 
 /// The witness that a processor vouched for a machine, as the policy demands it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -62,8 +62,8 @@ impl AdmittedProcessor {
 }
 
 /// Decides on what the processor says, where the policy demands that it says something. A SEV-SNP guest must be launched with the very
-/// image that the TPM's measurements are those of; of a TDX guest, the policy's own values decide, or those that the manifest lists for
-/// that image.
+/// image that the TPM's measurements are those of, or, where the processor is what makes the TPM trusted, with code that the rule of trust
+/// names; of a TDX guest, the policy's own values decide, or those that the manifest lists for that image.
 pub(crate) fn admit_processor(
     policy: &Policy,
     verified: Option<&VerifiedProcessor>,
@@ -71,17 +71,22 @@ pub(crate) fn admit_processor(
     references: &References,
     now: u64,
 ) -> Result<Option<AdmittedProcessor>, Refusal> {
+    check_kind(policy, verified.map(VerifiedProcessor::kind))?;
     match (policy.snp(), policy.tdx(), verified) {
-        (None, None, _) => Ok(None),
         (Some(demanded), _, Some(VerifiedProcessor::Snp(verified))) => {
             let admitted = demanded.validate(verified)?;
             snp::check_image(policy, verified, image, references, now)?;
+            Ok(Some(AdmittedProcessor::Snp(admitted)))
+        }
+        (Some(demanded), _, Some(VerifiedProcessor::SnpSvsm(verified) | VerifiedProcessor::SnpAzureHcl(verified))) => {
+            let admitted = demanded.validate(verified)?;
+            snp::check_trusted_with_tpm(policy, verified)?;
             Ok(Some(AdmittedProcessor::Snp(admitted)))
         }
         (_, Some(demanded), Some(VerifiedProcessor::Tdx(verified))) => {
             let registers = RegistersOf::of(image, references);
             demanded.validate_with(verified, &registers).map(Box::new).map(AdmittedProcessor::Tdx).map(Some)
         }
-        (_, _, verified) => Err(missing_processor(policy, verified.map(VerifiedProcessor::kind))),
+        _ => Ok(None),
     }
 }

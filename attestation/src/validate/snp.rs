@@ -88,6 +88,16 @@ pub(super) fn check_image(
     refuse(ReasonCode::LaunchOfAnotherImage, detail)
 }
 
+/// Checks that what the guest was launched with is trusted to speak for its TPM.
+pub(super) fn check_trusted_with_tpm(policy: &Policy, verified: &VerifiedSnpReport) -> Result<(), Refusal> {
+    let digest = verified.report().measurement().0;
+    let trusted = policy.trust.iter().any(|rule| rule.trusts_launch(&digest));
+    if trusted {
+        return Ok(());
+    }
+    refuse(ReasonCode::SnpLaunchNotTrustedWithTpm, format!("got {}", hex::encode(digest)))
+}
+
 impl SnpPolicy {
     /// Decides on everything in a report but its launch digest.
     ///

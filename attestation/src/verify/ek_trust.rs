@@ -25,14 +25,19 @@ pub enum EkTrust {
         /// SHA-256 of that root's DER.
         root_sha256: Digest,
     },
+    /// A SEV-SNP report of VMPL 0 is over its endorsement key, as the key of its SVSM's TPM. Of verified evidence this is true once the
+    /// processor's word is verified, which [`Policy::validate`] demands.
+    EkSvsm,
+    /// A SEV-SNP report of VMPL 0 is over its attestation key, as the key of Azure's paravisor's TPM. The same holds of when.
+    AkAzureHcl,
 }
 
 impl EkTrust {
     /// Which of a TPM's keys it is known by where it is trusted for this.
     pub fn known_by(&self) -> KnownBy {
         match self {
-            Self::PinnedEk | Self::EkChain { .. } => KnownBy::EndorsementKey,
-            Self::AkChain { .. } => KnownBy::AttestationKey,
+            Self::PinnedEk | Self::EkChain { .. } | Self::EkSvsm => KnownBy::EndorsementKey,
+            Self::AkChain { .. } | Self::AkAzureHcl => KnownBy::AttestationKey,
         }
     }
 
@@ -129,5 +134,8 @@ fn trust_by(
         TrustRule::AkChain(rule) => {
             certificate::check_ak(rule, ak, identity, revoked, now).map(|root_sha256| EkTrust::AkChain { root_sha256 })
         }
+        // Loading saw to it that such a policy demands the processor's report: without it nobody is admitted.
+        TrustRule::EkSvsm(_) => Ok(EkTrust::EkSvsm),
+        TrustRule::AkAzureHcl(_) => Ok(EkTrust::AkAzureHcl),
     }
 }

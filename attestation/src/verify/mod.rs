@@ -11,12 +11,16 @@ mod ak;
 mod certificate;
 mod credential;
 mod ek_trust;
+#[cfg(feature = "processors")]
+mod hcl;
 mod processor;
 #[cfg(feature = "processors")]
 mod published;
 mod quote;
 #[cfg(feature = "processors")]
 pub mod snp;
+#[cfg(feature = "processors")]
+mod svsm;
 #[cfg(feature = "processors")]
 pub mod tdx;
 
@@ -34,12 +38,12 @@ use crate::refusal::{ReasonCode, Refusal};
 
 pub use crate::ek::EkDigest;
 pub use ek_trust::{EkTrust, KnownBy};
-#[cfg(feature = "processors")]
-pub(crate) use processor::missing_processor;
 #[cfg(not(feature = "processors"))]
 pub(crate) use processor::not_verifiable;
 #[cfg(feature = "processors")]
 pub use processor::{ProcessorCollateral, VerifiedProcessor};
+#[cfg(feature = "processors")]
+pub(crate) use processor::{Session, check_kind};
 #[cfg(feature = "processors")]
 pub use published::{CollateralFile, Validity};
 #[cfg(feature = "processors")]
@@ -223,7 +227,8 @@ impl VerifiedEvidence {
         collateral: &ProcessorCollateral,
         now: u64,
     ) -> Result<Self, Refusal> {
-        let processor = collateral.verify(policy, evidence.processor(), (&self.binding, &self.ak), now)?;
+        let session = Session { binding: &self.binding, identity: self.ek_digest, ak: &self.ak };
+        let processor = collateral.verify(policy, evidence.processor(), session, now)?;
         Ok(Self { processor, ..self })
     }
 

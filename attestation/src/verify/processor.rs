@@ -5,16 +5,19 @@ use latchkey_tpm::wire::Public;
 
 #[cfg(feature = "processors")]
 use super::{
+    EkDigest,
+    hcl::{check_claims, claims_report_data, of_claims},
     snp::{SnpCollateral, VerifiedSnpReport},
+    svsm::check_manifest,
     tdx::{TdxCollateral, VerifiedTdxQuote},
 };
 use crate::parse::ProcessorKind;
 #[cfg(feature = "processors")]
-use crate::parse::{CertificateTable, ProcessorEvidence, SnpReport};
+use crate::parse::{CertificateTable, ProcessorEvidence, SnpEvidence, SnpReport};
 use crate::policy::Policy;
 use crate::refusal::{ReasonCode, Refusal};
 #[cfg(feature = "processors")]
-use crate::report_data;
+use crate::{policy::SnpPolicy, report_data, svsm_report_data};
 
 /// What the vendors of processors publish, as far as a verifier has it.
 #[cfg(feature = "processors")]
@@ -35,10 +38,10 @@ impl ProcessorCollateral {
     pub fn check_means(&self, policy: &Policy) -> Result<(), Refusal> {
         policy.processors().into_iter().try_for_each(|kind| {
             let has = match kind {
-                ProcessorKind::Snp => self.snp.is_some(),
+                ProcessorKind::Snp | ProcessorKind::SnpSvsm | ProcessorKind::SnpAzureHcl => self.snp.is_some(),
                 ProcessorKind::Tdx => self.tdx.is_some(),
             };
-            if has { Ok(()) } else { Err(not_verifiable(kind, "the collateral has no part for it")) }
+            if has { Ok(()) } else { Err(unheld(kind)) }
         })
     }
 
@@ -50,39 +53,68 @@ impl ProcessorCollateral {
         snp.chain(tdx).min_by_key(|(_, end)| *end)
     }
 
-    /// Verifies what a machine's processor says over the session with this binding, and the AK that quotes in it. `now` is in seconds
-    /// since the Unix epoch. Of a processor that the policy does not demand nothing is verified.
+    /// Verifies what a machine's processor says over this session. `now` is in seconds since the Unix epoch. Of a processor that the
+    /// policy does not demand nothing is verified.
     ///
     /// # Errors
-    /// `snp-report-missing`, `tdx-quote-missing`, and what [`SnpCollateral::verify`] and [`TdxCollateral::verify`] refuse.
+    /// `snp-report-missing`, `tdx-quote-missing`, `snp-svsm-…`, and what [`SnpCollateral::verify`] and [`TdxCollateral::verify`] refuse.
     pub(crate) fn verify(
         &self,
         policy: &Policy,
         evidence: Option<&ProcessorEvidence>,
-        (binding, ak): (&[u8; 32], &Public),
+        session: Session<'_>,
         now: u64,
     ) -> Result<Option<VerifiedProcessor>, Refusal> {
-        if policy.processors().is_empty() {
-            return Ok(None);
-        }
-        let report_data = report_data(binding, ak);
-        let unheld = |kind| not_verifiable(kind, "the collateral has no part for it");
+        check_kind(policy, evidence.map(ProcessorEvidence::kind))?;
+        let report_data = report_data(session.binding, session.ak);
         match (policy.snp(), policy.tdx(), evidence) {
             (Some(demanded), _, Some(ProcessorEvidence::Snp(evidence))) => {
-                let collateral = self.snp.as_ref().ok_or_else(|| unheld(ProcessorKind::Snp))?;
-                let report = SnpReport::parse(evidence.report())?;
-                let host = CertificateTable::parse(evidence.certificates())?;
-                let verified = collateral.verify(&report, host, &report_data, demanded.revocation_list(), now)?;
+                let verified = self.verify_snp(demanded, evidence, &report_data, now)?;
                 Ok(Some(VerifiedProcessor::Snp(Box::new(verified))))
+            }
+            (Some(demanded), _, Some(ProcessorEvidence::SnpSvsm(evidence))) => {
+                check_manifest(evidence.manifest(), session.identity)?;
+                let report_data = svsm_report_data(&report_data, evidence.manifest());
+                let verified = self.verify_snp(demanded, evidence.snp(), &report_data, now)?;
+                Ok(Some(VerifiedProcessor::SnpSvsm(Box::new(verified))))
+            }
+            (Some(demanded), _, Some(ProcessorEvidence::SnpAzureHcl(evidence))) => {
+                check_claims(evidence.claims(), session.ak)?;
+                let report_data = claims_report_data(evidence.claims());
+                let verified = self.verify_snp(demanded, evidence.snp(), &report_data, now).map_err(of_claims)?;
+                Ok(Some(VerifiedProcessor::SnpAzureHcl(Box::new(verified))))
             }
             (_, Some(_), Some(ProcessorEvidence::Tdx(evidence))) => {
                 let collateral = self.tdx.as_ref().ok_or_else(|| unheld(ProcessorKind::Tdx))?;
                 let verified = collateral.verify(evidence.quote(), &report_data, now)?;
                 Ok(Some(VerifiedProcessor::Tdx(Box::new(verified))))
             }
-            (_, _, evidence) => Err(missing_processor(policy, evidence.map(ProcessorEvidence::kind))),
+            _ => Ok(None),
         }
     }
+
+    fn verify_snp(
+        &self,
+        demanded: &SnpPolicy,
+        evidence: &SnpEvidence,
+        report_data: &[u8; 64],
+        now: u64,
+    ) -> Result<VerifiedSnpReport, Refusal> {
+        let collateral = self.snp.as_ref().ok_or_else(|| unheld(ProcessorKind::Snp))?;
+        let report = SnpReport::parse(evidence.report())?;
+        let host = CertificateTable::parse(evidence.certificates())?;
+        collateral.verify(&report, host, report_data, demanded.revocation_list(), now)
+    }
+}
+
+/// What a processor's word has to be over.
+#[cfg(feature = "processors")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Session<'a> {
+    pub(crate) binding: &'a [u8; 32],
+    /// The key that the TPM is known by: of an SVSM's, its EK.
+    pub(crate) identity: EkDigest,
+    pub(crate) ak: &'a Public,
 }
 
 /// The witness that a processor signed for this session and this AK. Whether what it says is good is for a policy to decide.
@@ -92,6 +124,10 @@ impl ProcessorCollateral {
 pub enum VerifiedProcessor {
     /// AMD's.
     Snp(Box<VerifiedSnpReport>),
+    /// AMD's, over the EK of an SVSM's TPM, too.
+    SnpSvsm(Box<VerifiedSnpReport>),
+    /// AMD's, over the AK of the TPM of Azure's paravisor, and over no session.
+    SnpAzureHcl(Box<VerifiedSnpReport>),
     /// Intel's.
     Tdx(Box<VerifiedTdxQuote>),
 }
@@ -102,28 +138,46 @@ impl VerifiedProcessor {
     pub fn kind(&self) -> ProcessorKind {
         match self {
             Self::Snp(_) => ProcessorKind::Snp,
+            Self::SnpSvsm(_) => ProcessorKind::SnpSvsm,
+            Self::SnpAzureHcl(_) => ProcessorKind::SnpAzureHcl,
             Self::Tdx(_) => ProcessorKind::Tdx,
         }
     }
 }
 
-/// A refusal of evidence that has no processor's word, or that of a kind that the policy does not take.
+/// Refuses evidence that has no processor's word where the policy demands one, or one of a kind that it does not take: which kind counts
+/// is never for the peer to say.
 #[cfg(feature = "processors")]
-pub(crate) fn missing_processor(policy: &Policy, got: Option<ProcessorKind>) -> Refusal {
+pub(crate) fn check_kind(policy: &Policy, got: Option<ProcessorKind>) -> Result<(), Refusal> {
+    use ProcessorKind::{Snp, SnpAzureHcl, SnpSvsm, Tdx};
     let demanded = policy.processors();
-    let code = match demanded.first() {
-        Some(ProcessorKind::Tdx) => ReasonCode::TdxQuoteMissing,
-        Some(ProcessorKind::Snp) | None => ReasonCode::SnpReportMissing,
+    let code = match (demanded.first(), got) {
+        (_, Some(got)) if demanded.contains(&got) => return Ok(()),
+        (Some(SnpSvsm), Some(Snp)) => ReasonCode::SnpSvsmManifestMissing,
+        (Some(SnpAzureHcl), Some(Snp)) => ReasonCode::SnpHclClaimsMissing,
+        (_, Some(SnpSvsm)) => ReasonCode::SnpSvsmManifestUnexpected,
+        (_, Some(SnpAzureHcl)) => ReasonCode::SnpHclClaimsUnexpected,
+        (None, _) => return Ok(()),
+        (Some(Tdx), _) => ReasonCode::TdxQuoteMissing,
+        (Some(Snp | SnpSvsm | SnpAzureHcl), _) => ReasonCode::SnpReportMissing,
     };
     let demanded: Vec<_> = demanded.iter().map(ProcessorKind::to_string).collect();
+    let demanded = if demanded.is_empty() { "no processor's word".to_owned() } else { demanded.join(" or ") };
     let got = got.map_or_else(|| "nothing of a processor".to_owned(), |kind| kind.to_string());
-    Refusal::new(code, format!("the policy takes {}, the evidence has {got}", demanded.join(" or ")))
+    Err(Refusal::new(code, format!("the policy takes {demanded}, the evidence has {got}")))
+}
+
+#[cfg(feature = "processors")]
+fn unheld(kind: ProcessorKind) -> Refusal {
+    not_verifiable(kind, "the collateral has no part for it")
 }
 
 /// A policy that demands what nobody here can verify admits nobody.
 pub(crate) fn not_verifiable(kind: ProcessorKind, why: &str) -> Refusal {
     let (code, section) = match kind {
-        ProcessorKind::Snp => (ReasonCode::SnpNotVerifiable, "snp"),
+        ProcessorKind::Snp | ProcessorKind::SnpSvsm | ProcessorKind::SnpAzureHcl => {
+            (ReasonCode::SnpNotVerifiable, "snp")
+        }
         ProcessorKind::Tdx => (ReasonCode::TdxNotVerifiable, "tdx"),
     };
     Refusal::new(code, format!("the policy has a section `{section}`: {why}"))

@@ -4,9 +4,11 @@
 
 mod composed;
 mod fixture;
+mod hcl;
 mod inventory;
 #[path = "../support/mod.rs"]
 mod support;
+mod svsm;
 
 use std::fs;
 use std::path::Path;

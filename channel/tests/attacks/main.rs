@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod azure_hcl;
 mod frames;
 mod honest;
 mod real_tpm;

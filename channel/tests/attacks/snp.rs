@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use latchkey_attestation::fake_amd::FakeAmd;
-use latchkey_attestation::parse::{ProcessorKind, SigningKey, SnpEvidence, SnpProduct};
+use latchkey_attestation::parse::{
+    ProcessorEvidence, ProcessorKind, SigningKey, SnpEvidence, SnpProduct, SvsmEvidence,
+};
 use latchkey_attestation::validate::AdmittedProcessor;
 use latchkey_attestation::verify::ProcessorCollateral;
 use latchkey_attestation::{
-    AuthenticManifest, Digest, EkDigest, LockExpectation, Policy, ReferenceValues, References, report_data,
+    AuthenticManifest, Digest, EkDigest, EkTrust, LockExpectation, Policy, ReferenceValues, References, report_data,
+    svsm_report_data,
 };
 use latchkey_channel::message::{Demand, Evidence, Identity};
 use latchkey_channel::{
@@ -24,11 +27,41 @@ use crate::support::world::{IMAGE, fresh_node, meet, terms};
 /// What a guest makes of the report data that are due.
 type Shows = fn(&FakeAmd, [u8; 64]) -> Option<SnpEvidence>;
 
+/// The same of a guest that has its TPM from an SVSM: what becomes of report data and EK.
+type SvsmShows = fn(&FakeAmd, [u8; 64], &[u8]) -> ProcessorEvidence;
+
 /// A machine in an encrypted guest; or not.
 struct Guest {
     tpm: FakeTpm,
     amd: Arc<FakeAmd>,
     shows: Shows,
+}
+
+/// The same with an SVSM.
+struct SvsmGuest {
+    tpm: FakeTpm,
+    amd: Arc<FakeAmd>,
+    shows: SvsmShows,
+}
+
+impl Attester for SvsmGuest {
+    fn kinds(&self) -> Kinds {
+        self.tpm.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        Attester::identity(&self.tpm, kind)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        let Demand::Tpm(challenge) = request.demand() else { unreachable!() };
+        assert_eq!(*challenge.processors(), [ProcessorKind::SnpSvsm].into(), "it is the verifier who asks");
+        let Evidence::Tpm(evidence) = self.tpm.prove(request)? else { unreachable!() };
+        let ak = Public::parse(&self.tpm.ak_public()).unwrap();
+        let nonce = report_data(request.binding().as_bytes(), &ak);
+        let shown = (self.shows)(&self.amd, nonce, &self.tpm.ek_public());
+        Ok(Evidence::Tpm(Box::new(evidence.with_processor(shown))))
+    }
 }
 
 impl Attester for Guest {
@@ -62,16 +95,21 @@ fn over(amd: &FakeAmd, data: [u8; 64]) -> Option<SnpEvidence> {
 /// Demands this machine in an encrypted guest that `FakeAmd` launched.
 fn demand(tpm: &FakeTpm) -> TpmVerifier {
     let ek = EkDigest::of_public_area(&tpm.ek_public()).unwrap();
+    demand_by(&json!({"kind": "pinned-ek", "ek_sha256": [ek]}), IMAGE)
+}
+
+/// Demands an encrypted guest that `FakeAmd` launched, with a TPM that this rule trusts, and this value in PCR 11.
+pub(crate) fn demand_by(rule: &serde_json::Value, image: [u8; 32]) -> TpmVerifier {
     let policy = json!({
-        "version": 3, "ek_templates": ["ecc-p256"], "ak_trust": [{"kind": "pinned-ek", "ek_sha256": [ek]}],
-        "ak_algorithms": ["ecdsa-p256-sha256"], "pcrs": {"enforce": [11], "warn": []}, "lock": "pcr-15",
+        "version": 3, "ek_templates": ["ecc-p256"], "ak_trust": [rule],
+        "ak_algorithms": ["ecdsa-p256-sha256", "rsassa-2048-sha256"], "pcrs": {"enforce": [11], "warn": []}, "lock": "pcr-15",
         "references": [{"manifest": "test", "minimum_version": "1.0.0", "unsigned": "trust-local-file"}],
         "snp": {
             "tcb_floor": {"milan": {"bootloader": 3, "snp": 8, "microcode": 115}}, "keys": ["vcek"],
             "revocation_list": "demanded", "vmpl": 0, "minimum_abi": "0.0", "allow": ["smt"],
         },
     });
-    let image = json!({
+    let listed = json!({
         "name": "image", "version": "1.0.0", "source": "recorded", "provenance": {
             "_type": "https://in-toto.io/Statement/v1",
             "subject": [{"name": "image.raw", "digest": {"sha256": "01".repeat(32)}}],
@@ -89,24 +127,24 @@ fn demand(tpm: &FakeTpm) -> TpmVerifier {
             },
         },
         "machines": [{
-            "machine": "test", "pcrs": {"11": {"value": Digest(IMAGE), "rule": "enforce"}},
+            "machine": "test", "pcrs": {"11": {"value": Digest(image), "rule": "enforce"}},
             "snp_launch": [{
                 "digest": "d1".repeat(48), "firmware_sha256": "09".repeat(32), "kernel_hashes": true, "vcpus": 4,
                 "vcpu_type": "EPYC-v4", "guest_features": 1,
             }],
         }],
     });
-    let values = json!({"version": 2, "name": "test", "serial": 1, "images": [image]});
+    let values = json!({"version": 2, "name": "test", "serial": 1, "images": [listed]});
     let policy = Policy::from_json(policy.to_string().as_bytes()).unwrap();
     let values = ReferenceValues::from_json(values.to_string().as_bytes()).unwrap();
     let references = References::new(&policy, vec![AuthenticManifest::local(values)]).unwrap();
     TpmVerifier::new(Arc::new(policy), Arc::new(references), LockExpectation::Unlocked)
 }
 
-type Ends = (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>);
+pub(crate) type Ends = (Result<Proven<UnixStream>, ChannelError>, Result<Proven<UnixStream>, ChannelError>);
 
 /// What `FakeAmd` publishes.
-fn of_amd(amd: &FakeAmd) -> ProcessorCollateral {
+pub(crate) fn of_amd(amd: &FakeAmd) -> ProcessorCollateral {
     ProcessorCollateral { snp: Some(amd.collateral()), tdx: None }
 }
 
@@ -117,13 +155,13 @@ fn asks(shows: Shows) -> Ends {
     ask(Guest { tpm, amd, shows }, of_node)
 }
 
-fn ask(node: impl Attester + 'static, of_node: TpmVerifier) -> Ends {
+pub(crate) fn ask(node: impl Attester + 'static, of_node: TpmVerifier) -> Ends {
     let service = PinnedKeyAttester::generate().unwrap();
     let pin = PinnedKeyVerifier::new([service.hash()]);
     meet(Purpose::Join, terms(node, pin), terms(service, of_node))
 }
 
-fn refused(ends: Ends, code: &str, told: PeerReason) {
+pub(crate) fn refused(ends: Ends, code: &str, told: PeerReason) {
     assert_eq!(ends.1.unwrap_err().code().as_str(), code);
     let error = ends.0.unwrap_err();
     assert!(matches!(error, ChannelError::PeerRefused(reason) if reason == told), "{error}");
@@ -175,4 +213,65 @@ fn a_verifier_without_collateral_admits_nobody_under_such_a_policy() {
     let tpm = fresh_node();
     let of_node = demand(&tpm);
     refused(ask(tpm, of_node), "snp-not-verifiable", PeerReason::VerifierUnavailable);
+}
+
+fn asks_with_svsm(shows: SvsmShows) -> Ends {
+    let (tpm, amd) = (fresh_node(), Arc::new(FakeAmd::new(SnpProduct::Milan)));
+    let rule = json!({"kind": "ek-svsm", "launch_sha384": ["d1".repeat(48)]});
+    let of_node = demand_by(&rule, IMAGE).with_collateral(Arc::new(of_amd(&amd)));
+    ask(SvsmGuest { tpm, amd, shows }, of_node)
+}
+
+fn svsm(amd: &FakeAmd, data: [u8; 64], manifest: &[u8]) -> ProcessorEvidence {
+    SvsmEvidence::new(over(amd, data).unwrap(), manifest.to_vec()).unwrap().into()
+}
+
+#[test]
+fn a_guest_whose_tpm_is_its_svsm_s_is_admitted_by_a_report_over_session_ak_and_ek() {
+    let (node, service) = asks_with_svsm(|amd, nonce, ek| svsm(amd, svsm_report_data(&nonce, ek), ek));
+    node.unwrap();
+    let service = service.unwrap();
+    let PeerProof::Tpm(peer) = service.peer() else { panic!("no TPM") };
+    assert_eq!(*peer.admission().trust(), EkTrust::EkSvsm);
+}
+
+#[test]
+fn a_guest_that_shows_another_kind_of_report_than_it_is_asked_for_is_refused() {
+    let bare: SvsmShows = |amd, nonce, _| over(amd, nonce).unwrap().into();
+    refused(asks_with_svsm(bare), "snp-svsm-manifest-missing", PeerReason::TpmNotTrusted);
+    let (tpm, amd) = (fresh_node(), Arc::new(FakeAmd::new(SnpProduct::Milan)));
+    let of_node = demand(&tpm).with_collateral(Arc::new(of_amd(&amd)));
+    let unasked = Unasked(Guest { tpm, amd, shows: |_, _| None });
+    refused(ask(unasked, of_node), "snp-svsm-manifest-unexpected", PeerReason::TpmNotTrusted);
+}
+
+/// Shows a manifest where a report is due.
+struct Unasked(Guest);
+
+impl Attester for Unasked {
+    fn kinds(&self) -> Kinds {
+        self.0.kinds()
+    }
+
+    fn identity(&self, kind: Kind) -> Result<Identity, ProofError> {
+        Attester::identity(&self.0, kind)
+    }
+
+    fn prove(&self, request: &ProofRequest) -> Result<Evidence, ProofError> {
+        let Evidence::Tpm(evidence) = self.0.prove(request)? else { unreachable!() };
+        let (ek, ak) = (self.0.tpm.ek_public(), Public::parse(&self.0.tpm.ak_public()).unwrap());
+        let data = svsm_report_data(&report_data(request.binding().as_bytes(), &ak), &ek);
+        Ok(Evidence::Tpm(Box::new(evidence.with_processor(svsm(&self.0.amd, data, &ek)))))
+    }
+}
+
+#[test]
+fn an_svsm_s_report_of_another_session_or_of_another_machine_s_tpm_is_refused() {
+    let relayed: SvsmShows = |amd, _, ek| svsm(amd, svsm_report_data(&[7; 64], ek), ek);
+    refused(asks_with_svsm(relayed), "snp-report-data-mismatch", PeerReason::EvidenceRejected);
+    let borrowed: SvsmShows = |amd, nonce, _| {
+        let other = fresh_node().ek_public();
+        svsm(amd, svsm_report_data(&nonce, &other), &other)
+    };
+    refused(asks_with_svsm(borrowed), "snp-svsm-manifest-of-another-key", PeerReason::TpmNotTrusted);
 }

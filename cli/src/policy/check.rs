@@ -235,6 +235,15 @@ fn trust_rules(policy: &Policy) -> Vec<String> {
             let authorities = plural(count, "authority", "authorities");
             format!("TPMs whose attestation key is certified by {authorities}, and is their identity")
         }
+        TrustedBy::AzureHcl(0) => {
+            "TPMs of Azure's paravisor, by a SEV-SNP report of a launch that `snp.id_key_sha384` signed".to_owned()
+        }
+        TrustedBy::AzureHcl(count) => {
+            format!("TPMs of Azure's paravisor, by a SEV-SNP report of {}", plural(count, "launch", "launches"))
+        }
+        TrustedBy::SvsmLaunches(count) => {
+            format!("TPMs of SVSMs, by a SEV-SNP report of {}", plural(count, "launch", "launches"))
+        }
     };
     let mut rules: Vec<String> = policy.trusted_by().map(rule).collect();
     let denied = policy.denied_count();

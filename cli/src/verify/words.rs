@@ -56,6 +56,10 @@ pub(super) fn trust_in_words(trust: &EkTrust) -> String {
         EkTrust::PinnedEk => "its endorsement key is pinned by the policy".to_owned(),
         EkTrust::EkChain { root_sha256 } => format!("certified by the authority {root_sha256}"),
         EkTrust::AkChain { root_sha256 } => format!("its attestation key is certified by the authority {root_sha256}"),
+        EkTrust::EkSvsm => "a SEV-SNP processor vouches for its endorsement key, as its SVSM's (ek-svsm)".to_owned(),
+        EkTrust::AkAzureHcl => {
+            "a SEV-SNP processor vouches for its attestation key, as its paravisor's (ak-azure-hcl)".to_owned()
+        }
     }
 }
 

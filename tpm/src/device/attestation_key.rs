@@ -19,6 +19,8 @@ pub enum AttestationKeySource {
     GoogleRsa,
     /// Azure's, RSASSA with 2048 bits: a persistent key.
     Azure,
+    /// The same key without its certificate: in a confidential machine the processor vouches for it ([`Tpm::azure_hcl_report`]).
+    AzureHcl,
 }
 
 /// An attestation key and, where a cloud issued one, its certificate (DER).
@@ -30,7 +32,7 @@ pub(super) struct AttestationKey {
 
 impl AttestationKeySource {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Own, Self::GoogleEcc, Self::GoogleRsa, Self::Azure];
+    pub const ALL: [Self; 5] = [Self::Own, Self::GoogleEcc, Self::GoogleRsa, Self::Azure, Self::AzureHcl];
 
     /// Its name in `latchkey.ak`.
     pub const fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl AttestationKeySource {
             Self::GoogleEcc => "google-ecc",
             Self::GoogleRsa => "google-rsa",
             Self::Azure => "azure",
+            Self::AzureHcl => "azure-hcl",
         }
     }
 }
@@ -60,18 +63,26 @@ impl Tpm {
             AttestationKeySource::GoogleRsa => self.google_key(0x01c1_0000, 0x01c1_0001, session)?,
             AttestationKeySource::Azure => {
                 let certificate = self.attestation_certificate(0x01c1_01d0)?;
-                (certificate, self.persistent_key(0x8100_0003, session)?)
+                (Some(certificate), self.persistent_key(AZURE_KEY, session)?)
             }
+            AttestationKeySource::AzureHcl => (None, self.persistent_key(AZURE_KEY, session)?),
         };
+        let certified = |public| certificate.as_deref().is_none_or(|certificate| certifies(certificate, public));
         let unfit = match key.public() {
             public if !public.is_restricted_signing_key() => Some("it is no restricted signing key of this TPM"),
-            public if !certifies(&certificate, public) => Some("the certificate beside it is about another key"),
+            public if !certified(public) => Some("the certificate beside it is about another key"),
             _ => None,
         };
         match unfit {
             Some(why) => Err(TpmError::AttestationKeyUnfit { key: source.name(), why }),
-            None => Ok(AttestationKey { key, certificate: Some(certificate) }),
+            None => Ok(AttestationKey { key, certificate }),
         }
+    }
+
+    /// What Azure's paravisor says of the key at 0x81000003: a report of the processor, and claims; not verified. At most 8 KiB; `None`
+    /// where it says nothing.
+    pub fn azure_hcl_report(&mut self) -> Result<Option<Vec<u8>>, TpmError> {
+        self.nv_read(AZURE_REPORT)
     }
 
     fn google_key(
@@ -79,13 +90,13 @@ impl Tpm {
         certificate: u32,
         template: u32,
         session: &mut Session,
-    ) -> Result<(Vec<u8>, Key), TpmError> {
+    ) -> Result<(Option<Vec<u8>>, Key), TpmError> {
         let missing = TpmError::AttestationKeyMissing { what: "template", handle: template };
         let bytes = self.nv_read(template)?.ok_or(missing)?;
         let malformed = |source| TpmError::Malformed { command: "TPM2_NV_Read", source };
         let public = Public::parse_template(&bytes).map_err(malformed)?;
         let certificate = self.attestation_certificate(certificate)?;
-        Ok((certificate, self.create_primary(Hierarchy::Endorsement, &public, Some(session))?))
+        Ok((Some(certificate), self.create_primary(Hierarchy::Endorsement, &public, Some(session))?))
     }
 
     fn persistent_key(&mut self, handle: u32, session: &mut Session) -> Result<Key, TpmError> {
@@ -103,3 +114,7 @@ impl Tpm {
         certificate.ok_or(TpmError::AttestationKeyMissing { what: "readable certificate", handle: index })
     }
 }
+
+/// Azure's attestation key, and what vouches for it in confidential machines (`kinvolk/azure-cvm-tooling`, `az-cvm-vtpm`).
+const AZURE_KEY: u32 = 0x8100_0003;
+const AZURE_REPORT: u32 = 0x0140_0001;

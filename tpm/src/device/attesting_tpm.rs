@@ -78,6 +78,11 @@ impl AttestingTpm {
         self.ak.certificate.as_deref()
     }
 
+    /// What Azure's paravisor says of its attestation key: see [`Tpm::azure_hcl_report`].
+    pub fn azure_hcl_report(&mut self) -> Result<Option<Vec<u8>>, TpmError> {
+        self.tpm.azure_hcl_report()
+    }
+
     /// Decrypts `TPM2B_ID_OBJECT ‖ TPM2B_ENCRYPTED_SECRET`, which proves that endorsement and attestation key are in
     /// the same TPM. The secret is at most 64 bytes long.
     pub fn activate(&mut self, credential: &[u8]) -> Result<Zeroizing<Vec<u8>>, TpmError> {

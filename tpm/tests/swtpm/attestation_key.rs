@@ -123,6 +123,16 @@ fn the_key_of_azure_is_persistent_and_its_certificate_is_read_as_the_owner() {
     let mut attester = asked(&swtpm, AttestationKeySource::Azure).expect("attester");
     assert_eq!((attester.ak_public(), attester.ak_certificate()), (&key, Some(der.as_slice())));
     assert_quotes(&mut attester);
+    assert_eq!(attester.azure_hcl_report().expect("read"), None);
+    drop(attester);
+    assert_empty(&swtpm);
+    // The paravisor's report is longer than one chunk; the certificate is not asked for.
+    let report: Vec<u8> = (0..2048).map(|at| u8::try_from(at % 251).expect("small")).collect();
+    let Some(()) = swtpm.put_nv(0x0140_0001, &report) else { return };
+    let mut attester = asked(&swtpm, AttestationKeySource::AzureHcl).expect("attester");
+    assert_eq!((attester.ak_public(), attester.ak_certificate()), (&key, None));
+    assert_eq!(attester.azure_hcl_report().expect("read"), Some(report));
+    assert_quotes(&mut attester);
     drop(attester);
     assert_empty(&swtpm);
 }

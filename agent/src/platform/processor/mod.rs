@@ -26,6 +26,11 @@ pub enum ReportError {
     /// The kernel offers none by configfs-tsm, and there is no other way for these kinds.
     #[error("{0}: quotes need a TDX guest, and the kernel's module tdx-guest (Linux 6.7 and newer)")]
     NoQuotes(TsmError),
+    /// The same of an SVSM's.
+    #[error(
+        "{0}: the TPM of an SVSM needs a SEV-SNP guest with one, and Linux 6.11 or newer with the module sev-guest"
+    )]
+    NoSvsm(TsmError),
     /// The kernel offers none.
     #[error("{tsm}; {device}: reports need a SEV-SNP guest and the kernel's module sev-guest")]
     None {
@@ -59,7 +64,8 @@ impl KernelReports {
             asked => return asked.map_err(ReportError::Tsm),
         };
         if !kinds.contains(&ProcessorKind::Snp) {
-            return Err(ReportError::NoQuotes(tsm));
+            let svsm = kinds.contains(&ProcessorKind::SnpSvsm);
+            return Err(if svsm { ReportError::NoSvsm(tsm) } else { ReportError::NoQuotes(tsm) });
         }
         self.device.report(report_data).map(ProcessorEvidence::from).map_err(|error| match error {
             device @ SevGuestError::None { .. } => ReportError::None { tsm, device },
@@ -82,6 +88,8 @@ mod tests {
         let error = ask(ProcessorKind::Snp);
         assert!(error.contains("/report") && error.contains("/sev-guest: "), "{error}");
         assert!(error.contains("reports need a SEV-SNP guest"), "{error}");
+        let error = ask(ProcessorKind::SnpSvsm);
+        assert!(error.contains("/report") && error.contains("a SEV-SNP guest with one"), "{error}");
         let error = ask(ProcessorKind::Tdx);
         assert!(error.contains("/report") && error.contains("quotes need a TDX guest"), "{error}");
     }

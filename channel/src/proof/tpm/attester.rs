@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use latchkey_attestation::parse::{
-    AttesterIdentity, PcrValues, ProcessorEvidence, ProcessorKind, TpmChallenge, TpmEvidence,
+    AttesterIdentity, AzureHclEvidence, PcrValues, ProcessorEvidence, ProcessorKind, TpmChallenge, TpmEvidence,
 };
 use latchkey_attestation::report_data;
 use latchkey_tpm::device::AttestingTpm;
@@ -65,10 +65,15 @@ impl TpmAttester {
         let secret = tpm.activate(challenge.credential()).map_err(failed)?;
         let quote = tpm.quote(&selection, binding).map_err(failed)?;
         let data = report_data(binding, tpm.ak_public());
+        let of_paravisor = challenge.processors().contains(&ProcessorKind::SnpAzureHcl);
+        let of_paravisor = of_paravisor.then(|| azure_hcl(&mut tpm)).transpose()?;
         drop(tpm);
         let pcrs = PcrValues::new(quote.pcrs).ok_or_else(|| failed("the TPM quoted a PCR above 23"))?;
         let log = self.event_log.as_ref().map(|log| log.to_vec());
         let evidence = TpmEvidence::new(quote.attest, quote.signature, pcrs, secret, log).map_err(failed)?;
+        if let Some(of_paravisor) = of_paravisor {
+            return Ok(evidence.with_processor(of_paravisor));
+        }
         if challenge.processors().is_empty() {
             return Ok(evidence);
         }
@@ -121,6 +126,13 @@ impl fmt::Debug for TpmAttester {
             .field("processor", &self.processor.is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// What Azure's paravisor left in its TPM, which is this one.
+fn azure_hcl(tpm: &mut AttestingTpm) -> Result<ProcessorEvidence, ProofError> {
+    let none = "the peer demands a report of Azure's paravisor, and this TPM has none (NV 0x01400001)";
+    let content = tpm.azure_hcl_report().map_err(failed)?.ok_or_else(|| failed(none))?;
+    AzureHclEvidence::from_nv(&content).map(ProcessorEvidence::from).map_err(failed)
 }
 
 fn failed(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> ProofError {

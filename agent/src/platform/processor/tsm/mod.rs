@@ -2,21 +2,31 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use latchkey_attestation::Refusal;
-use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind, SnpEvidence, TdxEvidence};
+use latchkey_attestation::parse::{ProcessorEvidence, ProcessorKind, SnpEvidence, SvsmEvidence, TdxEvidence};
 
 use super::super::mounts;
 
 /// Who answers, by kind of processor: the kernel's word for it.
-const PROVIDERS: [(&str, ProcessorKind); 2] = [("sev_guest", ProcessorKind::Snp), ("tdx_guest", ProcessorKind::Tdx)];
+const PROVIDERS: [(&str, ProcessorKind); 3] =
+    [("sev_guest", ProcessorKind::SnpSvsm), ("sev_guest", ProcessorKind::Snp), ("tdx_guest", ProcessorKind::Tdx)];
+/// What makes the kernel ask the SVSM, for its TPM's manifest (*Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00, section
+/// 8.3.1): attributes of Linux 6.11 and newer, which are there in a guest that has an SVSM.
+const SVSM: [(&str, &str); 3] = [
+    ("service_provider", "svsm"),
+    ("service_guid", "c476f1eb-0123-45a5-9641-b4e7dde5bfe3"),
+    ("service_manifest_version", "0"),
+];
 /// A SEV-SNP report has 1184 bytes, a TDX quote 5 KiB; a host's table of certificates at most 16 KiB.
 const MAX_REPORT: u64 = TdxEvidence::MAX_QUOTE as u64;
 const MAX_TABLE: u64 = 16 * 1024;
 const MAX_TEXT: u64 = 64;
+/// The kernel has room for so much; a public area has a tenth of it.
+const MAX_MANIFEST: u64 = 4096;
 
 /// Asks the kernel for reports.
 #[derive(Debug)]
@@ -50,6 +60,14 @@ pub enum TsmError {
         provider: String,
         /// The kinds that would do.
         demanded: String,
+    },
+    /// It is a SEV-SNP guest without an SVSM, or its kernel cannot ask one.
+    #[error("{}: {source}: the peer trusts the TPM of an SVSM: that needs a guest with one, and Linux 6.11 or newer", path.display())]
+    NoSvsm {
+        /// Which attribute.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
     /// The kernel did not answer as it should.
     #[error("{}: {source}", path.display())]
@@ -110,6 +128,9 @@ impl Entry {
             let demanded: Vec<_> = kinds.iter().map(ProcessorKind::to_string).collect();
             return Err(TsmError::Provider { provider, demanded: demanded.join(" or ") });
         };
+        if *kind == ProcessorKind::SnpSvsm {
+            self.choose_svsm()?;
+        }
         let place = self.0.join("inblob");
         fs::write(&place, report_data).map_err(|source| TsmError::Io { path: place, source })?;
         let first = self.text("generation")?;
@@ -119,14 +140,30 @@ impl Entry {
             Err(TsmError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Vec::new(),
             table => table?,
         };
+        let manifest = match kind {
+            ProcessorKind::SnpSvsm => self.bytes("manifestblob", MAX_MANIFEST)?,
+            _ => Vec::new(),
+        };
         let then = self.text("generation")?;
         if first != then {
             return Err(TsmError::Raced { first, then });
         }
+        let table = (!table.is_empty()).then_some(table);
         Ok(match kind {
-            ProcessorKind::Snp => SnpEvidence::new(report, (!table.is_empty()).then_some(table))?.into(),
+            ProcessorKind::Snp | ProcessorKind::SnpAzureHcl => SnpEvidence::new(report, table)?.into(),
+            ProcessorKind::SnpSvsm => SvsmEvidence::new(SnpEvidence::new(report, table)?, manifest)?.into(),
             ProcessorKind::Tdx => TdxEvidence::new(report)?.into(),
         })
+    }
+
+    /// Has the SVSM ask for the report.
+    fn choose_svsm(&self) -> Result<(), TsmError> {
+        for (name, value) in SVSM {
+            let path = self.0.join(name);
+            let written = File::options().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
+            written.map_err(|source| TsmError::NoSvsm { path, source })?;
+        }
+        Ok(())
     }
 
     fn text(&self, name: &str) -> Result<String, TsmError> {
@@ -154,83 +191,4 @@ impl Drop for Entry {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-    use std::io::Write as _;
-    use std::thread;
-
-    const REPORT: [u8; 1184] = [7; 1184];
-
-    fn both() -> BTreeSet<ProcessorKind> {
-        [ProcessorKind::Snp, ProcessorKind::Tdx].into()
-    }
-
-    /// A fake of an entry as the kernel fills it: files, which answer whatever is asked.
-    fn filled(attributes: &[(&str, &[u8])]) -> (tempfile::TempDir, Entry) {
-        let directory = tempfile::tempdir().unwrap();
-        for (name, content) in attributes {
-            fs::write(directory.path().join(name), content).unwrap();
-        }
-        let entry = Entry(directory.path().to_owned());
-        (directory, entry)
-    }
-
-    fn refusal(attributes: &[(&str, &[u8])]) -> String {
-        let (_directory, entry) = filled(attributes);
-        entry.ask(&both(), &[1; 64]).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn the_data_go_in_and_report_and_certificates_come_out() {
-        let rest: [(&str, &[u8]); 3] = [("provider", b"sev_guest\n"), ("generation", b"1\n"), ("outblob", &REPORT)];
-        for (table, shown) in [(Some(&b"table"[..]), &b"table"[..]), (Some(b""), b""), (None, b"")] {
-            let table = table.map(|table| ("auxblob", table));
-            let (directory, entry) = filled(&[&rest[..], table.as_slice()].concat());
-            let evidence = entry.ask(&both(), &[1; 64]).unwrap();
-            let evidence = evidence.snp().unwrap();
-            assert_eq!((evidence.report(), evidence.certificates()), (&REPORT[..], shown));
-            assert_eq!(fs::read(directory.path().join("inblob")).unwrap(), [1; 64]);
-        }
-    }
-
-    #[test]
-    fn a_quote_of_a_tdx_guest_comes_the_same_way_where_the_peer_takes_one() {
-        let quote = [4; 5006];
-        let (_directory, entry) = filled(&[("provider", b"tdx_guest\n"), ("generation", b"1\n"), ("outblob", &quote)]);
-        let evidence = entry.ask(&both(), &[1; 64]).unwrap();
-        assert_eq!(evidence.tdx().unwrap().quote(), quote);
-        let error = entry.ask(&[ProcessorKind::Snp].into(), &[1; 64]).unwrap_err().to_string();
-        assert!(error.contains("tdx_guest") && error.contains("a SEV-SNP report"), "{error}");
-    }
-
-    #[test]
-    fn what_is_no_report_is_refused_by_name() {
-        let generation: (&str, &[u8]) = ("generation", b"1\n");
-        assert!(refusal(&[("provider", b"arm_cca_guest\n")]).contains("arm_cca_guest"));
-        assert!(refusal(&[]).contains("provider"));
-        let sev = ("provider", &b"sev_guest\n"[..]);
-        assert!(refusal(&[sev, generation]).contains("outblob"));
-        assert!(refusal(&[sev, generation, ("outblob", &vec![0; 16 * 1024 + 1])]).contains("more than 16384 bytes"));
-        assert!(refusal(&[sev, generation, ("outblob", &[0; 1185])]).contains("report is larger"));
-        let table = vec![0; 16 * 1024 + 1];
-        assert!(refusal(&[sev, generation, ("outblob", &REPORT), ("auxblob", &table)]).contains("auxblob: more than"));
-    }
-
-    #[test]
-    fn a_report_that_somebody_else_asked_for_meanwhile_is_refused() {
-        let rest: [(&str, &[u8]); 3] = [("provider", b"sev_guest\n"), ("generation", b"1\n"), ("auxblob", b"")];
-        let (directory, entry) = filled(&rest);
-        let [generation, report] = ["generation", "outblob"].map(|name| directory.path().join(name));
-        mknodat(CWD, &report, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        let kernel = thread::spawn(move || {
-            // A pipe opens when the other side does: the first generation was read by then.
-            let mut report = File::options().write(true).open(&report).unwrap();
-            fs::write(&generation, "2\n").unwrap();
-            report.write_all(&REPORT).unwrap();
-        });
-        let error = entry.ask(&both(), &[1; 64]).unwrap_err();
-        kernel.join().unwrap();
-        assert!(matches!(&error, TsmError::Raced { first, then } if first == "1" && then == "2"), "{error}");
-    }
-}
+mod tests;
