@@ -2,9 +2,12 @@
 //! signatures and databases from the same hand. What is put around it is a good partition table.
 #![no_main]
 
+use latchkey_attestation::reference::KernelMeasures;
 use latchkey_boot_formats::{ReadAt, gpt_sample, partition_type};
 use latchkey_measurements::disk_image::BootImage;
-use latchkey_measurements::predict::{BootPath, Machine, MachineType, SecureBoot, SignatureDatabases, Uki};
+use latchkey_measurements::predict::{
+    BootPath, Machine, MachineType, SecureBoot, SignatureDatabases, TdxGuestType, TdxImage, Uki,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -20,8 +23,11 @@ fuzz_target!(|bytes: &[u8]| {
     let prediction = uki.predict(&plain).expect("nothing is refused without Secure Boot");
     assert_eq!(prediction.pcrs().len(), 6);
     let databases = SignatureDatabases { db: bytes[bytes.len() / 2..].to_vec(), ..SignatureDatabases::default() };
-    let secure = Machine { name: "on".into(), boot: BootPath::Disk, secure_boot: SecureBoot::On(databases), guests: None };
+    let tdx = Some(TdxGuestType { kernel_measures: KernelMeasures::Tpm, separator: None });
+    let secure_boot = SecureBoot::On(databases);
+    let secure = Machine { name: "on".into(), boot: BootPath::Disk, secure_boot, guests: None, tdx };
     let _ = uki.predict(&secure);
+    let _ = TdxImage::measure(&image.uki).expect("what was measured once").predict(&secure);
 });
 
 /// A disk with a table of one partition, which has these bytes.
