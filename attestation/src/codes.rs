@@ -52,7 +52,7 @@ reason_codes! {
     /// The policy demands what a SEV-SNP processor says, and no report came.
     SnpReportMissing = "snp-report-missing", Platform, TeeNotTrusted, "boot the image as a SEV-SNP guest whose kernel offers reports (configfs-tsm or /dev/sev-guest), or take the section `snp` out of the policy";
     /// The policy demands reports, and this verifier was given nothing to verify them by.
-    SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the verifier a directory of collateral: `collateral` in the join service's configuration, --collateral on the command line; nodes verify no reports of machines yet: have join services outside of them";
+    SnpNotVerifiable = "snp-not-verifiable", Operator, VerifierUnavailable, "give the verifier collateral: `collateral` in the join service's configuration, or `latchkey collateral install` where the cluster is in its API server; --collateral on the command line";
     /// The report has something set where its version has nothing.
     SnpReportReserved = "snp-report-reserved", Peer, EvidenceMalformed, "use a release of this program that knows what this firmware reports: what is new there may change what the rest means";
     /// The report, or its certificate, is of a processor that this program does not know.
@@ -200,7 +200,7 @@ reason_codes! {
     /// The policy demands what a TDX processor says, and no quote came.
     TdxQuoteMissing = "tdx-quote-missing", Platform, TeeNotTrusted, "boot the image as a TDX guest whose kernel offers quotes (configfs-tsm), or take the section `tdx` out of the policy";
     /// The policy demands quotes, and this verifier was given nothing to verify them by.
-    TdxNotVerifiable = "tdx-not-verifiable", Operator, VerifierUnavailable, "give the verifier a directory of collateral with Intel's part: `collateral` in the join service's configuration, --collateral on the command line; nodes verify no quotes of machines yet: have join services outside of them";
+    TdxNotVerifiable = "tdx-not-verifiable", Operator, VerifierUnavailable, "give the verifier collateral with Intel's part: `collateral` in the join service's configuration, or `latchkey collateral install` where the cluster is in its API server; --collateral on the command line";
     /// The bytes are no quote of a TDX guest with the chain of its key's certificate.
     #[cfg(feature = "processors")]
     TdxQuoteMalformed = "tdx-quote-malformed", Peer, EvidenceMalformed, "give the quote as the guest's kernel returned it, version 4 or 5, with the certificate chain of the platform's key in it (certification data of type 5)";

@@ -1,19 +1,24 @@
 //! `latchkey collateral install`: the collateral of a cluster that is kept in its API server. By itself, since the commands of a cluster need
 //! what the others of `latchkey collateral` do.
 
+use std::fmt;
 use std::path::Path;
 
+use latchkey_attestation::reference::format_rfc3339;
 use latchkey_attestation::verify::ProcessorCollateral;
-use latchkey_collateral::{Bundle, Collateral};
+use latchkey_attestation::verify::snp::SnpCollateral;
+use latchkey_attestation::verify::tdx::TdxCollateral;
+use latchkey_collateral::{Bundle, Collateral, MAX_OBJECT};
 use serde::Serialize;
 
 use crate::arguments::Arguments;
+use crate::clock::now;
 use crate::collateral::unusable;
 use crate::error::CommandError;
 use crate::exit::Exit;
 use crate::machines;
 use crate::node::block_on;
-use crate::output::{Output, Report, Style, Tone, pairs};
+use crate::output::{Output, Report, Style, Tone, pairs, printable};
 
 pub(crate) fn install(arguments: &Arguments, output: &Output) -> Result<Exit, CommandError> {
     let directory =
@@ -28,15 +33,23 @@ pub(crate) fn install(arguments: &Arguments, output: &Output) -> Result<Exit, Co
         failure.fix("put the files into the directory that `collateral` in the service's configuration names")
     })?;
     let ProcessorCollateral { snp, tdx } = &processors;
+    let ends = [snp.as_ref().and_then(SnpCollateral::first_end), tdx.as_ref().and_then(TdxCollateral::first_end)];
+    let first_end = ends.into_iter().flatten().min_by_key(|(_, end)| *end);
+    let first_end = first_end.map(|(what, ends)| FirstEnd { what, ends });
+    if let Some(first) = first_end.as_ref().filter(|first| first.ends < now().saturating_add(SOON)) {
+        output.say(Tone::Warning, "ends soon", &format!("{first}: fetch it anew, and install it again"));
+    }
     let (file, written) = block_on(api.put_collateral(&entries))?;
     output.say(Tone::Good, "installed", &file);
     output.report(&InstallReport {
         file,
         written,
         files: entries.len(),
+        bytes: entries.iter().map(|(name, content)| name.len() + content.len()).sum(),
         snp: snp.is_some(),
         tdx: tdx.is_some(),
         tpm_lists: tpm.count(),
+        first_end,
     })
 }
 
@@ -47,9 +60,28 @@ struct InstallReport {
     /// Whether it is another one than was there.
     written: bool,
     files: usize,
+    /// Of names and contents.
+    bytes: usize,
     snp: bool,
     tdx: bool,
     tpm_lists: usize,
+    /// Of the processors' part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_end: Option<FirstEnd>,
+}
+
+/// The part that ends first.
+#[derive(Serialize)]
+struct FirstEnd {
+    what: String,
+    /// Seconds since the Unix epoch.
+    ends: u64,
+}
+
+impl fmt::Display for FirstEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", format_rfc3339(self.ends), printable(&self.what))
+    }
 }
 
 impl Report for InstallReport {
@@ -59,6 +91,18 @@ impl Report for InstallReport {
             named.into_iter().filter(|(there, _)| *there).map(|(_, whose)| whose.to_owned()).collect();
         parts.extend((self.tpm_lists > 0).then(|| format!("{} lists of TPMs' authorities", self.tpm_lists)));
         let parts = if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") };
-        pairs(&[("collateral", self.file.clone()), ("files", self.files.to_string()), ("has", parts)])
+        let changed = if self.written { "yes" } else { "no: the same was there" };
+        let mut rows = vec![
+            ("collateral", self.file.clone()),
+            ("changed", changed.to_owned()),
+            ("files", self.files.to_string()),
+            ("size", format!("{} of at most {MAX_OBJECT} bytes", self.bytes)),
+            ("has", parts),
+        ];
+        rows.extend(self.first_end.iter().map(|first| ("first end", first.to_string())));
+        pairs(&rows)
     }
 }
+
+/// 30 days, as the join service warns.
+const SOON: u64 = 30 * 24 * 60 * 60;

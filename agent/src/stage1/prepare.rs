@@ -196,7 +196,8 @@ fn attesting_tpm(template: EkTemplate, source: AttestationKeySource) -> Result<A
     ));
     if source != AttestationKeySource::Own {
         let ak = hex::encode(digest(tpm.ak_public()));
-        step.note(format_args!("attestation key {} with certificate, sha256 {ak}", source.name()));
+        let certificate = if tpm.ak_certificate().is_some() { "with" } else { "without" };
+        step.note(format_args!("attestation key {} {certificate} certificate, sha256 {ak}", source.name()));
     }
     step.done();
     Ok(tpm)

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use serde::Serialize;
 
-use super::{Policy, RtmrDemand, RtmrValues, SnpPolicy, TdxPolicy};
+use super::{Policy, RtmrDemand, RtmrValues, SnpPolicy, TdxPolicy, TrustRule};
 use crate::parse::{LaunchDigest, ProcessorKind, Rtmr};
 
 /// One demand: a field of the policy, and what it says in words.
@@ -21,7 +21,10 @@ impl Policy {
     pub fn demands_of(&self, kind: ProcessorKind) -> Vec<Demand> {
         match kind {
             ProcessorKind::Snp | ProcessorKind::SnpSvsm | ProcessorKind::SnpAzureHcl => {
-                self.snp().map(SnpPolicy::demands).unwrap_or_default()
+                let launches = self.trust.iter().filter_map(TrustRule::launch_digests).flatten();
+                let trusted = digests(launches.map(hex::encode).collect::<Vec<_>>().into_iter());
+                let of_rule = found([("launch_sha384", trusted)]);
+                of_rule.into_iter().chain(self.snp().map(SnpPolicy::demands).unwrap_or_default()).collect()
             }
             ProcessorKind::Tdx => self.tdx().map(TdxPolicy::demands).unwrap_or_default(),
         }

@@ -162,6 +162,17 @@ impl TrustRule {
         }
     }
 
+    /// Whether by it a processor vouches for the TPM.
+    #[cfg(feature = "processors")]
+    pub(crate) fn is_vouching(&self) -> bool {
+        self.vouching().is_some()
+    }
+
+    /// The launches that it trusts to speak for the TPM, where it lists any.
+    pub(super) fn launch_digests(&self) -> Option<impl Iterator<Item = [u8; 48]>> {
+        self.vouching().map(|(_, launches)| launches.0.iter().copied())
+    }
+
     /// Whether it trusts this launch to speak for the TPM. Of a rule without launches the policy's `snp.id_key_sha384` decided, which
     /// loading saw to.
     #[cfg(feature = "processors")]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::AdmittedImage;
 use crate::ends::End;
-use crate::parse::{GuestPolicy, SigningKey, SnpProduct, SnpReport, Tcb};
+use crate::parse::{GuestPolicy, LaunchDigest, SigningKey, SnpProduct, SnpReport, Tcb};
 use crate::policy::{Allowed, Demanded, Policy, SnpKey, SnpPolicy};
 use crate::reference::References;
 use crate::refusal::{ReasonCode, Refusal};
@@ -90,12 +90,26 @@ pub(super) fn check_image(
 
 /// Checks that what the guest was launched with is trusted to speak for its TPM.
 pub(super) fn check_trusted_with_tpm(policy: &Policy, verified: &VerifiedSnpReport) -> Result<(), Refusal> {
-    let digest = verified.report().measurement().0;
-    let trusted = policy.trust.iter().any(|rule| rule.trusts_launch(&digest));
-    if trusted {
-        return Ok(());
+    let measurement = verified.report().measurement();
+    policy.trusts_with_tpm(measurement).unwrap_or_else(|| Err(not_trusted_with_tpm(measurement)))
+}
+
+fn not_trusted_with_tpm(measurement: LaunchDigest) -> Refusal {
+    Refusal::new(ReasonCode::SnpLaunchNotTrustedWithTpm, format!("got {measurement}"))
+}
+
+impl Policy {
+    /// Whether what has this launch digest may speak for its guest's TPM; `None` where no rule of trust takes a processor's word for a TPM,
+    /// and manifests say which launches are good ([`Self::recognise_launch`]).
+    ///
+    /// # Errors
+    /// `snp-launch-not-trusted-with-tpm`.
+    pub fn trusts_with_tpm(&self, measurement: LaunchDigest) -> Option<Result<(), Refusal>> {
+        let mut vouching = self.trust.iter().filter(|rule| rule.is_vouching()).peekable();
+        vouching.peek()?;
+        let trusted = vouching.any(|rule| rule.trusts_launch(&measurement.0));
+        Some(if trusted { Ok(()) } else { Err(not_trusted_with_tpm(measurement)) })
     }
-    refuse(ReasonCode::SnpLaunchNotTrustedWithTpm, format!("got {}", hex::encode(digest)))
 }
 
 impl SnpPolicy {

@@ -45,6 +45,13 @@ impl ProcessorCollateral {
         })
     }
 
+    /// The parts of `before` that are not here, by the names of their directories.
+    pub fn lacking(&self, before: &Self) -> Vec<&'static str> {
+        let parts =
+            [("snp", before.snp.is_some(), self.snp.is_some()), ("tdx", before.tdx.is_some(), self.tdx.is_some())];
+        parts.into_iter().filter(|(_, was, is)| *was && !is).map(|(name, ..)| name).collect()
+    }
+
     /// Which part of what a policy demands ends first, and when, in seconds since the Unix epoch: from then on nobody whom it is about
     /// is let in.
     pub fn first_end(&self, policy: &Policy) -> Option<(String, u64)> {

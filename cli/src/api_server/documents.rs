@@ -1,5 +1,6 @@
 //! Policy and manifests of a cluster that is kept in its API server.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use base64::Engine as _;
@@ -8,7 +9,7 @@ use latchkey_attestation::AuthenticManifest;
 use latchkey_cluster_store::object_documents::{
     go_back_in, manifests_in, path_of, policy_in, references_in, remember_in, revisions_in, signature_key,
 };
-use latchkey_cluster_store::objects::{COLLATERAL_MAP, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP};
+use latchkey_cluster_store::objects::{COLLATERAL_MAP, NAMESPACE, POLICY_MAP, REFERENCES_MAP, REVISIONS_MAP};
 
 use latchkey_collateral::Entries;
 
@@ -87,6 +88,7 @@ impl ApiServer {
         let files: super::Data = entries.iter().map(|(key, content)| (key.clone(), BASE64.encode(content))).collect();
         for _ in 0..TRIES {
             let mut map = self.document(COLLATERAL_MAP).await?;
+            refuse_lost_parts(&map.binary_data, &files)?;
             let written = !map.data.is_empty() || map.binary_data != files;
             map.data.clear();
             map.binary_data.clone_from(&files);
@@ -107,6 +109,19 @@ impl ApiServer {
         self.change(POLICY_MAP, replaced).await?;
         Ok(path_of(POLICY_MAP, POLICY).display().to_string())
     }
+}
+
+/// What is gone by mistake would be missed when a machine is refused.
+fn refuse_lost_parts(before: &super::Data, files: &super::Data) -> Result<(), CommandError> {
+    let parts_of = |data: &super::Data| {
+        data.keys().filter_map(|key| Some(key.split_once('.')?.0.to_owned())).collect::<BTreeSet<String>>()
+    };
+    let (before, now) = (parts_of(before), parts_of(files));
+    let Some(lost) = before.difference(&now).next() else { return Ok(()) };
+    let what = format!("the cluster's collateral has a part `{lost}`, and the directory has none");
+    let delete = format!("kubectl delete configmap {COLLATERAL_MAP} -n {NAMESPACE}");
+    Err(CommandError::usage(what)
+        .fix(format!("have all parts in one directory; to do without this one, first: {delete}")))
 }
 
 impl Documents for ApiServer {

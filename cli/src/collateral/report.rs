@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use latchkey_attestation::parse::{CertificateTable, HostCertificates, ProcessorEvidence, SigningKey, SnpReport};
+use latchkey_attestation::parse::{
+    CertificateTable, HclReport, HostCertificates, ProcessorEvidence, SigningKey, SnpReport,
+};
 use latchkey_attestation::policy::RevocationList;
 use latchkey_attestation::verify::snp::{SnpCertificate, SnpCollateral, VerifiedSnpReport};
 use latchkey_attestation::{RecordedEvidence, Refusal};
@@ -20,13 +22,13 @@ pub(crate) struct KeptReport {
 }
 
 impl KeptReport {
-    /// Reads a report's file, or evidence that `latchkey verify --save-evidence` kept. `certificates` names the host's, which stand in
+    /// Reads a report's file, what Azure's paravisor leaves in its TPM, or evidence that `latchkey verify --save-evidence` kept. `certificates` names the host's, which stand in
     /// evidence already.
     pub(crate) fn read(path: &Path, certificates: Option<&Path>) -> Result<Self, CommandError> {
         let file = files::read(path, RecordedEvidence::MAX_JSON)?;
         let what = || format!("{} cannot be used", path.display());
         let refused = |refusal: Refusal| CommandError::refused(Exit::Usage, what(), &refusal);
-        // A report begins with its version.
+        // A report begins with its version; Azure's paravisor wraps it.
         let (report, mut beside) = if file.starts_with(b"{") {
             let recording = RecordedEvidence::from_json(&file).map_err(refused)?;
             let snp = recording.unverified_processor().and_then(ProcessorEvidence::snp).ok_or_else(|| {
@@ -34,6 +36,9 @@ impl KeptReport {
                 failure.fix("keep evidence of a guest, under a policy with the section `snp`")
             })?;
             (SnpReport::parse(snp.report()).map_err(refused)?, snp.certificates().to_vec())
+        } else if file.starts_with(HclReport::SIGNATURE) {
+            let hcl = HclReport::parse(&file).map_err(refused)?;
+            (SnpReport::parse(hcl.report).map_err(refused)?, Vec::new())
         } else {
             (SnpReport::parse(&file).map_err(refused)?, Vec::new())
         };

@@ -98,12 +98,10 @@ impl Report for DenyReport {
         let whom = self.name.as_ref().map_or_else(|| ek.to_string(), |name| format!("{name}, {ek}"));
         let keys = match self.known_by {
             Some(KnownBy::AttestationKey) if !self.seen => {
-                "This names an attestation key,\nby which the policy knows machines (`ak-chain`), and no machine with it was seen yet. The digest of an\n\
+                "This names an attestation key,\nby which the policy knows machines, and no machine with it was seen yet. The digest of an\n\
                  endorsement key denies nobody here: take `claimed_identity` of the join service's audit line."
             }
-            Some(KnownBy::AttestationKey) => {
-                "This names its\nattestation key, by which the policy knows it (`ak-chain`)."
-            }
+            Some(KnownBy::AttestationKey) => "This names its\nattestation key, by which the policy knows it.",
             Some(KnownBy::EndorsementKey) | None => {
                 "This names one\nendorsement key: if the policy allows several of a TPM, deny each."
             }

@@ -34,10 +34,14 @@ impl Claimed {
     /// Which launch of the manifests it claims, and whether the claim is true.
     pub(super) fn report(&self, trust: &Trust) -> SnpVerdict {
         let report = &self.kept.report;
-        let found = trust.policy.recognise_launch(report.measurement(), &trust.references, now());
-        let (recognised, refusal) = match found {
-            Ok(found) => (Some(found), None),
-            Err(refusal) => (None, Some(refusal)),
+        let with_tpm = trust.policy.trusts_with_tpm(report.measurement());
+        let vouching = with_tpm.is_some();
+        let (recognised, refusal) = match with_tpm {
+            Some(trusted) => (None, trusted.err()),
+            None => match trust.policy.recognise_launch(report.measurement(), &trust.references, now()) {
+                Ok(found) => (Some(found), None),
+                Err(refusal) => (None, Some(refusal)),
+            },
         };
         let processor = trust.processors.snp.as_ref().map(|collateral| match self.processor(collateral, trust) {
             Ok(processor) => Judged::Is(processor),
@@ -48,6 +52,7 @@ impl Claimed {
             verified: matches!(processor, Some(Judged::Is(_))),
             verdict: match &processor {
                 None => NOT_VERIFIED,
+                Some(Judged::Is(_)) if vouching && refusal.is_some() => NOT_TRUSTED,
                 Some(Judged::Is(Processor { admitted: Some(_), .. })) => ADMITTED,
                 Some(Judged::Is(_)) => NOT_JUDGED,
                 Some(Judged::Refused { .. }) => REFUSED,
@@ -127,10 +132,8 @@ impl SnpVerdict {
             (Some(RecognisedLaunch { covers: Covered::Firmware, .. }), _) => {
                 "the launch digest of a firmware alone: it says nothing about the image".to_owned()
             }
-            (None, refusal) => {
-                let refusal = refusal.as_ref().map(ToString::to_string).unwrap_or_default();
-                style.paint(Tone::Bad, &printable(&refusal))
-            }
+            (None, Some(refusal)) => style.paint(Tone::Bad, &printable(&refusal.to_string())),
+            (None, None) => "a launch that the policy's rule of trust takes: it may vouch for its TPM".to_owned(),
         };
         let tone = if self.verdict == ADMITTED { Tone::Good } else { Tone::Warning };
         let mut rows = vec![
@@ -166,5 +169,6 @@ impl SnpVerdict {
 
 const NOT_VERIFIED: &str = "NOT VERIFIED: no signature and no certificate was checked; anybody can write such a file";
 const ADMITTED: &str = "hardware of AMD signed it, and the policy takes what it says of processor and guest";
+const NOT_TRUSTED: &str = "REFUSED: the policy's rule of trust does not take this launch";
 const NOT_JUDGED: &str = "hardware of AMD signed it; the policy has no section `snp`, so nobody judged what it says";
 const REFUSED: &str = "REFUSED: the processor line says why";

@@ -5,7 +5,7 @@ use crate::config::{ClusterPlace, Config};
 use crate::credentials;
 use crate::identity;
 use crate::server::{self, Prepared};
-use crate::snapshot::Current;
+use crate::snapshot::{Current, NO_COLLATERAL};
 use latchkey_cluster_store::RoleRule;
 use latchkey_service_runtime::program::{self, Command, ProgramError, print};
 use std::ffi::OsString;
@@ -120,7 +120,7 @@ fn describe(config: &Config, prepared: &Prepared) -> String {
         None => {}
     }
     if let Err(refusal) = snapshot.processors.check_means(&snapshot.policy) {
-        let why = if config.collateral.is_some() { refusal.detail() } else { "`collateral` names no directory" };
+        let why = if snapshot.has_collateral() { refusal.detail() } else { NO_COLLATERAL };
         line(format_args!("admit nobody: the policy demands processors' reports, and {why}"));
     }
     for manifest in snapshot.references.iter() {

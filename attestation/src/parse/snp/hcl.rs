@@ -33,6 +33,8 @@ pub struct HclReport<'a> {
 }
 
 impl<'a> HclReport<'a> {
+    /// What the index's content begins with.
+    pub const SIGNATURE: &'static [u8] = b"HCLA";
     /// The longest claims, in bytes: those with two RSA keys have 1.2 KiB, and the index has 2.6 KiB in all.
     pub const MAX_CLAIMS: usize = 4096;
 
@@ -46,7 +48,7 @@ impl<'a> HclReport<'a> {
             let bytes = content.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
             bytes.map(u32::from_le_bytes)
         };
-        if content.get(..4) != Some(b"HCLA") {
+        if !content.starts_with(Self::SIGNATURE) {
             return refuse("it does not begin with HCLA".to_owned());
         }
         let extension = match number(DATA + 4) {

@@ -1,6 +1,6 @@
 //! Follows what decisions are made by: what has changed and is good is put in force, what is bad keeps what was.
 
-use super::{Current, Fingerprints, Snapshot, log_denials, log_references, place_of};
+use super::{Current, Fingerprints, NO_COLLATERAL, Snapshot, log_denials, log_references, place_of};
 use crate::clock::unix;
 use crate::freshness::{COLLATERAL, DENIALS};
 use latchkey_cluster_store::Part;
@@ -90,10 +90,7 @@ impl Follower {
             if snapshot.policy.processors().is_empty() {
                 return Ok(());
             }
-            let none = "the policy demands a processor's word, and `collateral` names no directory";
-            return Err(format!(
-                "{none}; a cluster in its API server takes it with `latchkey collateral install`, too"
-            ));
+            return Err(format!("the policy demands a processor's word, and {NO_COLLATERAL}"));
         };
         let stamp = Some(Bundle::stamp_of(&entries));
         if stamp == self.collateral {
@@ -106,6 +103,10 @@ impl Follower {
 
     fn take(&mut self, collateral: Collateral, stamp: Option<Stamp>) -> Result<(), String> {
         let current = &*self.current;
+        let lost = collateral.processors.lacking(&current.snapshot().processors);
+        if let Some(kind) = lost.first() {
+            return Err(format!("its `{kind}` is gone: put it back, or start the service anew to do without it"));
+        }
         // Without them a certificate that was revoked would be good again, and nobody would be told.
         if collateral.tpm.count() < current.snapshot().tpm_revocations.count() {
             let gone = "lists of what authorities of TPMs revoked are gone from its `tpm`";

@@ -108,6 +108,10 @@ impl Snapshot {
     }
 }
 
+/// Where collateral could be and is not.
+pub(crate) const NO_COLLATERAL: &str = "there is no collateral: name a directory in `collateral`, or put it into the cluster's API server \
+                                        (`latchkey collateral install DIR --cluster DIR`)";
+
 /// How the object is called that has the collateral of a cluster in its API server.
 fn place_of(documents: &dyn Documents) -> PathBuf {
     documents.place().join(COLLATERAL_MAP)
