@@ -135,6 +135,9 @@ reason_codes! {
     /// The policy denies this chip.
     #[cfg(feature = "processors")]
     SnpChipDenied = "snp-chip-denied", Operator, TeeNotTrusted, "remove the chip from `snp.denied_chips` if its guests are to be admitted again";
+    /// The policy lists the chips that may be it, and not this one.
+    #[cfg(feature = "processors")]
+    SnpChipUnknown = "snp-chip-unknown", Operator, TeeNotTrusted, "add the chip to `snp.chips` if it is a machine of yours";
     /// The policy does not take this kind of key.
     #[cfg(feature = "processors")]
     SnpKeyRefused = "snp-key-refused", Operator, TeeNotTrusted, "have the host use the kind of key that `snp.keys` names, or name this one";

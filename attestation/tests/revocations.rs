@@ -26,6 +26,10 @@ const KEY: u64 = 78;
 
 /// A list of `by` until `year`, in DER.
 fn list_until(by: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
+    list_between(by, serials, 2025, year)
+}
+
+fn list_between(by: &Authority, serials: &[u64], from: i32, until: i32) -> Vec<u8> {
     let revoked = serials.iter().map(|serial| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: date_time_ymd(2025, 1, 1),
@@ -33,8 +37,8 @@ fn list_until(by: &Authority, serials: &[u64], year: i32) -> Vec<u8> {
         invalidity_date: None,
     });
     let params = CertificateRevocationListParams {
-        this_update: date_time_ymd(2025, 1, 1),
-        next_update: date_time_ymd(year, 1, 1),
+        this_update: date_time_ymd(from, 1, 1),
+        next_update: date_time_ymd(until, 1, 1),
         crl_number: SerialNumber::from(1),
         issuing_distribution_point: None,
         revoked_certs: revoked.collect(),
@@ -181,4 +185,21 @@ fn the_word_is_one_of_two() {
         let refused = Policy::from_json(policy_json(rule).to_string().as_bytes()).unwrap_err();
         assert_eq!(refused.code(), ReasonCode::PolicyMalformed);
     }
+}
+
+#[test]
+fn lists_that_are_gone_or_of_before_are_told_from_newer_ones() {
+    let site = Site::new();
+    let both = |of_root: i32| {
+        read(&[list_between(&site.root, &[], of_root, 2030), list_between(&site.issuer, &[], 2025, 2030)]).unwrap()
+    };
+    let before = both(2025);
+    assert_eq!(both(2025).first_lost(&before), None);
+    assert_eq!(both(2026).first_lost(&before), None);
+    assert!(both(2024).first_lost(&before).unwrap().contains("older than that of 2025-01-01"));
+    // As many lists, and one of another authority.
+    let stranger = authority("stranger");
+    let other = read(&[list(&stranger, &[]), list(&site.issuer, &[])]).unwrap();
+    assert!(other.first_lost(&before).unwrap().ends_with("is gone"));
+    assert_eq!(before.first_lost(&TpmRevocations::default()), None);
 }

@@ -195,3 +195,31 @@ fn no_policy_is_made_after_a_report_that_is_not_true_or_a_guest_that_is_open() {
     let refused = operator.run(&[&floor[..], &WITH].concat()).failed(3);
     assert_eq!(code(&refused), "snp-signature-invalid");
 }
+
+/// Under a rule by which a processor vouches for the TPM the rule names the launches, and manifests say nothing of them. What Azure's
+/// paravisor leaves in its TPM is taken as it is.
+#[test]
+fn a_kept_report_is_judged_by_the_launches_that_the_rule_of_trust_names() {
+    let (operator, amd) = (Operator::new(), FakeAmd::new(SnpProduct::Milan));
+    let node = FakeNode::start(&operator.init_secret());
+    operator.record(&node).succeeded();
+    demand_reports(&operator);
+    latchkey_collateral::publish_fake(&amd, &operator.path("amd")).unwrap();
+    let guest = amd.guest(SigningKey::Vcek, 3, |_| ());
+    std::fs::write(operator.path("amd/snp/vcek.der"), guest.vcek.unwrap()).unwrap();
+    std::fs::write(operator.path("report.bin"), latchkey_attestation::fake_hcl::content(&guest.report, b"{}", 2))
+        .unwrap();
+    let check = |launch: &str| {
+        change(&operator, "policy.json", |policy| {
+            policy["ak_trust"] = json!([{"kind": "ek-svsm", "launch_sha384": [launch.repeat(48)]}]);
+        });
+        let check =
+            ["policy", "check", "--policy", "policy.json", "--reference", "demo.json", "--snp-report", "report.bin"];
+        operator.run(&[&check[..], &WITH].concat()).succeeded().out
+    };
+    let text = check("d1");
+    assert!(text.contains("the policy takes what it says") && text.contains("it may vouch for its TPM"), "{text}");
+    let text = check("d2");
+    assert!(text.contains("REFUSED") && text.contains("snp-launch-not-trusted-with-tpm"), "{text}");
+    assert!(!text.contains("the policy takes what it says"), "{text}");
+}

@@ -1,5 +1,6 @@
 //! Parse: total and bounded. Nothing here is trusted; `verify` and `validate` are where trust comes from.
 
+mod each_once;
 mod encoding;
 mod evidence;
 mod json;
@@ -20,9 +21,9 @@ pub use snp::{
 };
 pub use version::ImageVersion;
 
+pub(crate) use each_once::each_once;
 pub(crate) use evidence::MAX_CREDENTIAL;
 pub(crate) use json::from_json;
 pub(crate) use pcr::by_index;
-pub(crate) use rtmr::by_rtmr;
 #[cfg(feature = "processors")]
 pub(crate) use snp::hcl_attestation_key;

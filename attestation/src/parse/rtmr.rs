@@ -1,10 +1,8 @@
 //! Registers of a TDX guest that are extended while it runs.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 /// A register that a guest extends: 0 firmware and its settings, 1 the boot loader or kernel, 2 what they load, 3 anybody's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -27,33 +25,4 @@ impl fmt::Display for Rtmr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "RTMR {}", *self as u8)
     }
-}
-
-/// Reads an object keyed by register, `"0"` to `"3"`, refusing one that is there twice.
-pub(crate) fn by_rtmr<'de, D, T>(deserializer: D) -> Result<BTreeMap<Rtmr, T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct ByRtmr<T>(std::marker::PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for ByRtmr<T> {
-        type Value = BTreeMap<Rtmr, T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object keyed by RTMR 0 to 3")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut values = BTreeMap::new();
-            while let Some(register) = map.next_key::<Rtmr>()? {
-                if values.insert(register, map.next_value()?).is_some() {
-                    return Err(A::Error::custom(format_args!("{register} is there twice")));
-                }
-            }
-            Ok(values)
-        }
-    }
-
-    deserializer.deserialize_map(ByRtmr(std::marker::PhantomData))
 }

@@ -51,6 +51,7 @@ impl SnpPolicy {
             ("family_id", self.family_id.map(hex::encode)),
             ("image_id", self.image_id.map(hex::encode)),
             ("host_data", self.host_data.map(hex::encode)),
+            ("chips", self.chips.as_ref().and_then(|chips| digests(chips.iter().map(hex::encode)))),
             ("denied_chips", digests(self.denied_chips.iter().map(hex::encode))),
         ])
     }

@@ -122,6 +122,20 @@ impl TpmRevocations {
         Some((format!("the list of what the TPMs' authority {} revoked", first.of), first.validity.to))
     }
 
+    /// The first list of `before` that is not here, or here in an older issue, in words: in its place a certificate that was revoked
+    /// would be good again.
+    #[cfg(feature = "processors")]
+    pub fn first_lost(&self, before: &Self) -> Option<String> {
+        before.dated.iter().find_map(|old| match self.dated.iter().find(|new| new.issuer == old.issuer) {
+            None => Some(format!("the list of what {} revoked is gone", old.of)),
+            Some(new) if new.validity.from < old.validity.from => {
+                let (of, from) = (&old.of, format_rfc3339(old.validity.from));
+                Some(format!("the list of what {of} revoked is older than that of {from}"))
+            }
+            Some(_) => None,
+        })
+    }
+
     /// How many lists there are.
     pub fn count(&self) -> usize {
         self.lists.len()

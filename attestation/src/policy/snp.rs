@@ -21,7 +21,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hex::{Hex, is_lower_hex};
-use crate::parse::{SnpProduct, Tcb, from_json};
+use crate::parse::{SnpProduct, Tcb, each_once, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// The section `snp` of a policy.
@@ -43,6 +43,8 @@ pub struct SnpPolicy {
     pub(crate) image_id: Option<[u8; 16]>,
     pub(crate) host_data: Option<[u8; 32]>,
     pub(crate) denied_chips: BTreeSet<Vec<u8>>,
+    /// Absent: any chip may be it.
+    pub(crate) chips: Option<BTreeSet<Vec<u8>>>,
 }
 
 impl SnpPolicy {
@@ -108,6 +110,7 @@ pub(crate) enum Demanded {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SnpPolicyFile {
+    #[serde(deserialize_with = "each_once")]
     tcb_floor: BTreeMap<SnpProduct, Tcb>,
     keys: BTreeSet<SnpKey>,
     #[serde(default)]
@@ -133,6 +136,8 @@ pub(super) struct SnpPolicyFile {
     host_data: Option<Hex<32>>,
     #[serde(default)]
     denied_chips: Vec<Chip>,
+    #[serde(default, deserialize_with = "super::present")]
+    chips: Option<Vec<Chip>>,
 }
 
 impl TryFrom<SnpPolicyFile> for SnpPolicy {
@@ -149,6 +154,9 @@ impl TryFrom<SnpPolicyFile> for SnpPolicy {
         if takes_providers == file.providers.is_empty() {
             let detail = "`snp.providers` and the key `vlek` go together: a provider's key stands for all of its chips";
             return Err(malformed(detail));
+        }
+        if file.chips.as_ref().is_some_and(Vec::is_empty) {
+            return Err(Refusal::new(ReasonCode::PolicyEmpty, "`snp.chips` lists no chip"));
         }
         if file.vmpl > 3 {
             return Err(malformed(format!("`snp.vmpl` is {}, expected 0 to 3", file.vmpl)));
@@ -173,7 +181,8 @@ impl TryFrom<SnpPolicyFile> for SnpPolicy {
             family_id: file.family_id.map(|it| it.0),
             image_id: file.image_id.map(|it| it.0),
             host_data: file.host_data.map(|it| it.0),
-            denied_chips: file.denied_chips.into_iter().map(|it| it.0).collect(),
+            denied_chips: chips_of(file.denied_chips),
+            chips: file.chips.map(chips_of),
         })
     }
 }
@@ -188,6 +197,10 @@ impl<'de> Deserialize<'de> for Abi {
         let (major, minor) = numbers.ok_or_else(|| D::Error::custom("expected MAJOR.MINOR, each 0 to 255"))?;
         Ok(Self(major, minor))
     }
+}
+
+fn chips_of(numbers: Vec<Chip>) -> BTreeSet<Vec<u8>> {
+    numbers.into_iter().map(|it| it.0).collect()
 }
 
 /// A chip's number, 8 or 64 bytes.

@@ -25,7 +25,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::hex::Hex;
-use crate::parse::{LaunchDigest, Rtmr, from_json};
+use crate::parse::{LaunchDigest, Rtmr, each_once, from_json};
 use crate::refusal::{ReasonCode, Refusal};
 
 /// The section `tdx` of a policy.
@@ -115,7 +115,7 @@ pub(crate) enum RtmrValues {
 #[serde(untagged)]
 enum Rtmrs {
     Word(RtmrWord),
-    Listed(BTreeMap<Rtmr, ListedValues>),
+    Listed(#[serde(deserialize_with = "each_once")] BTreeMap<Rtmr, ListedValues>),
 }
 
 #[derive(Deserialize)]

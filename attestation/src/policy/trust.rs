@@ -137,6 +137,13 @@ pub(super) fn check_vouching(
         );
         return Err(malformed(detail));
     }
+    if launches.count() == 0 && snp.minimum_guest_svn == 0 {
+        let detail = format!(
+            "`{name}` takes every release that a key of `snp.id_key_sha384` ever signed: say the least security version in \
+             `snp.minimum_guest_svn`, or name launches (`launch_sha384`)"
+        );
+        return Err(malformed(detail));
+    }
     if tdx {
         let detail = format!("`{name}` trusts TPMs of SEV-SNP guests alone: take out the section `tdx`");
         return Err(malformed(detail));
@@ -169,6 +176,7 @@ impl TrustRule {
     }
 
     /// The launches that it trusts to speak for the TPM, where it lists any.
+    #[cfg(feature = "processors")]
     pub(super) fn launch_digests(&self) -> Option<impl Iterator<Item = [u8; 48]>> {
         self.vouching().map(|(_, launches)| launches.0.iter().copied())
     }

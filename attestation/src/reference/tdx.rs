@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::parse::{LaunchDigest, Rtmr, by_rtmr};
+use crate::parse::{LaunchDigest, Rtmr, each_once};
 
 /// What a TDX guest of one type of machine has in its registers when the image's kernel runs.
 ///
@@ -18,7 +18,7 @@ pub struct TdxRegisters {
     /// Where the kernel's own measurements go on such a machine.
     pub kernel_measures: KernelMeasures,
     /// SHA-384, 48 bytes each: 1 to 4 registers, none of them zero.
-    #[serde(deserialize_with = "by_rtmr")]
+    #[serde(deserialize_with = "each_once")]
     pub rtmrs: BTreeMap<Rtmr, LaunchDigest>,
 }
 

@@ -135,13 +135,16 @@ impl SnpPolicy {
     }
 
     fn check_signer(&self, verified: &VerifiedSnpReport) -> Result<Option<String>, Refusal> {
-        if verified.report().chip_masked() && !self.denied_chips.is_empty() {
-            let detail = "the host hides which chip it is, and the policy denies some";
+        if verified.report().chip_masked() && (self.chips.is_some() || !self.denied_chips.is_empty()) {
+            let detail = "the host hides which chip it is, and the policy takes not every one";
             return refuse(ReasonCode::SnpChipDenied, detail);
         }
         let chip = &verified.report().chip_id()[..verified.product().chip_id_len()];
         if self.denied_chips.contains(chip) {
             return refuse(ReasonCode::SnpChipDenied, format!("chip {}", hex::encode(chip)));
+        }
+        if self.chips.as_ref().is_some_and(|chips| !chips.contains(chip)) {
+            return refuse(ReasonCode::SnpChipUnknown, format!("chip {}", hex::encode(chip)));
         }
         let kind = match verified.certificate().signer() {
             Signer::Chip(_) => SnpKey::Vcek,

@@ -186,7 +186,7 @@ impl TdxPolicy {
     fn check_registers(&self, verified: &VerifiedTdxQuote, image: &RegistersOf<'_>) -> Result<(), Refusal> {
         let listed = match &self.rtmrs {
             RtmrDemand::Any => return Ok(()),
-            RtmrDemand::Manifest => return image.check(verified, |_| true, &[]),
+            RtmrDemand::Manifest => return image.check(verified, |_| true, &image.listed()),
             RtmrDemand::Listed(listed) => listed,
         };
         let mut of_manifest = Vec::new();
@@ -232,6 +232,12 @@ impl<'a> RegistersOf<'a> {
             image: format!("{}/{} {} on {}", admitted.manifest, admitted.name, admitted.version, admitted.machine),
             registers: alike.filter_map(|machine| machine.tdx()).collect(),
         }
+    }
+
+    /// All registers that any of these types of machines lists: where one says more, one that says less is no way around it.
+    fn listed(&self) -> Vec<Rtmr> {
+        let all: BTreeSet<_> = self.registers.iter().flat_map(|listed| listed.rtmrs.keys().copied()).collect();
+        all.into_iter().collect()
     }
 
     /// Holds a quote against those registers that are `judged`; who lists not all of the `demanded` is not asked.

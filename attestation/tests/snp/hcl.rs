@@ -129,11 +129,18 @@ fn a_machine_of_azure_is_admitted_by_its_paravisor_s_claims() {
     // By who signed the launch, in the place of launches.
     let mut signed = policy(json!({"kind": "ak-azure-hcl"}));
     signed["snp"]["id_key_sha384"] = json!(["1d".repeat(48)]);
+    // The same signer's older code would do.
+    let refusal = Policy::from_json(signed.to_string().as_bytes()).unwrap_err();
+    assert!(refusal.detail().contains("`snp.minimum_guest_svn`"), "{refusal}");
+    signed["snp"]["minimum_guest_svn"] = json!(8);
     let signed = support::policy(&signed);
     assert_eq!(code(decided_by(&signed, &honest)), ReasonCode::SnpIdKeyRefused);
     let with_id_key = |amd: &FakeAmd, machine: &Machine| {
         let claims = machine.claims();
-        Some(shows(amd, &claims, &claims, |it| it.report[0xe0..0x110].fill(0x1d)))
+        Some(shows(amd, &claims, &claims, |it| {
+            it.report[0xe0..0x110].fill(0x1d);
+            it.report[4] = 8;
+        }))
     };
     decided_by(&signed, &with_id_key).unwrap();
 }

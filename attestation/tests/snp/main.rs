@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 
 use latchkey_attestation::parse::{HostCertificates, SigningKey, SnpProduct, SnpReport};
-use latchkey_attestation::policy::RevocationList;
+use latchkey_attestation::policy::{RevocationList, SnpPolicy};
 use latchkey_attestation::validate::AdmittedSnp;
 use latchkey_attestation::verify::CollateralFile;
 use latchkey_attestation::verify::snp::SnpCollateral;
@@ -238,8 +238,9 @@ fn a_guest_that_is_as_the_policy_says_is_admitted_with_its_product_firmware_and_
 
 #[test]
 fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
-    let set: [PolicyCase; 24] = [
+    let set: [PolicyCase; 25] = [
         (ReasonCode::SnpChipDenied, |it| it["denied_chips"] = json!(["c1".repeat(64)]), |_| ()),
+        (ReasonCode::SnpChipUnknown, |it| it["chips"] = json!(["c2".repeat(64)]), |_| ()),
         (ReasonCode::SnpProductRefused, |it| it["tcb_floor"] = json!({"genoa": {}}), |_| ()),
         (ReasonCode::SnpTcbTooOld, |it| it["tcb_floor"]["milan"]["microcode"] = 116.into(), |_| ()),
         // What runs, what ran at the launch, and what the host may go back to, each one part below.
@@ -288,6 +289,10 @@ fn each_demand_of_a_policy_refuses_what_lacks_it_with_a_code_of_its_own() {
         judged(&amd, SigningKey::Vlek, denying, |_| ()).is_ok()
             && judged(&amd, SigningKey::Vlek, |_| (), masked).is_ok()
     );
+    // Nor that it is one of those listed.
+    let listing = |it: &mut Value| it["chips"] = json!(["c1".repeat(64), "c2".repeat(64)]);
+    assert_eq!(judged(&amd, SigningKey::Vlek, listing, masked).unwrap_err(), ReasonCode::SnpChipDenied);
+    judged(&amd, SigningKey::Vcek, listing, |_| ()).unwrap();
     let others = |it: &mut Value| it["providers"] = json!(["another"]);
     assert_eq!(judged(&amd, SigningKey::Vlek, others, |_| ()).unwrap_err(), ReasonCode::SnpProviderRefused);
 }
@@ -306,7 +311,7 @@ fn what_a_policy_allows_is_admitted() {
 
 #[test]
 fn a_section_that_says_nothing_or_contradicts_itself_is_refused() {
-    let cases: [fn(&mut Value); 9] = [
+    let cases: [fn(&mut Value); 11] = [
         |it| it["tcb_floor"] = json!({}),
         |it| it["tcb_floor"] = json!({"naples": {}}),
         |it| it["tcb_floor"]["milan"]["fmc"] = 1.into(),
@@ -316,10 +321,22 @@ fn a_section_that_says_nothing_or_contradicts_itself_is_refused() {
         |it| it["minimum_abi"] = "1".into(),
         |it| it["allow"] = json!(["debug"]),
         |it| it["denied_chips"] = json!(["c1"]),
+        |it| it["chips"] = json!([]),
+        |it| it["chips"] = Value::Null,
     ];
     for (number, change) in cases.into_iter().enumerate() {
         assert!(snp_policy(change).is_err(), "case {number}");
     }
+    // Of two floors the lower one would do.
+    let once = r#""milan":{"snp":8}"#;
+    let floors = |floors: &str| {
+        format!(
+            r#"{{"tcb_floor":{{{floors}}},"keys":["vcek"],"revocation_list":"demanded","vmpl":0,"minimum_abi":"0.0"}}"#
+        )
+    };
+    SnpPolicy::from_json(floors(once).as_bytes()).unwrap();
+    let refusal = SnpPolicy::from_json(floors(&format!(r#"{once},"milan":{{}}"#)).as_bytes()).unwrap_err();
+    assert!(refusal.detail().contains("there twice"), "{refusal}");
     for field in ["tcb_floor", "keys", "revocation_list", "vmpl", "minimum_abi"] {
         assert!(snp_policy(|it| drop(it.as_object_mut().unwrap().remove(field))).is_err(), "{field}");
     }

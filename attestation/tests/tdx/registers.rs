@@ -101,6 +101,12 @@ fn types_of_machines_that_the_tpm_cannot_tell_apart_may_have_registers_of_their_
         both
     }])
     .unwrap();
+    // One that lists more registers is not passed by as the one that lists fewer.
+    let refusal = decided(&[both(&image(1, &[("1", "aa"), ("2", R2)]))]).unwrap_err();
+    assert_eq!(refusal.code(), ReasonCode::TdxRtmrDiffers);
+    let mut fewer = both(&image(1, &[("1", "aa"), ("2", R2)]));
+    fewer["machines"][0]["tdx"]["rtmrs"] = json!({"2": R2.repeat(48)});
+    assert_eq!(decided(&[fewer]).unwrap_err().code(), ReasonCode::TdxRtmrDiffers);
     // A type of machine that measures otherwise is another one.
     let refusal = decided(&[both(&image(2, &[("2", R2)]))]).unwrap_err();
     assert_eq!(refusal.code(), ReasonCode::TdxRtmrDiffers);
@@ -135,7 +141,7 @@ fn a_manifests_registers_are_a_closed_list_that_says_something() {
     let twice = reference_json(&[image(1, &[("2", R2)])]).to_string();
     let twice = twice.replace(r#""rtmrs":{"#, &format!(r#""rtmrs":{{"2":"{value}","#));
     let refusal = ReferenceValues::from_json(twice.as_bytes()).unwrap_err();
-    assert!(refusal.detail().contains("RTMR 2 is there twice"), "{refusal}");
+    assert!(refusal.detail().contains("\"2\" is there twice"), "{refusal}");
 }
 
 #[test]

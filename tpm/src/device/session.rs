@@ -29,9 +29,10 @@ const CIPHER: Symmetric = Symmetric::Aes128Cfb;
 ///
 /// Only who knows the private half of that key learns the salt, and with it the session key: any bit that
 /// somebody on the bus changes, in a command or in an answer, makes an HMAC fail. What remains is somebody who
-/// replaces the *salt key itself* and plays the whole TPM. When the key is the endorsement key, that impostor's
-/// key has no genuine certificate and cannot activate credentials, so a verifier turns the node away; when it is
-/// a key made for the purpose (endorsement keys of RSA or on P-521), a complete interposer can read and change PCR traffic, but
+/// replaces the *salt key itself* and plays the whole TPM. When the key is an endorsement key that verifiers know (pinned or certified),
+/// that impostor's key is another and cannot activate credentials, so a verifier turns the node away. When it is
+/// a key made for the purpose (endorsement keys of RSA or on P-521), or verifiers know the attestation key instead (`ak-chain`,
+/// `ak-azure-hcl`), a complete interposer can read and change PCR traffic, but
 /// still not forge the quote a verifier demands.
 pub struct Session {
     handle: u32,

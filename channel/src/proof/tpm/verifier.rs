@@ -18,7 +18,7 @@ use crate::purpose::{Kind, Kinds};
 use crate::refusal::PeerRefusal;
 
 /// Told of evidence whose quote is verified, and that is not yet admitted: for audit, and for recording reference values. What a
-/// processor says beside it is not verified yet.
+/// processor says beside it is not verified yet: where a rule of trust takes the processor's word for the TPM, nobody vouches for it here.
 pub type Observer = dyn Fn(&AttesterIdentity, &TpmEvidence, &VerifiedEvidence) + Send + Sync;
 
 /// Accepts a machine by policy and reference values. Cheap to make: a server makes one per connection from the

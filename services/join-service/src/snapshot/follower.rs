@@ -108,9 +108,8 @@ impl Follower {
             return Err(format!("its `{kind}` is gone: put it back, or start the service anew to do without it"));
         }
         // Without them a certificate that was revoked would be good again, and nobody would be told.
-        if collateral.tpm.count() < current.snapshot().tpm_revocations.count() {
-            let gone = "lists of what authorities of TPMs revoked are gone from its `tpm`";
-            return Err(format!("{gone}: put newer ones in their places, or start the service anew"));
+        if let Some(lost) = collateral.tpm.first_lost(&current.snapshot().tpm_revocations) {
+            return Err(format!("{lost}: put a newer one into `tpm`, or start the service anew to do without it"));
         }
         self.collateral = stamp;
         current.put_in_force((*current.snapshot()).clone().with_collateral(collateral), COLLATERAL);

@@ -169,7 +169,7 @@ fn a_certified_machine_joins_until_its_authority_revokes_its_key() {
     // A list that is gone would make the key good again.
     fs::remove_file(&file).unwrap();
     service.signal(rustix::process::Signal::HUP);
-    service.next_line(&["cannot be used", "collateral", "are gone from its `tpm`"]);
+    service.next_line(&["cannot be used", "collateral", "revoked is gone"]);
     assert_refused(&mut service, machine, "ak-certificate-revoked");
 }
 

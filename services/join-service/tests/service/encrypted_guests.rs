@@ -172,7 +172,10 @@ fn without_collateral_nobody_is_let_in_and_everybody_is_told_why() {
     assert_eq!(told(join(&service, machine)), PeerReason::VerifierUnavailable);
     service.next_line(&["refused", "snp-not-verifiable"]);
     let body = service.page("/healthz").1;
-    assert!(body.contains("collateral is stale") && body.contains("`collateral` names no directory"), "{body}");
+    assert!(
+        body.contains("collateral is stale") && body.contains("there is no collateral: name a directory"),
+        "{body}"
+    );
     let check = rig.check();
     let said = String::from_utf8_lossy(&check.stdout).into_owned();
     assert!(said.contains("admit nobody: the policy demands processors' reports"), "{said}");
@@ -197,6 +200,15 @@ fn collateral_is_read_anew_and_what_is_bad_keeps_what_was() {
     service.next_line(&["cannot be used", "collateral", "notes.txt"]);
     assert!(service.page("/healthz").1.contains("notes.txt"));
     join(&service, guest.clone()).unwrap();
+
+    // Without AMD's part its guests would all be refused.
+    fs::remove_file(directory.join("snp/notes.txt")).unwrap();
+    fs::rename(directory.join("snp"), directory.join("tdx-of-another-day")).unwrap();
+    fs::create_dir(directory.join("tpm")).unwrap();
+    service.signal(rustix::process::Signal::HUP);
+    service.next_line(&["cannot be used", "collateral", "`snp` is gone"]);
+    join(&service, guest.clone()).unwrap();
+    fs::rename(directory.join("tdx-of-another-day"), directory.join("snp")).unwrap();
 
     // An authority that this guest's processor is not of.
     let other = Arc::new(FakeAmd::new(SnpProduct::Milan));
