@@ -105,13 +105,13 @@ reason_codes! {
     SnpReportDataMismatch = "snp-report-data-mismatch", Peer, EvidenceRejected, "ask for a report over the binding of this very connection: if that was done, something relays or replays evidence";
 
     // A SEV-SNP processor vouches for the TPM.
-    /// The policy trusts TPMs of SVSMs, and the report came without an SVSM's manifest.
+    /// The policy trusts TPMs of SVSMs, and the report came without the SVSM's services manifest.
     SnpSvsmManifestMissing = "snp-svsm-manifest-missing", Platform, TpmNotTrusted, "boot the image in a SEV-SNP guest with an SVSM that has the TPM, and with Linux 6.11 or newer, or take its TPM by another rule than `ek-svsm`";
-    /// An SVSM's manifest came, and the policy has no rule for it.
+    /// An SVSM's services manifest came, and the policy has no rule for it.
     SnpSvsmManifestUnexpected = "snp-svsm-manifest-unexpected", Peer, TpmNotTrusted, "send the kind of report that the challenge asks for, or trust the TPMs of SVSMs with the policy's rule `ek-svsm`";
-    /// The SVSM's manifest is not the endorsement key that was shown.
+    /// The SVSM's services manifest is not the endorsement key that was shown.
     #[cfg(feature = "processors")]
-    SnpSvsmManifestOfAnotherKey = "snp-svsm-manifest-of-another-key", Peer, TpmNotTrusted, "show the endorsement key that the SVSM's manifest names (`latchkey.ek` in the image says of which template): another TPM than the SVSM's, or another of its keys, answered";
+    SnpSvsmManifestOfAnotherKey = "snp-svsm-manifest-of-another-key", Peer, TpmNotTrusted, "show the endorsement key that the SVSM's services manifest names (`latchkey.ek` in the image says of which template): another TPM than the SVSM's, or another of its keys, answered";
     /// The policy trusts TPMs of Azure's paravisor, and the report came without its claims.
     SnpHclClaimsMissing = "snp-hcl-claims-missing", Platform, TpmNotTrusted, "boot the image in a confidential machine (SEV-SNP) of Azure's, or take its TPM by another rule than `ak-azure-hcl`";
     /// Claims of Azure's paravisor came, and the policy has no rule for them.

@@ -12,7 +12,7 @@ use crate::spki::public_key;
 /// A TPM's stable identity: SHA-256 of its endorsement key's `TPMT_PUBLIC`, in which coordinates are padded to the
 /// curve's size so that one key has one digest.
 ///
-/// Where a policy trusts the attestation key by its own certificate (`ak-chain`), it is the digest of that key's `TPMT_PUBLIC` instead:
+/// Where a policy trusts the attestation key (`ak-chain` or `ak-azure-hcl`), it is the digest of that key's `TPMT_PUBLIC` instead:
 /// in admissions, records, denials and a policy's `denied_ek_sha256`, which keep their names. [`KnownBy`](crate::KnownBy) says which.
 ///
 /// The same as `tpm2_readpublic -c HANDLE -f tpmt -o ek.tpmt && sha256sum ek.tpmt`. In JSON and on display 64 lower-case

@@ -14,8 +14,8 @@ pub fn report_data(binding: &[u8; 32], ak: &Public) -> [u8; 64] {
     data
 }
 
-/// The report data of one session where an SVSM asks for the report: SHA-512(nonce ‖ manifest), where the nonce is [`report_data`] of that
-/// session (*Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00, section 7; the manifest is the vTPM service's, 8.3.1).
+/// The report data of one session where an SVSM asks for the report: SHA-512(nonce ‖ services manifest), where the nonce is
+/// [`report_data`] of that session (*Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00, section 7; the manifest is the vTPM service's, 8.3.1).
 pub fn svsm_report_data(nonce: &[u8; 64], manifest: &[u8]) -> [u8; 64] {
     let mut hash = Context::new(&SHA512);
     hash.update(nonce);

@@ -1,5 +1,5 @@
-//! `latchkey collateral install`: the collateral of a cluster that is kept in its API server. By itself, since the commands of a cluster need
-//! what the others of `latchkey collateral` do.
+//! `latchkey collateral install`: the collateral of a cluster that is kept in its API server. Not in `collateral/`: that module is used by
+//! the commands of a cluster, which this one uses; inside, the two would need each other.
 
 use std::fmt;
 use std::path::Path;

@@ -108,7 +108,7 @@ reason_codes! {
             "attach the disk that `latchkey node show` names, or restore the cluster's `nodes/` from a copy";
         /// The record of another TPM names the disk.
         DiskOfAnother = "disk-of-another-machine":
-            "find out why this machine holds that disk: if it was moved on purpose, say so with --moved-to";
+            "find out why this machine holds that disk: if it was moved on purpose, say so with --moved-to; TPMs of SVSMs have a new key at each boot";
         /// The disk was replaced by a later one of the same machine.
         DiskReplaced = "disk-replaced": "attach the machine's current disk, which `latchkey node show` names";
         /// The TPM is shut out.

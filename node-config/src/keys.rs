@@ -65,7 +65,7 @@ pub const KEYS: [Key; 20] = [
     ),
     key(
         "latchkey.ak",
-        "the attestation key that this node quotes with: `own`, or its cloud's, which has a certificate for a policy's rule `ak-chain`: `google-ecc`, `google-rsa`, `azure`; or `azure-hcl`, the key of Azure's paravisor, for the rule `ak-azure-hcl`",
+        "the attestation key that this node quotes with: `own`, or its cloud's, which has a certificate for a policy's rule `ak-chain`: `google-ecc`, `google-rsa`, `azure`; or `azure-hcl`, the same key as `azure` without its certificate, for the rule `ak-azure-hcl`: the report of Azure's paravisor (HCL, the host compatibility layer; its source is OpenHCL) vouches for it",
         "`own`",
     ),
     key("latchkey.role_hint", "the role to ask for: `control-plane`, `worker`", "the join service decides alone"),

@@ -203,13 +203,14 @@ fn attesting_tpm(template: EkTemplate, source: AttestationKeySource) -> Result<A
     Ok(tpm)
 }
 
-/// A node that is told no name is named by its endorsement key, so that it has the same name at every boot.
+/// A node that is told no name is named by its endorsement key, so that it has the same name at every boot, as long as its
+/// TPM keeps that key.
 fn name_from(tpm: &AttestingTpm) -> String {
     format!("node-{}", hex::encode(digest(tpm.ek_public()).get(..6).unwrap_or_default()))
 }
 
 /// What policies, records and the command line call a TPM by: SHA-256 of the `TPMT_PUBLIC` of its endorsement key, or of its
-/// attestation key where a policy trusts that one (`ak-chain`).
+/// attestation key where a policy trusts that one (`ak-chain` or `ak-azure-hcl`).
 fn digest(key: &Public) -> [u8; 32] {
     latchkey_boot_formats::sha256(&[&key.marshal()])
 }

@@ -29,7 +29,7 @@
 //! `ek-chain` and `ak-chain` may say `"revocation_list": "demanded"`: then each certificate below the root needs a list of its issuer
 //! that does not name it. Without that word a list that is there counts, and must not have ended ([`Policy::knowing`]).
 //!
-//! A TPM that is trusted by `ak-chain` has its certified attestation key for its identity, and its digest in records and denials:
+//! A TPM that is trusted by `ak-chain` or `ak-azure-hcl` has its attestation key for its identity, and its digest in records and denials:
 //! nothing vouches for the endorsement key beside it, so who has one such TPM could show any number of them. `denied_ek_sha256` holds
 //! digests of such attestation keys, too; that of an endorsement key shuts out only who still shows that key. So a policy has rules of
 //! one kind: a TPM with keys of both would be two machines.
@@ -38,7 +38,7 @@
 //! key, by a report that the SVSM asked for at VMPL 0, over this session and this key (*Secure VM Service Module for SEV-SNP Guests*, 58019
 //! revision 1.00, sections 7 and 8.3.1). The rule stands alone and needs the section `snp` with `"vmpl": 0`. `launch_sha384` names the
 //! launches whose VMPL 0 is such an SVSM: of a guest without one its operating system would be there, and could vouch for any key. So
-//! it is these digests that decide on the launch, not those of manifests: which image it is, the SVSM's TPM says.
+//! it is these digests that decide on the launch, not those of reference manifests: which image it is, the SVSM's TPM says.
 //!
 //! `{"kind": "ak-azure-hcl"}` trusts the TPM of the paravisor of Azure's confidential machines (SEV-SNP): its attestation key, which is
 //! named in the claims that the paravisor's report is over ([`HclReport`](crate::parse::HclReport)). That report is of the machine's start,
@@ -160,7 +160,7 @@ impl Policy {
         })
     }
 
-    /// How many keys it denies: endorsement keys, and under `ak-chain` attestation keys.
+    /// How many keys it denies: endorsement keys, and under `ak-chain` or `ak-azure-hcl` attestation keys.
     pub fn denied_count(&self) -> usize {
         self.denied.len()
     }
@@ -250,7 +250,7 @@ struct PolicyFile {
     version: u64,
     ek_templates: EkTemplates,
     ak_trust: Vec<TrustRuleFile>,
-    /// Digests that TPMs are known by: under `ak-chain` those of attestation keys. The name is that of the first rules.
+    /// Digests that TPMs are known by: under `ak-chain` or `ak-azure-hcl` those of attestation keys. The name is that of the first rules.
     #[serde(default)]
     denied_ek_sha256: Vec<EkDigest>,
     ak_algorithms: Vec<AkAlgorithm>,

@@ -62,9 +62,9 @@ impl EkTrust {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnownBy {
-    /// The endorsement key: it is pinned or certified.
+    /// The endorsement key: it is pinned or certified, or a processor vouches for it.
     EndorsementKey,
-    /// The attestation key: it is certified, and nothing vouches for the endorsement key beside it.
+    /// The attestation key: it is certified, or a processor vouches for it, and nothing vouches for the endorsement key beside it.
     AttestationKey,
 }
 

@@ -1,12 +1,12 @@
-//! The endorsement key of an SVSM's TPM, by the SVSM's manifest: *Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00, section
-//! 8.3.1 (manifest version 0 of the vTPM service is the `TPMT_PUBLIC` of its endorsement key).
+//! The endorsement key of an SVSM's TPM, by the SVSM's services manifest: *Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00,
+//! section 8.3.1 (manifest version 0 of the vTPM service is the `TPMT_PUBLIC` of its endorsement key).
 
 use latchkey_tpm::wire::Public;
 
 use crate::ek::EkDigest;
 use crate::refusal::{ReasonCode, Refusal};
 
-/// Checks that a manifest is the public area of this endorsement key, and nothing else.
+/// Checks that a services manifest is the public area of this endorsement key, and nothing else.
 ///
 /// The report is over SHA-512(nonce ‖ manifest), and the guest chooses the nonce. Were it of any length, a key whose public area *ends* with
 /// that of the SVSM's could be passed off as the manifest, its beginning being part of the nonce. COCONUT-SVSM takes nonces of 64 bytes

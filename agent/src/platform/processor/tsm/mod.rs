@@ -14,8 +14,8 @@ use super::super::mounts;
 /// Who answers, by kind of processor: the kernel's word for it.
 const PROVIDERS: [(&str, ProcessorKind); 3] =
     [("sev_guest", ProcessorKind::SnpSvsm), ("sev_guest", ProcessorKind::Snp), ("tdx_guest", ProcessorKind::Tdx)];
-/// What makes the kernel ask the SVSM, for its TPM's manifest (*Secure VM Service Module for SEV-SNP Guests*, 58019 revision 1.00, section
-/// 8.3.1): attributes of Linux 6.11 and newer, which are there in a guest that has an SVSM.
+/// What makes the kernel ask the SVSM, with the services manifest of its TPM (*Secure VM Service Module for SEV-SNP Guests*, 58019
+/// revision 1.00, section 8.3.1): attributes of Linux 6.11 and newer, which are there in a guest that has an SVSM.
 const SVSM: [(&str, &str); 3] = [
     ("service_provider", "svsm"),
     ("service_guid", "c476f1eb-0123-45a5-9641-b4e7dde5bfe3"),
