@@ -38,12 +38,15 @@
 //! key, by a report that the SVSM asked for at VMPL 0, over this session and this key (*Secure VM Service Module for SEV-SNP Guests*, 58019
 //! revision 1.00, sections 7 and 8.3.1). The rule stands alone and needs the section `snp` with `"vmpl": 0`. `launch_sha384` names the
 //! launches whose VMPL 0 is such an SVSM: of a guest without one its operating system would be there, and could vouch for any key. So
-//! it is these digests that decide on the launch, not those of reference manifests: which image it is, the SVSM's TPM says.
+//! it is these digests that decide on the launch, not those of reference manifests: which image it is, the SVSM's TPM says. And such an
+//! SVSM must give nobody a report over bytes of their choice: COCONUT-SVSM with its feature `attest` hashes what its host's proxy sends,
+//! in the proxy's order, so that the host could have it vouch for a key of the host's.
 //!
 //! `{"kind": "ak-azure-hcl"}` trusts the TPM of the paravisor of Azure's confidential machines (SEV-SNP): its attestation key, which is
 //! named in the claims that the paravisor's report is over ([`HclReport`](crate::parse::HclReport)). That report is of the machine's start,
 //! and of no session: the session is bound by the quote, which this key signs. It stands alone and needs `snp` with `"vmpl": 0`, too, and
-//! says which code may be at VMPL 0: `launch_sha384` in the rule names launches, or `id_key_sha384` in `snp` who signs them.
+//! says which code may be at VMPL 0: `launch_sha384` in the rule names launches, or `id_key_sha384` in `snp` who signs them, and
+//! `minimum_guest_svn` the oldest of theirs that is taken.
 //!
 //! The sections `snp` and `tdx` say which confidential machines are taken: see [`SnpPolicy`] and [`TdxPolicy`]. Where there is one, a
 //! processor must vouch for every machine, beside its TPM; where there are both, either kind may, and a verifier needs the

@@ -14,6 +14,9 @@
 //!
 //! A product without a floor is refused. A guest whose host may debug it is refused by every policy: there is no word for it.
 //! Firmware that its host could still take back is refused, too, unless `allow` says `provisional-firmware`.
+//!
+//! `"chips": ["<128 hex digits>"]` (16 of Turin's) lists the processors that are yours, by `CHIP_ID`: a report of any other is refused, and one
+//! that hides it. Without the field any processor of AMD's may be it. `denied_chips` shuts out some.
 
 use std::collections::{BTreeMap, BTreeSet};
 
