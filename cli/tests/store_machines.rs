@@ -381,6 +381,6 @@ fn collateral_is_put_into_one_object_and_replaced_as_a_whole() {
     std::fs::rename(directory.join("snp"), directory.join("tdx")).unwrap();
     std::fs::remove_file(directory.join("tdx/milan.pem")).unwrap();
     let refused = plant.machines(&["collateral", "install", "amd"]).failed(2);
-    assert!(refused.err.contains("has a part `snp`"), "{}", refused.err);
+    assert!(refused.out.contains("has a part `snp`"), "{}", refused.out);
     assert_eq!(entries().keys().collect::<Vec<_>>(), ["snp.milan.pem"]);
 }
