@@ -6,18 +6,18 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer};
 
 /// Reads an object, refusing a key that is there twice.
 pub(crate) fn each_once<'de, D, K, T>(deserializer: D) -> Result<BTreeMap<K, T>, D::Error>
 where
     D: Deserializer<'de>,
-    K: Deserialize<'de> + Serialize + Ord,
+    K: Deserialize<'de> + fmt::Display + Ord,
     T: Deserialize<'de>,
 {
     struct EachOnce<K, T>(PhantomData<(K, T)>);
 
-    impl<'de, K: Deserialize<'de> + Serialize + Ord, T: Deserialize<'de>> Visitor<'de> for EachOnce<K, T> {
+    impl<'de, K: Deserialize<'de> + fmt::Display + Ord, T: Deserialize<'de>> Visitor<'de> for EachOnce<K, T> {
         type Value = BTreeMap<K, T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,8 +28,7 @@ where
             let mut values = BTreeMap::new();
             while let Some(key) = map.next_key::<K>()? {
                 if values.contains_key(&key) {
-                    let name = serde_json::to_string(&key).unwrap_or_default();
-                    return Err(A::Error::custom(format_args!("{name} is there twice")));
+                    return Err(A::Error::custom(format_args!("{key} is there twice")));
                 }
                 values.insert(key, map.next_value()?);
             }

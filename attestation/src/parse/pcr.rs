@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use latchkey_tpm::wire::{self, PcrSelection};
-use serde::de::{Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::parse::Digest;
+use crate::parse::{Digest, each_once};
 use crate::refusal::ReasonCode;
 
 /// A set of PCR indices 0 to 23; in JSON an ascending array without duplicates.
@@ -202,28 +202,25 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct ByIndex<T>(std::marker::PhantomData<T>);
+    let values = each_once::<D, PcrIndex, T>(deserializer)?;
+    Ok(values.into_iter().map(|(PcrIndex(index), value)| (index, value)).collect())
+}
 
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for ByIndex<T> {
-        type Value = BTreeMap<u8, T>;
+/// The key of such an object.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct PcrIndex(u8);
 
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object keyed by PCR index 0 to 23")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut values = BTreeMap::new();
-            while let Some(key) = map.next_key::<String>()? {
-                let index = canonical_index(&key).ok_or_else(|| A::Error::custom(format_args!("{key:?} is no PCR")))?;
-                if values.insert(index, map.next_value()?).is_some() {
-                    return Err(A::Error::custom(format_args!("PCR {index} is there twice")));
-                }
-            }
-            Ok(values)
-        }
+impl fmt::Display for PcrIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PCR {}", self.0)
     }
+}
 
-    deserializer.deserialize_map(ByIndex(std::marker::PhantomData))
+impl<'de> Deserialize<'de> for PcrIndex {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        canonical_index(&key).map(Self).ok_or_else(|| D::Error::custom(format_args!("{key:?} is no PCR")))
+    }
 }
 
 fn canonical_index(text: &str) -> Option<u8> {

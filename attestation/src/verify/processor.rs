@@ -8,7 +8,7 @@ use super::{
     EkDigest,
     hcl::{check_claims, claims_report_data, of_claims},
     snp::{SnpCollateral, VerifiedSnpReport},
-    svsm::check_manifest,
+    svsm::check_services_manifest,
     tdx::{TdxCollateral, VerifiedTdxQuote},
 };
 use crate::parse::ProcessorKind;
@@ -80,7 +80,7 @@ impl ProcessorCollateral {
                 Ok(Some(VerifiedProcessor::Snp(Box::new(verified))))
             }
             (Some(demanded), _, Some(ProcessorEvidence::SnpSvsm(evidence))) => {
-                check_manifest(evidence.manifest(), session.identity)?;
+                check_services_manifest(evidence.manifest(), session.identity)?;
                 let report_data = svsm_report_data(&report_data, evidence.manifest());
                 let verified = self.verify_snp(demanded, evidence.snp(), &report_data, now)?;
                 Ok(Some(VerifiedProcessor::SnpSvsm(Box::new(verified))))

@@ -9,17 +9,17 @@ use crate::refusal::{ReasonCode, Refusal};
 /// Checks that a services manifest is the public area of this endorsement key, and nothing else.
 ///
 /// The report is over SHA-512(nonce ‖ manifest), and the guest chooses the nonce. Were it of any length, a key whose public area *ends* with
-/// that of the SVSM's could be passed off as the manifest, its beginning being part of the nonce. COCONUT-SVSM takes nonces of 64 bytes
-/// alone; of others nobody knows, so a manifest of which some end is a public area, too, is refused.
-pub(super) fn check_manifest(manifest: &[u8], ek: EkDigest) -> Result<(), Refusal> {
+/// that of the SVSM's could be passed off as the manifest, its beginning being part of the nonce. COCONUT-SVSM, by its source, takes nonces of 64
+/// bytes alone; of others nobody knows, so a manifest of which some end is a public area, too, is refused.
+pub(super) fn check_services_manifest(manifest: &[u8], ek: EkDigest) -> Result<(), Refusal> {
     let refuse = |detail: String| Err(Refusal::new(ReasonCode::SnpSvsmManifestOfAnotherKey, detail));
     match EkDigest::of_public_area(manifest) {
         Ok(digest) if digest == ek => {}
-        Ok(digest) => return refuse(format!("the manifest is EK {digest}, the machine shows {ek}")),
-        Err(refusal) => return refuse(format!("the manifest is no endorsement key: {}", refusal.detail())),
+        Ok(digest) => return refuse(format!("the services manifest is EK {digest}, the machine shows {ek}")),
+        Err(refusal) => return refuse(format!("the services manifest is no endorsement key: {}", refusal.detail())),
     }
     if (1..manifest.len()).any(|at| manifest.get(at..).is_some_and(|end| Public::parse(end).is_ok())) {
-        return refuse("the manifest ends with another public area".to_owned());
+        return refuse("the services manifest ends with another public area".to_owned());
     }
     Ok(())
 }
@@ -47,16 +47,16 @@ mod tests {
     fn only_the_public_area_itself_is_the_manifest_of_a_key() {
         let digest = |area: &[u8]| EkDigest::of_public_area(area).unwrap();
         let (ecc, plain) = (p256(), rsa(&[]));
-        check_manifest(&ecc, digest(&ecc)).unwrap();
-        check_manifest(&plain, digest(&plain)).unwrap();
+        check_services_manifest(&ecc, digest(&ecc)).unwrap();
+        check_services_manifest(&plain, digest(&plain)).unwrap();
         let longer = [&plain[..], &[0]].concat();
         for (manifest, ek) in [(&plain[..], digest(&ecc)), (&[], digest(&ecc)), (&longer, digest(&plain))] {
-            let code = check_manifest(manifest, ek).unwrap_err().code();
+            let code = check_services_manifest(manifest, ek).unwrap_err().code();
             assert_eq!(code, ReasonCode::SnpSvsmManifestOfAnotherKey);
         }
         // Whoever could choose the length of a nonce would make this one of the SVSM's answer for `ecc`.
         let swallowed = rsa(&ecc);
-        let refusal = check_manifest(&swallowed, digest(&swallowed)).unwrap_err();
+        let refusal = check_services_manifest(&swallowed, digest(&swallowed)).unwrap_err();
         assert!(refusal.detail().contains("ends with another"), "{refusal}");
     }
 }

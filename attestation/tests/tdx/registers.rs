@@ -141,7 +141,7 @@ fn a_manifests_registers_are_a_closed_list_that_says_something() {
     let twice = reference_json(&[image(1, &[("2", R2)])]).to_string();
     let twice = twice.replace(r#""rtmrs":{"#, &format!(r#""rtmrs":{{"2":"{value}","#));
     let refusal = ReferenceValues::from_json(twice.as_bytes()).unwrap_err();
-    assert!(refusal.detail().contains("\"2\" is there twice"), "{refusal}");
+    assert!(refusal.detail().contains("RTMR 2 is there twice"), "{refusal}");
 }
 
 #[test]

@@ -48,8 +48,8 @@ pub(super) const FETCH: Command = Command {
     summary: "gets from AMD or Intel what belongs to a report or quote",
     about: FETCH_ABOUT,
     examples: &[
-        "latchkey collateral fetch --snp-report report.bin --to ./amd",
-        "latchkey collateral fetch --snp-report report.bin --to ./amd \\",
+        "latchkey collateral fetch --snp-report report.bin --to ./collateral",
+        "latchkey collateral fetch --snp-report report.bin --to ./collateral \\",
         "    --from https://mirror.example/amd",
         "latchkey collateral fetch --tdx-quote quote.bin --to ./intel",
     ],
@@ -84,7 +84,7 @@ pub(super) const SHOW: Command = Command {
     flags: &[],
     summary: "lists what is there of what vendors publish",
     about: "Each certificate and list of each file: what it is (of AMD's: ARK, ASK, ASVK, VCEK,\nVLEK, CRL), of which product, whose, for which firmware, and how long it is valid.\nNothing of it is verified: `latchkey collateral check` does that. With --output json\nchips are named whole.",
-    examples: &["latchkey collateral show ./amd"],
+    examples: &["latchkey collateral show ./collateral"],
     run: collateral::show,
 };
 
@@ -94,7 +94,7 @@ pub(super) const INSTALL: Command = Command {
     flags: &[node::DIRECTORY, node::KUBECONFIG, node::KUBECTL],
     summary: "gives it to the join services of a cluster in its API server",
     about: INSTALL_ABOUT,
-    examples: &["latchkey collateral install ./amd --cluster ./plant"],
+    examples: &["latchkey collateral install ./collateral --cluster ./plant"],
     run: collateral_install::install,
 };
 
@@ -120,7 +120,10 @@ pub(super) const CHECK: Command = Command {
     }],
     summary: "verifies it, and says what ends soon",
     about: CHECK_ABOUT,
-    examples: &["latchkey collateral check ./amd", "latchkey collateral check ./amd --within 7 --output json"],
+    examples: &[
+        "latchkey collateral check ./collateral",
+        "latchkey collateral check ./collateral --within 7 --output json",
+    ],
     run: collateral::check,
 };
 
