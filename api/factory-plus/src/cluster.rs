@@ -1,0 +1,82 @@
+//! The entries about edge clusters, field by field.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{ClusterName, Uuid};
+
+/// An entry of the application [`EDGE_CLUSTER_CONFIGURATION`](crate::uuids::application::EDGE_CLUSTER_CONFIGURATION): what
+/// somebody wants a cluster to be. Writing one makes the cluster, deleting it ends the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Configuration {
+    /// The entry of the application "Helm chart template" that is deployed to the cluster.
+    pub chart: Uuid,
+    /// The name of the cluster, for its life.
+    pub name: ClusterName,
+    /// The namespace of the edge cluster that the chart is deployed to.
+    pub namespace: String,
+    /// Whether Flux's own manifests stay out of the repository, because somebody else keeps Flux up to date.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
+    /// Helm values, merged over those of the chart's template; a null takes a chart's default away.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+}
+
+/// An entry of the application [`EDGE_CLUSTER_STATUS`](crate::uuids::application::EDGE_CLUSTER_STATUS): what the edge says of
+/// itself. There is one once the cluster was bootstrapped. Fields that are not known here are left alone: edges of other
+/// versions write it, too.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The machines of the cluster.
+    #[serde(default)]
+    pub hosts: Vec<Host>,
+    /// The X.509 certificate, as PEM, that secrets for this cluster are sealed for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubeseal_cert: Option<String>,
+    /// When the edge wrote this last: milliseconds since 1970, by the edge's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<u64>,
+}
+
+/// A machine of an edge cluster, as its Kubernetes node says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// The host name that Kubernetes knows it by.
+    pub hostname: String,
+    /// Whether it runs the control plane.
+    pub control_plane: bool,
+    /// The version of its kubelet.
+    pub k8s_version: String,
+    /// Its processor's architecture, such as `amd64`.
+    pub arch: String,
+    /// The value of its taint `factoryplus.app.amrc.co.uk/specialised`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub specialised: Option<String>,
+    /// Its operating system, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub os_version: Option<String>,
+    /// Whether it is ready to run pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+}
+
+/// An entry of the application [`SPARKPLUG_ADDRESS`](crate::uuids::application::SPARKPLUG_ADDRESS).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SparkplugAddress {
+    /// The Sparkplug group.
+    pub group_id: String,
+    /// The node in it; none where the group itself is meant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
+}
+
+/// An entry of the application [`GIT_REPOSITORY_CONFIGURATION`](crate::uuids::application::GIT_REPOSITORY_CONFIGURATION).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GitRepository {
+    /// `GROUP/REPOSITORY`, the path that people clone it by.
+    pub path: String,
+}
