@@ -4,12 +4,14 @@
 //! 2. [`ClusterName`]: what an edge cluster may be called, and why.
 //! 3. [`cluster`]: the entries about edge clusters, field by field.
 //! 4. [`grants`]: permissions, targets and access control lists, as services ask for them.
+//! 5. [`notify`]: the frames of change notification.
 //!
 //! No I/O. The contract is that of the AMRC Connectivity Stack: its programs work against these, too.
 
 pub mod cluster;
 pub mod grants;
 mod name;
+pub mod notify;
 mod uuid;
 pub mod uuids;
 
