@@ -9,11 +9,15 @@
 //! 5. [`expand`] makes the access list of a principal of both; [`lists`] keeps lists, and knows which a change touches.
 //! 6. [`state`] holds all of it together.
 //!
-//! Up to here there is no I/O, no clock and no random number: the fuzz target and the model tests run the same code.
+//! 7. [`keeper`]: the same for many callers, durably.
+//!
+//! Up to [`state`] there is no I/O, no clock and no random number: fuzz target and model tests run the same code.
 
 pub mod api;
 pub mod dump;
+mod entries;
 pub mod expand;
+pub mod keeper;
 pub mod lists;
 pub mod model;
 pub mod objects;

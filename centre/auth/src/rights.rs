@@ -85,6 +85,11 @@ impl Rights {
         &self.caller
     }
 
+    /// Its access list.
+    pub fn list(&self) -> &List {
+        &self.list
+    }
+
     fn holds(&self, permission: Uuid, target: Uuid) -> bool {
         self.is_root || allows(&self.list, permission, target)
     }

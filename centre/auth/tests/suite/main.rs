@@ -5,6 +5,7 @@
 mod dumps;
 mod hostile;
 mod interface;
+mod keeping;
 mod model;
 mod rights;
 mod site;
