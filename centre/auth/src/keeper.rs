@@ -7,10 +7,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use event_listener::{Event, EventListener};
 use latchkey_factory_plus::Uuid;
 use latchkey_group_commit::{OpenError, Store};
+use smol::Timer;
+use smol::future::FutureExt;
 
 use crate::Upn;
 use crate::api::{self, Answer, Ask, Decided, Ground, Read, Write};
@@ -19,6 +22,9 @@ use crate::expand::{List, NoList};
 use crate::model::Model;
 use crate::rights::{Rights, Rules};
 use crate::state::State;
+
+/// How long the news of an object takes at most, from the configuration database to here.
+const NEWS: Duration = Duration::from_secs(2);
 
 /// Keeps everything. Clones are one.
 #[derive(Clone)]
@@ -105,7 +111,22 @@ impl Keeper {
         }
     }
 
+    /// Writes. Who just made an object names it before the news of it came here, so that is waited for.
     async fn write(&self, caller: Upn, write: Write) -> Answer {
+        let named = if let Write::Name(principal, _) = write { Some(principal) } else { None };
+        let mut late = Timer::after(NEWS);
+        loop {
+            let changed = self.changed();
+            let answer = self.write_now(caller.clone(), write.clone()).await;
+            let is_news =
+                named.is_some_and(|object| answer.status == 403 && !self.known().state.objects().knows(object));
+            if !is_news || !changed_before(changed, &mut late).await {
+                return answer;
+            }
+        }
+    }
+
+    async fn write_now(&self, caller: Upn, write: Write) -> Answer {
         let _in_order = self.0.writing.lock().await;
         let Decided { changes, answer } = match self.decide(caller, write) {
             Ok(decided) => decided,
@@ -199,6 +220,19 @@ impl Keeper {
         *seen = Some(now);
         Some(api::read(&mut known.state, &rights, read))
     }
+}
+
+/// Whether something changed in time.
+async fn changed_before(changed: EventListener, late: &mut Timer) -> bool {
+    let news = async {
+        changed.await;
+        true
+    };
+    let too_late = async {
+        late.await;
+        false
+    };
+    news.or(too_late).await
 }
 
 impl Known {

@@ -9,7 +9,7 @@
 //! 5. [`expand`] makes the access list of a principal of both; [`lists`] keeps lists, and knows which a change touches.
 //! 6. [`state`] holds all of it together.
 //!
-//! 7. [`keeper`]: the same for many callers, durably.
+//! 7. [`keeper`]: the same for many callers, durably; [`server`] asks it, [`follow`] tells it of classes and owners.
 //!
 //! Up to [`state`] there is no I/O, no clock and no random number: fuzz target and model tests run the same code.
 
@@ -17,11 +17,13 @@ pub mod api;
 pub mod dump;
 mod entries;
 pub mod expand;
+pub mod follow;
 pub mod keeper;
 pub mod lists;
 pub mod model;
 pub mod objects;
 pub mod rights;
+pub mod server;
 pub mod state;
 mod upn;
 

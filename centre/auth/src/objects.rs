@@ -43,6 +43,11 @@ impl Objects {
         self.classes.get(&object).into_iter().flatten().copied()
     }
 
+    /// Whether anything was told of an object.
+    pub fn knows(&self, object: Uuid) -> bool {
+        self.classes.contains_key(&object) || self.owners.contains_key(&object)
+    }
+
     /// What a principal owns.
     pub fn owned_by(&self, owner: Uuid) -> impl Iterator<Item = Uuid> {
         self.owned.get(&owner).into_iter().flatten().copied()

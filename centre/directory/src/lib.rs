@@ -4,9 +4,14 @@
 //! 2. [`advertised`]: what is advertised, by the configuration and by others; [`dump`]: many at once.
 //! 3. [`api`]: what is asked over HTTP, and with which status it is answered.
 //!
-//! Up to here there is no I/O and no clock.
+//! 4. [`keeper`]: the same durably, for many callers; [`server`]: over HTTP, with [`networks`] of proxies that are trusted.
+//!
+//! Up to [`api`] there is no I/O and no clock.
 
 pub mod address;
 pub mod advertised;
 pub mod api;
 pub mod dump;
+pub mod keeper;
+pub mod networks;
+pub mod server;
