@@ -1,5 +1,7 @@
 //! Change notification, with a WebSocket client of another hand.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use async_tungstenite::WebSocketStream;

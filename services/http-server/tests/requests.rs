@@ -1,5 +1,7 @@
 //! Requests and responses, by hand and by curl.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot prepare its rig shall fail there")]
+
 mod rig;
 
 use rig::{UPLOAD, admin, curl, get, rig, rig_with};

@@ -217,9 +217,8 @@ async fn hear<'a, H: Handler>(
             }
             Ok(Message::Ping(_) | Message::Pong(_)) => {}
             Ok(Message::Binary(_) | Message::Frame(_)) => return End::NotText,
-            Ok(Message::Close(_)) => return End::Gone,
             Err(Error::Capacity(_)) => return End::TooLarge,
-            Err(_) => return End::Gone,
+            Ok(Message::Close(_)) | Err(_) => return End::Gone,
         }
     }
     End::Gone

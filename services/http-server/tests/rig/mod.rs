@@ -151,6 +151,7 @@ pub(crate) fn about() -> About {
 }
 
 /// A service on loopback; `more` are fields of its configuration, `limits` of its limits.
+#[expect(clippy::needless_pass_by_value, reason = "for json!")]
 pub(crate) fn rig_with(more: Value, limits: Value) -> Rig {
     let mut section = json!({ "listen": ["127.0.0.1:0"], "admin_listen": "127.0.0.1:0", "limits": limits });
     if more.get("certificate").is_none() {
@@ -329,7 +330,7 @@ impl Wire {
     }
 
     fn more(&mut self) -> bool {
-        let mut buffer = [0; 65_536];
+        let mut buffer = [0; 16_384];
         match self.stream.read(&mut buffer) {
             Ok(0) => false,
             Ok(count) => {
