@@ -151,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn a_token_whose_time_has_come_is_renewed_by_the_next_who_asks() {
+        smol::block_on(async {
+            let (tokens, place) = (Tokens::default(), place());
+            let ask = || tokens.token(None, &place, async || Ok(granted(u64::MAX)));
+            assert_eq!((ask().await.unwrap().number, ask().await.unwrap().number), (1, 1));
+            tokens.0.lock().await.token.as_mut().unwrap().renew = Some(Instant::now());
+            assert_eq!((ask().await.unwrap().number, ask().await.unwrap().number), (2, 2));
+        });
+    }
+
+    #[test]
     fn many_who_ask_at_once_share_one_token_and_one_failure() {
         smol::block_on(async {
             let (tokens, fetched, place) = (Tokens::default(), AtomicU64::new(0), place());
