@@ -2,7 +2,7 @@
 
 use latchkey_factory_plus::{Uuid, uuids};
 use latchkey_factory_plus_client::{
-    Call, Error, Identity, Insecure, Limits, Precondition, Services, Settings, Trust, Written,
+    Call, CallError, Identity, Insecure, Limits, Precondition, Services, Settings, Trust, Written,
 };
 use latchkey_test_support::block_on;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn a_service_that_refuses_every_token_is_asked_twice_and_no_more() {
     let server = Server::start();
     *lock(&server.world().answering) = Some(|_, path| (path != "token").then_some((401, "")));
     let error = block_on(server.service().read::<Value>("v2/x")).unwrap_err();
-    assert!(matches!(error, Error::Unauthenticated(_)), "{error}");
+    assert!(matches!(error, CallError::Unauthenticated(_)), "{error}");
     assert_eq!((server.seen("POST token"), server.seen("GET v2/x")), (2, 2));
     assert!(error.to_string().contains(&format!("configuration database: GET {}/v2/x", server.url())), "{error}");
 }
@@ -68,7 +68,7 @@ fn a_wrong_password_is_said_once() {
     let trust = Trust::none().allowing(Insecure);
     let client = latchkey_factory_plus_client::Client::new(Settings { identity, trust, services, limits: limits() });
     let error = block_on(client.service(SERVICE).read::<Value>("v2/x")).unwrap_err();
-    assert!(matches!(error, Error::Unauthenticated(_)), "{error}");
+    assert!(matches!(error, CallError::Unauthenticated(_)), "{error}");
     assert_eq!((server.seen("POST token"), server.seen("GET v2/x")), (1, 0));
     assert!(!error.to_string().contains("falsch"));
 }
@@ -83,14 +83,14 @@ fn each_status_is_one_kind_of_error() {
     let service = server.service();
     let put = |status: u16| block_on(service.put(&format!("status/{status}"), &json!({}), &Precondition::None));
     assert_eq!(put(201).unwrap(), Written::Created);
-    assert!(matches!(put(403), Err(Error::Forbidden { .. })));
-    assert!(matches!(put(404), Err(Error::NotFound(_))));
-    assert!(matches!(put(409), Err(Error::Conflict { body, .. }) if &*body == "[\"why\"]"));
-    assert!(matches!(put(412), Err(Error::PreconditionFailed(_))));
-    assert!(matches!(put(422), Err(Error::Refused { status: 422, .. })));
+    assert!(matches!(put(403), Err(CallError::Forbidden { .. })));
+    assert!(matches!(put(404), Err(CallError::NotFound(_))));
+    assert!(matches!(put(409), Err(CallError::Conflict { body, .. }) if &*body == "[\"why\"]"));
+    assert!(matches!(put(412), Err(CallError::PreconditionFailed(_))));
+    assert!(matches!(put(422), Err(CallError::Refused { status: 422, .. })));
     assert!(put(503).unwrap_err().is_transient() && !put(422).unwrap_err().is_transient());
     for status in [301, 302, 307, 304] {
-        assert!(matches!(put(status), Err(Error::Refused { .. })), "redirects are not followed");
+        assert!(matches!(put(status), Err(CallError::Refused { .. })), "redirects are not followed");
     }
     assert!(!block_on(service.delete("status/404", &Precondition::None)).unwrap());
 }
@@ -101,13 +101,13 @@ fn preconditions_are_those_of_http() {
     let service = server.service();
     let put = |value: u8, when: Precondition| block_on(service.put("v2/x", &value, &when));
     assert_eq!(put(1, Precondition::Absent).unwrap(), Written::Created);
-    assert!(matches!(put(2, Precondition::Absent), Err(Error::PreconditionFailed(_))));
+    assert!(matches!(put(2, Precondition::Absent), Err(CallError::PreconditionFailed(_))));
     let (_, old) = block_on(service.get::<u8>("v2/x")).unwrap().unwrap();
     assert_eq!(put(2, Precondition::Match(old.clone())).unwrap(), Written::Replaced);
-    assert!(matches!(put(3, Precondition::Match(old)), Err(Error::PreconditionFailed(_))));
+    assert!(matches!(put(3, Precondition::Match(old)), Err(CallError::PreconditionFailed(_))));
     assert_eq!(put(4, Precondition::Present).unwrap(), Written::Replaced);
     assert!(block_on(service.delete("v2/x", &Precondition::None)).unwrap());
-    assert!(matches!(put(5, Precondition::Present), Err(Error::PreconditionFailed(_))));
+    assert!(matches!(put(5, Precondition::Present), Err(CallError::PreconditionFailed(_))));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_restarted_service_is_asked_on_a_new_connection_with_a_new_token() {
     }
     server.down();
     let error = block_on(service.read::<u8>("v2/x")).unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }) && error.is_transient(), "{error}");
+    assert!(matches!(error, CallError::Unreachable { .. }) && error.is_transient(), "{error}");
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn the_directory_says_where_a_service_is_and_where_it_moved() {
     let client = client(services, Trust::none().allowing(Insecure), limits());
     let service = client.service(SERVICE);
     let read = || block_on(service.read::<u8>("v2/x"));
-    assert_eq!(read(), Err(Error::NotAdvertised(SERVICE)));
+    assert_eq!(read(), Err(CallError::NotAdvertised(SERVICE)));
     directory.set(&advertised, json!([]));
-    assert_eq!(read(), Err(Error::NotAdvertised(SERVICE)));
+    assert_eq!(read(), Err(CallError::NotAdvertised(SERVICE)));
     directory.set(&advertised, json!([{"device": null, "url": first.url()}]));
     first.set("v2/x", json!(1));
     second.set("v2/x", json!(2));
@@ -142,7 +142,7 @@ fn the_directory_says_where_a_service_is_and_where_it_moved() {
     assert_eq!(directory.seen(&format!("GET {advertised}")), 3, "what it said is kept");
     directory.set(&advertised, json!([{"url": second.url()}]));
     first.down();
-    assert!(matches!(read(), Err(Error::Unreachable { .. })));
+    assert!(matches!(read(), Err(CallError::Unreachable { .. })));
     assert_eq!(read().unwrap(), Some(2));
 }
 
@@ -160,7 +160,10 @@ fn a_directory_that_lies_is_named() {
         directory.set(&format!("v1/service/{SERVICE}"), lie);
         let client = client(services.clone(), Trust::none().allowing(Insecure), limits());
         let error = block_on(client.service(SERVICE).read::<u8>("v2/x")).unwrap_err();
-        assert!(matches!(error, Error::BadAnswer { .. }) && error.to_string().starts_with("directory: GET"), "{error}");
+        assert!(
+            matches!(error, CallError::BadAnswer { .. }) && error.to_string().starts_with("directory: GET"),
+            "{error}"
+        );
     }
 }
 
@@ -170,7 +173,7 @@ fn plain_http_is_not_spoken_unless_it_is_allowed() {
     let services = Services::fixed([(uuids::service::AUTH, server.url().parse().unwrap())]);
     let client = client(services, Trust::none(), limits());
     let error = block_on(client.service(uuids::service::AUTH).read::<u8>("v2/x")).unwrap_err();
-    assert!(matches!(error, Error::NotTrusted { .. }), "{error}");
+    assert!(matches!(error, CallError::NotTrusted { .. }), "{error}");
     assert_eq!(*lock(&server.world().accepted), 0, "not even a connection");
 }
 
@@ -180,7 +183,7 @@ fn a_call_that_cannot_be_written_is_not_sent() {
     let service = server.service();
     for path in ["/v2/x", "v2/../token", "v2/x y", "v2/x\r\nHost: y"] {
         let error = block_on(service.call(Call::new(http::Method::GET, path))).unwrap_err();
-        assert!(matches!(error, Error::BadCall { .. }), "{error}");
+        assert!(matches!(error, CallError::BadCall { .. }), "{error}");
     }
     assert_eq!(*lock(&server.world().accepted), 0);
     assert_ne!(SERVICE, Uuid::NIL);

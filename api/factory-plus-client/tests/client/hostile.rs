@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use latchkey_factory_plus_client::{Error, Insecure, Limits, Services, Trust};
+use latchkey_factory_plus_client::{CallError, Insecure, Limits, Services, Trust};
 use latchkey_test_support::block_on;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn small() -> Limits {
     Limits { read: Duration::from_millis(300), whole: Duration::from_secs(20), answer: 100_000, ..limits() }
 }
 
-fn ask(head: &'static [u8], endless: &'static [u8], limits: Limits) -> Error {
+fn ask(head: &'static [u8], endless: &'static [u8], limits: Limits) -> CallError {
     let server = raw::answering(head, endless);
     let services = Services::fixed([(SERVICE, server.url.parse().unwrap())]);
     let client = client(services, Trust::none().allowing(Insecure), limits);
@@ -33,7 +33,7 @@ fn what_is_no_http_is_a_wrong_answer() {
         b"HTTP/1.1 99999 OK\r\n\r\n",
     ] {
         let error = ask(head, b"", small());
-        assert!(matches!(error, Error::BadAnswer { .. }), "{error}");
+        assert!(matches!(error, CallError::BadAnswer { .. }), "{error}");
     }
 }
 
@@ -42,9 +42,9 @@ fn endless_heads_and_bodies_are_bounded() {
     let bounded = Limits { read: Limits::default().read, ..small() };
     let ask = |head, endless| ask(head, endless, bounded.clone());
     let error = ask(b"HTTP/1.1 200 OK\r\n", b"x-a: bcdefgh\r\n");
-    assert!(matches!(error, Error::BadAnswer { .. }), "{error}");
+    assert!(matches!(error, CallError::BadAnswer { .. }), "{error}");
     let error = ask(b"HTTP/1.1 200 OK\r\nx: ", &[b'y'; 4096]);
-    assert!(matches!(error, Error::BadAnswer { .. }), "{error}");
+    assert!(matches!(error, CallError::BadAnswer { .. }), "{error}");
     let error = ask(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"4\r\n1234\r\n");
     assert!(error.to_string().contains("more than 100000 bytes"), "{error}");
     let error = ask(b"HTTP/1.1 200 OK\r\ncontent-length: 9999999999999\r\n\r\n", b"");
@@ -55,7 +55,7 @@ fn endless_heads_and_bodies_are_bounded() {
 fn silence_ends() {
     for head in [b"".as_slice(), b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n123"] {
         let error = ask(head, b"", small());
-        assert!(matches!(error, Error::Unreachable { .. }) && error.to_string().contains("silent"), "{error}");
+        assert!(matches!(error, CallError::Unreachable { .. }) && error.to_string().contains("silent"), "{error}");
     }
 }
 
@@ -64,7 +64,7 @@ fn an_answer_that_trickles_ends_with_the_whole_limit() {
     let limits = Limits { whole: Duration::from_millis(300), ..small() };
     let limits = Limits { answer: usize::MAX, ..limits };
     let error = ask(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n", limits);
-    assert!(matches!(error, Error::Unreachable { .. }) && error.to_string().contains("not done within"), "{error}");
+    assert!(matches!(error, CallError::Unreachable { .. }) && error.to_string().contains("not done within"), "{error}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_token_that_is_none_is_a_wrong_answer() {
         b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
     ] {
         let error = ask(head, b"", small());
-        assert!(matches!(error, Error::BadAnswer { .. }), "{error}");
+        assert!(matches!(error, CallError::BadAnswer { .. }), "{error}");
     }
 }
 

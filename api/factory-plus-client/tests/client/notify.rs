@@ -211,13 +211,34 @@ fn start(request: &Request, count: u32, body: &Value) -> String {
 fn too_many_children_are_bounded_and_named() {
     is_named(|request| Some(vec![start(request, 101, &json!(1))]), "more than 100 children");
     is_named(|request| Some(vec![start(request, 20, &json!("x".repeat(1000)))]), "children of more than 10000 bytes");
-    is_named(
-        |request| {
-            let one = |n: u32| json!({"uuid": uuid(request), "status": 200, "child": Uuid::NIL.named(&n.to_string()), "response": {"status": 200, "body": 1}});
-            Some(std::iter::once(start(request, 0, &json!(1))).chain((0..200).map(|n| one(n).to_string())).collect())
-        },
-        "more than 100 children",
-    );
+}
+
+#[test]
+fn children_that_come_without_end_are_bounded_and_named() {
+    let server = Server::start();
+    *lock(&server.world().lying) = Some(|request| {
+        let one = |n: u32| {
+            let (child, response) = (Uuid::NIL.named(&n.to_string()), json!({"status": 200, "body": 1}));
+            json!({"uuid": uuid(request), "status": 200, "child": child, "response": response}).to_string()
+        };
+        Some(std::iter::once(start(request, 0, &json!(1))).chain((0..200).map(one)).collect())
+    });
+    let small = Limits { children: 100, ..limits() };
+    let mut search = server.client_with(small).service(SERVICE).notify().search(PARENT, None);
+    assert!(whole(next(&mut search)).is_empty());
+    let reason = loop {
+        match next(&mut search) {
+            Event::Set(..) => {}
+            Event::Stale(_, reason) => break reason,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(reason.contains("more than 100 children"), "{reason}");
+    assert_eq!(search.children().unwrap().len(), 100);
+    server.set(&path(1), json!(1));
+    *lock(&server.world().lying) = None;
+    block_on(async { while search.next().await != Event::Fresh {} });
+    assert_eq!(search.children().unwrap().into_keys().collect::<Vec<_>>(), [child(1)]);
 }
 
 #[test]

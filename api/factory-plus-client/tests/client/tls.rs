@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_rustls::TlsAcceptor;
-use latchkey_factory_plus_client::{Error, Services, Trust};
+use latchkey_factory_plus_client::{CallError, Services, Trust};
 use latchkey_test_support::block_on;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ fn serve(authority: &CertifiedIssuer<'static, KeyPair>, name: &str) -> (u16, smo
     (port, task)
 }
 
-fn ask(port: u16, trust: Trust) -> Result<Option<Value>, Error> {
+fn ask(port: u16, trust: Trust) -> Result<Option<Value>, CallError> {
     let services = Services::fixed([(SERVICE, format!("https://localhost:{port}").parse().unwrap())]);
     block_on(client(services, trust, limits()).service(SERVICE).read("v2/x"))
 }
@@ -64,5 +64,5 @@ fn a_service_is_known_by_its_authority_and_its_name() {
     let (port, _task) = serve(&ours, "elsewhere.example");
     let error = ask(port, trusting(&ours)).unwrap_err();
     assert!(error.to_string().contains("not valid for name"), "{error}");
-    assert!(matches!(ask(port, Trust::none()), Err(Error::NotTrusted { .. })));
+    assert!(matches!(ask(port, Trust::none()), Err(CallError::NotTrusted { .. })));
 }

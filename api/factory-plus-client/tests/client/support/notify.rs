@@ -39,13 +39,13 @@ async fn talk(stream: TcpStream, world: &World) -> Result<(), Error> {
     let mut asked: BTreeMap<Uuid, Request> = BTreeMap::new();
     loop {
         let frame = async { Step::Frame(socket.next().await) };
-        let changed = async {
+        let told = async {
             match changes.recv().await {
                 Ok(path) => Step::Changed(path),
                 Err(_) => std::future::pending().await,
             }
         };
-        match frame.or(changed).await {
+        match frame.or(told).await {
             Step::Frame(Some(Ok(Message::Text(text)))) => {
                 let request: Request = serde_json::from_str(text.as_str()).expect("a request of the contract");
                 lock(&world.asked).push(request.clone());
